@@ -1,0 +1,2 @@
+//! Tidings, a content change notification gateway.
+pub mod model;

@@ -1,0 +1,79 @@
+//! The facts about an object or an item that change independently of each other.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// One fact that the registry keeps with a clock of its own. Events of one object may arrive out
+/// of order, and an old change of content must not hide a newer change of state or be lost to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Aspect {
+    /// Of an item: whether it is there.
+    Existence,
+    /// Of an item: where its content is.
+    Content,
+    /// Of an item: its state.
+    State,
+    /// Of an object: what it belongs to.
+    Parent,
+    /// Of an object: its types.
+    Types,
+}
+
+impl Aspect {
+    const ALL: [Self; 5] = [Self::Existence, Self::Content, Self::State, Self::Parent, Self::Types];
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A set of aspects; in JSON a list of their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AspectSet(u8);
+
+impl AspectSet {
+    /// No aspect.
+    pub const EMPTY: Self = Self(0);
+
+    /// Adds an aspect.
+    pub fn insert(&mut self, aspect: Aspect) {
+        self.0 |= aspect.bit();
+    }
+
+    /// Whether the aspect is in the set.
+    #[must_use]
+    pub fn contains(self, aspect: Aspect) -> bool {
+        self.0 & aspect.bit() != 0
+    }
+
+    /// Whether no aspect is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// The aspects in the set, in their own order.
+    pub fn iter(self) -> impl Iterator<Item = Aspect> {
+        Aspect::ALL.into_iter().filter(move |aspect| self.contains(*aspect))
+    }
+}
+
+impl FromIterator<Aspect> for AspectSet {
+    fn from_iter<I: IntoIterator<Item = Aspect>>(aspects: I) -> Self {
+        let mut set = Self::EMPTY;
+        aspects.into_iter().for_each(|aspect| set.insert(aspect));
+        set
+    }
+}
+
+impl Serialize for AspectSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for AspectSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Vec::<Aspect>::deserialize(deserializer)?.into_iter().collect())
+    }
+}

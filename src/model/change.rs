@@ -1,0 +1,80 @@
+//! A modification that the journal has accepted.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AspectSet, ContentObjectModification, Timestamp};
+
+/// A place in the journal. The first change has 1; every next change has one more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The place before the first change: the head of an empty journal, a cursor at the beginning.
+    pub const ZERO: Self = Self(0);
+
+    /// The next place.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A [`ContentObjectModification`] after settling, with its place in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its place in the journal.
+    pub seq: Seq,
+    /// When the gateway received it, by the gateway's clock.
+    pub received: Timestamp,
+    /// What happened.
+    pub modification: ContentObjectModification,
+    /// What settling found out about it.
+    pub settlement: Settlement,
+}
+
+/// How a change relates to what the registry held when it was settled. It says what the change
+/// moved, so that the registry can be rebuilt from the journal alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settlement {
+    /// What the source did not say and the registry did ([`super::Aspect::Parent`], [`super::Aspect::Types`]).
+    pub filled: AspectSet,
+    /// What of the object is older than what the registry held.
+    pub late: AspectSet,
+    /// The object as a whole is gone, with every item that it ever had.
+    pub purge: bool,
+    /// The same for each item, in order of the items; may be shorter than the list of items, and
+    /// then the rest has nothing to note.
+    pub items: Vec<ItemNotes>,
+}
+
+/// What settling found out about one item of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ItemNotes {
+    /// What of the item is older than what the registry held.
+    pub late: AspectSet,
+    /// The state after is what such an item begins in, not what the source said.
+    pub assumed_state: bool,
+}
+
+impl Settlement {
+    /// What was noted about the item at `index` of the change.
+    #[must_use]
+    pub fn item(&self, index: usize) -> ItemNotes {
+        self.items.get(index).copied().unwrap_or_default()
+    }
+
+    /// Whether any part of the change is older than what the registry held.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        !self.late.is_empty() || self.items.iter().any(|notes| !notes.late.is_empty())
+    }
+}

@@ -1,0 +1,105 @@
+//! A modification as its source told it, before the journal has settled it.
+
+use super::{
+    ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, EventId, ItemChange, ItemId,
+    NonEmpty, State, Text, Timestamp, Uri, User,
+};
+
+/// What a dialect makes of one event. It may lack what the source cannot know: the state before,
+/// the items of a purge, whether something is new, even the time and an identifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// The change's identifier, where the source speaks our model and has given one.
+    pub id: Option<ChangeId>,
+    /// The source's own identifier of the event.
+    pub event_id: Option<EventId>,
+    /// The version of the source's software.
+    pub software_version: Option<Text>,
+    /// Who made the change.
+    pub user: User,
+    /// When, by the source's clock; `None` where the source does not say, and then the time of
+    /// receipt is taken.
+    pub time: Option<Timestamp>,
+    /// The object.
+    pub object: Uri,
+    /// The object that it belongs to.
+    pub parent: Option<Uri>,
+    /// What kinds of object it is; empty where the source does not say.
+    pub types: Vec<Uri>,
+    /// What was done, for people.
+    pub description: Text,
+    /// What happened to which items.
+    pub items: DraftItems,
+}
+
+/// Which items a draft speaks of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DraftItems {
+    /// These.
+    Listed(NonEmpty<DraftItem>),
+    /// The object is gone with every item it had; the source does not list them.
+    Purge,
+}
+
+/// What a source told of one item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DraftItem {
+    /// The item's part of the change, where the source speaks our model and has given an identifier.
+    pub id: Option<ItemId>,
+    /// The item.
+    pub uri: Uri,
+    /// What happened to it.
+    pub change: DraftChange,
+}
+
+/// What happened to an item, as far as the source can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DraftChange {
+    /// The source knows what happened; only the state before may be missing.
+    Told(ItemChange),
+    /// There is new content, and the source cannot tell whether the item is new: the registry can.
+    AddOrUpdate {
+        /// Where the content is.
+        content: Option<ContentLocation>,
+        /// The state that such an item begins in, if it turns out to be new.
+        begins_in: Option<State>,
+    },
+    /// Properties changed, or may have changed; content stands as it was.
+    Properties {
+        /// The state that was set along with them.
+        after: Option<State>,
+    },
+}
+
+impl DraftItem {
+    /// An item whose part of the change gets its identifier from the journal.
+    #[must_use]
+    pub fn new(uri: Uri, change: DraftChange) -> Self {
+        Self { id: None, uri, change }
+    }
+}
+
+impl From<ContentItemModification> for DraftItem {
+    fn from(item: ContentItemModification) -> Self {
+        Self { id: Some(item.id), uri: item.uri, change: DraftChange::Told(item.change) }
+    }
+}
+
+/// A modification told in full, as by another gateway. The source's name is left out: it is the
+/// reader's own name for whom it hears this from.
+impl From<ContentObjectModification> for Draft {
+    fn from(told: ContentObjectModification) -> Self {
+        Self {
+            id: Some(told.id),
+            event_id: told.origin.event_id,
+            software_version: told.origin.software_version,
+            user: told.user,
+            time: Some(told.time),
+            object: told.object,
+            parent: told.parent,
+            types: told.types,
+            description: told.description,
+            items: DraftItems::Listed(told.items.map(DraftItem::from)),
+        }
+    }
+}

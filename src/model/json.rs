@@ -1,0 +1,307 @@
+//! The JSON shape of the model, as documented in `docs/json.md`.
+//!
+//! One shape serves three readers: the journal stores a [`Change`] in it, `GET /changes` shows it,
+//! and the `content-change` dialect reads a [`Draft`] from it, where what the gateway would add
+//! (identifiers, number, source, time) may be missing. Unknown members are ignored.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use super::{
+    AspectSet, Change, ChangeId, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification,
+    Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, ItemChangeError, ItemId, ItemNotes, NonEmpty,
+    Origin, Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seq: Option<Seq>,
+    #[serde(default)]
+    id: Option<ChangeId>,
+    #[serde(default)]
+    source: Option<SourceName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source_event_id: Option<EventId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source_version: Option<Cow<'a, Text>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    received: Option<Timestamp>,
+    #[serde(default)]
+    time: Option<Timestamp>,
+    #[serde(default)]
+    user: Option<Cow<'a, User>>,
+    object: Uri,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<Uri>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    types: Cow<'a, [Uri]>,
+    #[serde(default)]
+    description: Cow<'a, Text>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    purge: bool,
+    #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
+    filled: AspectSet,
+    #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
+    late: AspectSet,
+    #[serde(default)]
+    items: Vec<WireItem<'a>>,
+}
+
+fn is_empty(types: &[Uri]) -> bool {
+    types.is_empty()
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", try_from = "WireItemParts")]
+struct WireItem<'a> {
+    id: Option<ItemId>,
+    uri: Uri,
+    #[serde(flatten)]
+    change: WireItemChange<'a>,
+    #[serde(skip_serializing_if = "AspectSet::is_empty")]
+    late: AspectSet,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    assumed_state: bool,
+}
+
+/// An item's change by reference for writing, by value after reading.
+struct WireItemChange<'a>(Cow<'a, ItemChange>);
+
+/// What may stand in an item, before it is known that the parts go together.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireItemParts {
+    #[serde(default)]
+    id: Option<ItemId>,
+    uri: Uri,
+    #[serde(default)]
+    change: Option<ChangeType>,
+    #[serde(default)]
+    content: Option<ContentLocation>,
+    #[serde(default)]
+    state_before: Option<State>,
+    #[serde(default)]
+    state_after: Option<State>,
+    #[serde(default)]
+    late: AspectSet,
+    #[serde(default)]
+    assumed_state: bool,
+}
+
+impl Serialize for WireItemChange<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let change = &self.0;
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(change_type) = change.change_type() {
+            map.serialize_entry("change", &change_type)?;
+        }
+        if let Some(content) = change.content() {
+            map.serialize_entry("content", content)?;
+        }
+        if let Some(before) = change.before() {
+            map.serialize_entry("stateBefore", before)?;
+        }
+        if let Some(after) = change.after() {
+            map.serialize_entry("stateAfter", after)?;
+        }
+        map.end()
+    }
+}
+
+impl TryFrom<WireItemParts> for WireItem<'_> {
+    type Error = ItemChangeError;
+
+    fn try_from(parts: WireItemParts) -> Result<Self, ItemChangeError> {
+        let change = ItemChange::from_parts(parts.change, parts.content, parts.state_before, parts.state_after)?;
+        Ok(Self {
+            id: parts.id,
+            uri: parts.uri,
+            change: WireItemChange(Cow::Owned(change)),
+            late: parts.late,
+            assumed_state: parts.assumed_state,
+        })
+    }
+}
+
+impl<'a> WireItem<'a> {
+    fn of(item: &'a ContentItemModification, notes: ItemNotes) -> Self {
+        Self {
+            id: Some(item.id),
+            uri: item.uri.clone(),
+            change: WireItemChange(Cow::Borrowed(&item.change)),
+            late: notes.late,
+            assumed_state: notes.assumed_state,
+        }
+    }
+
+    fn notes(&self) -> ItemNotes {
+        ItemNotes { late: self.late, assumed_state: self.assumed_state }
+    }
+}
+
+impl<'a> Wire<'a> {
+    fn of(modification: &'a ContentObjectModification, settlement: &Settlement) -> Self {
+        let items = modification.items.iter().enumerate();
+        Self {
+            seq: None,
+            id: Some(modification.id),
+            source: Some(modification.origin.source.clone()),
+            source_event_id: modification.origin.event_id.clone(),
+            source_version: modification.origin.software_version.as_ref().map(Cow::Borrowed),
+            received: None,
+            time: Some(modification.time),
+            user: Some(Cow::Borrowed(&modification.user)),
+            object: modification.object.clone(),
+            parent: modification.parent.clone(),
+            types: Cow::Borrowed(&modification.types),
+            description: Cow::Borrowed(&modification.description),
+            purge: settlement.purge,
+            filled: settlement.filled,
+            late: settlement.late,
+            items: items.map(|(index, item)| WireItem::of(item, settlement.item(index))).collect(),
+        }
+    }
+
+    fn into_modification<E: serde::de::Error>(self) -> Result<(ContentObjectModification, Settlement), E> {
+        let settlement = Settlement {
+            filled: self.filled,
+            late: self.late,
+            purge: self.purge,
+            items: self.items.iter().map(WireItem::notes).collect(),
+        };
+        let items = self.items.into_iter().map(|item| {
+            let id = item.id.ok_or_else(|| E::missing_field("id"))?;
+            Ok(ContentItemModification { id, uri: item.uri, change: item.change.0.into_owned() })
+        });
+        let modification = ContentObjectModification {
+            id: self.id.ok_or_else(|| E::missing_field("id"))?,
+            user: self.user.map(Cow::into_owned).ok_or_else(|| E::missing_field("user"))?,
+            time: self.time.ok_or_else(|| E::missing_field("time"))?,
+            object: self.object,
+            parent: self.parent,
+            types: self.types.into_owned(),
+            description: self.description.into_owned(),
+            origin: Origin {
+                source: self.source.ok_or_else(|| E::missing_field("source"))?,
+                event_id: self.source_event_id,
+                software_version: self.source_version.map(Cow::into_owned),
+            },
+            items: NonEmpty::try_from(items.collect::<Result<Vec<_>, E>>()?).map_err(E::custom)?,
+        };
+        Ok((modification, settlement.without_trailing_blanks()))
+    }
+}
+
+impl Settlement {
+    /// Items of which there is nothing to note need no place at the end of the list.
+    fn without_trailing_blanks(mut self) -> Self {
+        while self.items.last().is_some_and(|notes| *notes == ItemNotes::default()) {
+            self.items.pop();
+        }
+        self
+    }
+}
+
+impl Serialize for ContentObjectModification {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Wire::of(self, &Settlement::default()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentObjectModification {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Wire::deserialize(deserializer)?.into_modification()?.0)
+    }
+}
+
+impl Serialize for Change {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut wire = Wire::of(&self.modification, &self.settlement);
+        wire.seq = Some(self.seq);
+        wire.received = Some(self.received);
+        wire.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Change {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = Wire::deserialize(deserializer)?;
+        let seq = wire.seq.ok_or_else(|| D::Error::missing_field("seq"))?;
+        let received = wire.received.ok_or_else(|| D::Error::missing_field("received"))?;
+        let (modification, settlement) = wire.into_modification()?;
+        Ok(Self { seq, received, modification, settlement })
+    }
+}
+
+/// Reads the same shape from someone who is not a journal: all but `object` and what happened to
+/// which items may be missing, and `"purge": true` may stand for a list of items.
+impl<'de> Deserialize<'de> for Draft {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = Wire::deserialize(deserializer)?;
+        let items = wire.items.into_iter().map(|item| DraftItem {
+            id: item.id,
+            uri: item.uri,
+            change: DraftChange::Told(item.change.0.into_owned()),
+        });
+        let items = match NonEmpty::try_from(items.collect::<Vec<_>>()) {
+            Ok(items) => DraftItems::Listed(items),
+            Err(_) if wire.purge => DraftItems::Purge,
+            Err(no_items) => return Err(D::Error::custom(no_items)),
+        };
+        Ok(Self {
+            id: wire.id,
+            event_id: wire.source_event_id,
+            software_version: wire.source_version.map(Cow::into_owned),
+            user: wire.user.map_or_else(User::unknown, Cow::into_owned),
+            time: wire.time,
+            object: wire.object,
+            parent: wire.parent,
+            types: wire.types.into_owned(),
+            description: wire.description.into_owned(),
+            items,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, Draft, DraftItems};
+
+    const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"urn:uuid:e","sourceVersion":"3.8.1","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"fedoraAdmin"},"object":"http://h/objects/a:1","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"purgeObject","purge":true,"filled":["parent"],"items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/datastreams/DC/content","change":"UPDATE","content":{"url":"http://h/c","mediaType":"text/xml","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"}},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state"],"assumedState":true}]}"#;
+
+    #[test]
+    fn the_shape_is_stable() {
+        let change: Change = serde_json::from_str(CHANGE).unwrap();
+        assert_eq!(serde_json::to_string(&change).unwrap(), CHANGE);
+    }
+
+    #[test]
+    fn a_person_may_leave_out_what_the_gateway_adds() {
+        let draft: Draft = serde_json::from_str(
+            r#"{"object":"http://h/1","colour":"red","items":[{"uri":"http://h/1","change":"DELETE"}]}"#,
+        )
+        .unwrap();
+        assert!(draft.id.is_none() && draft.time.is_none());
+        assert_eq!(draft.user.name(), "unknown");
+    }
+
+    #[test]
+    fn a_purge_may_stand_for_its_items() {
+        let draft: Draft = serde_json::from_str(r#"{"object":"http://h/1","purge":true}"#).unwrap();
+        assert_eq!(draft.items, DraftItems::Purge);
+        assert!(serde_json::from_str::<Draft>(r#"{"object":"http://h/1"}"#).is_err());
+    }
+
+    #[test]
+    fn refuses_an_item_whose_parts_contradict_each_other() {
+        let error = serde_json::from_str::<Draft>(
+            r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"DELETE","content":{"url":"http://h/c"}}]}"#,
+        )
+        .unwrap_err();
+        assert!(error.to_string().contains("ADD and UPDATE only"), "{error}");
+    }
+}

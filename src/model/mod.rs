@@ -1,0 +1,31 @@
+//! The one model that every dialect is turned into and every format is made from.
+//!
+//! It follows the data model of the content-change-message 0.1 page (a
+//! [`ContentObjectModification`] holds [`ContentItemModification`]s). Dialects make [`Draft`]s of it;
+//! the journal settles a draft and yields a [`Change`]; formats write a change out.
+//! Everything here is valid by construction, and nothing here does I/O.
+
+mod aspect;
+mod change;
+mod content;
+mod draft;
+mod item;
+mod json;
+mod names;
+mod object;
+mod state;
+mod text;
+mod time;
+mod uri;
+
+pub use aspect::{Aspect, AspectSet};
+pub use change::{Change, ItemNotes, Seq, Settlement};
+pub use content::{ContentLocation, Digest, DigestAlgorithm, InvalidDigest, InvalidMediaType, MediaType};
+pub use draft::{Draft, DraftChange, DraftItem, DraftItems};
+pub use item::{ChangeType, ContentItemModification, ItemChange, ItemChangeError};
+pub use names::{ChangeId, EventId, InvalidId, InvalidName, ItemId, SourceName};
+pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};
+pub use state::{InvalidState, State};
+pub use text::Text;
+pub use time::{InvalidTimestamp, Timestamp};
+pub use uri::{InvalidUri, Uri};

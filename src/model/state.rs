@@ -1,0 +1,81 @@
+//! What state an item is in.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A state of content (`ACTIVE`, `INACTIVE`, `DELETED`) or of an activity (`REQUESTED`,
+/// `RUNNING`, …): a token of an open vocabulary, `[A-Z][A-Z_]*`, at most [`State::MAX_BYTES`] long.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct State(Cow<'static, str>);
+
+/// Why a text is not a state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a state; a state is written in capital letters and underscores, as in ACTIVE")]
+pub struct InvalidState(String);
+
+impl State {
+    /// The content is there to be used (Fedora's `A`).
+    pub const ACTIVE: Self = Self(Cow::Borrowed("ACTIVE"));
+    /// The content is held back (Fedora's `I`).
+    pub const INACTIVE: Self = Self(Cow::Borrowed("INACTIVE"));
+    /// The content is marked as deleted, and still stored (Fedora's `D`).
+    pub const DELETED: Self = Self(Cow::Borrowed("DELETED"));
+
+    /// The longest state taken, in bytes.
+    pub const MAX_BYTES: usize = 64;
+
+    /// Takes a token of the vocabulary.
+    ///
+    /// # Errors
+    /// When it is not `[A-Z][A-Z_]*` or is too long.
+    pub fn parse(raw: &str) -> Result<Self, InvalidState> {
+        for known in [Self::ACTIVE, Self::INACTIVE, Self::DELETED] {
+            if known.as_str() == raw {
+                return Ok(known);
+            }
+        }
+        let token = raw.starts_with(|c: char| c.is_ascii_uppercase())
+            && raw.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
+            && raw.len() <= Self::MAX_BYTES;
+        if token {
+            Ok(Self(Cow::Owned(raw.to_owned())))
+        } else {
+            Err(InvalidState(raw.chars().take(Self::MAX_BYTES).collect()))
+        }
+    }
+
+    /// The token.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for State {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&raw).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::State;
+
+    #[test]
+    fn takes_tokens_only() {
+        assert_eq!(State::parse("ACTIVE").unwrap(), State::ACTIVE);
+        assert_eq!(State::parse("COMPLETED_SUCCESS").unwrap().as_str(), "COMPLETED_SUCCESS");
+        for raw in ["", "active", "_A", "A B", "A1", &"A".repeat(65)] {
+            assert!(State::parse(raw).is_err(), "{raw}");
+        }
+    }
+}
