@@ -1,2 +1,3 @@
 //! Tidings, a content change notification gateway.
+pub mod format;
 pub mod model;

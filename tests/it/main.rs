@@ -1,1 +1,5 @@
-fn main() {}
+//! Everything Tidings promises, a module a behaviour, in one binary so that it links once.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod every_fixture_is_read_as_its_snapshot_says;

@@ -1,0 +1,22 @@
+//! The wire formats: how each one is read (a dialect) and how it is written, one file or folder a
+//! format, each a pure function without I/O.
+//!
+//! Bytes come from [`crate::intake`] as a [`Message`]; a dialect gives back [`Draft`]s or a
+//! [`Rejection`]. Changes come from the views and deliveries; a format gives back bytes.
+//! To add a dialect or a format: one new file, and one line in [`DIALECTS`] or [`FORMATS`].
+
+mod dialect;
+mod rejection;
+mod xml;
+
+pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Repeats, settings};
+pub use rejection::{Place, Rejection, RejectionKind};
+
+/// Every dialect, by name.
+pub static DIALECTS: [&DialectKind; 0] = [];
+
+/// The dialect of that name.
+#[must_use]
+pub fn dialect(name: &str) -> Option<&'static DialectKind> {
+    DIALECTS.into_iter().find(|kind| kind.name == name)
+}

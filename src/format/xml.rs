@@ -1,0 +1,402 @@
+//! Reading XML from strangers: a cursor over quick-xml events with namespaces resolved, every size
+//! bounded, and the place of every complaint.
+//!
+//! It is used instead of atom_syndication's reader by the Atom dialects, since that one cannot say
+//! where an error is, refuses prefixed Atom, drops the text of categories, and overflows the stack
+//! on deep nesting. DTDs are refused, so there are no entities but the five of XML itself.
+
+use std::borrow::Cow;
+
+use quick_xml::{
+    Reader, XmlVersion,
+    events::{BytesRef, Event, attributes::Attributes},
+};
+
+use super::{Place, Rejection};
+
+/// The namespace of Atom (RFC 4287 section 2).
+pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";
+
+/// How deep elements may be nested.
+const MAX_DEPTH: usize = 64;
+/// How many attributes an element may have.
+const MAX_ATTRIBUTES: usize = 64;
+
+/// A document being read from front to back. After [`Document::root`] or a [`Document::child`] has
+/// given an element, its content must be consumed by `child` until `None`, by `text` or by `skip`.
+pub(super) struct Document<'a> {
+    text: &'a str,
+    reader: Reader<&'a [u8]>,
+    scopes: Vec<Scope<'a>>,
+    depth: usize,
+}
+
+/// A namespace declaration and the depth of the element that has it.
+struct Scope<'a> {
+    prefix: &'a [u8],
+    namespace: Cow<'a, str>,
+    depth: usize,
+}
+
+/// The start of an element.
+#[derive(Clone, Debug)]
+pub(super) struct Element<'a> {
+    namespace: Cow<'a, str>,
+    local: &'a str,
+    /// The tag between its angle brackets.
+    tag: &'a str,
+    name_len: usize,
+    offset: usize,
+    text: &'a str,
+}
+
+impl<'a> Document<'a> {
+    /// Begins to read `body`, which must be UTF-8, with or without a byte order mark.
+    ///
+    /// # Errors
+    /// When it is not UTF-8 or empty.
+    pub(super) fn open(body: &'a [u8]) -> Result<Self, Rejection> {
+        let text = utf8(body)?;
+        if text.trim().is_empty() {
+            return Err(Rejection::malformed(Place::Message, "the body is empty; an XML document was expected"));
+        }
+        let mut reader = Reader::from_str(text);
+        reader.config_mut().expand_empty_elements = true;
+        Ok(Self { text, reader, scopes: Vec::new(), depth: 0 })
+    }
+
+    /// The document's outermost element.
+    ///
+    /// # Errors
+    /// When there is none, or what stands before it is refused.
+    pub(super) fn root(&mut self) -> Result<Element<'a>, Rejection> {
+        loop {
+            let offset = self.offset();
+            match self.event()? {
+                Event::Start(start) => return self.start(offset, start.name().as_ref().len()),
+                Event::Decl(declaration) => {
+                    let encoding = declaration.encoding().transpose().ok().flatten();
+                    if encoding.is_some_and(|name| !is_utf8_name(&name)) {
+                        return Err(self.malformed(offset, "only UTF-8 is read; send the document in UTF-8"));
+                    }
+                }
+                Event::Eof => return Err(self.malformed(offset, "there is no element; an XML document was expected")),
+                Event::Text(text) if !text.iter().all(u8::is_ascii_whitespace) => {
+                    return Err(self.malformed(offset, "there is text before the first element; this is not XML"));
+                }
+                Event::CData(_) | Event::GeneralRef(_) => {
+                    return Err(self.malformed(offset, "there is text before the first element; this is not XML"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The next element directly inside the one being read; `None` at its end.
+    ///
+    /// # Errors
+    /// When the document is not well-formed here, ends, or passes a bound.
+    pub(super) fn child(&mut self) -> Result<Option<Element<'a>>, Rejection> {
+        loop {
+            let offset = self.offset();
+            match self.event()? {
+                Event::Start(start) => return self.start(offset, start.name().as_ref().len()).map(Some),
+                Event::End(_) => {
+                    self.end();
+                    return Ok(None);
+                }
+                Event::Eof => return Err(self.cut_short()),
+                Event::GeneralRef(reference) => {
+                    self.resolve(offset, &reference)?;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The text of the element being read, that of elements inside it included, up to its end.
+    ///
+    /// # Errors
+    /// When the document is not well-formed here, ends, or passes a bound.
+    pub(super) fn text(&mut self) -> Result<Cow<'a, str>, Rejection> {
+        let outside = self.depth.saturating_sub(1);
+        let mut gathered = Cow::Borrowed("");
+        loop {
+            let offset = self.offset();
+            let piece = match self.event()? {
+                Event::Start(start) => {
+                    self.start(offset, start.name().as_ref().len())?;
+                    continue;
+                }
+                Event::End(_) => {
+                    self.end();
+                    if self.depth == outside {
+                        return Ok(gathered);
+                    }
+                    continue;
+                }
+                Event::Eof => return Err(self.cut_short()),
+                Event::Text(_) => Cow::Borrowed(&self.text[offset..self.offset()]),
+                Event::CData(_) => {
+                    let raw = &self.text[offset..self.offset()];
+                    Cow::Borrowed(raw.strip_prefix("<![CDATA[").and_then(|raw| raw.strip_suffix("]]>")).unwrap_or(raw))
+                }
+                Event::GeneralRef(reference) => Cow::Owned(self.resolve(offset, &reference)?.to_string()),
+                _ => continue,
+            };
+            if gathered.is_empty() {
+                gathered = piece;
+            } else {
+                gathered.to_mut().push_str(&piece);
+            }
+        }
+    }
+
+    /// Passes over the rest of the element being read.
+    ///
+    /// # Errors
+    /// When the document is not well-formed here, ends, or passes a bound.
+    pub(super) fn skip(&mut self) -> Result<(), Rejection> {
+        self.text().map(|_| ())
+    }
+
+    /// Makes sure that nothing but comments follows the outermost element.
+    ///
+    /// # Errors
+    /// When something does.
+    pub(super) fn finish(mut self) -> Result<(), Rejection> {
+        loop {
+            let offset = self.offset();
+            match self.event()? {
+                Event::Eof => return Ok(()),
+                Event::Comment(_) | Event::PI(_) => {}
+                Event::Text(text) if text.iter().all(u8::is_ascii_whitespace) => {}
+                _ => return Err(self.malformed(offset, "something follows the end of the document")),
+            }
+        }
+    }
+
+    fn event(&mut self) -> Result<Event<'a>, Rejection> {
+        match self.reader.read_event() {
+            Ok(Event::DocType(_)) => {
+                let offset = self.offset();
+                Err(self.malformed(offset, "a document type declaration is refused; send the document without it"))
+            }
+            Ok(event) => Ok(event),
+            Err(error) => {
+                let offset = usize::try_from(self.reader.error_position()).unwrap_or(self.text.len());
+                Err(self.malformed(offset, format!("this is not well-formed XML: {error}")))
+            }
+        }
+    }
+
+    fn start(&mut self, offset: usize, name_len: usize) -> Result<Element<'a>, Rejection> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.malformed(offset, format!("elements are nested more than {MAX_DEPTH} deep")));
+        }
+        let tag = &self.text[offset + 1..self.offset() - 1];
+        let tag = tag.strip_suffix('/').unwrap_or(tag);
+        for (index, attribute) in Attributes::new(tag, name_len).enumerate() {
+            if index == MAX_ATTRIBUTES {
+                return Err(self.malformed(offset, format!("an element has more than {MAX_ATTRIBUTES} attributes")));
+            }
+            let attribute = attribute
+                .map_err(|error| self.malformed(offset, format!("an attribute is not well-formed: {error}")))?;
+            let prefix = match attribute.key.0 {
+                b"xmlns" => Some(&b""[..]),
+                name => name.strip_prefix(b"xmlns:"),
+            };
+            let value = attribute
+                .normalized_value(XmlVersion::Implicit1_0)
+                .map_err(|error| self.malformed(offset, format!("an attribute value is not well-formed: {error}")))?;
+            if let Some(prefix) = prefix {
+                self.scopes.push(Scope { prefix, namespace: value, depth: self.depth });
+            }
+        }
+        let (prefix, local) = tag[..name_len].split_once(':').unwrap_or(("", &tag[..name_len]));
+        let Some(namespace) = self.namespace(prefix.as_bytes()) else {
+            return Err(self.malformed(offset, format!("the namespace prefix {prefix:?} is not declared")));
+        };
+        Ok(Element { namespace, local, tag, name_len, offset, text: self.text })
+    }
+
+    fn end(&mut self) {
+        while self.scopes.last().is_some_and(|scope| scope.depth == self.depth) {
+            self.scopes.pop();
+        }
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    fn namespace(&self, prefix: &[u8]) -> Option<Cow<'a, str>> {
+        let declared =
+            self.scopes.iter().rev().find(|scope| scope.prefix == prefix).map(|scope| scope.namespace.clone());
+        match prefix {
+            b"" => Some(declared.unwrap_or_default()),
+            b"xml" => Some(Cow::Borrowed("http://www.w3.org/XML/1998/namespace")),
+            _ => declared,
+        }
+    }
+
+    fn resolve(&self, offset: usize, reference: &BytesRef<'_>) -> Result<char, Rejection> {
+        let named = match reference.as_ref() {
+            b"lt" => Some('<'),
+            b"gt" => Some('>'),
+            b"amp" => Some('&'),
+            b"apos" => Some('\''),
+            b"quot" => Some('"'),
+            _ => reference.resolve_char_ref().ok().flatten(),
+        };
+        named.ok_or_else(|| {
+            let name = String::from_utf8_lossy(reference.as_ref()).chars().take(40).collect::<String>();
+            self.malformed(offset, format!("&{name}; is no entity of XML; write the character itself"))
+        })
+    }
+
+    fn offset(&self) -> usize {
+        usize::try_from(self.reader.buffer_position()).unwrap_or(self.text.len())
+    }
+
+    fn malformed(&self, offset: usize, reason: impl Into<String>) -> Rejection {
+        Rejection::malformed(Place::in_text(self.text, offset), reason)
+    }
+
+    fn cut_short(&self) -> Rejection {
+        self.malformed(self.text.len(), "the document ends before its last element does")
+    }
+}
+
+impl<'a> Element<'a> {
+    /// Whether it has that name.
+    pub(super) fn is(&self, namespace: &str, local: &str) -> bool {
+        self.local == local && self.namespace == namespace
+    }
+
+    /// Its name, if it is an element of Atom.
+    pub(super) fn atom(&self) -> Option<&'a str> {
+        (self.namespace == ATOM).then_some(self.local)
+    }
+
+    /// Its name with the prefix, as written.
+    pub(super) fn name(&self) -> &'a str {
+        &self.tag[..self.name_len]
+    }
+
+    /// The value of the attribute of that name (without a namespace).
+    pub(super) fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
+        // The start of the element was refused if its attributes are not well-formed.
+        let found =
+            Attributes::new(self.tag, self.name_len).flatten().find(|held| held.key.as_ref() == name.as_bytes());
+        found.and_then(|held| held.normalized_value(XmlVersion::Implicit1_0).ok())
+    }
+
+    /// Where it begins.
+    pub(super) fn place(&self) -> Place {
+        Place::in_text(self.text, self.offset)
+    }
+
+    /// A refusal of what this element says.
+    pub(super) fn unprocessable(&self, reason: impl Into<String>) -> Rejection {
+        Rejection::unprocessable(self.place(), reason)
+    }
+}
+
+fn utf8(body: &[u8]) -> Result<&str, Rejection> {
+    if body.starts_with(&[0xFE, 0xFF]) || body.starts_with(&[0xFF, 0xFE]) {
+        return Err(Rejection::malformed(Place::Message, "the body is UTF-16; send it in UTF-8"));
+    }
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    std::str::from_utf8(body).map_err(|error| {
+        // Up to here it is UTF-8, by the error's own word.
+        let before = String::from_utf8_lossy(&body[..error.valid_up_to()]);
+        Rejection::malformed(
+            Place::in_text(&before, before.len()),
+            "the body is not UTF-8 from here on; send it in UTF-8",
+        )
+    })
+}
+
+fn is_utf8_name(name: &[u8]) -> bool {
+    [&b"utf-8"[..], b"utf8", b"us-ascii", b"ascii"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ATOM, Document, Place, Rejection};
+
+    /// Reads a whole document and gives back "name{text}" of the children of its root.
+    fn read(body: &[u8]) -> Result<Vec<String>, Rejection> {
+        let mut document = Document::open(body)?;
+        document.root()?;
+        let mut children = Vec::new();
+        while let Some(child) = document.child()? {
+            children.push(format!("{}{{{}}}", child.name(), document.text()?));
+        }
+        document.finish()?;
+        Ok(children)
+    }
+
+    fn complaint(body: &[u8]) -> String {
+        read(body).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn resolves_namespaces_whatever_the_prefix() {
+        let body = format!("<a:feed xmlns:a='{ATOM}'><a:id k='1 &lt;&#10;2' a:k='3'/><id xmlns='urn:other'/></a:feed>");
+        let mut document = Document::open(body.as_bytes()).unwrap();
+        assert_eq!(document.root().unwrap().atom(), Some("feed"));
+        let id = document.child().unwrap().unwrap();
+        assert!(id.is(ATOM, "id"));
+        assert_eq!(id.attribute("k").as_deref(), Some("1 <\n2"));
+        document.skip().unwrap();
+        assert_eq!(document.child().unwrap().unwrap().atom(), None);
+        document.skip().unwrap();
+        assert!(document.child().unwrap().is_none());
+        document.finish().unwrap();
+    }
+
+    #[test]
+    fn gathers_text_from_all_its_forms() {
+        let body = "\u{FEFF}<?xml version='1.0' encoding='utf-8'?><!-- c --><r><t> a&amp;<![CDATA[<b>]]>&#233;<i>c</i><!-- d --></t><u/></r>\n<!-- e -->";
+        assert_eq!(read(body.as_bytes()).unwrap(), ["t{ a&<b>éc}", "u{}"]);
+    }
+
+    #[test]
+    fn refuses_and_says_where() {
+        for (body, complaint_holds) in [
+            (&b""[..], "the message: the body is empty"),
+            (b"  \n", "the body is empty"),
+            (b"hello", "this is not XML"),
+            (b"\xFF\xFE<\0", "UTF-16"),
+            (b"<r>\n <t>\xff</t></r>", "line 2, column 5: the body is not UTF-8"),
+            (b"<?xml version='1.0' encoding='ISO-8859-1'?><r/>", "only UTF-8"),
+            (b"<!DOCTYPE r [<!ENTITY e 'x'>]><r>&e;</r>", "document type declaration is refused"),
+            (b"<r><t>&e;</t></r>", "line 1, column 7: &e; is no entity"),
+            (b"<r>&e;<t/></r>", "&e; is no entity"),
+            (b"<r><t></r>", "not well-formed"),
+            (b"<r><t>", "ends before"),
+            (b"<r><t a='1' a='2'/></r>", "not well-formed"),
+            (b"<r><p:t/></r>", "prefix \"p\" is not declared"),
+            (b"<r/><s/>", "something follows"),
+            (b"<r/>s", "something follows"),
+        ] {
+            let complaint = complaint(body);
+            assert!(complaint.contains(complaint_holds), "{}: {complaint}", String::from_utf8_lossy(body));
+        }
+    }
+
+    #[test]
+    fn depth_and_attributes_are_bounded() {
+        let deep = format!("<r>{}", "<a>".repeat(100_000));
+        assert!(complaint(deep.as_bytes()).contains("more than 64 deep"));
+        let wide: String = (0..100).map(|n| format!(" a{n}='1'")).collect();
+        assert!(complaint(format!("<r><a{wide}/></r>").as_bytes()).contains("more than 64 attributes"));
+    }
+
+    #[test]
+    fn an_element_knows_its_place() {
+        let mut document = Document::open(b"<r>\n  <t/></r>").unwrap();
+        document.root().unwrap();
+        assert_eq!(document.child().unwrap().unwrap().place(), Place::Line { line: 2, column: 3 });
+    }
+}
