@@ -1,3 +1,5 @@
-//! Tidings, a content change notification gateway.
+//! Tidings.
 pub mod format;
+pub mod intake;
+pub mod journal;
 pub mod model;

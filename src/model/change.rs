@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AspectSet, ContentObjectModification, Timestamp};
+use super::{AspectSet, ContentObjectModification, State, Timestamp};
 
 /// A place in the journal. The first change has 1; every next change has one more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,19 +57,21 @@ pub struct Settlement {
 }
 
 /// What settling found out about one item of a change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemNotes {
     /// What of the item is older than what the registry held.
     pub late: AspectSet,
-    /// The state after is what such an item begins in, not what the source said.
-    pub assumed_state: bool,
+    /// The source told of new content; that it is an ADD or an UPDATE the registry told.
+    pub inferred: bool,
+    /// The state that such an item begins in, which holds until a source tells one.
+    pub begins_in: Option<State>,
 }
 
 impl Settlement {
     /// What was noted about the item at `index` of the change.
     #[must_use]
     pub fn item(&self, index: usize) -> ItemNotes {
-        self.items.get(index).copied().unwrap_or_default()
+        self.items.get(index).cloned().unwrap_or_default()
     }
 
     /// Whether any part of the change is older than what the registry held.

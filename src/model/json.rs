@@ -64,7 +64,9 @@ struct WireItem<'a> {
     #[serde(skip_serializing_if = "AspectSet::is_empty")]
     late: AspectSet,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    assumed_state: bool,
+    inferred: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begins_in: Option<State>,
 }
 
 /// An item's change by reference for writing, by value after reading.
@@ -88,7 +90,9 @@ struct WireItemParts {
     #[serde(default)]
     late: AspectSet,
     #[serde(default)]
-    assumed_state: bool,
+    inferred: bool,
+    #[serde(default)]
+    begins_in: Option<State>,
 }
 
 impl Serialize for WireItemChange<'_> {
@@ -122,7 +126,8 @@ impl TryFrom<WireItemParts> for WireItem<'_> {
             uri: parts.uri,
             change: WireItemChange(Cow::Owned(change)),
             late: parts.late,
-            assumed_state: parts.assumed_state,
+            inferred: parts.inferred,
+            begins_in: parts.begins_in,
         })
     }
 }
@@ -134,12 +139,13 @@ impl<'a> WireItem<'a> {
             uri: item.uri.clone(),
             change: WireItemChange(Cow::Borrowed(&item.change)),
             late: notes.late,
-            assumed_state: notes.assumed_state,
+            inferred: notes.inferred,
+            begins_in: notes.begins_in,
         }
     }
 
     fn notes(&self) -> ItemNotes {
-        ItemNotes { late: self.late, assumed_state: self.assumed_state }
+        ItemNotes { late: self.late, inferred: self.inferred, begins_in: self.begins_in.clone() }
     }
 }
 
@@ -271,7 +277,7 @@ impl<'de> Deserialize<'de> for Draft {
 mod tests {
     use super::{Change, Draft, DraftItems};
 
-    const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"urn:uuid:e","sourceVersion":"3.8.1","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"fedoraAdmin"},"object":"http://h/objects/a:1","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"purgeObject","purge":true,"filled":["parent"],"items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/datastreams/DC/content","change":"UPDATE","content":{"url":"http://h/c","mediaType":"text/xml","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"}},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state"],"assumedState":true}]}"#;
+    const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"urn:uuid:e","sourceVersion":"3.8.1","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"fedoraAdmin"},"object":"http://h/objects/a:1","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"purgeObject","purge":true,"filled":["parent"],"items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/datastreams/DC/content","change":"UPDATE","content":{"url":"http://h/c","mediaType":"text/xml","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"}},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state"],"inferred":true,"beginsIn":"ACTIVE"}]}"#;
 
     #[test]
     fn the_shape_is_stable() {

@@ -1,0 +1,232 @@
+//! The only door to the journal: bytes from a source go through its dialect, and what comes out is
+//! appended; what no dialect can read goes to the quarantine. When [`Intake::accept`] returns,
+//! either is on disk.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::{
+    format::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Rejection, Repeats},
+    journal::{
+        Journal, JournalError, Outcome, Submission,
+        quarantine::{NewQuarantined, QuarantineId},
+        settle::SourcePolicy,
+        store::{EventIdentity, EventKey, event_key},
+    },
+    model::{Draft, EventId, SourceName, Timestamp},
+};
+
+/// A configured origin of events, as the intake sees it: a name and a dialect, whatever the transport.
+pub struct Source {
+    policy: Arc<SourcePolicy>,
+    kind: &'static DialectKind,
+    dialect: Box<dyn Dialect>,
+    counts: Counts,
+}
+
+/// How many messages of a source have had which outcome since the gateway started.
+#[derive(Debug, Default, Serialize)]
+pub struct Counts {
+    /// Messages that told of at least one change.
+    pub accepted: AtomicU64,
+    /// Messages that were in the journal already.
+    pub duplicate: AtomicU64,
+    /// Messages that changed nothing.
+    pub unchanged: AtomicU64,
+    /// Messages that no dialect could read.
+    pub quarantined: AtomicU64,
+}
+
+/// One message as a transport hands it over.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// The media type that the sender gave.
+    pub content_type: Option<String>,
+    /// The transport's headers.
+    pub headers: Headers,
+    /// The bytes.
+    pub body: Bytes,
+    /// The transport's own identifier of the message, for dialects whose messages have none.
+    pub transport_id: Option<EventId>,
+}
+
+/// What became of a message that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// What became of each change that it told, in order; empty when it told of none.
+    pub outcomes: Vec<Outcome>,
+    /// Why it told of none.
+    pub nothing: Option<&'static str>,
+}
+
+/// Why a message was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum IntakeError {
+    /// Its dialect could not read it; it is in the quarantine.
+    #[error("{rejection} (kept as {id} in the quarantine)")]
+    Quarantined {
+        /// Where it is kept.
+        id: QuarantineId,
+        /// Why it could not be read.
+        rejection: Rejection,
+    },
+    /// Nothing could be written: the message must be sent again.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl Source {
+    /// Sets up a source's dialect.
+    ///
+    /// # Errors
+    /// When the settings do not fit the dialect.
+    pub fn new(
+        name: SourceName,
+        kind: &'static DialectKind,
+        settings: serde_json::Value,
+        metadata_changes: bool,
+    ) -> Result<Self, InvalidSettings> {
+        let dialect = (kind.build)(settings)?;
+        let policy = Arc::new(SourcePolicy { name, metadata_changes });
+        Ok(Self { policy, kind, dialect, counts: Counts::default() })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &SourceName {
+        &self.policy.name
+    }
+
+    /// Its dialect.
+    #[must_use]
+    pub fn kind(&self) -> &'static DialectKind {
+        self.kind
+    }
+
+    /// What has become of its messages since the gateway started.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Reads one message.
+    fn read(&self, incoming: &Incoming) -> Result<Reading, Rejection> {
+        self.dialect.read(&Message {
+            content_type: incoming.content_type.as_deref(),
+            headers: &incoming.headers,
+            body: &incoming.body,
+        })
+    }
+
+    /// What makes a repeat of this draft known: the source's own identifier, the transport's, or the
+    /// bytes. `None` where the same bytes may be another event.
+    fn key(&self, incoming: &Incoming, draft: &Draft, ordinal: usize) -> Option<EventKey> {
+        let told = draft.id.map(|id| id.to_string());
+        let own = draft.event_id.as_ref().map(EventId::as_str);
+        let given = told.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
+        let identity = match (given, self.kind.repeats) {
+            (Some(id), _) => EventIdentity::Id(id),
+            (None, Repeats::SameBody) => EventIdentity::Body(&incoming.body),
+            (None, Repeats::Unknowable) => return None,
+        };
+        Some(event_key(self.name(), identity, ordinal))
+    }
+
+    fn count(&self, outcomes: &[Outcome]) {
+        let accepted = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
+        let duplicate = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate { .. });
+        let counter = if outcomes.iter().any(accepted) {
+            &self.counts.accepted
+        } else if outcomes.iter().any(duplicate) {
+            &self.counts.duplicate
+        } else {
+            &self.counts.unchanged
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The door.
+#[derive(Clone)]
+pub struct Intake {
+    journal: Journal,
+}
+
+impl Intake {
+    /// A door to that journal.
+    #[must_use]
+    pub fn new(journal: Journal) -> Self {
+        Self { journal }
+    }
+
+    /// Takes in one message; on return it is on disk, in the journal or in the quarantine.
+    ///
+    /// # Errors
+    /// When the message could not be read and is in the quarantine, or when nothing could be
+    /// written and it must be sent again.
+    pub async fn accept(&self, source: &Source, incoming: Incoming) -> Result<Receipt, IntakeError> {
+        match source.read(&incoming) {
+            Ok(reading) => Ok(self.append(source, &incoming, reading).await?),
+            Err(rejection) => {
+                let message = to_quarantine(source, incoming, &rejection);
+                let id = self.journal.quarantine(message).await?;
+                source.counts.quarantined.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(source = %source.name(), quarantine = %id, %rejection, "a message went to the quarantine");
+                Err(IntakeError::Quarantined { id, rejection })
+            }
+        }
+    }
+
+    /// Reads a message of the quarantine again, as after a change of settings or of the program, and
+    /// takes it out of the quarantine if it can be read now. `None` when it is not there.
+    ///
+    /// # Errors
+    /// When it still cannot be read (and stays as it is), or when nothing could be written.
+    pub async fn retry(&self, source: &Source, id: QuarantineId) -> Result<Option<Receipt>, IntakeError> {
+        let Some(kept) = self.journal.quarantined(id).await? else { return Ok(None) };
+        let incoming = Incoming {
+            content_type: kept.message.content_type,
+            headers: kept.message.headers.into_iter().collect(),
+            body: kept.message.body,
+            transport_id: None,
+        };
+        let reading = source.read(&incoming).map_err(|rejection| IntakeError::Quarantined { id, rejection })?;
+        let receipt = self.append(source, &incoming, reading).await?;
+        self.journal.release(id).await?;
+        Ok(Some(receipt))
+    }
+
+    async fn append(&self, source: &Source, incoming: &Incoming, reading: Reading) -> Result<Receipt, JournalError> {
+        let (drafts, nothing) = match reading {
+            Reading::Drafts(drafts) => (drafts.into_vec(), None),
+            Reading::Nothing(reason) => (Vec::new(), Some(reason)),
+        };
+        let keyed = |(ordinal, draft): (usize, Draft)| (source.key(incoming, &draft, ordinal), draft);
+        let drafts: Vec<_> = drafts.into_iter().enumerate().map(keyed).collect();
+        let outcomes = if drafts.is_empty() {
+            Vec::new()
+        } else {
+            self.journal.append(Submission { policy: Arc::clone(&source.policy), drafts }).await?
+        };
+        source.count(&outcomes);
+        Ok(Receipt { outcomes, nothing })
+    }
+}
+
+fn to_quarantine(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantined {
+    let headers = incoming.headers.only(source.kind.headers);
+    NewQuarantined {
+        source: source.name().clone(),
+        received: Timestamp::now(),
+        content_type: incoming.content_type,
+        headers: headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        body: incoming.body,
+        place: rejection.place.to_string(),
+        reason: rejection.reason.clone(),
+    }
+}

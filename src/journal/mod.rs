@@ -1,0 +1,248 @@
+//! The append-only, totally ordered log of changes, with the registry beside it.
+//!
+//! [`Draft`]s come in through [`crate::intake`] alone; a single writer settles each against the
+//! registry and appends it in the same transaction. Views and deliveries read [`Recorded`] changes
+//! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
+
+pub mod quarantine;
+pub mod registry;
+pub mod settle;
+pub mod store;
+mod tail;
+mod writer;
+
+use std::{sync::Arc, thread::JoinHandle, time::Duration};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use uuid::Uuid;
+
+pub use tail::Recorded;
+pub use writer::{Outcome, Submission};
+
+use crate::model::{ChangeId, Seq, Uri};
+use quarantine::{NewQuarantined, QuarantineId, Quarantined};
+use registry::ObjectState;
+use store::{Store, StoreError, StoredChange};
+use tail::Tail;
+use writer::{Order, Writer};
+
+/// How the journal works.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How many orders may wait for the writer.
+    pub queue: usize,
+    /// How many orders the writer takes into one transaction at the most.
+    pub batch: usize,
+    /// How many of the newest changes stay in memory.
+    pub tail: usize,
+    /// How long an order may wait, for its turn and for the disk.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { queue: 1024, batch: 512, tail: 1000, patience: Duration::from_secs(20) }
+    }
+}
+
+/// A journal that is open. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Journal {
+    store: Arc<dyn Store>,
+    tail: Arc<Tail>,
+    head: watch::Receiver<Seq>,
+    orders: mpsc::Sender<Order>,
+    patience: Duration,
+}
+
+/// The journal's writing thread. It ends when every [`Journal`] has been dropped and every order is
+/// done.
+#[must_use = "the journal is closed properly by joining its writer"]
+pub struct WriterThread(JoinHandle<()>);
+
+/// Why the journal did not do as it was told.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Too much is waiting for the writer, or the disk takes too long.
+    #[error("the journal is busy: nothing was written within {} seconds; try again", .0.as_secs())]
+    Busy(Duration),
+    /// The gateway is stopping.
+    #[error("the gateway is stopping; try again when it is back")]
+    Closed,
+}
+
+impl JournalError {
+    /// Whether the same call may succeed later, without anybody mending the journal.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_transient(),
+            Self::Busy(_) | Self::Closed => true,
+        }
+    }
+}
+
+impl Journal {
+    /// Starts the writer over a store that is open, and fills the tail.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or no thread can be started.
+    pub fn start(store: impl Store, settings: Settings) -> Result<(Self, WriterThread), StoreError> {
+        let store: Arc<dyn Store> = Arc::new(store);
+        let head = store.head()?;
+        let tail = Arc::new(Tail::new(settings.tail));
+        let newest = store.before(head.next(), settings.tail)?;
+        tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
+        let (moved, head) = watch::channel(head);
+        let (orders, waiting) = mpsc::channel(settings.queue);
+        let writer = Writer { store: Arc::clone(&store), tail: Arc::clone(&tail), head: moved, batch: settings.batch };
+        let thread = std::thread::Builder::new().name("journal-writer".to_owned()).spawn(move || writer.run(waiting));
+        let thread = thread.map_err(|error| StoreError::Io(format!("no thread for the writer: {error}")))?;
+        Ok((Self { store, tail, head, orders, patience: settings.patience }, WriterThread(thread)))
+    }
+
+    /// Settles and appends what one message told, as a whole. On return it is on disk.
+    ///
+    /// # Errors
+    /// When it could not be written, or not in time. Then it may still be written later: the same
+    /// message can be sent again and makes no second change.
+    pub async fn append(&self, submission: Submission) -> Result<Vec<Outcome>, JournalError> {
+        self.order(|answer| Order::Append(submission, answer)).await
+    }
+
+    /// Keeps a message that no dialect could read.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn quarantine(&self, message: NewQuarantined) -> Result<QuarantineId, JournalError> {
+        self.order(|answer| Order::Quarantine(message, answer)).await
+    }
+
+    /// Removes a message from the quarantine; says whether it was there.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn release(&self, id: QuarantineId) -> Result<bool, JournalError> {
+        self.order(|answer| Order::Release(id, answer)).await
+    }
+
+    /// The number of the newest change.
+    #[must_use]
+    pub fn head(&self) -> Seq {
+        *self.head.borrow()
+    }
+
+    /// Tells whenever the head moves.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<Seq> {
+        self.head.clone()
+    }
+
+    /// What tells this journal from every other one, for ever.
+    #[must_use]
+    pub fn identity(&self) -> Uuid {
+        self.store.identity()
+    }
+
+    /// Whether orders are taken: the writer is there, and its queue is not full.
+    #[must_use]
+    pub fn takes_orders(&self) -> bool {
+        !self.orders.is_closed() && self.orders.capacity() > 0
+    }
+
+    /// Up to `limit` changes after `after`, oldest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
+        if let Some(changes) = self.tail.after(after, limit) {
+            return Ok(changes);
+        }
+        self.read(move |store| store.after(after, limit).map(recorded)).await
+    }
+
+    /// Up to `limit` changes before `before`, newest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn before(&self, before: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
+        if let Some(changes) = self.tail.before(before, limit) {
+            return Ok(changes);
+        }
+        self.read(move |store| store.before(before, limit).map(recorded)).await
+    }
+
+    /// The change with that identifier.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn by_id(&self, id: ChangeId) -> Result<Option<Arc<Recorded>>, JournalError> {
+        self.read(move |store| Ok(store.by_id(id)?.map(|stored| Arc::new(Recorded::from(stored))))).await
+    }
+
+    /// All that the registry knows of one object.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn object(&self, object: Uri) -> Result<Option<ObjectState>, JournalError> {
+        self.read(move |store| store.object(&object)).await
+    }
+
+    /// Up to `limit` messages of the quarantine before `before` (all, if `None`), newest first,
+    /// without their bodies.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn quarantined_before(
+        &self,
+        before: Option<QuarantineId>,
+        limit: usize,
+    ) -> Result<Vec<Quarantined>, JournalError> {
+        self.read(move |store| store.quarantined_before(before, limit)).await
+    }
+
+    /// One message of the quarantine, with its body.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn quarantined(&self, id: QuarantineId) -> Result<Option<Quarantined>, JournalError> {
+        self.read(move |store| store.quarantined(id)).await
+    }
+
+    async fn order<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Order,
+    ) -> Result<T, JournalError> {
+        let (answer, answered) = oneshot::channel();
+        let done = async {
+            self.orders.send(order(answer)).await.map_err(|_| JournalError::Closed)?;
+            answered.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::from)
+        };
+        tokio::time::timeout(self.patience, done).await.unwrap_or(Err(JournalError::Busy(self.patience)))
+    }
+
+    /// Reads on a thread that may wait for the disk.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let store = Arc::clone(&self.store);
+        let reading = tokio::task::spawn_blocking(move || read(&*store));
+        Ok(reading.await.map_err(|_| JournalError::Closed)??)
+    }
+}
+
+impl WriterThread {
+    /// Waits until every order is done and the journal is closed.
+    pub fn join(self) {
+        // A writer that panicked has nothing more to write; what it had acknowledged is on disk.
+        let _ = self.0.join();
+    }
+}
+
+fn recorded(changes: Vec<StoredChange>) -> Vec<Arc<Recorded>> {
+    changes.into_iter().map(|stored| Arc::new(Recorded::from(stored))).collect()
+}

@@ -1,0 +1,218 @@
+//! Draft + registry → change: fills what the source could not know, and drops what changes nothing.
+//!
+//! Pure: it looks at what the registry holds and says what to append and what to confirm; the
+//! writer does both in one transaction.
+
+use super::registry::{Confirmations, ObjectState, order_of};
+use crate::model::{
+    Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
+    DraftChange, DraftItem, DraftItems, EventId, ItemChange, ItemId, ItemNotes, NonEmpty, Origin, Settlement,
+    SourceName, State, Timestamp, Uri,
+};
+
+/// What is the same for all drafts of a source.
+#[derive(Clone, Debug)]
+pub struct SourcePolicy {
+    /// The source's name.
+    pub name: SourceName,
+    /// Whether a change of properties alone is told as an UPDATE without content; otherwise it is
+    /// acknowledged and not journaled.
+    pub metadata_changes: bool,
+}
+
+/// What became of a draft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The change to append; `None` when nothing changed.
+    pub change: Option<(ContentObjectModification, Settlement)>,
+    /// What the draft found as the registry holds it.
+    pub confirmations: Confirmations,
+    /// The time by which the registry orders the event.
+    pub order: Timestamp,
+}
+
+/// Settles one draft against what is known of its object and the items it names (all items, where
+/// it is a purge). `received` is the gateway's clock.
+#[must_use]
+pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &ObjectState) -> Settled {
+    let time = draft.time.unwrap_or(received);
+    let order = order_of(time, received);
+    let purge = draft.items == DraftItems::Purge;
+    let mut settling = Settling { known, order, policy, confirmations: Confirmations::default(), items: Vec::new() };
+    match draft.items {
+        DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settling.item(item)),
+        DraftItems::Purge => settling.purge(&draft.object),
+    }
+    let Settling { confirmations, items, .. } = settling;
+    let (items, notes): (Vec<_>, Vec<_>) = items.into_iter().unzip();
+    let Ok(items) = NonEmpty::try_from(items) else {
+        return Settled { change: None, confirmations, order };
+    };
+
+    let mut settlement = Settlement { purge, items: notes, ..Settlement::default() };
+    let parent = draft.parent.or_else(|| known.parent().cloned().inspect(|_| settlement.filled.insert(Aspect::Parent)));
+    let mut types = draft.types;
+    if types.is_empty() && !known.types().is_empty() {
+        types = known.types().to_vec();
+        settlement.filled.insert(Aspect::Types);
+    }
+    settlement.late = [Aspect::Parent, Aspect::Types]
+        .into_iter()
+        .filter(|aspect| !settlement.filled.contains(*aspect) && known.is_late(&draft.object, *aspect, order))
+        .collect();
+    if settlement.items.iter().all(|notes| *notes == ItemNotes::default()) {
+        settlement.items.clear();
+    }
+
+    let told_id = || draft.id.and_then(|id| EventId::parse(&id.to_string()));
+    let modification = ContentObjectModification {
+        id: draft.id.unwrap_or_else(ChangeId::mint),
+        user: draft.user,
+        time,
+        object: draft.object,
+        parent,
+        types,
+        description: draft.description,
+        origin: Origin {
+            source: policy.name.clone(),
+            event_id: draft.event_id.or_else(told_id),
+            software_version: draft.software_version,
+        },
+        items,
+    };
+    Settled { change: Some((modification, settlement)), confirmations, order }
+}
+
+/// Settles a draft of which nothing is known: what would come out of a message on its own.
+#[must_use]
+pub fn settle_alone(draft: Draft, policy: &SourcePolicy) -> Option<ContentObjectModification> {
+    let settled = settle(draft, policy, Timestamp::now(), &ObjectState::default());
+    settled.change.map(|(modification, _)| modification)
+}
+
+struct Settling<'a> {
+    known: &'a ObjectState,
+    order: Timestamp,
+    policy: &'a SourcePolicy,
+    confirmations: Confirmations,
+    items: Vec<(ContentItemModification, ItemNotes)>,
+}
+
+impl Settling<'_> {
+    fn item(&mut self, item: DraftItem) {
+        let DraftItem { id, uri, change } = item;
+        match change {
+            DraftChange::Told(ItemChange::State { before, after }) => self.state(id, uri, before, after),
+            DraftChange::Told(ItemChange::Delete { before, after }) => self.delete(id, uri, before, after),
+            DraftChange::Told(ItemChange::Update { content, before, after }) => {
+                let before = before.or_else(|| self.state_before(&uri));
+                self.push(id, uri, ItemChange::Update { content, before, after }, ItemNotes::default());
+            }
+            DraftChange::Told(add @ ItemChange::Add { .. }) => self.push(id, uri, add, ItemNotes::default()),
+            DraftChange::AddOrUpdate { content, begins_in } => self.add_or_update(id, uri, content, begins_in),
+            DraftChange::Properties { after } => self.properties(id, uri, after),
+        }
+    }
+
+    fn state(&mut self, id: Option<ItemId>, uri: Uri, told_before: Option<State>, after: State) {
+        let known = self.state_before(&uri);
+        let told_no_change = told_before.as_ref() == Some(&after);
+        if known.as_ref() == Some(&after) && (told_before.is_none() || told_no_change) {
+            return self.confirm(uri, &[Aspect::Existence, Aspect::State]);
+        }
+        if told_no_change && known.is_none() {
+            return;
+        }
+        let before = told_before.filter(|_| !told_no_change).or(known);
+        self.push(id, uri, ItemChange::State { before, after }, ItemNotes::default());
+    }
+
+    fn delete(&mut self, id: Option<ItemId>, uri: Uri, before: Option<State>, after: Option<State>) {
+        if self.known.is_gone(&uri) && !self.is_late(&uri, Aspect::Existence) {
+            return self.confirm(uri, &[Aspect::Existence, Aspect::Content, Aspect::State]);
+        }
+        let before = before.or_else(|| self.state_before(&uri));
+        self.push(id, uri, ItemChange::Delete { before, after }, ItemNotes::default());
+    }
+
+    fn add_or_update(
+        &mut self,
+        id: Option<ItemId>,
+        uri: Uri,
+        content: Option<ContentLocation>,
+        begins_in: Option<State>,
+    ) {
+        let known = self.known.is_live(&uri) || self.is_late(&uri, Aspect::Existence);
+        let change = if known {
+            ItemChange::Update { content, before: self.state_before(&uri), after: None }
+        } else {
+            ItemChange::Add { content, after: begins_in.clone() }
+        };
+        self.push(id, uri, change, ItemNotes { inferred: true, begins_in, ..ItemNotes::default() });
+    }
+
+    fn properties(&mut self, id: Option<ItemId>, uri: Uri, after: Option<State>) {
+        let before = self.state_before(&uri);
+        match after {
+            Some(after) if before.as_ref() != Some(&after) => {
+                self.push(id, uri, ItemChange::State { before, after }, ItemNotes::default());
+            }
+            after if self.policy.metadata_changes => {
+                self.push(id, uri, ItemChange::Update { content: None, before, after }, ItemNotes::default());
+            }
+            Some(_) => self.confirm(uri, &[Aspect::Existence, Aspect::State]),
+            None if self.known.is_live(&uri) => self.confirm(uri, &[Aspect::Existence]),
+            None => {}
+        }
+    }
+
+    /// A DELETE for every item that was there at the time. Where none is known, the object itself
+    /// stands for what it had, unless it is known to have been purged already.
+    fn purge(&mut self, object: &Uri) {
+        let known = self.known;
+        let listed = known.live_items().filter(|(uri, _)| !known.is_late(uri, Aspect::Existence, self.order));
+        let listed: Vec<Uri> = listed.map(|(uri, _)| uri.clone()).collect();
+        let purged = known.purged.latest();
+        if listed.is_empty() && purged.is_some() && purged <= Some(self.order) && known.live_items().next().is_none() {
+            self.confirmations.purged = true;
+            return;
+        }
+        let listed = if listed.is_empty() { vec![object.clone()] } else { listed };
+        for uri in listed {
+            let before = self.state_before(&uri);
+            self.push(None, uri, ItemChange::Delete { before, after: None }, ItemNotes::default());
+        }
+    }
+
+    fn push(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange, notes: ItemNotes) {
+        let late = aspects_of(&change).filter(|aspect| self.is_late(&uri, *aspect)).collect();
+        let item = ContentItemModification { id: id.unwrap_or_else(ItemId::mint), uri, change };
+        self.items.push((item, ItemNotes { late, ..notes }));
+    }
+
+    fn confirm(&mut self, uri: Uri, aspects: &[Aspect]) {
+        let aspects: AspectSet = aspects.iter().copied().collect();
+        self.confirmations.items.push((uri, aspects));
+    }
+
+    /// The state that the registry holds, if the event is not older: what was held before an old
+    /// event is not known any more.
+    fn state_before(&self, uri: &Uri) -> Option<State> {
+        let known = self.known.state(uri).filter(|_| !self.is_late(uri, Aspect::State));
+        known.cloned()
+    }
+
+    fn is_late(&self, uri: &Uri, aspect: Aspect) -> bool {
+        self.known.is_late(uri, aspect, self.order)
+    }
+}
+
+/// The aspects of an item that a change speaks of.
+fn aspects_of(change: &ItemChange) -> impl Iterator<Item = Aspect> + use<> {
+    let begins_or_ends = matches!(change, ItemChange::Add { .. } | ItemChange::Delete { .. });
+    let content = begins_or_ends || change.content().is_some();
+    let state = begins_or_ends || change.after().is_some();
+    [(Aspect::Existence, true), (Aspect::Content, content), (Aspect::State, state)]
+        .into_iter()
+        .filter_map(|(aspect, moved)| moved.then_some(aspect))
+}

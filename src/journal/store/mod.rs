@@ -1,0 +1,238 @@
+//! Where the journal is kept: the [`Store`] trait with its promises, and its implementations.
+//!
+//! To add a store: one new module here that implements the trait, and one line in the conformance
+//! test, which holds every store to the promises.
+
+pub mod sqlite;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::{
+    quarantine::{NewQuarantined, QuarantineId, Quarantined},
+    registry::ObjectState,
+};
+use crate::model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri};
+
+/// A durable, totally ordered journal with the registry beside it. One writer at a time appends;
+/// any number read.
+///
+/// What every store promises, each a test that runs over every store:
+/// 1. Durable on return: what [`append`](Store::append) has accepted is there after a crash.
+/// 2. Who saw number n never later sees a new smaller one.
+/// 3. A repeat returns the first number.
+/// 4. A batch, its registry changes and its event keys are stored together or not at all.
+/// 5. A reader's place is its own: reading moves nothing in the store, and the same place gives
+///    the same changes again.
+/// 6. The head never runs ahead of what can be read.
+pub trait Store: Send + Sync + 'static {
+    /// Answers `questions`, has `decide` decide on the answers what to write, and writes it, all in
+    /// one transaction.
+    ///
+    /// # Errors
+    /// When the storage fails; then nothing was written.
+    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<(), StoreError>;
+
+    /// The number of the newest change.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn head(&self) -> Result<Seq, StoreError>;
+
+    /// Up to `limit` changes after `after`, oldest first.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError>;
+
+    /// Up to `limit` changes before `before`, newest first.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn before(&self, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError>;
+
+    /// The change with that identifier.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn by_id(&self, id: ChangeId) -> Result<Option<StoredChange>, StoreError>;
+
+    /// All that the registry knows of one object.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError>;
+
+    /// The URIs of up to `limit` objects after `after`, in order.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn objects(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError>;
+
+    /// Keeps messages that could not be read; gives their identifiers in the same order.
+    ///
+    /// # Errors
+    /// When the storage fails; then none was kept.
+    fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError>;
+
+    /// Up to `limit` messages of the quarantine before `before` (all, if `None`), newest first,
+    /// without their bodies.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError>;
+
+    /// One message of the quarantine, with its body.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn quarantined(&self, id: QuarantineId) -> Result<Option<Quarantined>, StoreError>;
+
+    /// Removes a message from the quarantine; says whether it was there.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn release(&self, id: QuarantineId) -> Result<bool, StoreError>;
+
+    /// What tells this journal from every other one, for ever.
+    fn identity(&self) -> Uuid;
+}
+
+/// What identifies an event for knowing it again: a digest over the source's name and the source's
+/// own event id, or the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventKey(pub [u8; 16]);
+
+/// What the writer must know before it can decide on a batch.
+#[derive(Debug, Default)]
+pub struct Questions {
+    /// Which of these events are known?
+    pub keys: Vec<EventKey>,
+    /// Which of these identifiers are taken?
+    pub ids: Vec<ChangeId>,
+    /// What is known of these objects and of which of their items?
+    pub objects: BTreeMap<Uri, ItemsAsked>,
+}
+
+/// Which items of an object are asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ItemsAsked {
+    /// All.
+    All,
+    /// These.
+    Some(BTreeSet<Uri>),
+}
+
+/// The answers, as of the beginning of the transaction.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// The number of the newest change.
+    pub head: Seq,
+    /// When the newest change was received.
+    pub received: Option<Timestamp>,
+    /// The events that are known, with the number of their change, and its identifier where the
+    /// change is still there.
+    pub seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    /// The identifiers that are taken.
+    pub taken: BTreeSet<ChangeId>,
+    /// The objects that are known, with the items asked for.
+    pub objects: BTreeMap<Uri, ObjectState>,
+}
+
+/// What the writer decided to write.
+#[derive(Debug, Default)]
+pub struct Decision {
+    /// The changes, numbered on from the head without a gap.
+    pub changes: Vec<NewChange>,
+    /// The objects and items that changes or confirmations touched, as they are now.
+    pub objects: BTreeMap<Uri, ObjectState>,
+}
+
+/// A change to be written.
+#[derive(Debug)]
+pub struct NewChange {
+    /// The change.
+    pub change: Change,
+    /// Its JSON.
+    pub json: Bytes,
+    /// The event that told it; `None` where a repeat cannot be known.
+    pub key: Option<EventKey>,
+}
+
+/// A change as the store has it: its number and its JSON, which is not parsed until it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredChange {
+    /// Its number.
+    pub seq: Seq,
+    /// Its JSON.
+    pub json: Bytes,
+}
+
+/// Why a store could not do as it was told.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no room to write.
+    #[error("the disk is full; free some room where the journal is kept, and the gateway goes on by itself")]
+    Full,
+    /// The journal may not be written.
+    #[error("the journal cannot be written ({0}); check its folder's permissions and mount")]
+    ReadOnly(String),
+    /// The operating system failed to read or write.
+    #[error("the journal cannot be read or written ({0}); check the disk")]
+    Io(String),
+    /// What is stored does not make sense.
+    #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]
+    Damaged(String),
+}
+
+impl StoreError {
+    /// Whether the same call may succeed later, without anybody mending the journal.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Full | Self::ReadOnly(_) | Self::Io(_) => true,
+            Self::Damaged(_) => false,
+        }
+    }
+}
+
+impl ItemsAsked {
+    /// Asks for what either asks for.
+    pub(super) fn widen(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::All, _) => {}
+            (held, Self::All) => *held = Self::All,
+            (Self::Some(held), Self::Some(more)) => held.extend(more),
+        }
+    }
+}
+
+/// Makes the key of an event from what identifies it.
+#[must_use]
+pub fn event_key(source: &SourceName, identity: EventIdentity<'_>, ordinal: usize) -> EventKey {
+    use sha2::{Digest, Sha256};
+    let (kind, bytes) = match identity {
+        EventIdentity::Id(id) => (b'i', id.as_bytes()),
+        EventIdentity::Body(body) => (b'b', body),
+    };
+    let mut hash = Sha256::new();
+    // Each part ends where it says, so that no two identities run together to the same bytes.
+    hash.update(source.as_str().as_bytes());
+    hash.update([0, kind]);
+    hash.update(ordinal.to_be_bytes());
+    hash.update(bytes);
+    let mut key = [0; 16];
+    key.copy_from_slice(&hash.finalize()[..16]);
+    EventKey(key)
+}
+
+/// What identifies an event within its source.
+#[derive(Clone, Copy, Debug)]
+pub enum EventIdentity<'a> {
+    /// The source's own identifier.
+    Id(&'a str),
+    /// The bytes of the message.
+    Body(&'a [u8]),
+}

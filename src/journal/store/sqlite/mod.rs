@@ -1,0 +1,176 @@
+//! The embedded store: one SQLite file, readable with any SQLite tool.
+//!
+//! WAL with `synchronous=FULL`: a commit is on disk when it returns. One connection writes, under a
+//! lock that the journal's single writer never has to wait for; a few read-only connections read,
+//! and neither blocks the other.
+
+mod append;
+mod open;
+mod quarantine;
+mod read;
+mod rows;
+mod schema;
+
+use std::{
+    fs::File,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use rusqlite::Connection;
+use uuid::Uuid;
+
+pub use open::OpenError;
+
+use super::{Decision, Known, Questions, Store, StoreError, StoredChange};
+use crate::{
+    journal::{
+        quarantine::{NewQuarantined, QuarantineId, Quarantined},
+        registry::ObjectState,
+    },
+    model::{ChangeId, Seq, Uri},
+};
+
+/// The name of the journal's file in its folder.
+pub const FILE_NAME: &str = "journal.sqlite";
+
+/// How many connections read at the same time.
+const READERS: usize = 4;
+
+/// Bounds that the store keeps by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Repeats are known for at least so many of the newest changes …
+    pub dedupe_events: u64,
+    /// … and for at least so many milliseconds.
+    pub dedupe_millis: i64,
+    /// How many messages the quarantine holds at most; the oldest go first.
+    pub quarantine_entries: u64,
+    /// How many bytes of bodies the quarantine holds at most; the oldest go first.
+    pub quarantine_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            dedupe_events: 1_000_000,
+            dedupe_millis: 30 * 24 * 60 * 60 * 1000,
+            quarantine_entries: 10_000,
+            quarantine_bytes: 256 * 1024 * 1024,
+        }
+    }
+}
+
+/// A journal in an SQLite file.
+pub struct SqliteStore {
+    bounds: Bounds,
+    identity: Uuid,
+    writer: Mutex<Connection>,
+    readers: Readers,
+    /// Held for as long as the store is open, so that no second process writes.
+    _lock: File,
+}
+
+impl SqliteStore {
+    fn writer(&self) -> MutexGuard<'_, Connection> {
+        // A panic in the middle of a transaction rolled it back when the transaction was dropped.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reading connections. Who finds none free waits for the next, so that there are never more.
+struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    freed: Condvar,
+}
+
+impl Readers {
+    fn new(connections: Vec<Connection>) -> Self {
+        Self { idle: Mutex::new(connections), freed: Condvar::new() }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.freed.wait_while(idle, |idle| idle.is_empty()).unwrap_or_else(PoisonError::into_inner);
+        let Some(connection) = idle.pop() else {
+            return Err(StoreError::Io("no reading connection is left".to_owned()));
+        };
+        drop(idle);
+        let answer = read(&connection);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.freed.notify_one();
+        answer
+    }
+}
+
+impl Store for SqliteStore {
+    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<(), StoreError> {
+        append::append(&mut self.writer(), self.bounds, questions, decide)
+    }
+
+    fn head(&self) -> Result<Seq, StoreError> {
+        self.readers.read(|connection| read::head(connection))
+    }
+
+    fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
+        self.readers.read(|connection| read::after(connection, after, limit))
+    }
+
+    fn before(&self, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
+        self.readers.read(|connection| read::before(connection, before, limit))
+    }
+
+    fn by_id(&self, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
+        self.readers.read(|connection| read::by_id(connection, id))
+    }
+
+    fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError> {
+        self.readers.read(|connection| read::object(connection, object))
+    }
+
+    fn objects(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError> {
+        self.readers.read(|connection| read::objects(connection, after, limit))
+    }
+
+    fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {
+        quarantine::put(&mut self.writer(), self.bounds, messages)
+    }
+
+    fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        self.readers.read(|connection| quarantine::before(connection, before, limit))
+    }
+
+    fn quarantined(&self, id: QuarantineId) -> Result<Option<Quarantined>, StoreError> {
+        self.readers.read(|connection| quarantine::get(connection, id))
+    }
+
+    fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
+        quarantine::remove(&self.writer(), id)
+    }
+
+    fn identity(&self) -> Uuid {
+        self.identity
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode;
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
+                Self::ReadOnly(error.to_string())
+            }
+            Some(
+                ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed
+                | ErrorCode::OutOfMemory,
+            ) => Self::Io(error.to_string()),
+            // What is left are files that are no longer what SQLite wrote, and rows or statements
+            // that do not fit the schema.
+            _ => Self::Damaged(error.to_string()),
+        }
+    }
+}

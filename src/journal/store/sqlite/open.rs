@@ -1,0 +1,222 @@
+//! Opening a journal, and refusing to open what is not one.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{Read, Seek, Write},
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use uuid::Uuid;
+
+use super::{Bounds, FILE_NAME, READERS, Readers, SqliteStore, schema};
+
+/// A journal up to this size is checked from end to end when it is opened, which takes a fraction
+/// of a second; a larger one is checked where damage shows at once.
+const FULL_CHECK_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Why a journal could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder cannot be made or used.
+    #[error("the journal's folder {path} cannot be used: {error}; give another with --data or make it writable")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the operating system said.
+        error: std::io::Error,
+    },
+    /// Another process has it open.
+    #[error(
+        "the journal {path} is in use by another process{pid}; stop that one, or give this one another folder with --data"
+    )]
+    InUse {
+        /// The journal.
+        path: PathBuf,
+        /// The other process, if it could be told.
+        pid: String,
+    },
+    /// The file is something else.
+    #[error("{path} is not a journal of Tidings ({what}); move it away, or give another folder with --data")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        what: &'static str,
+    },
+    /// A newer version wrote it.
+    #[error(
+        "the journal {path} was written by a newer version of Tidings (format {found}, this version reads up to {known}); use that version"
+    )]
+    Newer {
+        /// The journal.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: i64,
+    },
+    /// The file is broken.
+    #[error("the journal {path} is damaged ({what}); restore it from a backup, or move it away to begin a new one")]
+    Damaged {
+        /// The journal.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The storage failed.
+    #[error("the journal {path} cannot be opened: {error}")]
+    Storage {
+        /// The journal.
+        path: PathBuf,
+        /// What SQLite said.
+        error: rusqlite::Error,
+    },
+}
+
+impl SqliteStore {
+    /// Opens the journal in `folder`, or makes a new one there.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, or the file is foreign, newer, damaged or in use: nothing is
+    /// changed then.
+    pub fn open(folder: &Path, bounds: Bounds) -> Result<Self, OpenError> {
+        let path = folder.join(FILE_NAME);
+        fs::create_dir_all(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
+        let lock = lock(folder, &path)?;
+        let mut writer = Connection::open(&path).map_err(|error| explain(&path, error))?;
+        check_is_ours(&path, &writer)?;
+        configure(&writer).map_err(|error| explain(&path, error))?;
+        let version = version(&writer).map_err(|error| explain(&path, error))?;
+        schema::migrate(&mut writer, version).map_err(|error| explain(&path, error))?;
+        check_is_whole(&path, &writer)?;
+        let identity = identity(&writer).map_err(|error| explain(&path, error))?;
+        let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
+        let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
+        Ok(Self { bounds, identity, writer: Mutex::new(writer), readers, _lock: lock })
+    }
+}
+
+/// Takes the lock file, which says who holds it. The lock goes with the process, however it ends.
+fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
+    let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false);
+    let mut file = file.open(folder.join("journal.lock")).map_err(unusable)?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(unusable)?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let told = file.rewind().and_then(|()| file.read_to_string(&mut pid)).is_ok() && !pid.trim().is_empty();
+            let pid = if told { format!(" (pid {})", pid.trim()) } else { String::new() };
+            Err(OpenError::InUse { path: journal.to_owned(), pid })
+        }
+        Err(TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+/// Looks before anything is written.
+fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let foreign = |what| OpenError::Foreign { path: path.to_owned(), what };
+    let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let tables = match read("SELECT count(*) FROM sqlite_schema") {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            return Err(foreign("it is no SQLite file, or its beginning is destroyed"));
+        }
+        tables => tables.map_err(|error| explain(path, error))?,
+    };
+    let application = read("PRAGMA application_id").map_err(|error| explain(path, error))?;
+    let version = version(connection).map_err(|error| explain(path, error))?;
+    if tables == 0 && application == 0 && version == 0 {
+        return Ok(());
+    }
+    if application != i64::from(schema::APPLICATION_ID) {
+        return Err(foreign("it is an SQLite file of another program"));
+    }
+    let known = schema::current_version();
+    if version > known {
+        return Err(OpenError::Newer { path: path.to_owned(), found: version, known });
+    }
+    Ok(())
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    // The page size is settled when the file is made; 8 KiB keeps a 2 kB row off overflow pages.
+    connection.pragma_update(None, "page_size", 8192)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+fn reader(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.pragma_update(None, "cache_size", -4096)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    Ok(connection)
+}
+
+/// Looks for damage: a file cut short, pages that make no sense, a newest change that cannot be read.
+fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
+    let explain = |error| explain(path, error);
+    // What a crash left in the write-ahead log goes into the file first, or the file looks short.
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
+    let pragma = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(explain);
+    let expected = pragma("PRAGMA page_count")? * pragma("PRAGMA page_size")?;
+    let length = fs::metadata(path).map_or(0, |file| file.len());
+    if i64::try_from(length).is_ok_and(|length| length < expected) {
+        return Err(damaged(format!("the file has {length} bytes of {expected}")));
+    }
+    if length <= FULL_CHECK_BYTES {
+        let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explain)?;
+        if found != "ok" {
+            return Err(damaged(found));
+        }
+    }
+    let newest =
+        super::read::before(connection, crate::model::Seq(u64::MAX), 1).map_err(|error| damaged(error.to_string()))?;
+    if let Some(newest) = newest.first() {
+        serde_json::from_slice::<crate::model::Change>(&newest.json)
+            .map_err(|error| damaged(format!("change {} cannot be read: {error}", newest.seq)))?;
+    }
+    Ok(())
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
+    connection.query_row("SELECT value FROM meta WHERE name = 'identity'", [], |row| {
+        let bytes: Vec<u8> = row.get(0)?;
+        Uuid::from_slice(&bytes)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, Box::new(error)))
+    })
+}
+
+fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            OpenError::Damaged { path, what: error.to_string() }
+        }
+        Some(
+            ErrorCode::CannotOpen
+            | ErrorCode::ReadOnly
+            | ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::PermissionDenied,
+        ) => OpenError::Storage { path, error },
+        _ => OpenError::Damaged { path, what: error.to_string() },
+    }
+}

@@ -1,0 +1,95 @@
+//! How values of the model are written as columns and read back. What cannot be read back was not
+//! written by us: the journal is damaged.
+
+use std::fmt::Display;
+
+use rusqlite::Row;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    journal::{
+        registry::{Beginning, Clock, ItemRecord, ObjectState, Register},
+        store::StoreError,
+    },
+    model::{Seq, State, Timestamp, Uri},
+};
+
+/// SQLite has no unsigned numbers; a number past `i64::MAX` is past every row.
+pub(super) fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(super) fn seq(value: i64) -> Result<Seq, StoreError> {
+    u64::try_from(value).map(Seq).map_err(damaged)
+}
+
+pub(super) fn time(millis: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_millis(millis).ok_or_else(|| damaged(format!("{millis} is not a time")))
+}
+
+pub(super) fn uri(text: &str) -> Result<Uri, StoreError> {
+    Uri::parse(text).map_err(damaged)
+}
+
+pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(damaged)
+}
+
+pub(super) fn damaged(what: impl Display) -> StoreError {
+    StoreError::Damaged(what.to_string())
+}
+
+/// Columns `<fact>_at` and `<fact>_confirmed`, beginning at `index`.
+fn clock(row: &Row<'_>, index: usize) -> Result<Clock, StoreError> {
+    let at = |index| row.get::<_, Option<i64>>(index)?.map(time).transpose();
+    Ok(Clock { at: at(index)?, confirmed: at(index + 1)? })
+}
+
+/// The columns of an object after its number: what [`object`] reads.
+pub(super) const OBJECT_COLUMNS: &str = "parent, parent_at, parent_confirmed, types, types_at, types_confirmed, \
+                                         purged_at, purged_confirmed";
+
+/// Reads [`OBJECT_COLUMNS`] beginning at `index`.
+pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreError> {
+    let parent = row.get::<_, Option<String>>(index)?;
+    let types = row.get::<_, String>(index + 3)?;
+    Ok(ObjectState {
+        parent: Register { value: parent.as_deref().map(uri).transpose()?, clock: clock(row, index + 1)? },
+        types: Register { value: json(&types)?, clock: clock(row, index + 4)? },
+        purged: clock(row, index + 6)?,
+        items: std::collections::BTreeMap::new(),
+    })
+}
+
+/// The columns of an item: what [`item`] reads.
+pub(super) const ITEM_COLUMNS: &str = "uri, existence, existence_at, existence_confirmed, content, content_at, \
+                                       content_confirmed, state, state_at, state_confirmed, begins_in, begins_in_at";
+
+/// Reads [`ITEM_COLUMNS`].
+pub(super) fn item(row: &Row<'_>) -> Result<(Uri, ItemRecord), StoreError> {
+    let content = row.get::<_, Option<String>>(4)?;
+    let state = |index| -> Result<Option<State>, StoreError> {
+        row.get::<_, Option<String>>(index)?.map(|state| State::parse(&state).map_err(damaged)).transpose()
+    };
+    let begins_in = match (state(10)?, row.get::<_, Option<i64>>(11)?) {
+        (Some(state), Some(at)) => Some(Beginning { state, at: time(at)? }),
+        _ => None,
+    };
+    let record = ItemRecord {
+        existence: Register { value: row.get(1)?, clock: clock(row, 2)? },
+        content: Register { value: content.as_deref().map(json).transpose()?, clock: clock(row, 5)? },
+        state: Register { value: state(7)?, clock: clock(row, 8)? },
+        begins_in,
+    };
+    Ok((uri(&row.get::<_, String>(0)?)?, record))
+}
+
+/// The two columns of a clock, for writing.
+pub(super) fn clock_columns(clock: Clock) -> (Option<i64>, Option<i64>) {
+    (clock.at.map(Timestamp::millis), clock.confirmed.map(Timestamp::millis))
+}
+
+/// A value as JSON text, for writing.
+pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(damaged)
+}

@@ -1,0 +1,86 @@
+//! The tables, and how a journal of an older version is brought up to this one.
+
+use rusqlite::Connection;
+
+/// Marks a file as a journal of ours (`PRAGMA application_id`): the letters `TDNG`.
+pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
+
+/// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
+/// is never changed once it has been released: a new one is added.
+pub(super) const MIGRATIONS: [&str; 1] = ["
+    CREATE TABLE meta (
+        name TEXT PRIMARY KEY,
+        value BLOB NOT NULL
+    ) WITHOUT ROWID;
+
+    -- The journal: one row a change, never updated.
+    CREATE TABLE changes (
+        seq INTEGER PRIMARY KEY,
+        id BLOB NOT NULL,
+        received INTEGER NOT NULL,
+        json TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX changes_by_id ON changes (id);
+
+    -- The events of the last while, so that a repeat is known.
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        key BLOB NOT NULL,
+        received INTEGER NOT NULL
+    );
+    CREATE UNIQUE INDEX events_by_key ON events (key);
+
+    -- The registry. Times are milliseconds since 1970; *_at is the time of the change that set the
+    -- fact, *_confirmed that of the latest event that found it so.
+    CREATE TABLE objects (
+        object INTEGER PRIMARY KEY,
+        uri TEXT NOT NULL UNIQUE,
+        parent TEXT, parent_at INTEGER, parent_confirmed INTEGER,
+        types TEXT NOT NULL, types_at INTEGER, types_confirmed INTEGER,
+        purged_at INTEGER, purged_confirmed INTEGER
+    );
+    CREATE TABLE items (
+        object INTEGER NOT NULL REFERENCES objects (object),
+        uri TEXT NOT NULL,
+        existence INTEGER NOT NULL, existence_at INTEGER, existence_confirmed INTEGER,
+        content TEXT, content_at INTEGER, content_confirmed INTEGER,
+        state TEXT, state_at INTEGER, state_confirmed INTEGER,
+        begins_in TEXT, begins_in_at INTEGER,
+        PRIMARY KEY (object, uri)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE quarantine (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        received INTEGER NOT NULL,
+        source TEXT NOT NULL,
+        content_type TEXT,
+        headers TEXT NOT NULL,
+        place TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        body BLOB NOT NULL
+    );
+    "];
+
+/// The version that this program writes.
+pub(super) fn current_version() -> i64 {
+    MIGRATIONS.len() as i64
+}
+
+/// Takes the journal from `version` to the current one, each step in a transaction of its own with
+/// the new version number, so that a crash leaves it at one version or the next.
+pub(super) fn migrate(connection: &mut Connection, version: i64) -> rusqlite::Result<()> {
+    let done = usize::try_from(version).unwrap_or(0);
+    for (index, step) in MIGRATIONS.iter().enumerate().skip(done) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(step)?;
+        if index == 0 {
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            let identity = uuid::Uuid::new_v4();
+            transaction.execute("INSERT INTO meta VALUES ('identity', ?)", [identity.as_bytes().as_slice()])?;
+        }
+        transaction.pragma_update(None, "user_version", index as i64 + 1)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}

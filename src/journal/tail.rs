@@ -1,0 +1,153 @@
+//! The newest changes, in memory: what most readers ask for never touches the disk, and is encoded
+//! once for each format however many read it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
+};
+
+use bytes::Bytes;
+
+use super::store::{StoreError, StoredChange};
+use crate::model::{Change, Seq};
+
+/// A change of the journal as readers get it: its JSON, and on demand the change itself and its
+/// other encodings, each made once.
+#[derive(Debug)]
+pub struct Recorded {
+    stored: StoredChange,
+    change: OnceLock<Change>,
+    encodings: Mutex<HashMap<&'static str, Bytes>>,
+}
+
+impl Recorded {
+    /// A change that has just been written.
+    pub(super) fn new(change: Change, json: Bytes) -> Self {
+        let stored = StoredChange { seq: change.seq, json };
+        Self { stored, change: OnceLock::from(change), encodings: Mutex::default() }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.stored.seq
+    }
+
+    /// Its JSON.
+    #[must_use]
+    pub fn json(&self) -> &Bytes {
+        &self.stored.json
+    }
+
+    /// The change itself.
+    ///
+    /// # Errors
+    /// When what is stored is not a change: the journal is damaged.
+    pub fn change(&self) -> Result<&Change, StoreError> {
+        if let Some(change) = self.change.get() {
+            return Ok(change);
+        }
+        let change = serde_json::from_slice(&self.stored.json)
+            .map_err(|error| StoreError::Damaged(format!("change {} cannot be read: {error}", self.stored.seq)))?;
+        Ok(self.change.get_or_init(|| change))
+    }
+
+    /// Its encoding in the format of that name, made by `encode` the first time.
+    ///
+    /// # Errors
+    /// As [`Recorded::change`].
+    pub fn encoded(&self, format: &'static str, encode: impl FnOnce(&Change) -> Vec<u8>) -> Result<Bytes, StoreError> {
+        let change = self.change()?;
+        let mut encodings = self.encodings.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(encodings.entry(format).or_insert_with(|| Bytes::from(encode(change))).clone())
+    }
+}
+
+impl From<StoredChange> for Recorded {
+    fn from(stored: StoredChange) -> Self {
+        Self { stored, change: OnceLock::new(), encodings: Mutex::default() }
+    }
+}
+
+/// The newest changes, without a gap, oldest first.
+#[derive(Debug)]
+pub(super) struct Tail {
+    capacity: usize,
+    changes: RwLock<VecDeque<Arc<Recorded>>>,
+}
+
+impl Tail {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity, changes: RwLock::default() }
+    }
+
+    /// Adds the changes that follow the newest.
+    pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<Recorded>>) {
+        let mut changes = self.changes.write().unwrap_or_else(PoisonError::into_inner);
+        changes.extend(newer);
+        let excess = changes.len().saturating_sub(self.capacity);
+        changes.drain(..excess);
+    }
+
+    /// Up to `limit` changes after `after`, oldest first; `None` when the first of them may be older
+    /// than the tail.
+    pub(super) fn after(&self, after: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
+        let changes = self.changes.read().unwrap_or_else(PoisonError::into_inner);
+        let oldest = changes.front()?.seq();
+        let skipped = (after.0 + 1).checked_sub(oldest.0)?;
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        Some(changes.iter().skip(skipped).take(limit).cloned().collect())
+    }
+
+    /// Up to `limit` changes before `before`, newest first; `None` when some of them may be older
+    /// than the tail.
+    pub(super) fn before(&self, before: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
+        let changes = self.changes.read().unwrap_or_else(PoisonError::into_inner);
+        let oldest = changes.front()?.seq();
+        let known = usize::try_from(before.0.checked_sub(oldest.0)?).unwrap_or(usize::MAX).min(changes.len());
+        let all_there = known >= limit || oldest == Seq::ZERO.next();
+        all_there.then(|| changes.iter().take(known).rev().take(limit).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Bytes, Recorded, Seq, StoredChange, Tail};
+
+    fn tail(capacity: usize, numbers: std::ops::RangeInclusive<u64>) -> Tail {
+        let tail = Tail::new(capacity);
+        tail.extend(numbers.map(|n| Arc::new(Recorded::from(StoredChange { seq: Seq(n), json: Bytes::new() }))));
+        tail
+    }
+
+    fn numbers(changes: Option<Vec<Arc<Recorded>>>) -> Option<Vec<u64>> {
+        changes.map(|changes| changes.iter().map(|change| change.seq().0).collect())
+    }
+
+    #[test]
+    fn gives_what_it_has_and_says_when_it_may_not_have_all() {
+        let tail = tail(5, 1..=9);
+        assert_eq!(numbers(tail.after(Seq(4), 3)), Some(vec![5, 6, 7]));
+        assert_eq!(numbers(tail.after(Seq(9), 3)), Some(vec![]));
+        assert_eq!(numbers(tail.after(Seq(99), 3)), Some(vec![]));
+        assert_eq!(numbers(tail.after(Seq(3), 3)), None);
+        assert_eq!(numbers(tail.before(Seq(9), 2)), Some(vec![8, 7]));
+        assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), None);
+        assert_eq!(numbers(tail.before(Seq(3), 1)), None);
+    }
+
+    #[test]
+    fn a_tail_that_holds_the_whole_journal_holds_its_beginning() {
+        let tail = tail(5, 1..=3);
+        assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), Some(vec![3, 2, 1]));
+        assert_eq!(numbers(tail.after(Seq(0), 9)), Some(vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn an_encoding_is_made_once() {
+        let json = include_str!("../../fixtures/change.json");
+        let recorded = Recorded::from(StoredChange { seq: Seq(1), json: Bytes::from_static(json.as_bytes()) });
+        let first = recorded.encoded("x", |_| b"one".to_vec()).unwrap();
+        assert_eq!(recorded.encoded("x", |_| b"two".to_vec()).unwrap(), first);
+    }
+}

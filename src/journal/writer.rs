@@ -1,0 +1,218 @@
+//! The single writer: a thread that takes what is waiting, settles it, and appends it in one
+//! transaction (group commit), so that throughput grows with concurrency while each waits for one
+//! sync of the disk only.
+//!
+//! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
+//! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    quarantine::{NewQuarantined, QuarantineId},
+    registry::Confirmations,
+    settle::{Settled, SourcePolicy, settle},
+    store::{Decision, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError},
+    tail::{Recorded, Tail},
+};
+use crate::model::{Change, ChangeId, Draft, DraftItems, Seq, Timestamp, Uri};
+
+/// What one message told, to be accepted as a whole.
+#[derive(Debug)]
+pub struct Submission {
+    /// Whose message it is.
+    pub policy: Arc<SourcePolicy>,
+    /// What it tells, each with the key by which a repeat is known; `None` where none can be known.
+    pub drafts: Vec<(Option<EventKey>, Draft)>,
+}
+
+/// What became of a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in the journal.
+    Accepted {
+        /// Its number.
+        seq: Seq,
+        /// Its identifier.
+        id: ChangeId,
+    },
+    /// It was in the journal already.
+    Duplicate {
+        /// The number of the first.
+        seq: Seq,
+        /// The identifier of the first; `None` when it has been removed since.
+        id: Option<ChangeId>,
+    },
+    /// It changed nothing.
+    Unchanged,
+}
+
+/// An order to the writer, with the place where the answer goes. Who has stopped waiting for an
+/// answer has not withdrawn the order.
+pub(super) enum Order {
+    Append(Submission, oneshot::Sender<Result<Vec<Outcome>, StoreError>>),
+    Quarantine(NewQuarantined, oneshot::Sender<Result<QuarantineId, StoreError>>),
+    Release(QuarantineId, oneshot::Sender<Result<bool, StoreError>>),
+}
+
+pub(super) struct Writer {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) tail: Arc<Tail>,
+    pub(super) head: watch::Sender<Seq>,
+    pub(super) batch: usize,
+}
+
+impl Writer {
+    /// Works until all senders of orders are gone and all orders are done.
+    pub(super) fn run(self, mut orders: mpsc::Receiver<Order>) {
+        let mut waiting = Vec::with_capacity(self.batch);
+        while orders.blocking_recv_many(&mut waiting, self.batch) > 0 {
+            self.execute(waiting.drain(..));
+        }
+    }
+
+    fn execute(&self, orders: impl Iterator<Item = Order>) {
+        let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
+        let (mut messages, mut senders) = (Vec::new(), Vec::new());
+        for order in orders {
+            match order {
+                Order::Append(submission, answer) => {
+                    submissions.push(submission);
+                    submitters.push(answer);
+                }
+                Order::Quarantine(message, answer) => {
+                    messages.push(message);
+                    senders.push(answer);
+                }
+                Order::Release(id, answer) => {
+                    let _ = answer.send(self.store.release(id));
+                }
+            }
+        }
+        if !submissions.is_empty() {
+            answer_all(submitters, self.append(submissions));
+        }
+        if !messages.is_empty() {
+            answer_all(senders, self.store.quarantine(&messages));
+        }
+    }
+
+    fn append(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, StoreError> {
+        let questions = questions(&submissions);
+        let mut submissions = Some(submissions);
+        let mut outcomes = Vec::new();
+        let mut recorded = Vec::new();
+        self.store.append(&questions, &mut |known| {
+            let mut batch = Batch::new(known, Timestamp::now());
+            for submission in submissions.take().unwrap_or_default() {
+                outcomes.push(batch.submission(submission));
+            }
+            let decision = batch.decision();
+            recorded = decision.changes.iter().map(|new| (new.change.clone(), new.json.clone())).collect();
+            decision
+        })?;
+        let newest = recorded.last().map(|(change, _)| change.seq);
+        self.tail.extend(recorded.into_iter().map(|(change, json)| Arc::new(Recorded::new(change, json))));
+        if let Some(newest) = newest {
+            self.head.send_replace(newest);
+        }
+        Ok(outcomes)
+    }
+}
+
+/// Gives each its answer, or all the same error.
+fn answer_all<T>(waiting: Vec<oneshot::Sender<Result<T, StoreError>>>, answers: Result<Vec<T>, StoreError>) {
+    match answers {
+        Ok(answers) => {
+            for (waiting, answer) in waiting.into_iter().zip(answers) {
+                let _ = waiting.send(Ok(answer));
+            }
+        }
+        Err(error) => {
+            for waiting in waiting {
+                let _ = waiting.send(Err(error.clone()));
+            }
+        }
+    }
+}
+
+fn questions(submissions: &[Submission]) -> Questions {
+    let mut questions = Questions::default();
+    for (key, draft) in submissions.iter().flat_map(|submission| &submission.drafts) {
+        questions.keys.extend(*key);
+        questions.ids.extend(draft.id);
+        let asked = match &draft.items {
+            DraftItems::Purge => ItemsAsked::All,
+            DraftItems::Listed(items) => ItemsAsked::Some(items.iter().map(|item| item.uri.clone()).collect()),
+        };
+        match questions.objects.get_mut(&draft.object) {
+            Some(held) => held.widen(asked),
+            None => {
+                questions.objects.insert(draft.object.clone(), asked);
+            }
+        }
+    }
+    questions
+}
+
+/// A batch being settled: each draft sees what the ones before it in the batch have done.
+struct Batch {
+    known: Known,
+    received: Timestamp,
+    changes: Vec<NewChange>,
+    touched: BTreeSet<Uri>,
+}
+
+impl Batch {
+    fn new(known: Known, now: Timestamp) -> Self {
+        // A clock that was set back must not make what comes now older than what came before.
+        let received = known.received.map_or(now, |newest| newest.max(now));
+        Self { known, received, changes: Vec::new(), touched: BTreeSet::new() }
+    }
+
+    fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
+        let Submission { policy, drafts } = submission;
+        drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, draft)).collect()
+    }
+
+    fn draft(&mut self, policy: &SourcePolicy, key: Option<EventKey>, mut draft: Draft) -> Outcome {
+        if let Some((seq, id)) = key.and_then(|key| self.known.seen.get(&key)) {
+            return Outcome::Duplicate { seq: *seq, id: *id };
+        }
+        // An identifier that another event has taken is not this one's, whatever its source says.
+        draft.id = draft.id.filter(|id| !self.known.taken.contains(id));
+        let object = draft.object.clone();
+        let state = self.known.objects.entry(object.clone()).or_default();
+        let Settled { change, confirmations, order } = settle(draft, policy, self.received, state);
+        if confirmations != Confirmations::default() {
+            state.confirm(order, &confirmations);
+            self.touched.insert(object.clone());
+        }
+        let Some((modification, settlement)) = change else { return Outcome::Unchanged };
+        state.apply(order, &modification, &settlement);
+        self.touched.insert(object);
+        self.known.head = self.known.head.next();
+        let change = Change { seq: self.known.head, received: self.received, modification, settlement };
+        self.number(key, change)
+    }
+
+    fn number(&mut self, key: Option<EventKey>, change: Change) -> Outcome {
+        let (seq, id) = (change.seq, change.modification.id);
+        self.known.taken.insert(id);
+        if let Some(key) = key {
+            self.known.seen.insert(key, (seq, Some(id)));
+        }
+        // The model has no map with keys that are not strings, which is all that could fail.
+        let json = Bytes::from(serde_json::to_vec(&change).unwrap_or_default());
+        self.changes.push(NewChange { change, json, key });
+        Outcome::Accepted { seq, id }
+    }
+
+    fn decision(self) -> Decision {
+        let Self { known, changes, touched, .. } = self;
+        let objects = known.objects.into_iter().filter(|(uri, _)| touched.contains(uri)).collect();
+        Decision { changes, objects }
+    }
+}
