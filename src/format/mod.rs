@@ -19,7 +19,7 @@ pub use kind::FormatKind;
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 0] = [];
+pub static DIALECTS: [&DialectKind; 1] = [&content_change::DIALECT];
 
 /// The dialect of that name.
 #[must_use]

@@ -2,4 +2,11 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod any;
+mod emitted;
+mod fixtures;
+mod xmllint;
+
 mod every_fixture_is_read_as_its_snapshot_says;
+mod the_seed_examples_come_out_as_they_went_in;
+mod what_is_emitted_is_read_back;
