@@ -31,10 +31,8 @@ pub(super) fn draft(body: &[u8]) -> Result<Draft, Rejection> {
     let mut document = Document::open(body)?;
     let root = document.root()?;
     if root.atom() != Some("feed") {
-        return Err(root.unprocessable(format!(
-            "the document is a <{}> and not an Atom feed, which a content-change message 0.1 is",
-            root.name()
-        )));
+        let name = root.name();
+        return Err(root.unprocessable(format!("this is <{name}>; a content-change message 0.1 is an Atom <feed>")));
     }
     let feed = Feed::gather(&mut document, root)?;
     document.finish()?;
