@@ -3,3 +3,4 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod every_fixture_is_read_as_its_snapshot_says;
+mod shuffled_events_end_in_the_same_registry;
