@@ -13,14 +13,12 @@ use axum::{
 use super::{Problem, ProblemCode};
 
 /// For `Router::fallback`: there is no such route.
-#[expect(clippy::unused_async, reason = "axum takes handlers that are asynchronous")]
 pub async fn not_found(uri: Uri) -> Problem {
     Problem::new(ProblemCode::NotFound, format!("There is nothing at {}. Look at the spelling.", uri.path()))
 }
 
 /// For `Router::method_not_allowed_fallback`: the route answers to other methods, which axum lists
 /// in `Allow`.
-#[expect(clippy::unused_async, reason = "axum takes handlers that are asynchronous")]
 pub async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     let detail = format!("{} does not answer to {method}. Use a method that the Allow header lists.", uri.path());
     Problem::new(ProblemCode::MethodNotAllowed, detail)
@@ -51,7 +49,6 @@ pub async fn time_limit(State(limit): State<Duration>, request: Request, next: N
 /// For `middleware::map_response`, as the outermost layer but the panic's: makes a problem document
 /// of an error that is none yet, such as a rejection of an extractor of axum's own. The headers
 /// that it carried beside its body are kept (`Allow`, `Retry-After`).
-#[expect(clippy::unused_async, reason = "axum takes middleware that is asynchronous")]
 pub async fn every_error_is_a_problem(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();

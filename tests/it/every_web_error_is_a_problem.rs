@@ -24,7 +24,7 @@ struct Page {
 }
 
 async fn never() {
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn router() -> Router {
