@@ -3,3 +3,4 @@ pub mod format;
 pub mod intake;
 pub mod journal;
 pub mod model;
+pub mod web;

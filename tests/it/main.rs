@@ -3,4 +3,5 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod every_fixture_is_read_as_its_snapshot_says;
+mod every_web_error_is_a_problem;
 mod shuffled_events_end_in_the_same_registry;
