@@ -10,6 +10,8 @@ use std::sync::{
 use bytes::Bytes;
 use serde::Serialize;
 
+pub use crate::model::EventId;
+
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Rejection, Repeats},
     journal::{
@@ -18,7 +20,7 @@ use crate::{
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key},
     },
-    model::{Draft, EventId, SourceName, Timestamp},
+    model::{ChangeId, Draft, Seq, SourceName, Timestamp},
 };
 
 /// A configured origin of events, as the intake sees it: a name and a dialect, whatever the transport.
@@ -80,6 +82,65 @@ pub enum IntakeError {
     Journal(#[from] JournalError),
 }
 
+/// A change that the journal has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its number.
+    pub seq: Seq,
+    /// Its identifier.
+    pub id: ChangeId,
+}
+
+/// What became of one change that a message told, as the sender is told it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ToldChange {
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<ChangeId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<Seq>,
+}
+
+impl Receipt {
+    /// The changes that are new.
+    pub fn accepted(&self) -> impl Iterator<Item = Accepted> {
+        self.outcomes.iter().filter_map(|outcome| match *outcome {
+            Outcome::Accepted { seq, id } => Some(Accepted { seq, id }),
+            Outcome::Duplicate { .. } | Outcome::Unchanged => None,
+        })
+    }
+
+    /// The outcome of the whole message: `accepted` when any change is new, else `duplicate` when
+    /// any was there already, else `unchanged`.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        let words: Vec<_> = self.outcomes.iter().map(outcome_word).collect();
+        ["accepted", "duplicate"].into_iter().find(|word| words.contains(word)).unwrap_or("unchanged")
+    }
+
+    /// What became of each change.
+    #[must_use]
+    pub fn changes(&self) -> Vec<ToldChange> {
+        let told = |outcome: &Outcome| {
+            let (id, seq) = match *outcome {
+                Outcome::Accepted { seq, id } => (Some(id), Some(seq)),
+                Outcome::Duplicate { seq, id } => (id, Some(seq)),
+                Outcome::Unchanged => (None, None),
+            };
+            ToldChange { outcome: outcome_word(outcome), id, seq }
+        };
+        self.outcomes.iter().map(told).collect()
+    }
+}
+
+fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted { .. } => "accepted",
+        Outcome::Duplicate { .. } => "duplicate",
+        Outcome::Unchanged => "unchanged",
+    }
+}
+
 impl Source {
     /// Sets up a source's dialect.
     ///
@@ -137,15 +198,11 @@ impl Source {
         Some(event_key(self.name(), identity, ordinal))
     }
 
-    fn count(&self, outcomes: &[Outcome]) {
-        let accepted = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
-        let duplicate = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate { .. });
-        let counter = if outcomes.iter().any(accepted) {
-            &self.counts.accepted
-        } else if outcomes.iter().any(duplicate) {
-            &self.counts.duplicate
-        } else {
-            &self.counts.unchanged
+    fn count(&self, receipt: &Receipt) {
+        let counter = match receipt.outcome() {
+            "accepted" => &self.counts.accepted,
+            "duplicate" => &self.counts.duplicate,
+            _ => &self.counts.unchanged,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -213,8 +270,9 @@ impl Intake {
         } else {
             self.journal.append(Submission { policy: Arc::clone(&source.policy), drafts }).await?
         };
-        source.count(&outcomes);
-        Ok(Receipt { outcomes, nothing })
+        let receipt = Receipt { outcomes, nothing };
+        source.count(&receipt);
+        Ok(receipt)
     }
 }
 
