@@ -6,6 +6,8 @@
 //! To add a dialect or a format: one new file, and one line in [`DIALECTS`] or [`FORMATS`].
 
 mod dialect;
+mod fedora_events;
+mod json_ld;
 mod rejection;
 mod xml;
 
@@ -13,7 +15,7 @@ pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Readi
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 0] = [];
+pub static DIALECTS: [&DialectKind; 1] = [&fedora_events::DIALECT];
 
 /// The dialect of that name.
 #[must_use]
