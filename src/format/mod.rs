@@ -7,6 +7,7 @@
 
 mod dialect;
 mod fedora_events;
+mod islandora;
 mod json_ld;
 mod rejection;
 mod xml;
@@ -15,7 +16,7 @@ pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Readi
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 1] = [&fedora_events::DIALECT];
+pub static DIALECTS: [&DialectKind; 2] = [&fedora_events::DIALECT, &islandora::DIALECT];
 
 /// The dialect of that name.
 #[must_use]
