@@ -184,15 +184,27 @@ impl Source {
         })
     }
 
+    /// Those headers that the dialect reads. Others say nothing about the event, and may be credentials.
+    fn headers_read(&self, incoming: &Incoming) -> Vec<(String, String)> {
+        let headers = incoming.headers.only(self.kind.headers);
+        headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
     /// What makes a repeat of this draft known: the source's own identifier, the transport's, or the
-    /// bytes. `None` where the same bytes may be another event.
-    fn key(&self, incoming: &Incoming, draft: &Draft, ordinal: usize) -> Option<EventKey> {
+    /// message itself. `None` where the same bytes may be another event.
+    fn key(
+        &self,
+        incoming: &Incoming,
+        headers: &[(String, String)],
+        draft: &Draft,
+        ordinal: usize,
+    ) -> Option<EventKey> {
         let told = draft.id.map(|id| id.to_string());
         let own = draft.event_id.as_ref().map(EventId::as_str);
         let given = told.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
         let identity = match (given, self.kind.repeats) {
             (Some(id), _) => EventIdentity::Id(id),
-            (None, Repeats::SameBody) => EventIdentity::Body(&incoming.body),
+            (None, Repeats::SameBody) => EventIdentity::Message { headers, body: &incoming.body },
             (None, Repeats::Unknowable) => return None,
         };
         Some(event_key(self.name(), identity, ordinal))
@@ -263,7 +275,8 @@ impl Intake {
             Reading::Drafts(drafts) => (drafts.into_vec(), None),
             Reading::Nothing(reason) => (Vec::new(), Some(reason)),
         };
-        let keyed = |(ordinal, draft): (usize, Draft)| (source.key(incoming, &draft, ordinal), draft);
+        let headers = source.headers_read(incoming);
+        let keyed = |(ordinal, draft): (usize, Draft)| (source.key(incoming, &headers, &draft, ordinal), draft);
         let drafts: Vec<_> = drafts.into_iter().enumerate().map(keyed).collect();
         let outcomes = if drafts.is_empty() {
             Vec::new()
@@ -277,12 +290,12 @@ impl Intake {
 }
 
 fn to_quarantine(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantined {
-    let headers = incoming.headers.only(source.kind.headers);
+    let headers = source.headers_read(&incoming);
     NewQuarantined {
         source: source.name().clone(),
         received: Timestamp::now(),
         content_type: incoming.content_type,
-        headers: headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        headers,
         body: incoming.body,
         place: rejection.place.to_string(),
         reason: rejection.reason.clone(),

@@ -7,6 +7,9 @@
 
 mod dialect;
 mod fedora_apim;
+mod fedora_events;
+mod islandora;
+mod json_ld;
 mod rejection;
 mod xml;
 
@@ -14,7 +17,7 @@ pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Readi
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 1] = [&fedora_apim::KIND];
+pub static DIALECTS: [&DialectKind; 3] = [&fedora_apim::DIALECT, &fedora_events::DIALECT, &islandora::DIALECT];
 
 /// The dialect of that name.
 #[must_use]

@@ -34,7 +34,7 @@ const METHOD_HEADER: &str = "methodname";
 const PID_HEADER: &str = "pid";
 
 /// The dialect, as it is offered to the configuration.
-pub(super) static KIND: DialectKind = DialectKind {
+pub(super) static DIALECT: DialectKind = DialectKind {
     name: "fedora-apim",
     about: "Fedora 3.0 to 3.8: its JMS messages, an Atom entry (ATOM-APIM-1.0) for each API-M call",
     accepts: &["application/atom+xml;type=entry", "application/atom+xml", "application/xml", "text/xml"],
