@@ -91,9 +91,17 @@ pub struct Accepted {
     pub id: ChangeId,
 }
 
-/// What became of one change that a message told, as the sender is told it.
+/// What became of a message, as its sender is told it.
 #[derive(Clone, Debug, Serialize)]
-pub struct ToldChange {
+pub struct Told {
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    changes: Vec<ToldChange>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct ToldChange {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<ChangeId>,
@@ -118,9 +126,10 @@ impl Receipt {
         ["accepted", "duplicate"].into_iter().find(|word| words.contains(word)).unwrap_or("unchanged")
     }
 
-    /// What became of each change.
+    /// What the sender is told: the outcome, why nothing changed, and each change's own outcome,
+    /// identifier and number.
     #[must_use]
-    pub fn changes(&self) -> Vec<ToldChange> {
+    pub fn told(&self) -> Told {
         let told = |outcome: &Outcome| {
             let (id, seq) = match *outcome {
                 Outcome::Accepted { seq, id } => (Some(id), Some(seq)),
@@ -129,7 +138,7 @@ impl Receipt {
             };
             ToldChange { outcome: outcome_word(outcome), id, seq }
         };
-        self.outcomes.iter().map(told).collect()
+        Told { outcome: self.outcome(), reason: self.nothing, changes: self.outcomes.iter().map(told).collect() }
     }
 }
 

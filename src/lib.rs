@@ -1,7 +1,9 @@
-//! Tidings.
+//! Tidings, a content change notification gateway.
+pub mod admin;
 pub mod format;
 pub mod intake;
 pub mod journal;
 pub mod model;
 pub mod source;
+pub mod view;
 pub mod web;

@@ -10,7 +10,6 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::{Value, json};
 
 use crate::{
     format::{Headers, RejectionKind},
@@ -56,11 +55,9 @@ pub async fn receive(
     }
 }
 
-/// The receipt as the sender gets it.
-#[must_use]
-pub fn answer(receipt: &Receipt) -> Response {
+fn answer(receipt: &Receipt) -> Response {
     let accepted = receipt.accepted().next();
-    let body = Json(receipt_json(receipt));
+    let body = Json(receipt.told());
     match accepted {
         Some(Accepted { id, .. }) => {
             let location = format!("/changes/{}", id.uuid());
@@ -70,17 +67,8 @@ pub fn answer(receipt: &Receipt) -> Response {
     }
 }
 
-fn receipt_json(receipt: &Receipt) -> Value {
-    let mut answer = json!({ "outcome": receipt.outcome(), "changes": receipt.changes() });
-    if let Some(reason) = receipt.nothing {
-        answer["reason"] = reason.into();
-    }
-    answer
-}
-
 /// The problem that a sender is told when its message was not accepted.
-#[must_use]
-pub fn refusal(error: IntakeError) -> Problem {
+fn refusal(error: IntakeError) -> Problem {
     match error {
         IntakeError::Quarantined { id, rejection } => {
             let code = match rejection.kind {
