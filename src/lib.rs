@@ -1,5 +1,6 @@
 //! Tidings, a content change notification gateway.
 pub mod admin;
+pub mod config;
 pub mod format;
 pub mod intake;
 pub mod journal;

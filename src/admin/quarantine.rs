@@ -14,7 +14,7 @@ use crate::{
     intake::{Intake, IntakeError, Receipt},
     journal::{
         Journal,
-        quarantine::{Quarantined, QuarantineId},
+        quarantine::{QuarantineId, Quarantined},
     },
     model::{SourceName, Timestamp},
     web::{Path, Problem, ProblemCode, Query},
@@ -107,7 +107,8 @@ pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) ->
     let kept = kept.ok_or_else(|| not_there(id))?;
     let name = &kept.message.source;
     let listed = quarantine.sources.get(name.as_str()).ok_or_else(|| {
-        let detail = format!("The message came from the source {name}, which is no longer configured; add it to retry.");
+        let detail =
+            format!("The message came from the source {name}, which is no longer configured; add it to retry.");
         Problem::new(ProblemCode::UnprocessableMessage, detail)
     })?;
     let receipt = quarantine.intake.retry(&listed.source, QuarantineId(id)).await;

@@ -58,9 +58,8 @@ struct ItemView<'a> {
 /// `invalid-query` when `uri` is no URI; `not-found` when nothing is known of it; `unavailable` when
 /// the journal cannot be read.
 pub async fn one(State(journal): State<Journal>, Query(query): Query<ObjectQuery>) -> Result<Response, Problem> {
-    let uri = Uri::parse(&query.uri).map_err(|error| {
-        Problem::new(ProblemCode::InvalidQuery, format!("uri: {error}.")).with("parameter", "uri")
-    })?;
+    let uri = Uri::parse(&query.uri)
+        .map_err(|error| Problem::new(ProblemCode::InvalidQuery, format!("uri: {error}.")).with("parameter", "uri"))?;
     let state = journal.object(uri.clone()).await.map_err(unreadable)?.ok_or_else(|| {
         let detail = format!("Nothing is known of {uri}. The registry knows an object from its first change on.");
         Problem::new(ProblemCode::NotFound, detail)

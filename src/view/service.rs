@@ -42,11 +42,7 @@ pub struct Hook {
 ///
 /// # Errors
 /// None that a client can cause.
-pub async fn document(
-    State(service): State<Service>,
-    method: Method,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub async fn document(State(service): State<Service>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
     let body = render(&service).map_err(Problem::internal)?;
     Ok(Representation::new(MEDIA_TYPE, body, Cache::Revalidate).respond(&method, &headers))
 }

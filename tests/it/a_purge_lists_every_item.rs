@@ -33,7 +33,9 @@ fn items(change: &Value) -> Vec<[String; 4]> {
         path.split('/').nth(2).unwrap_or("the object").to_owned()
     };
     let items = change["items"].as_array().unwrap().iter();
-    items.map(|item| [name(&item["uri"]), word(&item["change"]), word(&item["stateBefore"]), word(&item["stateAfter"])]).collect()
+    items
+        .map(|item| [name(&item["uri"]), word(&item["change"]), word(&item["stateBefore"]), word(&item["stateAfter"])])
+        .collect()
 }
 
 #[tokio::test]
@@ -67,8 +69,10 @@ async fn the_life_of_an_object_is_told_with_what_no_message_said() {
         ],
     ];
     assert_eq!(json!(told), json!(expected));
-    assert_eq!(gateway.json("/changes?after=4&limit=1").await["changes"][0]["items"][0]["content"]["url"],
-        format!("{BASE}/objects/demo:1/datastreams/DC/content?asOfDateTime=2026-03-01T10:00:05.125Z"));
+    assert_eq!(
+        gateway.json("/changes?after=4&limit=1").await["changes"][0]["items"][0]["content"]["url"],
+        format!("{BASE}/objects/demo:1/datastreams/DC/content?asOfDateTime=2026-03-01T10:00:05.125Z")
+    );
 }
 
 #[tokio::test]

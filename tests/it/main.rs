@@ -2,12 +2,14 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
-//mod a_purge_lists_every_item;
 mod a_journal_that_cannot_be_used_is_refused;
+mod a_purge_lists_every_item;
+mod a_wrong_configuration_is_refused_with_advice;
+mod each_layer_of_the_configuration_counts_before_the_one_below;
 mod every_fixture_is_read_as_its_snapshot_says;
 mod every_web_error_is_a_problem;
+mod fedora3;
+mod gateway;
 mod shuffled_events_end_in_the_same_registry;
 mod the_store_keeps_its_promises;
-//mod what_is_acknowledged_survives_kill_9;
-//mod fedora3;
-//mod gateway;
+mod what_is_acknowledged_survives_kill_9;

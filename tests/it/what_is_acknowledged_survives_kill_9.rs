@@ -56,8 +56,10 @@ async fn what_is_acknowledged_survives_kill_9() {
     let changes = gateway.changes().await;
     let numbers: Vec<_> = changes.iter().map(|change| change["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=changes.len() as u64).collect::<Vec<_>>());
-    let events: BTreeMap<_, _> =
-        changes.iter().map(|change| (change["sourceEventId"].as_str().unwrap(), change["seq"].as_u64().unwrap())).collect();
+    let events: BTreeMap<_, _> = changes
+        .iter()
+        .map(|change| (change["sourceEventId"].as_str().unwrap(), change["seq"].as_u64().unwrap()))
+        .collect();
     assert_eq!(events.len(), changes.len(), "an event is there twice");
     for (number, seq) in acknowledged.lock().unwrap().iter() {
         assert_eq!(events.get(id(*number).as_str()), Some(seq), "event {number} was acknowledged");
@@ -67,13 +69,7 @@ async fn what_is_acknowledged_survives_kill_9() {
 }
 
 fn call(number: u64, pid: &str) -> Call<'_> {
-    Call {
-        number,
-        method: "addDatastream",
-        pid,
-        parameters: &[("dsID", "DC"), ("dsState", "A")],
-        returned: Some("DC"),
-    }
+    Call { number, method: "addDatastream", pid, parameters: &[("dsID", "DC"), ("dsState", "A")], returned: Some("DC") }
 }
 
 fn id(number: u64) -> String {
