@@ -23,7 +23,8 @@ pub use kind::FormatKind;
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 3] = [&fedora_apim::DIALECT, &fedora_events::DIALECT, &islandora::DIALECT];
+pub static DIALECTS: [&DialectKind; 4] =
+    [&fedora_apim::DIALECT, &fedora_events::DIALECT, &islandora::DIALECT, &content_change::DIALECT];
 
 /// The dialect of that name.
 #[must_use]
