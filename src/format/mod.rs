@@ -7,7 +7,11 @@
 
 mod content_change;
 mod dialect;
+mod fedora_apim;
+mod fedora_events;
+mod islandora;
 mod json;
+mod json_ld;
 mod kind;
 mod model_xml;
 mod rejection;
@@ -19,7 +23,8 @@ pub use kind::FormatKind;
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 1] = [&content_change::DIALECT];
+pub static DIALECTS: [&DialectKind; 4] =
+    [&fedora_apim::DIALECT, &fedora_events::DIALECT, &islandora::DIALECT, &content_change::DIALECT];
 
 /// The dialect of that name.
 #[must_use]

@@ -135,6 +135,14 @@ impl Journal {
         *self.head.borrow()
     }
 
+    /// The number of the newest change, asked of the store itself: whether it can be read.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn stored_head(&self) -> Result<Seq, JournalError> {
+        self.read(|store| store.head()).await
+    }
+
     /// Tells whenever the head moves.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Seq> {

@@ -59,8 +59,10 @@ impl<T> Register<T> {
 pub struct Beginning {
     /// The state.
     pub state: State,
-    /// The latest time at which the item was there and may have begun.
+    /// The latest time at which the item may have begun.
     pub at: Timestamp,
+    /// The latest time at which a source told just this state.
+    pub confirmed: Option<Timestamp>,
 }
 
 /// What is known of one item. Whether it still holds depends on when its object was last purged,
@@ -126,7 +128,7 @@ impl ObjectState {
     /// Whether the item is there.
     #[must_use]
     pub fn is_live(&self, item: &Uri) -> bool {
-        self.items.get(item).is_some_and(|record| record.existence.value && self.holds(record.existence.clock.at))
+        self.items.get(item).is_some_and(|record| record.existence.value && self.holds(record.existence.clock))
     }
 
     /// Whether the item is known to be gone.
@@ -139,32 +141,29 @@ impl ObjectState {
     #[must_use]
     pub fn state(&self, item: &Uri) -> Option<&State> {
         let record = self.items.get(item).filter(|_| self.is_live(item))?;
-        let told = record.state.value.as_ref().filter(|_| self.holds(record.state.clock.at));
-        let begun = || {
-            let beginning = record.begins_in.as_ref()?;
-            let newest = Some(beginning.at) >= record.state.clock.at && self.holds(Some(beginning.at));
-            newest.then_some(&beginning.state)
-        };
-        told.or_else(begun)
+        match record.begun_since(self.purged) {
+            Some(beginning) => Some(&beginning.state),
+            None => record.state.value.as_ref().filter(|_| self.holds(record.state.clock)),
+        }
     }
 
     /// Where the item's content is, if it is there and the place is known.
     #[must_use]
     pub fn content(&self, item: &Uri) -> Option<&ContentLocation> {
         let record = self.items.get(item).filter(|_| self.is_live(item))?;
-        record.content.value.as_ref().filter(|_| self.holds(record.content.clock.at))
+        record.content.value.as_ref().filter(|_| self.holds(record.content.clock))
     }
 
     /// What the object belongs to, if that is known since its last purge.
     #[must_use]
     pub fn parent(&self) -> Option<&Uri> {
-        self.parent.value.as_ref().filter(|_| self.holds(self.parent.clock.at))
+        self.parent.value.as_ref().filter(|_| self.holds(self.parent.clock))
     }
 
     /// The object's types, if they are known since its last purge.
     #[must_use]
     pub fn types(&self) -> &[Uri] {
-        if self.holds(self.types.clock.at) { &self.types.value } else { &[] }
+        if self.holds(self.types.clock) { &self.types.value } else { &[] }
     }
 
     /// The items that are there, in order of their URIs.
@@ -180,7 +179,7 @@ impl ObjectState {
         let held = match aspect {
             Aspect::Existence => record.map(|record| record.existence.clock),
             Aspect::Content => record.map(|record| record.content.clock),
-            Aspect::State => record.map(|record| record.state.clock),
+            Aspect::State => record.map(ItemRecord::state_clock),
             Aspect::Parent => Some(self.parent.clock),
             Aspect::Types => Some(self.types.clock),
         };
@@ -208,7 +207,7 @@ impl ObjectState {
     pub fn confirm(&mut self, time: Timestamp, confirmations: &Confirmations) {
         for (uri, aspects) in &confirmations.items {
             if let Some(record) = self.items.get_mut(uri) {
-                record.confirm(time, *aspects);
+                record.confirm(time, *aspects, self.purged);
             }
         }
         if confirmations.purged {
@@ -235,25 +234,47 @@ impl ItemRecord {
         }
         let known_longer = self.begins_in.as_ref().is_some_and(|held| held.at > time);
         if let Some(state) = notes.begins_in.clone().filter(|_| !known_longer) {
-            self.begins_in = Some(Beginning { state, at: time });
+            let same = self.begins_in.as_ref().filter(|held| held.state == state);
+            let confirmed = same.and_then(|held| held.confirmed);
+            self.begins_in = Some(Beginning { state, at: time, confirmed });
         }
     }
 
-    fn confirm(&mut self, time: Timestamp, aspects: AspectSet) {
-        for aspect in aspects.iter() {
-            match aspect {
-                Aspect::Existence => self.existence.clock.confirm(time),
-                Aspect::Content => self.content.clock.confirm(time),
-                Aspect::State => self.state.clock.confirm(time),
-                Aspect::Parent | Aspect::Types => {}
+    fn confirm(&mut self, time: Timestamp, aspects: AspectSet, purged: Clock) {
+        if aspects.contains(Aspect::Existence) {
+            self.existence.clock.confirm(time);
+        }
+        if aspects.contains(Aspect::Content) {
+            self.content.clock.confirm(time);
+        }
+        if aspects.contains(Aspect::State) {
+            let begun = self.begun_since(purged).is_some();
+            match self.begins_in.as_mut().filter(|_| begun) {
+                Some(beginning) => beginning.confirmed = beginning.confirmed.max(Some(time)),
+                None => self.state.clock.confirm(time),
             }
         }
+    }
+
+    /// The beginning, if it is what tells the state: nobody has told another state since.
+    fn begun_since(&self, purged: Clock) -> Option<&Beginning> {
+        let told = self.state.clock.latest().max(purged.latest());
+        let holds = |beginning: &&Beginning| {
+            let untold = self.state.value.is_none() || self.state.clock.latest() < purged.latest();
+            beginning.confirmed > told || (untold && Some(beginning.at) >= told)
+        };
+        self.begins_in.as_ref().filter(holds)
+    }
+
+    fn state_clock(&self) -> Clock {
+        let confirmed = self.begins_in.as_ref().and_then(|beginning| beginning.confirmed);
+        Clock { at: self.state.clock.at, confirmed: self.state.clock.confirmed.max(confirmed) }
     }
 }
 
 impl ObjectState {
-    /// Whether something set at that time still holds after the last purge.
-    fn holds(&self, at: Option<Timestamp>) -> bool {
-        at >= self.purged.latest()
+    /// Whether what was last known to stand at that time still holds after the last purge.
+    fn holds(&self, clock: Clock) -> bool {
+        clock.latest() >= self.purged.latest()
     }
 }

@@ -2,14 +2,23 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod a_journal_that_cannot_be_used_is_refused;
+mod a_purge_lists_every_item;
+mod a_wrong_configuration_is_refused_with_advice;
 mod any;
+mod each_layer_of_the_configuration_counts_before_the_one_below;
 mod emitted;
-mod fixtures;
-mod xmllint;
-
 mod every_fixture_is_read_as_its_snapshot_says;
+mod every_web_error_is_a_problem;
+mod fedora3;
+mod fixtures;
+mod gateway;
+mod shuffled_events_end_in_the_same_registry;
 mod the_json_is_as_documented;
 mod the_model_in_xml_has_the_facts_of_the_json;
 mod the_seed_examples_come_out_as_they_went_in;
+mod the_store_keeps_its_promises;
+mod what_is_acknowledged_survives_kill_9;
 mod what_is_emitted_is_read_back;
 mod what_is_emitted_is_valid;
+mod xmllint;

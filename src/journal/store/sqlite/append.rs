@@ -9,7 +9,7 @@ use crate::{
         registry::{ItemRecord, ObjectState},
         store::{Decision, EventKey, Known, NewChange, Questions, StoreError},
     },
-    model::{ChangeId, Seq, Uri},
+    model::{ChangeId, Seq, State, Timestamp, Uri},
 };
 
 /// How many outdated event keys an append removes at the most, so that none takes long.
@@ -120,7 +120,7 @@ fn write_item(transaction: &Transaction<'_>, object: i64, uri: &Uri, record: &It
     let (content_at, content_confirmed) = rows::clock_columns(record.content.clock);
     let (state_at, state_confirmed) = rows::clock_columns(record.state.clock);
     let sql = format!(
-        "INSERT OR REPLACE INTO items (object, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO items (object, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows::ITEM_COLUMNS
     );
     transaction.prepare_cached(&sql)?.execute(params![
@@ -132,11 +132,12 @@ fn write_item(transaction: &Transaction<'_>, object: i64, uri: &Uri, record: &It
         record.content.value.as_ref().map(rows::to_json).transpose()?,
         content_at,
         content_confirmed,
-        record.state.value.as_ref().map(crate::model::State::as_str),
+        record.state.value.as_ref().map(State::as_str),
         state_at,
         state_confirmed,
         record.begins_in.as_ref().map(|beginning| beginning.state.as_str()),
         record.begins_in.as_ref().map(|beginning| beginning.at.millis()),
+        record.begins_in.as_ref().and_then(|beginning| beginning.confirmed).map(Timestamp::millis),
     ])?;
     Ok(())
 }

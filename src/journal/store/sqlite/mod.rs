@@ -64,8 +64,10 @@ impl Default for Bounds {
 pub struct SqliteStore {
     bounds: Bounds,
     identity: Uuid,
-    writer: Mutex<Connection>,
+    // Fields are dropped in this order. Whoever closes last empties the write-ahead log into the file,
+    // which a reader may not.
     readers: Readers,
+    writer: Mutex<Connection>,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }

@@ -63,7 +63,8 @@ pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreEr
 
 /// The columns of an item: what [`item`] reads.
 pub(super) const ITEM_COLUMNS: &str = "uri, existence, existence_at, existence_confirmed, content, content_at, \
-                                       content_confirmed, state, state_at, state_confirmed, begins_in, begins_in_at";
+                                       content_confirmed, state, state_at, state_confirmed, begins_in, begins_in_at, \
+                                       begins_in_confirmed";
 
 /// Reads [`ITEM_COLUMNS`].
 pub(super) fn item(row: &Row<'_>) -> Result<(Uri, ItemRecord), StoreError> {
@@ -72,7 +73,10 @@ pub(super) fn item(row: &Row<'_>) -> Result<(Uri, ItemRecord), StoreError> {
         row.get::<_, Option<String>>(index)?.map(|state| State::parse(&state).map_err(damaged)).transpose()
     };
     let begins_in = match (state(10)?, row.get::<_, Option<i64>>(11)?) {
-        (Some(state), Some(at)) => Some(Beginning { state, at: time(at)? }),
+        (Some(state), Some(at)) => {
+            let confirmed = row.get::<_, Option<i64>>(12)?.map(time).transpose()?;
+            Some(Beginning { state, at: time(at)?, confirmed })
+        }
         _ => None,
     };
     let record = ItemRecord {

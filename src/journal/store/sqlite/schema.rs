@@ -45,7 +45,7 @@ pub(super) const MIGRATIONS: [&str; 1] = ["
         existence INTEGER NOT NULL, existence_at INTEGER, existence_confirmed INTEGER,
         content TEXT, content_at INTEGER, content_confirmed INTEGER,
         state TEXT, state_at INTEGER, state_confirmed INTEGER,
-        begins_in TEXT, begins_in_at INTEGER,
+        begins_in TEXT, begins_in_at INTEGER, begins_in_confirmed INTEGER,
         PRIMARY KEY (object, uri)
     ) WITHOUT ROWID;
 

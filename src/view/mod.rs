@@ -1,0 +1,26 @@
+//! Pull surfaces: what a client reads when it likes. Each reads the journal by number or the
+//! registry, and writes in the formats; none changes anything.
+//!
+//! To add a view: one new file here, and one line in [`crate::router`].
+
+pub mod changes;
+pub mod objects;
+pub mod service;
+
+use std::time::Duration;
+
+use crate::{
+    journal::JournalError,
+    web::{Problem, ProblemCode},
+};
+
+/// The problem that a reader is told when the journal could not be read.
+fn unreadable(error: JournalError) -> Problem {
+    if error.is_transient() {
+        Problem::new(ProblemCode::Unavailable, format!("The journal cannot be read at present: {error}."))
+            .retry_after(Duration::from_secs(5))
+            .because(error)
+    } else {
+        Problem::internal(error)
+    }
+}

@@ -1,0 +1,19 @@
+//! What every HTTP surface has in common: errors as problem documents, requests that are checked
+//! before a handler sees them, and documents that caches can keep.
+//!
+//! It knows HTTP and nothing of what is served: it imports nothing of this crate. The hooks, the
+//! views and the administration are built on it.
+
+mod accept;
+mod extract;
+mod fallback;
+mod problem;
+mod query;
+mod representation;
+
+pub use accept::{accepts_gzip, best_media_type};
+pub use extract::{Body, Path};
+pub use fallback::{every_error_is_a_problem, method_not_allowed, not_found, panicked, time_limit};
+pub use problem::{Problem, ProblemCode};
+pub use query::{InvalidQuery, Query};
+pub use representation::{Cache, Representation};

@@ -1,0 +1,311 @@
+//! Documents that clients and caches keep: strong entity tags, conditional requests, gzip, HEAD
+//! (RFC 9110 sections 8.8, 12.5.3, 13; RFC 9111).
+//!
+//! A view makes the document once and holds it; answering a request from it renders nothing again.
+
+use std::io::Write;
+
+use axum::{
+    body::Body,
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode,
+        header::{
+            CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+            LAST_MODIFIED, VARY,
+        },
+    },
+    response::Response,
+};
+use bytes::Bytes;
+use chrono::{DateTime, NaiveDateTime, SubsecRound, Utc};
+use flate2::{Compression, write::GzEncoder};
+use sha2::{Digest, Sha256};
+
+use super::accept::accepts_gzip;
+
+/// How long a cache may use the document without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// For ever: the document at this address never changes (RFC 8246).
+    Immutable,
+    /// Not at all: it must ask each time, and is told 304 while nothing has changed.
+    Revalidate,
+}
+
+/// A document as it is served. Cloning it copies no bytes.
+#[derive(Clone, Debug)]
+pub struct Representation {
+    /// The media type, as `Content-Type` has it.
+    pub media_type: &'static str,
+    /// The document.
+    pub body: Bytes,
+    /// The document in gzip coding, where that is smaller.
+    pub gzip: Option<Bytes>,
+    /// What identifies these very bytes: the strong entity tag without its quotation marks, made of
+    /// letters, digits and `-`. The gzip coding has the same with `-gzip` behind it, since a strong
+    /// tag is for one sequence of bytes (RFC 9110 section 8.8.1).
+    pub etag: String,
+    /// When what the document tells last changed.
+    pub last_modified: Option<DateTime<Utc>>,
+    /// How long a cache may use it.
+    pub cache: Cache,
+    /// Whether another `Accept` gives another document at the same address.
+    pub vary_accept: bool,
+}
+
+impl Representation {
+    /// The least size that is worth compressing, in bytes: about what one packet carries anyway.
+    const WORTH_COMPRESSING: usize = 1024;
+
+    /// A document, compressed where that is worth it, its tag made of a digest of its bytes.
+    #[must_use]
+    pub fn new(media_type: &'static str, body: impl Into<Bytes>, cache: Cache) -> Self {
+        let body = body.into();
+        Self {
+            media_type,
+            gzip: compressed(&body),
+            etag: hex::encode(&Sha256::digest(&body)[..16]),
+            body,
+            last_modified: None,
+            cache,
+            vary_accept: false,
+        }
+    }
+
+    /// Adds the time of the last change.
+    #[must_use]
+    pub fn last_modified(mut self, time: DateTime<Utc>) -> Self {
+        self.last_modified = Some(time);
+        self
+    }
+
+    /// Says that another `Accept` gives another document at the same address.
+    #[must_use]
+    pub fn varying_by_accept(mut self) -> Self {
+        self.vary_accept = true;
+        self
+    }
+
+    /// Answers a GET or HEAD request that has these headers.
+    #[must_use]
+    pub fn respond(&self, method: &Method, request: &HeaderMap) -> Response {
+        let gzip = self.gzip.as_ref().filter(|_| accepts_gzip(request));
+        let (body, tag) = match gzip {
+            Some(gzip) => (gzip, self.tag(true)),
+            None => (&self.body, self.tag(false)),
+        };
+        if let Some(known) = self.known_to_client(request, &tag) {
+            return self.head(StatusCode::NOT_MODIFIED, &known, Body::empty());
+        }
+        let sent = if method == Method::HEAD { Body::empty() } else { Body::from(body.clone()) };
+        let mut response = self.head(StatusCode::OK, &tag, sent);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.media_type));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        if gzip.is_some() {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
+    }
+
+    fn tag(&self, gzip: bool) -> String {
+        if gzip { format!("\"{}-gzip\"", self.etag) } else { format!("\"{}\"", self.etag) }
+    }
+
+    /// The tag of what the client has, when it has the document as it is now
+    /// (RFC 9110 section 13.2.2). A client that has it in the other coding is told so too: both are
+    /// made of the same document.
+    fn known_to_client(&self, request: &HeaderMap, selected: &str) -> Option<String> {
+        if !request.contains_key(IF_NONE_MATCH) {
+            return self.not_modified_since(request).then(|| selected.to_owned());
+        }
+        let fields: Vec<&str> = request.get_all(IF_NONE_MATCH).iter().filter_map(|field| field.to_str().ok()).collect();
+        if fields.iter().any(|field| field.trim() == "*") {
+            return Some(selected.to_owned());
+        }
+        let listed: Vec<&str> = fields.iter().flat_map(|field| field.split(',')).map(weakly).collect();
+        let other = self.tag(selected == self.tag(false));
+        [selected, &other].into_iter().find(|tag| listed.contains(tag)).map(str::to_owned)
+    }
+
+    fn not_modified_since(&self, request: &HeaderMap) -> bool {
+        let since = request.get(IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok()).and_then(parse_http_date);
+        match (self.last_modified, since) {
+            (Some(modified), Some(since)) => modified.trunc_subsecs(0) <= since,
+            _ => false,
+        }
+    }
+
+    /// The headers that a 200 and a 304 share (RFC 9110 section 15.4.5).
+    fn head(&self, status: StatusCode, tag: &str, body: Body) -> Response {
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        if let Ok(tag) = HeaderValue::from_str(tag) {
+            headers.insert(ETAG, tag);
+        }
+        let cache = match self.cache {
+            Cache::Immutable => "public, max-age=31536000, immutable",
+            Cache::Revalidate => "no-cache",
+        };
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
+        let vary = if self.vary_accept { "Accept, Accept-Encoding" } else { "Accept-Encoding" };
+        headers.insert(VARY, HeaderValue::from_static(vary));
+        if let Some(date) = self.last_modified.and_then(|time| HeaderValue::from_str(&http_date(time)).ok()) {
+            headers.insert(LAST_MODIFIED, date);
+        }
+        response
+    }
+}
+
+/// The tag as weak comparison sees it (RFC 9110 section 8.8.3.2).
+fn weakly(tag: &str) -> &str {
+    let tag = tag.trim();
+    tag.strip_prefix("W/").unwrap_or(tag)
+}
+
+fn compressed(body: &[u8]) -> Option<Bytes> {
+    if body.len() < Representation::WORTH_COMPRESSING {
+        return None;
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::default());
+    encoder.write_all(body).ok()?;
+    let gzip = encoder.finish().ok()?;
+    (gzip.len() < body.len()).then(|| gzip.into())
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7).
+fn http_date(time: DateTime<Utc>) -> String {
+    time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
+/// Reads the three forms that RFC 9110 section 5.6.7 asks a recipient to read.
+fn parse_http_date(raw: &str) -> Option<DateTime<Utc>> {
+    ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"]
+        .into_iter()
+        .find_map(|form| NaiveDateTime::parse_from_str(raw.trim(), form).ok())
+        .map(|time| time.and_utc())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use axum::{
+        body::to_bytes,
+        http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode},
+        response::Response,
+    };
+    use bytes::Bytes;
+    use chrono::{DateTime, Utc};
+
+    use super::{Cache, Representation, parse_http_date};
+
+    fn document() -> Representation {
+        let modified: DateTime<Utc> = "1994-11-06T08:49:37.750Z".parse().unwrap();
+        Representation::new("text/plain", "tidings ".repeat(1000), Cache::Revalidate).last_modified(modified)
+    }
+
+    fn get(document: &Representation, request: &[(&'static str, &str)]) -> Response {
+        document.respond(&Method::GET, &headers(request))
+    }
+
+    fn headers(request: &[(&'static str, &str)]) -> HeaderMap {
+        let field = |(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        };
+        request.iter().map(field).collect()
+    }
+
+    async fn body(response: Response) -> Bytes {
+        to_bytes(response.into_body(), 1 << 20).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn is_sent_whole_with_what_a_cache_needs() {
+        let document = document();
+        let response = get(&document, &[]);
+        let expected = headers(&[
+            ("etag", &format!("\"{}\"", document.etag)),
+            ("cache-control", "no-cache"),
+            ("vary", "Accept-Encoding"),
+            ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("content-type", "text/plain"),
+            ("content-length", "8000"),
+        ]);
+        assert_eq!((response.status(), response.headers()), (StatusCode::OK, &expected));
+        assert_eq!(body(response).await, document.body);
+    }
+
+    #[tokio::test]
+    async fn is_compressed_for_those_who_ask_under_another_tag() {
+        let document = document();
+        let response = get(&document, &[("accept-encoding", "br, gzip")]);
+        assert_eq!(response.headers()["content-encoding"], "gzip");
+        assert_eq!(response.headers()["etag"], format!("\"{}-gzip\"", document.etag));
+        let length = response.headers()["content-length"].to_str().unwrap().to_owned();
+        let sent = body(response).await;
+        assert_eq!(sent.len().to_string(), length);
+        let mut plain = Vec::new();
+        flate2::read::GzDecoder::new(&sent[..]).read_to_end(&mut plain).unwrap();
+        assert_eq!(plain, document.body);
+        assert!(!get(&document, &[("accept-encoding", "gzip;q=0")]).headers().contains_key("content-encoding"));
+    }
+
+    #[tokio::test]
+    async fn head_tells_the_length_and_sends_nothing() {
+        let document = document();
+        let mut told = document.respond(&Method::HEAD, &HeaderMap::new());
+        assert_eq!(told.headers(), get(&document, &[]).headers());
+        *told.headers_mut() = HeaderMap::new();
+        assert!(body(told).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn conditions_are_held() {
+        let document = document();
+        let tag = &document.etag;
+        let (same, gzip) = (format!("\"{tag}\""), format!("W/\"x,y\", W/\"{tag}-gzip\""));
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        for (request, status) in [
+            (vec![("if-none-match", same.as_str())], 304),
+            (vec![("if-none-match", "\"other\""), ("if-none-match", &same)], 304),
+            (vec![("if-none-match", &gzip)], 304),
+            (vec![("if-none-match", "*")], 304),
+            (vec![("if-none-match", tag)], 200),
+            (vec![("if-none-match", "\"a,*,b\"")], 200),
+            (vec![("if-none-match", "\"other\""), ("if-modified-since", date)], 200),
+            (vec![("if-modified-since", date)], 304),
+            (vec![("if-modified-since", "Sunday, 06-Nov-94 08:49:37 GMT")], 304),
+            (vec![("if-modified-since", "Sun Nov  6 08:49:36 1994")], 200),
+            (vec![("if-modified-since", "yesterday")], 200),
+        ] {
+            assert_eq!(get(&document, &request).status(), status, "{request:?}");
+        }
+        let unchanged = get(&document, &[("if-none-match", &gzip)]);
+        let expected = headers(&[
+            ("etag", &format!("\"{tag}-gzip\"")),
+            ("cache-control", "no-cache"),
+            ("vary", "Accept-Encoding"),
+            ("last-modified", date),
+        ]);
+        assert_eq!(unchanged.headers(), &expected);
+        assert!(body(unchanged).await.is_empty());
+    }
+
+    #[test]
+    fn what_never_changes_says_so() {
+        let page = Representation::new("text/plain", "x", Cache::Immutable).varying_by_accept();
+        assert!(page.gzip.is_none());
+        let response = get(&page, &[("accept-encoding", "gzip")]);
+        assert_eq!(response.headers()["cache-control"], "public, max-age=31536000, immutable");
+        assert_eq!(response.headers()["vary"], "Accept, Accept-Encoding");
+    }
+
+    #[test]
+    fn dates_that_are_none_are_none() {
+        for raw in ["", "0", "Mon, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 CET"] {
+            assert_eq!(parse_http_date(raw), None, "{raw}");
+        }
+    }
+}
