@@ -2,7 +2,7 @@
 
 use proptest::{prelude::ProptestConfig, prop_assert_eq, proptest};
 use quick_xml::{Reader, events::Event};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tidings::format;
 
 use crate::any;
@@ -11,106 +11,88 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_model_in_xml_has_the_facts_of_the_json(change in any::change()) {
-        let json = (format::format("json").unwrap().write)(&change);
-        let xml = (format::format("xml").unwrap().write)(&change);
-        let mut in_json = Vec::new();
-        facts_of_json("", &serde_json::from_slice(&json).unwrap(), &mut in_json);
-        prop_assert_eq!(facts_of_xml(&String::from_utf8(xml).unwrap()), in_json);
+    fn so_has_a_change(change in any::change()) {
+        let [xml, json] = ["xml", "json"].map(|name| (format::format(name).unwrap().write)(&change));
+        prop_assert_eq!(as_json(&xml), without_types(serde_json::from_slice(&json).unwrap()));
     }
 
     #[test]
     fn so_has_a_modification_alone(modification in any::modification()) {
-        let json = (format::format("json").unwrap().write_modification)(&modification);
-        let xml = (format::format("xml").unwrap().write_modification)(&modification);
-        let mut in_json = Vec::new();
-        facts_of_json("", &serde_json::from_slice(&json).unwrap(), &mut in_json);
-        prop_assert_eq!(facts_of_xml(&String::from_utf8(xml).unwrap()), in_json);
+        let [xml, json] = ["xml", "json"].map(|name| (format::format(name).unwrap().write_modification)(&modification));
+        prop_assert_eq!(as_json(&xml), without_types(serde_json::from_slice(&json).unwrap()));
     }
 }
 
-/// A fact: the name that it has and its value.
-type Fact = (String, String);
-
-/// The leaves in the order of the elements: members sorted as the schema has them do not matter
-/// here, so the facts of one level are compared by name.
-fn facts_of_json(name: &str, value: &Value, facts: &mut Vec<Fact>) {
-    collect(name, value, facts);
-    facts.sort();
-}
-
-fn collect(name: &str, value: &Value, facts: &mut Vec<Fact>) {
+/// The JSON with every value as text, as XML has it; a list of aspects is one text.
+fn without_types(value: Value) -> Value {
     match value {
-        Value::Object(members) => {
-            // A digest is one element with an attribute.
-            if let (Some(algorithm), Some(hex)) = (members.get("algorithm"), members.get("value")) {
-                facts.push(("algorithm".into(), algorithm.as_str().unwrap().into()));
-                facts.push(("digest".into(), hex.as_str().unwrap().into()));
-                return;
-            }
-            members.iter().for_each(|(name, value)| collect(name, value, facts));
-        }
-        Value::Array(values) if name == "types" => values.iter().for_each(|value| collect("type", value, facts)),
-        Value::Array(values) if name == "items" => values.iter().for_each(|value| collect(name, value, facts)),
-        // Aspects: a list in one element.
-        Value::Array(values) => {
-            let names: Vec<_> = values.iter().map(|value| value.as_str().unwrap()).collect();
-            facts.push((name.into(), names.join(" ")));
-        }
-        Value::String(text) => facts.push((name.into(), text.clone())),
-        other => facts.push((name.into(), other.to_string())),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, value)| match value {
+                Value::Array(aspects) if ["late", "filled"].contains(&name.as_str()) => {
+                    let names: Vec<_> = aspects.iter().map(|aspect| aspect.as_str().unwrap()).collect();
+                    (name, json!(names.join(" ")))
+                }
+                value => (name, without_types(value)),
+            })
+            .collect(),
+        Value::Array(values) => values.into_iter().map(without_types).collect(),
+        Value::String(text) => Value::String(text),
+        other => Value::String(other.to_string()),
     }
 }
 
-fn facts_of_xml(document: &str) -> Vec<Fact> {
-    let mut reader = Reader::from_str(document);
-    let mut facts = Vec::new();
-    // The names of the elements around the place, and the text so far of the innermost.
-    let mut open: Vec<(String, String, bool)> = Vec::new();
+/// The JSON of which the document is the XML.
+fn as_json(document: &[u8]) -> Value {
+    let mut reader = Reader::from_str(std::str::from_utf8(document).unwrap());
+    loop {
+        if let Event::Start(_) = reader.read_event().unwrap() {
+            return content(&mut reader);
+        }
+    }
+}
+
+/// The content of an element: an object where there are elements in it, or else its text.
+fn content(reader: &mut Reader<&[u8]>) -> Value {
+    let (mut members, mut text) = (Map::new(), String::new());
     loop {
         match reader.read_event().unwrap() {
             Event::Start(start) => {
-                let name = String::from_utf8(start.name().as_ref().to_vec()).unwrap();
-                if let Some(algorithm) = start.try_get_attribute("algorithm").unwrap() {
-                    facts.push(("algorithm".into(), String::from_utf8(algorithm.value.to_vec()).unwrap()));
-                }
-                if let Some((_, _, has_elements)) = open.last_mut() {
-                    *has_elements = true;
-                }
-                if ["add", "update", "delete"].contains(&name.as_str()) {
-                    facts.push(("change".into(), name.to_uppercase()));
-                }
-                open.push((name, String::new(), false));
-            }
-            Event::Text(text) => push(&mut open, std::str::from_utf8(&text).unwrap()),
-            Event::GeneralRef(reference) => {
-                let character = reference.resolve_char_ref().unwrap().map(String::from);
-                let character = character.unwrap_or_else(|| match reference.as_ref() {
-                    b"amp" => "&".into(),
-                    b"lt" => "<".into(),
-                    b"gt" => ">".into(),
-                    other => panic!("{other:?}"),
-                });
-                push(&mut open, &character);
-            }
-            Event::End(_) => {
-                let (name, text, has_elements) = open.pop().unwrap();
-                // An add, update, delete or state without parts is empty and no value.
-                let is_kind = ["add", "update", "delete", "state"].contains(&name.as_str());
-                if !has_elements && !is_kind {
-                    facts.push((name, text));
+                let algorithm = start.try_get_attribute("algorithm").unwrap();
+                let name = std::str::from_utf8(start.name().as_ref()).unwrap().to_owned();
+                let value = content(reader);
+                match (name.as_str(), algorithm) {
+                    ("type", _) => push(&mut members, "types", value),
+                    ("items", _) => drop(members.insert(name, value["item"].clone())),
+                    ("item", _) => push(&mut members, "item", value),
+                    ("add" | "update" | "delete" | "state", _) => {
+                        if name != "state" {
+                            members.insert("change".into(), json!(name.to_uppercase()));
+                        }
+                        // Without parts it has no text but white space.
+                        members.extend(value.as_object().cloned().unwrap_or_default());
+                    }
+                    (_, Some(algorithm)) => {
+                        let algorithm = std::str::from_utf8(&algorithm.value).unwrap().to_owned();
+                        members.insert(name, json!({ "algorithm": algorithm, "value": value }));
+                    }
+                    _ => drop(members.insert(name, value)),
                 }
             }
-            Event::Eof => break,
-            _ => {}
+            Event::Text(piece) => text.push_str(std::str::from_utf8(&piece).unwrap()),
+            Event::GeneralRef(reference) => text.push(match &*reference {
+                b"amp" => '&',
+                b"lt" => '<',
+                b"gt" => '>',
+                _ => reference.resolve_char_ref().unwrap().unwrap(),
+            }),
+            Event::End(_) if members.is_empty() => return Value::String(text),
+            Event::End(_) => return Value::Object(members),
+            other => panic!("{other:?}"),
         }
     }
-    facts.sort();
-    facts
 }
 
-fn push(open: &mut [(String, String, bool)], text: &str) {
-    if let Some((_, gathered, _)) = open.last_mut() {
-        gathered.push_str(text);
-    }
+fn push(members: &mut Map<String, Value>, name: &str, value: Value) {
+    members.entry(name).or_insert_with(|| json!([])).as_array_mut().unwrap().push(value);
 }

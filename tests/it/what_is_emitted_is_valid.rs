@@ -72,6 +72,30 @@ fn what_is_emitted_for_any_change_is_valid() {
     }
 }
 
+/// What does not compile in the model is not valid in its schema.
+#[test]
+fn the_schema_of_the_model_holds_its_rules() {
+    let fixture = fixtures::folder("content-change").join("synthetic-additions.xml");
+    let modifications = emitted::modifications(&fixtures::read("content-change", &fixture).unwrap());
+    let valid = String::from_utf8(emitted::as_format("xml", &modifications[0])).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrong.xml");
+    for (from, to, complaint) in [
+        ("add>", "delete>", "content': This element is not expected"),
+        ("add>", "state>", "content': This element is not expected"),
+        ("stateAfter>", "stateBefore>", "stateBefore': This element is not expected"),
+        ("<uri>http:", "<uri>", "not accepted by the pattern"),
+        (">curator<", "><", "length"),
+        ("<size>1234<", "<size>-1<", "not a valid value"),
+        ("algorithm=\"sha-1\"", "algorithm=\"crc32\"", "not an element of the set"),
+    ] {
+        assert!(valid.contains(from), "{from}: {valid}");
+        fs::write(&path, valid.replace(from, to)).unwrap();
+        let refusal = xmllint::refusal(SCHEMAS[1].1, &path);
+        assert!(refusal.contains(complaint), "{from} {to}: {refusal}");
+    }
+}
+
 /// The documents as files of a folder that lasts as long as it is held.
 fn written(documents: impl Iterator<Item = Vec<u8>>) -> (TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
