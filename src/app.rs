@@ -4,13 +4,7 @@
 //! Stopping: first nothing new is accepted, then what was accepted is finished, then the journal is
 //! closed; all of it within the grace time.
 
-use std::{
-    collections::BTreeMap,
-    io::Write,
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +25,6 @@ use crate::{
     source::http::Hooks,
     view::{
         changes::Changes,
-        feed::FeedView,
         service::{Hook, Service},
     },
 };
@@ -160,12 +153,7 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
     Ok(Journal::start(store, settings)?)
 }
 
-fn surfaces(
-    config: &Config,
-    journal: Journal,
-    sources: BTreeMap<String, Listed>,
-    public_url: &str,
-) -> Surfaces {
+fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>, public_url: &str) -> Surfaces {
     let intake = Intake::new(journal.clone());
     let hook = |(name, listed): (&String, &Listed)| Hook {
         source: name.clone(),
@@ -178,7 +166,6 @@ fn surfaces(
     Surfaces {
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http) },
         changes: Changes { journal: journal.clone(), largest_page: config.limits.page },
-        feed: FeedView::new(journal.clone(), public_url, &config.journal.data),
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         sources,

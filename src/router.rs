@@ -1,11 +1,10 @@
 //! Every URL on one page.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    http::HeaderMap,
     middleware::{from_fn_with_state, map_response},
     routing::{get, post},
 };
@@ -16,12 +15,15 @@ use tower_http::{
 };
 
 use crate::{
-    admin::{health, quarantine::{self, Quarantine}, sources::{self, Sources}},
+    admin::{
+        health,
+        quarantine::{self, Quarantine},
+        sources::{self, Sources},
+    },
     journal::Journal,
     source::http::{self, Hooks},
     view::{
         changes::{self, Changes},
-        feed::{self, FeedView},
         objects,
         service::{self, Service},
     },
@@ -36,8 +38,6 @@ pub struct Surfaces {
     pub hooks: Hooks,
     /// The journal's pages.
     pub changes: Changes,
-    /// The feed.
-    pub feed: FeedView,
     /// The AtomPub service document.
     pub service: Service,
     /// The quarantine.
@@ -57,11 +57,9 @@ pub struct Bounds {
 
 /// Routes, and what holds for all of them.
 pub fn router(surfaces: Surfaces, bounds: Bounds) -> Router {
-    let Surfaces { journal, hooks, changes, feed, service, quarantine, sources } = surfaces;
+    let Surfaces { journal, hooks, changes, service, quarantine, sources } = surfaces;
     Router::new()
         .route("/hooks/{source}", post(http::receive).with_state(hooks))
-        .route("/feed", get(feed::newest).with_state(feed.clone()))
-        .route("/feed/archive/{page}", get(feed::archive).with_state(feed))
         .route("/changes", get(changes::page).with_state(changes.clone()))
         .route("/changes/{id}", get(changes::one).with_state(changes))
         .route("/objects", get(objects::one).with_state(journal.clone()))

@@ -8,8 +8,9 @@ use std::{
 
 use clap::Args;
 use tidings::{
-    format::{DIALECTS, DialectKind, Headers, Message, Reading, dialect},
-    model::Draft,
+    format::{DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Message, Reading, dialect},
+    journal::settle::{SourcePolicy, settle_alone},
+    model::{Draft, SourceName},
 };
 
 use super::{Failure, file, print, say};
@@ -54,7 +55,7 @@ pub(super) struct Convert {
 impl Convert {
     pub(super) fn run(self) -> Result<(), Failure> {
         let kind = known_dialect(&self.dialect)?;
-        let write = writer(&self.format)?;
+        let format = known_format(&self.format)?;
         let dialect = (kind.build)(self.settings.unwrap_or_default()).map_err(|error| {
             Failure::Usage(format!("--settings: the dialect {} does not take them: {error}", kind.name))
         })?;
@@ -62,7 +63,15 @@ impl Convert {
         let headers: Headers = self.headers.into_iter().collect();
         let content_type = headers.get("content-type").unwrap_or_else(|| file::media_type(&self.file));
         match dialect.read(&Message { content_type: Some(content_type), headers: &headers, body: &body }) {
-            Ok(Reading::Drafts(drafts)) => drafts.into_vec().into_iter().try_for_each(|draft| print(&write(draft)?)),
+            Ok(Reading::Drafts(drafts)) => {
+                drafts.into_vec().into_iter().try_for_each(|draft| match emit(draft, format)? {
+                    Some(written) => print(&written),
+                    None => {
+                        say("nothing changed: only properties did, and content and state stand");
+                        Ok(())
+                    }
+                })
+            }
             Ok(Reading::Nothing(reason)) => {
                 say(&format!("nothing changed: {reason}"));
                 Ok(())
@@ -89,32 +98,22 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::Failed(file::cannot_read(path, &error)))
 }
 
-/// How one draft is written in the format of that name, with a line break behind it.
-fn writer(format: &str) -> Result<impl Fn(Draft) -> Result<Vec<u8>, Failure>, Failure> {
-    let format = formats::known(format)?;
-    Ok(move |draft| {
-        let mut written = formats::emit(draft, format)?;
-        written.push(b'\n');
-        Ok(written)
-    })
+/// What comes out of one draft, on its own, in that format.
+fn emit(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Failure> {
+    let name = SourceName::parse("convert").map_err(|error| Failure::Failed(error.to_string()))?;
+    let policy = SourcePolicy { name, metadata_changes: false };
+    Ok(settle_alone(draft, &policy).map(|modification| {
+        let mut written = (format.write_modification)(&modification);
+        if !written.ends_with(b"\n") {
+            written.push(b'\n');
+        }
+        written
+    }))
 }
 
-/// In place of `journal::settle_alone` and `format::{format, FORMATS}`, which are made elsewhere.
-mod formats {
-    use tidings::model::Draft;
-
-    use super::Failure;
-
-    const FORMATS: [&str; 3] = ["atom", "json", "xml"];
-
-    pub(super) fn known(name: &str) -> Result<&'static str, Failure> {
-        FORMATS.into_iter().find(|known| *known == name).ok_or_else(|| {
-            Failure::Usage(format!("--format: there is no format {name:?}; there are {}", FORMATS.join(", ")))
-        })
-    }
-
-    #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_value, reason = "settling takes it, and may fail")]
-    pub(super) fn emit(draft: Draft, _: &'static str) -> Result<Vec<u8>, Failure> {
-        Ok(format!("{draft:#?}").into_bytes())
-    }
+fn known_format(name: &str) -> Result<&'static FormatKind, Failure> {
+    tidings::format::format(name).ok_or_else(|| {
+        let known: Vec<&str> = FORMATS.iter().map(|kind| kind.name).collect();
+        Failure::Usage(format!("--format: there is no format {name:?}; there are {}", known.join(", ")))
+    })
 }
