@@ -82,6 +82,9 @@ pub enum IntakeError {
     Journal(#[from] JournalError),
 }
 
+/// Why a message that told of something made no change.
+const NOTHING_NEW: &str = "what it tells is what the registry holds: content and state stand as they were";
+
 /// A change that the journal has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
@@ -138,7 +141,9 @@ impl Receipt {
             };
             ToldChange { outcome: outcome_word(outcome), id, seq }
         };
-        Told { outcome: self.outcome(), reason: self.nothing, changes: self.outcomes.iter().map(told).collect() }
+        let outcome = self.outcome();
+        let reason = self.nothing.or((outcome == "unchanged").then_some(NOTHING_NEW));
+        Told { outcome, reason, changes: self.outcomes.iter().map(told).collect() }
     }
 }
 

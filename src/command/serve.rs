@@ -1,6 +1,10 @@
 //! `tidings serve`: the gateway itself.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{
+    io::{self, IsTerminal},
+    net::SocketAddr,
+    path::PathBuf,
+};
 
 use clap::Args;
 use tidings::config::{Flags, Log};
@@ -47,5 +51,7 @@ impl Serve {
 }
 
 fn log_to_stderr(log: &Log) {
-    tracing_subscriber::fmt().with_env_filter(EnvFilter::new(&log.filter)).with_writer(io::stderr).init();
+    let filter = EnvFilter::new(&log.filter);
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
 }

@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    fn types(context: Value, names: &[&str]) -> Vec<String> {
+    fn types(context: &Value, names: &[&str]) -> Vec<String> {
         let document = json!({ "@context": context });
         let context = Context::of(&Node::root(&document));
         context.types(names.iter().copied()).iter().map(ToString::to_string).collect()
@@ -290,14 +290,14 @@ mod tests {
         let context =
             json!(["https://www.w3.org/ns/activitystreams", {"ex": "http://example.org/#", "ldp": {"@id": 1}}]);
         assert_eq!(
-            types(context, &["ldp:RDFSource", "ex:B", "http://www.w3.org/ns/ldp#RDFSource", "Object", "urn:a"]),
+            types(&context, &["ldp:RDFSource", "ex:B", "http://www.w3.org/ns/ldp#RDFSource", "Object", "urn:a"]),
             ["http://example.org/#B", "http://www.w3.org/ns/ldp#RDFSource", "urn:a"]
         );
     }
 
     #[test]
     fn a_document_may_declare_a_known_prefix_anew() {
-        assert_eq!(types(json!({"ldp": "urn:x#"}), &["ldp:A", "ldp://host/A"]), ["ldp://host/A", "urn:x#A"]);
+        assert_eq!(types(&json!({"ldp": "urn:x#"}), &["ldp:A", "ldp://host/A"]), ["ldp://host/A", "urn:x#A"]);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub async fn receive(
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let incoming = Incoming {
         content_type,
-        headers: text_headers(&headers).only(source.kind().headers),
+        headers: text_headers(&headers),
         body,
         transport_id: headers.get(IDEMPOTENCY_KEY).and_then(|key| EventId::parse(key.to_str().ok()?)),
     };

@@ -3,25 +3,25 @@
 use std::fmt::Write;
 
 /// The base URL of the repository that the messages come from.
-pub const BASE: &str = "http://localhost:8080/fedora";
+pub(crate) const BASE: &str = "http://localhost:8080/fedora";
 
 /// A message of one API-M call.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     /// Distinguishes the message's identifier from all others.
-    pub number: u64,
+    pub(crate) number: u64,
     /// The method.
-    pub method: &'a str,
+    pub(crate) method: &'a str,
     /// The object.
-    pub pid: &'a str,
+    pub(crate) pid: &'a str,
     /// The parameters beside the pid.
-    pub parameters: &'a [(&'a str, &'a str)],
+    pub(crate) parameters: &'a [(&'a str, &'a str)],
     /// What the call returned; `None` for its date.
-    pub returned: Option<&'a str>,
+    pub(crate) returned: Option<&'a str>,
 }
 
 impl Call<'_> {
     /// The message.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let date = format!("2026-03-01T10:{:02}:{:02}.125Z", self.number / 60 % 60, self.number % 60);
         let returned = self.returned.unwrap_or(&date);
         let (id, method, pid) = (self.id(), self.method, self.pid);
@@ -39,7 +39,7 @@ impl Call<'_> {
     }
 
     /// The message's identifier.
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         format!("urn:uuid:00000000-0000-4000-8000-{:012x}", self.number)
     }
 }

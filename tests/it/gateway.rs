@@ -10,25 +10,25 @@ use std::{
 use serde_json::Value;
 
 /// How long anything may take before the test gives up on it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running gateway; it is killed when the test is done with it.
-pub struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     /// Where it listens.
-    pub url: String,
+    pub(crate) url: String,
     /// A client for it.
-    pub http: reqwest::Client,
+    pub(crate) http: reqwest::Client,
 }
 
 impl Gateway {
     /// Starts one over the journal in `data`, and waits until it listens.
-    pub fn start(data: &Path) -> Self {
+    pub(crate) fn start(data: &Path) -> Self {
         Self::start_with(data, &[])
     }
 
     /// The same with further arguments.
-    pub fn start_with(data: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start_with(data: &Path, arguments: &[&str]) -> Self {
         let mut child = command()
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
@@ -45,21 +45,21 @@ impl Gateway {
     }
 
     /// Posts a message to a hook; gives the status and the JSON of the answer.
-    pub async fn post(&self, source: &str, content_type: &str, body: impl Into<reqwest::Body>) -> (u16, Value) {
+    pub(crate) async fn post(&self, source: &str, content_type: &str, body: impl Into<reqwest::Body>) -> (u16, Value) {
         let url = format!("{}/hooks/{source}", self.url);
         let sent = self.http.post(url).header("content-type", content_type).body(body).send().await.unwrap();
         (sent.status().as_u16(), serde_json::from_slice(&sent.bytes().await.unwrap()).unwrap())
     }
 
     /// The JSON at a path.
-    pub async fn json(&self, path: &str) -> Value {
+    pub(crate) async fn json(&self, path: &str) -> Value {
         let answer = self.http.get(format!("{}{path}", self.url)).send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
     /// Every change of the journal, in order.
-    pub async fn changes(&self) -> Vec<Value> {
+    pub(crate) async fn changes(&self) -> Vec<Value> {
         let mut all = Vec::new();
         let mut after = 0;
         loop {
@@ -74,25 +74,25 @@ impl Gateway {
     }
 
     /// Ends it as a power cut would.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Asks it to stop, and waits until it has.
-    pub fn stop(mut self) -> ExitStatus {
+    pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
         self.wait()
     }
 
     /// Sends it a signal by name.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
     /// Waits until it has ended by itself.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let began = std::time::Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -112,7 +112,7 @@ impl Drop for Gateway {
 }
 
 /// The program, without what the environment of the test might say to it.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TIDINGS_")) {
         command.env_remove(name);
@@ -121,7 +121,7 @@ pub fn command() -> Command {
 }
 
 /// A client that gives up rather than hang.
-pub fn client() -> reqwest::Client {
+pub(crate) fn client() -> reqwest::Client {
     // Whoever comes second finds it installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().unwrap()

@@ -26,8 +26,7 @@ const STORES: [(&str, Open); 1] =
 
 fn every_store(test: impl Fn(&Path, Open)) {
     for (name, open) in STORES {
-        println!("{name}");
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
         test(folder.path(), open);
     }
 }

@@ -110,7 +110,7 @@ impl Store for SqliteStore {
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
-        self.readers.read(|connection| read::head(connection))
+        self.readers.read(read::head)
     }
 
     fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
