@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use axum::{
-    Router,
-    extract::DefaultBodyLimit,
+    Extension, Router,
     middleware::{from_fn_with_state, map_response},
     routing::{get, post},
 };
@@ -27,7 +26,7 @@ use crate::{
         objects,
         service::{self, Service},
     },
-    web,
+    web::{self, BodyLimit},
 };
 
 /// What the surfaces work with.
@@ -73,7 +72,7 @@ pub fn router(surfaces: Surfaces, bounds: Bounds) -> Router {
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
         .layer(from_fn_with_state(bounds.time, web::time_limit))
-        .layer(DefaultBodyLimit::max(bounds.body))
+        .layer(Extension(BodyLimit(bounds.body)))
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)))
         .layer(map_response(web::every_error_is_a_problem))
         .layer(CatchPanicLayer::custom(web::panicked))

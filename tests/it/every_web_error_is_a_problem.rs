@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request},
+    extract::Request,
     http::StatusCode,
     middleware::{from_fn_with_state, map_response},
     routing::{get, post},
@@ -39,7 +39,7 @@ fn router() -> Router {
         .route("/mute", get(async || StatusCode::BAD_GATEWAY))
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
-        .layer(DefaultBodyLimit::max(16))
+        .layer(axum::Extension(web::BodyLimit(16)))
         .layer(from_fn_with_state(Duration::from_millis(50), web::time_limit))
         .layer(map_response(web::every_error_is_a_problem))
         .layer(CatchPanicLayer::custom(web::panicked))
