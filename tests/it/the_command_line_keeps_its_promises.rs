@@ -108,6 +108,20 @@ fn check_tells_what_would_be_served() {
 }
 
 #[test]
+fn the_defaults_serve_the_four_promised_hooks() {
+    let expected = "\
+listen      127.0.0.1:8080
+public URL  http://127.0.0.1:8080
+data        ./data
+source      content-change: http, content-change, /hooks/content-change
+source      fedora: http, fedora-events, /hooks/fedora
+source      fedora3: http, fedora-apim, /hooks/fedora3
+source      islandora: http, islandora, /hooks/islandora
+";
+    assert_eq!(run(&["check"]), (0, expected.to_owned(), String::new()));
+}
+
+#[test]
 fn check_refuses_a_wrong_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.toml");

@@ -116,13 +116,10 @@ impl Poster {
         let body = file::read(path).map_err(|error| file::cannot_read(path, &error))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(file::media_type(path)));
-        // What is said of one message counts before what is said of all, and that before the name.
-        for said in [self.headers.clone(), header_map(&file::headers_beside(path)?)?] {
-            for name in said.keys() {
-                headers.remove(name);
-            }
-            headers.extend(said);
-        }
+        // What is said of one message counts before what is said of all, and that before the name:
+        // extending replaces what is there.
+        headers.extend(self.headers.clone());
+        headers.extend(header_map(&file::headers_beside(path)?)?);
         Ok((headers, body.into()))
     }
 
