@@ -5,11 +5,17 @@
 //! [`Rejection`]. Changes come from the views and deliveries; a format gives back bytes.
 //! To add a dialect or a format: one new file, and one line in [`DIALECTS`] or [`FORMATS`].
 
+mod content_change;
 mod dialect;
+mod json;
+mod kind;
+mod model_xml;
 mod rejection;
 mod xml;
+mod xml_writer;
 
 pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Repeats, settings};
+pub use kind::FormatKind;
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
@@ -19,4 +25,13 @@ pub static DIALECTS: [&DialectKind; 0] = [];
 #[must_use]
 pub fn dialect(name: &str) -> Option<&'static DialectKind> {
     DIALECTS.into_iter().find(|kind| kind.name == name)
+}
+
+/// Every format, by name.
+pub static FORMATS: [&FormatKind; 3] = [&content_change::ATOM, &json::JSON, &model_xml::XML];
+
+/// The format of that name.
+#[must_use]
+pub fn format(name: &str) -> Option<&'static FormatKind> {
+    FORMATS.into_iter().find(|kind| kind.name == name)
 }

@@ -301,7 +301,11 @@ impl<'a> Element<'a> {
     }
 }
 
-fn utf8(body: &[u8]) -> Result<&str, Rejection> {
+/// The body as text, without its byte order mark.
+///
+/// # Errors
+/// When it is not UTF-8.
+pub(super) fn utf8(body: &[u8]) -> Result<&str, Rejection> {
     if body.starts_with(&[0xFE, 0xFF]) || body.starts_with(&[0xFF, 0xFE]) {
         return Err(Rejection::malformed(Place::Message, "the body is UTF-16; send it in UTF-8"));
     }

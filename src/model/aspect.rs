@@ -1,5 +1,7 @@
 //! The facts about an object or an item that change independently of each other.
 
+use std::fmt;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One fact that the registry keeps with a clock of its own. Events of one object may arrive out
@@ -21,6 +23,18 @@ pub enum Aspect {
 
 impl Aspect {
     const ALL: [Self; 5] = [Self::Existence, Self::Content, Self::State, Self::Parent, Self::Types];
+
+    /// The name that stands for it in every format.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Existence => "existence",
+            Self::Content => "content",
+            Self::State => "state",
+            Self::Parent => "parent",
+            Self::Types => "types",
+        }
+    }
 
     fn bit(self) -> u8 {
         1 << self as u8
@@ -58,6 +72,16 @@ impl AspectSet {
     }
 }
 
+/// Names with a space between them: an XML Schema list.
+impl fmt::Display for AspectSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().enumerate().try_for_each(|(index, aspect)| {
+            f.write_str(if index == 0 { "" } else { " " })?;
+            f.write_str(aspect.name())
+        })
+    }
+}
+
 impl FromIterator<Aspect> for AspectSet {
     fn from_iter<I: IntoIterator<Item = Aspect>>(aspects: I) -> Self {
         let mut set = Self::EMPTY;
@@ -75,5 +99,18 @@ impl Serialize for AspectSet {
 impl<'de> Deserialize<'de> for AspectSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Vec::<Aspect>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Aspect, AspectSet};
+
+    #[test]
+    fn an_aspect_has_one_name() {
+        for aspect in Aspect::ALL {
+            assert_eq!(serde_json::to_value(aspect).unwrap(), aspect.name());
+        }
+        assert_eq!(AspectSet::from_iter([Aspect::State, Aspect::Content]).to_string(), "content state");
     }
 }

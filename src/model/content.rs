@@ -58,7 +58,7 @@ impl MediaType {
         let (kind, subtype) = names.split_once('/').ok_or_else(invalid)?;
         let printable = parameters.bytes().all(|b| matches!(b, b' '..=b'~'));
         let fits = raw.len() <= Self::MAX_BYTES;
-        if fits && printable && is_restricted_name(kind) && is_restricted_name(subtype.trim_end()) {
+        if fits && printable && is_restricted_name(kind) && is_restricted_name(subtype.trim_end_matches(' ')) {
             Ok(Self(raw.into()))
         } else {
             Err(invalid())
@@ -209,7 +209,7 @@ mod tests {
         for raw in ["image/jpeg", "application/ld+json; profile=\"x\"", "text/plain;charset=UTF-8"] {
             assert_eq!(MediaType::parse(raw).unwrap().as_str(), raw);
         }
-        for raw in ["", "image", "image/", "a b/c", "text/\u{7}"] {
+        for raw in ["", "image", "image/", "a b/c", "text/\u{7}", "text/plain\u{b};x"] {
             assert!(MediaType::parse(raw).is_err(), "{raw}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{ChangeId, ContentItemModification, EventId, SourceName, Text, Timestamp, Uri};
 
@@ -33,13 +33,28 @@ pub struct ContentObjectModification {
 }
 
 /// Who made a change.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct User {
     /// The name; Atom asks for one (RFC 4287 section 3.2.1), so it is never empty.
     name: Text,
     /// What identifies the user.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     uri: Option<Uri>,
+}
+
+/// A name that is missing or empty becomes [`User::UNKNOWN`], as in [`User::new`].
+impl<'de> Deserialize<'de> for User {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            #[serde(default)]
+            name: Text,
+            #[serde(default)]
+            uri: Option<Uri>,
+        }
+        let raw = Raw::deserialize(deserializer)?;
+        Ok(Self::new(raw.name.as_str(), raw.uri))
+    }
 }
 
 impl User {

@@ -1,0 +1,163 @@
+//! Writing the 0.1 message: the elements of the page in its order, and the additions after them.
+
+use uuid::{Uuid, fmt::Urn};
+
+use super::{
+    super::{
+        xml::ATOM,
+        xml_writer::{Pair, XmlWriter},
+    },
+    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, CHANGES, FORMAT_SCHEME, FORMAT_TERM, OBJECT_TYPE_SCHEME, TIDINGS,
+    VERSION_SCHEME, XSD,
+};
+use crate::model::{
+    AspectSet, Change, ContentItemModification, ContentLocation, ContentObjectModification, State, User,
+};
+
+/// The summary of every entry; the page says that it is used for nothing.
+const SUMMARY: &str = "Datastream modification/state change, see content src for new content";
+
+/// About how many bytes a feed has, beside its entries, and an entry.
+const FEED_BYTES: usize = 1536;
+const ENTRY_BYTES: usize = 1536;
+
+/// Writes a change of the journal.
+pub(super) fn change(change: &Change) -> Vec<u8> {
+    message(&change.modification, Some(change))
+}
+
+/// Writes a modification alone.
+pub(super) fn modification(modification: &ContentObjectModification) -> Vec<u8> {
+    message(modification, None)
+}
+
+fn message(told: &ContentObjectModification, journaled: Option<&Change>) -> Vec<u8> {
+    let mut xml = XmlWriter::document(FEED_BYTES + told.items.len() * ENTRY_BYTES);
+    let time = told.time.to_string();
+    let namespaces = [("xmlns", ATOM), ("xmlns:xsd", XSD), ("xmlns:changes", CHANGES), ("xmlns:tidings", TIDINGS)];
+    let declared = if journaled.is_some() || has_additions(told) { 4 } else { 3 };
+    xml.open("feed", &namespaces[..declared]);
+    categories(&mut xml, told);
+    author(&mut xml, &told.user);
+    xml.leaf("title", &[("type", "text")], told.description.as_str());
+    xml.leaf("updated", &[], &time);
+    xml.leaf("link", &[("rel", "via"), ("href", told.object.as_str())], "");
+    if let Some(parent) = &told.parent {
+        xml.leaf("link", &[("rel", "related"), ("href", parent.as_str())], "");
+    }
+    id(&mut xml, told.id.uuid());
+    origin(&mut xml, told, journaled);
+    for (index, item) in told.items.iter().enumerate() {
+        let late = journaled.map_or(AspectSet::EMPTY, |change| change.settlement.item(index).late);
+        entry(&mut xml, told, &time, item, late);
+    }
+    xml.close("feed");
+    xml.finish()
+}
+
+/// Whether a modification alone has something for which 0.1 has no place.
+fn has_additions(told: &ContentObjectModification) -> bool {
+    let has_digest = |item: &ContentItemModification| item.change.content().is_some_and(|at| at.digest.is_some());
+    told.origin.event_id.is_some() || told.items.iter().any(has_digest)
+}
+
+fn categories(xml: &mut XmlWriter, told: &ContentObjectModification) {
+    if let Some(version) = &told.origin.software_version {
+        xml.leaf("category", &[("term", version.as_str()), ("scheme", VERSION_SCHEME)], "");
+    }
+    xml.leaf("category", &[("term", FORMAT_TERM), ("scheme", FORMAT_SCHEME)], "");
+    for object_type in &told.types {
+        category(xml, OBJECT_TYPE_SCHEME, object_type.as_str(), "Fedora object type");
+    }
+}
+
+fn category(xml: &mut XmlWriter, scheme: &str, term: &str, meaning: &str) {
+    xml.leaf("category", &[("scheme", scheme), ("term", term)], meaning);
+}
+
+fn author(xml: &mut XmlWriter, user: &User) {
+    xml.open("author", &[]);
+    xml.leaf("name", &[], user.name());
+    if let Some(uri) = user.uri() {
+        xml.leaf("uri", &[], uri.as_str());
+    }
+    xml.close("author");
+}
+
+fn id(xml: &mut XmlWriter, id: Uuid) {
+    let mut written = [0; Urn::LENGTH];
+    xml.leaf("id", &[], id.urn().encode_lower(&mut written));
+}
+
+/// `tidings:change`, where there is something to say in it, and what of the object is late.
+fn origin(xml: &mut XmlWriter, told: &ContentObjectModification, journaled: Option<&Change>) {
+    let event = told.origin.event_id.as_ref().map(|event| ("event", event.as_str()));
+    let Some(change) = journaled else {
+        if let Some(event) = event {
+            xml.leaf("tidings:change", &[event], "");
+        }
+        return;
+    };
+    let (seq, received) = (change.seq.to_string(), change.received.to_string());
+    let mut said = vec![("seq", seq.as_str()), ("source", told.origin.source.as_str())];
+    said.extend(event);
+    said.push(("received", &received));
+    if change.settlement.purge {
+        said.push(("purge", "true"));
+    }
+    xml.leaf("tidings:change", &said, "");
+    late_aspects(xml, change.settlement.late);
+}
+
+fn entry(
+    xml: &mut XmlWriter,
+    told: &ContentObjectModification,
+    time: &str,
+    item: &ContentItemModification,
+    late: AspectSet,
+) {
+    let content = item.change.content();
+    xml.open("entry", &[]);
+    author(xml, &told.user);
+    id(xml, item.id.uuid());
+    xml.leaf("title", &[("type", "text")], told.description.as_str());
+    xml.leaf("updated", &[], time);
+    if let Some(content) = content {
+        content_at(xml, content);
+    }
+    let size = content.and_then(|at| at.size).map(|size| size.to_string());
+    let via: [Pair<'_>; 3] =
+        [("rel", "via"), ("href", item.uri.as_str()), ("length", size.as_deref().unwrap_or_default())];
+    xml.leaf("link", &via[..if size.is_some() { 3 } else { 2 }], "");
+    xml.leaf("summary", &[("type", "text")], SUMMARY);
+    state(xml, BEFORE_SCHEME, item.change.before(), "Fedora datastream state before modification");
+    state(xml, AFTER_SCHEME, item.change.after(), "Fedora datastream state after modification");
+    if let Some(change_type) = item.change.change_type() {
+        category(xml, CHANGE_TYPE_SCHEME, change_type.as_str(), "Fedora datastream modification type");
+    }
+    if let Some(digest) = content.and_then(|at| at.digest.as_ref()) {
+        xml.leaf("tidings:digest", &[("algorithm", digest.algorithm().name())], digest.hex());
+    }
+    late_aspects(xml, late);
+    xml.close("entry");
+}
+
+fn content_at(xml: &mut XmlWriter, content: &ContentLocation) {
+    let src = ("src", content.url.as_str());
+    match &content.media_type {
+        Some(media_type) => xml.leaf("content", &[("type", media_type.as_str()), src], ""),
+        None => xml.leaf("content", &[src], ""),
+    }
+}
+
+fn state(xml: &mut XmlWriter, scheme: &str, state: Option<&State>, meaning: &str) {
+    if let Some(state) = state {
+        category(xml, scheme, state.as_str(), meaning);
+    }
+}
+
+fn late_aspects(xml: &mut XmlWriter, late: AspectSet) {
+    if !late.is_empty() {
+        xml.leaf("tidings:late", &[], &late.to_string());
+    }
+}

@@ -1,0 +1,128 @@
+//! The model as XML: the facts of [our JSON](super::json), each in an element of its own, for
+//! receivers that speak XML and not Atom. Its schema is `xsd/content-object-modification.xsd`.
+//!
+//! Where the JSON has a member `change`, this has an element for each kind of change, so that the
+//! schema can hold what the model holds by construction: only `add` and `update` have content.
+
+use uuid::{Uuid, fmt::Urn};
+
+use super::{FormatKind, xml_writer::XmlWriter};
+use crate::model::{
+    AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, ItemNotes,
+};
+
+/// The model as XML, as a format.
+pub(super) static XML: FormatKind = FormatKind {
+    name: "xml",
+    media_type: "application/xml",
+    about: "the model as XML, for receivers that want no Atom",
+    write: |change| write(&change.modification, Some(change)),
+    write_modification: |modification| write(modification, None),
+};
+
+/// The namespace of every element.
+const MODEL: &str = "urn:tidings:model:1";
+const ROOT: &str = "contentObjectModification";
+
+/// About how many bytes a document has, beside its items, and an item.
+const DOCUMENT_BYTES: usize = 1024;
+const ITEM_BYTES: usize = 768;
+
+fn write(told: &ContentObjectModification, journaled: Option<&Change>) -> Vec<u8> {
+    let mut xml = XmlWriter::document(DOCUMENT_BYTES + told.items.len() * ITEM_BYTES);
+    xml.open(ROOT, &[("xmlns", MODEL)]);
+    if let Some(change) = journaled {
+        xml.leaf("seq", &[], &change.seq.to_string());
+    }
+    id(&mut xml, told.id.uuid());
+    xml.leaf("source", &[], told.origin.source.as_str());
+    optional(&mut xml, "sourceEventId", told.origin.event_id.as_ref().map(|event| event.as_str()));
+    optional(&mut xml, "sourceVersion", told.origin.software_version.as_ref().map(|version| version.as_str()));
+    if let Some(change) = journaled {
+        xml.leaf("received", &[], &change.received.to_string());
+    }
+    xml.leaf("time", &[], &told.time.to_string());
+    xml.open("user", &[]);
+    xml.leaf("name", &[], told.user.name());
+    optional(&mut xml, "uri", told.user.uri().map(|uri| uri.as_str()));
+    xml.close("user");
+    xml.leaf("object", &[], told.object.as_str());
+    optional(&mut xml, "parent", told.parent.as_ref().map(|parent| parent.as_str()));
+    for object_type in &told.types {
+        xml.leaf("type", &[], object_type.as_str());
+    }
+    xml.leaf("description", &[], told.description.as_str());
+    if let Some(change) = journaled {
+        flag(&mut xml, "purge", change.settlement.purge);
+        aspects(&mut xml, "filled", change.settlement.filled);
+        aspects(&mut xml, "late", change.settlement.late);
+    }
+    xml.open("items", &[]);
+    for (index, modified) in told.items.iter().enumerate() {
+        let notes = journaled.map(|change| change.settlement.item(index)).unwrap_or_default();
+        item(&mut xml, modified, &notes);
+    }
+    xml.close("items");
+    xml.close(ROOT);
+    xml.finish()
+}
+
+fn item(xml: &mut XmlWriter, item: &ContentItemModification, notes: &ItemNotes) {
+    let change = &item.change;
+    let kind = match change.change_type() {
+        Some(ChangeType::Add) => "add",
+        Some(ChangeType::Update) => "update",
+        Some(ChangeType::Delete) => "delete",
+        None => "state",
+    };
+    xml.open("item", &[]);
+    id(xml, item.id.uuid());
+    xml.leaf("uri", &[], item.uri.as_str());
+    xml.open(kind, &[]);
+    if let Some(content) = change.content() {
+        content_at(xml, content);
+    }
+    optional(xml, "stateBefore", change.before().map(|state| state.as_str()));
+    optional(xml, "stateAfter", change.after().map(|state| state.as_str()));
+    xml.close(kind);
+    aspects(xml, "late", notes.late);
+    flag(xml, "inferred", notes.inferred);
+    optional(xml, "beginsIn", notes.begins_in.as_ref().map(|state| state.as_str()));
+    xml.close("item");
+}
+
+fn content_at(xml: &mut XmlWriter, content: &ContentLocation) {
+    xml.open("content", &[]);
+    xml.leaf("url", &[], content.url.as_str());
+    optional(xml, "mediaType", content.media_type.as_ref().map(|media_type| media_type.as_str()));
+    if let Some(size) = content.size {
+        xml.leaf("size", &[], &size.to_string());
+    }
+    if let Some(digest) = &content.digest {
+        xml.leaf("digest", &[("algorithm", digest.algorithm().name())], digest.hex());
+    }
+    xml.close("content");
+}
+
+fn id(xml: &mut XmlWriter, id: Uuid) {
+    let mut written = [0; Urn::LENGTH];
+    xml.leaf("id", &[], id.urn().encode_lower(&mut written));
+}
+
+fn optional(xml: &mut XmlWriter, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        xml.leaf(name, &[], value);
+    }
+}
+
+fn flag(xml: &mut XmlWriter, name: &str, raised: bool) {
+    if raised {
+        xml.leaf(name, &[], "true");
+    }
+}
+
+fn aspects(xml: &mut XmlWriter, name: &str, aspects: AspectSet) {
+    if !aspects.is_empty() {
+        xml.leaf(name, &[], &aspects.to_string());
+    }
+}
