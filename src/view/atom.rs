@@ -9,6 +9,8 @@
 //! - It writes white space as it is, and a reader gets a carriage return in text back as a line feed
 //!   and each of CR, LF and TAB in an attribute as a space (XML 1.0 sections 2.11 and 3.3.3). A text
 //!   that has such is there once more as [`verbatim`].
+//! - Indenting, it puts white space into `atom:content` that has a `src`, which must be empty
+//!   (RFC 4287 section 4.1.3.2): nothing is indented.
 //!
 //! It only writes here. It reads nothing from outside: nested elements make its reader overflow the
 //! stack.
@@ -128,7 +130,7 @@ pub(super) fn document(site: &Site, frame: Frame, changes: &[Arc<Recorded>]) -> 
         namespaces,
         ..Feed::default()
     };
-    let layout = WriteConfig { write_document_declaration: true, indent_size: Some(1) };
+    let layout = WriteConfig { write_document_declaration: true, indent_size: None };
     Ok(feed.write_with_config(Vec::new(), layout).expect("a Vec<u8> takes whatever is written to it"))
 }
 
@@ -203,8 +205,8 @@ fn summary(item: &ContentItemModification) -> String {
     };
     let state = match (item.change.before(), item.change.after()) {
         (Some(before), Some(after)) => format!(" ({before} → {after})"),
-        (Some(before), None) => format!(" ({before} until then)"),
-        (None, Some(after)) => format!(" ({after} from then on)"),
+        (Some(before), None) => format!(" ({before} before)"),
+        (None, Some(after)) => format!(" ({after} after)"),
         (None, None) => String::new(),
     };
     format!("{deed}: {}{state}", item.uri)
@@ -291,4 +293,49 @@ fn link(rel: &str, href: String) -> Link {
 
 fn typed(link: Link, media_type: &str) -> Link {
     Link { mime_type: Some(media_type.to_owned()), ..link }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use uuid::Uuid;
+
+    use super::{Frame, Site, document, page_link};
+    use crate::{
+        journal::{Recorded, store::StoredChange},
+        model::{Seq, Timestamp},
+    };
+
+    /// All that a change can say, and next to nothing.
+    const CHANGES: [&str; 2] = [
+        r#"{"seq":2,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"a&\"b'<c>",
+        "sourceVersion":"3\t8","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"A\r<b>","uri":"http://h/u?a&b='c'"},
+        "object":"http://h/objects/a:1?a&b='c'","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"one\r\n<b>two</b> & \"é\"","purge":true,"filled":["parent","types"],"late":["parent"],
+        "items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/DC","change":"UPDATE","content":{"url":"http://h/c?a&b='c'","mediaType":"text/xml;a=\"b&c\"","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"}},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state","content"],"inferred":true,"beginsIn":"ACTIVE"},
+        {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa4","uri":"http://h/objects/a:1/IMG","change":"DELETE","stateBefore":"ACTIVE"}]}"#,
+        r#"{"seq":1,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a49","source":"sfm","received":"2026-01-02T03:04:05.006Z","time":"2011-01-02T03:04:05Z",
+        "user":{"name":"unknown"},"object":"urn:x:y","description":"","items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa5","uri":"urn:x:y","stateAfter":"RUNNING"}]}"#,
+    ];
+
+    /// When this fails and the new snapshot is right, raise `RENDERING` in `feed.rs`: the pages that
+    /// are on disk somewhere look like the old one.
+    #[test]
+    fn an_archive_page_is_rendered_as_it_always_was() {
+        let changes = CHANGES.map(|json| {
+            let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()) };
+            Arc::new(Recorded::from(stored))
+        });
+        let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil() };
+        let frame = Frame {
+            id: site.journal,
+            subtitle: "What happened.".to_owned(),
+            updated: Timestamp::EPOCH,
+            links: vec![page_link("self", site.archive(1)), site.service_link()],
+            archive: true,
+        };
+        let page = String::from_utf8(document(&site, frame, &changes).unwrap()).unwrap();
+        insta::assert_snapshot!(page.replace("><", ">\n<"));
+    }
 }
