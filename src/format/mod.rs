@@ -5,7 +5,7 @@
 //! [`Rejection`]. Changes come from the views and deliveries; a format gives back bytes.
 //! To add a dialect or a format: one new file, and one line in [`DIALECTS`] or [`FORMATS`].
 
-mod content_change;
+pub(crate) mod content_change;
 mod dialect;
 mod fedora_apim;
 mod fedora_events;
