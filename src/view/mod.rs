@@ -11,22 +11,14 @@ pub mod objects;
 mod pages;
 pub mod service;
 
-use std::time::Duration;
-
 use crate::{
     journal::{JournalError, store::StoreError},
-    web::{Problem, ProblemCode},
+    web::Problem,
 };
 
 /// What a reader is told when the journal cannot be read.
 fn journal_problem(error: JournalError) -> Problem {
-    if error.is_transient() {
-        Problem::new(ProblemCode::Unavailable, format!("The journal cannot be read at present: {error}."))
-            .retry_after(Duration::from_secs(5))
-            .because(error)
-    } else {
-        Problem::internal(error)
-    }
+    Problem::failure("The journal cannot be read at present", error.is_transient(), error)
 }
 
 /// The same where a change of the journal cannot be read.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Dialect, DialectKind, FormatKind, InvalidSettings, Message, Place, Reading, Rejection, Repeats, json, xml,
+    Dialect, DialectKind, FormatKind, InvalidSettings, Message, Place, Reading, Rejection, Repeats, json, utf8::utf8,
 };
 use crate::model::{Draft, DraftItems};
 
@@ -101,7 +101,7 @@ fn first_byte(body: &[u8]) -> Option<u8> {
 }
 
 fn neither(body: &[u8]) -> Rejection {
-    match xml::utf8(body) {
+    match utf8(body) {
         Err(rejection) => rejection,
         Ok(text) if text.trim_start().starts_with('[') => {
             let reason = "the body is a JSON array; send one change a message, as an object";
