@@ -10,6 +10,8 @@ use std::sync::{
 use bytes::Bytes;
 use serde::Serialize;
 
+pub use crate::model::EventId;
+
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Rejection, Repeats},
     journal::{
@@ -18,7 +20,7 @@ use crate::{
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key},
     },
-    model::{Draft, EventId, SourceName, Timestamp},
+    model::{ChangeId, Draft, Seq, SourceName, Timestamp},
 };
 
 /// A configured origin of events, as the intake sees it: a name and a dialect, whatever the transport.
@@ -80,6 +82,79 @@ pub enum IntakeError {
     Journal(#[from] JournalError),
 }
 
+/// Why a message that told of something made no change.
+const NOTHING_NEW: &str = "what it tells is what the registry holds: content and state stand as they were";
+
+/// A change that the journal has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its number.
+    pub seq: Seq,
+    /// Its identifier.
+    pub id: ChangeId,
+}
+
+/// What became of a message, as its sender is told it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Told {
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    changes: Vec<ToldChange>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct ToldChange {
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<ChangeId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<Seq>,
+}
+
+impl Receipt {
+    /// The changes that are new.
+    pub fn accepted(&self) -> impl Iterator<Item = Accepted> {
+        self.outcomes.iter().filter_map(|outcome| match *outcome {
+            Outcome::Accepted { seq, id } => Some(Accepted { seq, id }),
+            Outcome::Duplicate { .. } | Outcome::Unchanged => None,
+        })
+    }
+
+    /// The outcome of the whole message: `accepted` when any change is new, else `duplicate` when
+    /// any was there already, else `unchanged`.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        let words: Vec<_> = self.outcomes.iter().map(outcome_word).collect();
+        ["accepted", "duplicate"].into_iter().find(|word| words.contains(word)).unwrap_or("unchanged")
+    }
+
+    /// What the sender is told: the outcome, why nothing changed, and each change's own outcome,
+    /// identifier and number.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        let told = |outcome: &Outcome| {
+            let (id, seq) = match *outcome {
+                Outcome::Accepted { seq, id } => (Some(id), Some(seq)),
+                Outcome::Duplicate { seq, id } => (id, Some(seq)),
+                Outcome::Unchanged => (None, None),
+            };
+            ToldChange { outcome: outcome_word(outcome), id, seq }
+        };
+        let outcome = self.outcome();
+        let reason = self.nothing.or((outcome == "unchanged").then_some(NOTHING_NEW));
+        Told { outcome, reason, changes: self.outcomes.iter().map(told).collect() }
+    }
+}
+
+fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted { .. } => "accepted",
+        Outcome::Duplicate { .. } => "duplicate",
+        Outcome::Unchanged => "unchanged",
+    }
+}
+
 impl Source {
     /// Sets up a source's dialect.
     ///
@@ -123,29 +198,37 @@ impl Source {
         })
     }
 
+    /// Those headers that the dialect reads. Others say nothing about the event, and may be credentials.
+    fn headers_read(&self, incoming: &Incoming) -> Vec<(String, String)> {
+        let headers = incoming.headers.only(self.kind.headers);
+        headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
     /// What makes a repeat of this draft known: the source's own identifier, the transport's, or the
-    /// bytes. `None` where the same bytes may be another event.
-    fn key(&self, incoming: &Incoming, draft: &Draft, ordinal: usize) -> Option<EventKey> {
+    /// message itself. `None` where the same bytes may be another event.
+    fn key(
+        &self,
+        incoming: &Incoming,
+        headers: &[(String, String)],
+        draft: &Draft,
+        ordinal: usize,
+    ) -> Option<EventKey> {
         let told = draft.id.map(|id| id.to_string());
         let own = draft.event_id.as_ref().map(EventId::as_str);
         let given = told.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
         let identity = match (given, self.kind.repeats) {
             (Some(id), _) => EventIdentity::Id(id),
-            (None, Repeats::SameBody) => EventIdentity::Body(&incoming.body),
+            (None, Repeats::SameBody) => EventIdentity::Message { headers, body: &incoming.body },
             (None, Repeats::Unknowable) => return None,
         };
         Some(event_key(self.name(), identity, ordinal))
     }
 
-    fn count(&self, outcomes: &[Outcome]) {
-        let accepted = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
-        let duplicate = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate { .. });
-        let counter = if outcomes.iter().any(accepted) {
-            &self.counts.accepted
-        } else if outcomes.iter().any(duplicate) {
-            &self.counts.duplicate
-        } else {
-            &self.counts.unchanged
+    fn count(&self, receipt: &Receipt) {
+        let counter = match receipt.outcome() {
+            "accepted" => &self.counts.accepted,
+            "duplicate" => &self.counts.duplicate,
+            _ => &self.counts.unchanged,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -206,25 +289,27 @@ impl Intake {
             Reading::Drafts(drafts) => (drafts.into_vec(), None),
             Reading::Nothing(reason) => (Vec::new(), Some(reason)),
         };
-        let keyed = |(ordinal, draft): (usize, Draft)| (source.key(incoming, &draft, ordinal), draft);
+        let headers = source.headers_read(incoming);
+        let keyed = |(ordinal, draft): (usize, Draft)| (source.key(incoming, &headers, &draft, ordinal), draft);
         let drafts: Vec<_> = drafts.into_iter().enumerate().map(keyed).collect();
         let outcomes = if drafts.is_empty() {
             Vec::new()
         } else {
             self.journal.append(Submission { policy: Arc::clone(&source.policy), drafts }).await?
         };
-        source.count(&outcomes);
-        Ok(Receipt { outcomes, nothing })
+        let receipt = Receipt { outcomes, nothing };
+        source.count(&receipt);
+        Ok(receipt)
     }
 }
 
 fn to_quarantine(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantined {
-    let headers = incoming.headers.only(source.kind.headers);
+    let headers = source.headers_read(&incoming);
     NewQuarantined {
         source: source.name().clone(),
         received: Timestamp::now(),
         content_type: incoming.content_type,
-        headers: headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        headers,
         body: incoming.body,
         place: rejection.place.to_string(),
         reason: rejection.reason.clone(),

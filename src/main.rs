@@ -1,1 +1,10 @@
-fn main() {}
+//! The command line of Tidings: `serve`, `convert`, `replay`, `check`.
+
+mod command;
+
+fn main() -> std::process::ExitCode {
+    // More than one crate could bring a TLS provider, and rustls refuses to choose. It cannot have
+    // been installed before, and if it had, one is as good as the other.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    command::run()
+}

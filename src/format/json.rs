@@ -44,7 +44,7 @@ fn complaint(text: &str, error: &serde_json::Error, member: Place) -> Rejection 
     if error.is_data() {
         Rejection::unprocessable(member, reason)
     } else {
-        let offset = offset(text, error.line(), error.column());
+        let offset = if error.is_eof() { text.len() } else { offset(text, error.line(), error.column()) };
         Rejection::malformed(Place::in_text(text, offset), format!("this is not well-formed JSON: {reason}"))
     }
 }
@@ -53,7 +53,7 @@ fn complaint(text: &str, error: &serde_json::Error, member: Place) -> Rejection 
 /// and is 0 for a newline itself.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let line_start = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum::<usize>();
-    line_start + column.saturating_sub(1)
+    (line_start + column).saturating_sub(1)
 }
 
 /// RFC 6901 section 3.
@@ -70,4 +70,62 @@ fn pointer(path: &serde_path_to_error::Path) -> Place {
         }
     }
     Place::Pointer(pointer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::read;
+    use crate::model::Draft;
+
+    fn complaint(body: &str) -> String {
+        read::<Draft>(body.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_not_json_is_placed_by_line_and_column() {
+        for (body, placed) in [
+            ("{\n  \"object\" 1}", "line 2, column 12: this is not well-formed JSON: expected `:`"),
+            ("{\"é\": 1, !}", "line 1, column 10: "),
+            ("{\"object\": \"a\nb\"}", "line 1, column 14: "),
+            ("{", "line 1, column 2: "),
+            ("{\"object\":\"urn:x:1\",\"purge\":true}\n}", "line 2, column 1: "),
+            ("{\"x\":nul}", "line 1, column 9: "),
+        ] {
+            assert!(complaint(body).starts_with(placed), "{body}: {}", complaint(body));
+        }
+        assert!(complaint(&format!("{{\"x\":{}", "[".repeat(100_000))).contains("EOF while parsing a list"));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_member_is_placed_by_a_pointer() {
+        let item =
+            |member: &str| format!(r#"{{"object":"urn:x:1","items":[{{"uri":"urn:x:1","change":"ADD",{member}}}]}}"#);
+        for (body, placed) in [
+            (r#"{"object":"x"}"#.to_owned(), "/object: it is not an absolute URI"),
+            (r#"{"items":[]}"#.to_owned(), "the JSON document: missing field `object`"),
+            (r#"{"object":"urn:x:1","types":["urn:x:1",7]}"#.to_owned(), "/types/1: invalid type: integer"),
+            (r#"{"object":"urn:x:1","user":{"uri":"x"}}"#.to_owned(), "/user/uri: it is not"),
+            (r#"{"object":"urn:x:1","items":[{"change":"ADD"}]}"#.to_owned(), "/items/0: missing field `uri`"),
+            (r#"{"object":"urn:x:1","items":["urn:x:1"]}"#.to_owned(), "/items/0: invalid type: string"),
+            (item(r#""stateAfter":"a""#), "/items/0/stateAfter: \"a\" is not a state"),
+            (item(r#""stateBefore":"ACTIVE""#), "/items/0: an ADD has no state before"),
+            (item(r#""change":"ADD""#), "/items/0: duplicate field `change`"),
+            (item(r#""content":{"url":"urn:x:1","size":-1}"#), "/items/0/content/size: invalid value"),
+            (item(r#""content":{"url":"urn:x:1","mediaType":"words"}"#), "/items/0/content/mediaType: \"words\""),
+            (
+                item(r#""content":{"url":"urn:x:1","digest":{"algorithm":"md5","value":"0"}}"#),
+                "/items/0/content/digest: ",
+            ),
+        ] {
+            assert!(complaint(&body).starts_with(placed), "{body}: {}", complaint(&body));
+        }
+    }
+
+    #[test]
+    fn a_pointer_is_escaped() {
+        let complaint = read::<BTreeMap<String, u8>>(br#"{"a/b~c":"x"}"#).unwrap_err().to_string();
+        assert!(complaint.starts_with("/a~1b~0c: invalid type"), "{complaint}");
+    }
 }

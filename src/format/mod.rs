@@ -1,13 +1,17 @@
 //! The wire formats: how each one is read (a dialect) and how it is written, one file or folder a
 //! format, each a pure function without I/O.
 //!
-//! Bytes come from [`crate::intake`] as a [`Message`]; a dialect gives back [`Draft`]s or a
+//! Bytes come from [`crate::intake`] as a [`Message`]; a dialect gives back [`Draft`](crate::model::Draft)s or a
 //! [`Rejection`]. Changes come from the views and deliveries; a format gives back bytes.
 //! To add a dialect or a format: one new file, and one line in [`DIALECTS`] or [`FORMATS`].
 
 pub(crate) mod content_change;
 mod dialect;
+mod fedora_apim;
+mod fedora_events;
+mod islandora;
 mod json;
+mod json_ld;
 mod kind;
 mod model_xml;
 mod rejection;
@@ -19,7 +23,8 @@ pub use kind::FormatKind;
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 0] = [];
+pub static DIALECTS: [&DialectKind; 4] =
+    [&fedora_apim::DIALECT, &fedora_events::DIALECT, &islandora::DIALECT, &content_change::DIALECT];
 
 /// The dialect of that name.
 #[must_use]

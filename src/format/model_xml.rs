@@ -8,7 +8,8 @@ use uuid::{Uuid, fmt::Urn};
 
 use super::{FormatKind, xml_writer::XmlWriter};
 use crate::model::{
-    AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, ItemNotes,
+    AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, EventId,
+    ItemNotes, MediaType, State, Text, Uri,
 };
 
 /// The model as XML, as a format.
@@ -36,18 +37,18 @@ fn write(told: &ContentObjectModification, journaled: Option<&Change>) -> Vec<u8
     }
     id(&mut xml, told.id.uuid());
     xml.leaf("source", &[], told.origin.source.as_str());
-    optional(&mut xml, "sourceEventId", told.origin.event_id.as_ref().map(|event| event.as_str()));
-    optional(&mut xml, "sourceVersion", told.origin.software_version.as_ref().map(|version| version.as_str()));
+    optional(&mut xml, "sourceEventId", told.origin.event_id.as_ref().map(EventId::as_str));
+    optional(&mut xml, "sourceVersion", told.origin.software_version.as_ref().map(Text::as_str));
     if let Some(change) = journaled {
         xml.leaf("received", &[], &change.received.to_string());
     }
     xml.leaf("time", &[], &told.time.to_string());
     xml.open("user", &[]);
     xml.leaf("name", &[], told.user.name());
-    optional(&mut xml, "uri", told.user.uri().map(|uri| uri.as_str()));
+    optional(&mut xml, "uri", told.user.uri().map(Uri::as_str));
     xml.close("user");
     xml.leaf("object", &[], told.object.as_str());
-    optional(&mut xml, "parent", told.parent.as_ref().map(|parent| parent.as_str()));
+    optional(&mut xml, "parent", told.parent.as_ref().map(Uri::as_str));
     for object_type in &told.types {
         xml.leaf("type", &[], object_type.as_str());
     }
@@ -82,19 +83,19 @@ fn item(xml: &mut XmlWriter, item: &ContentItemModification, notes: &ItemNotes) 
     if let Some(content) = change.content() {
         content_at(xml, content);
     }
-    optional(xml, "stateBefore", change.before().map(|state| state.as_str()));
-    optional(xml, "stateAfter", change.after().map(|state| state.as_str()));
+    optional(xml, "stateBefore", change.before().map(State::as_str));
+    optional(xml, "stateAfter", change.after().map(State::as_str));
     xml.close(kind);
     aspects(xml, "late", notes.late);
     flag(xml, "inferred", notes.inferred);
-    optional(xml, "beginsIn", notes.begins_in.as_ref().map(|state| state.as_str()));
+    optional(xml, "beginsIn", notes.begins_in.as_ref().map(State::as_str));
     xml.close("item");
 }
 
 fn content_at(xml: &mut XmlWriter, content: &ContentLocation) {
     xml.open("content", &[]);
     xml.leaf("url", &[], content.url.as_str());
-    optional(xml, "mediaType", content.media_type.as_ref().map(|media_type| media_type.as_str()));
+    optional(xml, "mediaType", content.media_type.as_ref().map(MediaType::as_str));
     if let Some(size) = content.size {
         xml.leaf("size", &[], &size.to_string());
     }

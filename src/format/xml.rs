@@ -239,7 +239,7 @@ impl<'a> Document<'a> {
     }
 
     fn resolve(&self, offset: usize, reference: &BytesRef<'_>) -> Result<char, Rejection> {
-        let named = match reference.as_ref() {
+        let named = match &**reference {
             b"lt" => Some('<'),
             b"gt" => Some('>'),
             b"amp" => Some('&'),
@@ -301,7 +301,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// The body as text, without its byte order mark.
+/// The text of `body`, without a byte order mark.
 ///
 /// # Errors
 /// When it is not UTF-8.

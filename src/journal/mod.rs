@@ -1,6 +1,6 @@
 //! The append-only, totally ordered log of changes, with the registry beside it.
 //!
-//! [`Draft`]s come in through [`crate::intake`] alone; a single writer settles each against the
+//! [`Draft`](crate::model::Draft)s come in through `crate::intake` alone; a single writer settles each against the
 //! registry and appends it in the same transaction. Views and deliveries read [`Recorded`] changes
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 
@@ -133,6 +133,14 @@ impl Journal {
     #[must_use]
     pub fn head(&self) -> Seq {
         *self.head.borrow()
+    }
+
+    /// The number of the newest change, asked of the store itself: whether it can be read.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn stored_head(&self) -> Result<Seq, JournalError> {
+        self.read(Store::head).await
     }
 
     /// Tells whenever the head moves.

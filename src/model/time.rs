@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chrono::{DateTime, NaiveDateTime, SecondsFormat, SubsecRound, Utc};
+use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A point in time in UTC, to the millisecond: what Fedora writes and what all formats can carry.
@@ -26,10 +26,12 @@ impl Timestamp {
         Self::from_datetime(Utc::now())
     }
 
-    /// Drops what is finer than a millisecond, so that times compare as they are written.
+    /// Drops what is finer than a millisecond, so that times compare as they are written. A leap
+    /// second is taken as the first second after it, as in counting seconds since 1970: XML Schema
+    /// has no second 60.
     #[must_use]
     pub fn from_datetime(time: DateTime<Utc>) -> Self {
-        Self(time.trunc_subsecs(3))
+        Self(DateTime::from_timestamp_millis(time.timestamp_millis()).unwrap_or(time))
     }
 
     /// Milliseconds since 1970-01-01T00:00:00Z, as in `org.fcrepo.jms.timestamp`.
@@ -122,6 +124,8 @@ mod tests {
             ("2011-08-19T09:24:11Z", "2011-08-19T09:24:11.000Z"),
             ("2016-05-19T17:17:39-04:00Z", "2016-05-19T21:17:39.000Z"),
             ("2016-05-19T17:17:39.123456+02:00", "2016-05-19T15:17:39.123Z"),
+            ("2016-12-31T23:59:60.5Z", "2017-01-01T00:00:00.500Z"),
+            ("1969-12-31T23:59:59.9999Z", "1969-12-31T23:59:59.999Z"),
             ("2016-05-19T17:17:39.5", "2016-05-19T17:17:39.500Z"),
             ("  2016-05-19T17:17:39\n", "2016-05-19T17:17:39.000Z"),
         ] {

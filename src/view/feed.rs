@@ -23,14 +23,12 @@ use axum::{
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
-use url::Url;
 
 use super::{
     atom::{self, Frame, MEDIA_TYPE, Site, page_link},
     filtered::{self, Selection},
-    journal_problem,
     pages::{PageCache, PageFolder},
-    store_problem,
+    unreadable,
 };
 use crate::{
     journal::{Journal, Recorded, store::StoreError},
@@ -79,12 +77,12 @@ struct Newest {
 }
 
 impl FeedView {
-    /// The feed of that journal, as readers see it under `public_url`. Archive pages that have been
-    /// rendered are kept in the folder `data`; those of another journal or address are removed.
+    /// The feed of that journal. `public_url` is where the gateway is reached from outside, without a
+    /// slash at the end. Archive pages that have been rendered are kept in the folder `data`; those of
+    /// another journal or address are removed.
     #[must_use]
-    pub fn new(journal: Journal, public_url: &Url, data: &Path) -> Self {
-        let base = public_url.as_str().trim_end_matches('/').to_owned();
-        let site = Site { base, journal: journal.identity() };
+    pub fn new(journal: Journal, public_url: &str, data: &Path) -> Self {
+        let site = Site { base: public_url.to_owned(), journal: journal.identity() };
         Self(Arc::new(Parts {
             folder: PageFolder::open(data, &fingerprint(&site)),
             cache: PageCache::new(CACHE_BYTES),
@@ -251,19 +249,19 @@ impl Parts {
     }
 
     fn render(&self, frame: Frame, changes: &[Arc<Recorded>], cache: Cache) -> Result<Representation, Problem> {
-        let document = atom::document(&self.site, frame, changes).map_err(store_problem)?;
+        let document = atom::document(&self.site, frame, changes).map_err(Problem::internal)?;
         Ok(Representation::new(MEDIA_TYPE, document, cache))
     }
 
     /// The changes from `first` to `last`, newest first.
     async fn changes(&self, first: u64, last: u64) -> Result<Vec<Arc<Recorded>>, Problem> {
         let wanted = usize::try_from((last + 1).saturating_sub(first)).unwrap_or(usize::MAX);
-        let changes = self.journal.before(Seq(last).next(), wanted).await.map_err(journal_problem)?;
+        let changes = self.journal.before(Seq(last).next(), wanted).await.map_err(unreadable)?;
         let in_place = changes.iter().zip((first..=last).rev()).all(|(change, seq)| change.seq() == Seq(seq));
         if in_place && changes.len() == wanted {
             return Ok(changes);
         }
-        Err(store_problem(StoreError::Damaged(format!("of the changes {first} to {last} some are not there"))))
+        Err(Problem::internal(StoreError::Damaged(format!("of the changes {first} to {last} some are not there"))))
     }
 }
 
@@ -282,7 +280,7 @@ impl Newest {
 
 /// When the newest of these changes was received.
 fn received(changes: &[Arc<Recorded>]) -> Result<Option<Timestamp>, Problem> {
-    changes.first().map(|newest| newest.change().map(|change| change.received)).transpose().map_err(store_problem)
+    changes.first().map(|newest| newest.change().map(|change| change.received)).transpose().map_err(Problem::internal)
 }
 
 /// Does work that would keep other requests waiting on a thread that may wait.
@@ -310,7 +308,7 @@ mod tests {
         let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
         let drafts = vec![(None, draft); changes];
         journal.append(Submission { policy, drafts }).await.unwrap();
-        FeedView::new(journal, &"http://h/".parse().unwrap(), folder)
+        FeedView::new(journal, "http://h", folder)
     }
 
     /// Where the bytes of what each of a crowd got lie in memory: once, if it was rendered once.

@@ -1,33 +1,30 @@
-//! The pull surfaces: what a reader asks for and gets, as against what is delivered to it.
+//! Pull surfaces: what a client reads when it likes. Each reads the journal by number or the
+//! registry, and writes in the formats; none changes anything.
 //!
-//! A view reads the journal and writes documents; it changes nothing. To add one: a file here and a
-//! route.
+//! To add a view: one new file here, and one line in [`crate::router`].
 
 mod atom;
-mod feed;
+pub mod changes;
+pub mod feed;
 mod filtered;
+pub mod objects;
 mod pages;
-
-pub use feed::FeedView;
+pub mod service;
 
 use std::time::Duration;
 
 use crate::{
-    journal::{JournalError, store::StoreError},
+    journal::JournalError,
     web::{Problem, ProblemCode},
 };
 
-/// What a reader is told when the journal cannot be read.
-fn journal_problem(error: JournalError) -> Problem {
+/// The problem that a reader is told when the journal could not be read.
+fn unreadable(error: JournalError) -> Problem {
     if error.is_transient() {
-        let detail = "The journal cannot be read at present. Try again.";
-        Problem::new(ProblemCode::Unavailable, detail).retry_after(Duration::from_secs(1)).because(error)
+        Problem::new(ProblemCode::Unavailable, format!("The journal cannot be read at present: {error}."))
+            .retry_after(Duration::from_secs(5))
+            .because(error)
     } else {
         Problem::internal(error)
     }
-}
-
-/// The same where a change of the journal cannot be read.
-fn store_problem(error: StoreError) -> Problem {
-    journal_problem(JournalError::Store(error))
 }

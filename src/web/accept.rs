@@ -151,6 +151,7 @@ mod tests {
             (&["application/atom+xml; type=\"feed\""], Some(FEED)),
             (&["application/atom+xml;type=entry"], None),
             (&["application/json;profile=\"a,b;q=0\""], Some(JSON)),
+            (&["text/html;x=\",application/json,\""], None),
             (&["text/html"], None),
             (&["*/*;q=0"], None),
             (&["application/json;q=7, text/html"], None),

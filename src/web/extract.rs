@@ -1,14 +1,12 @@
 //! axum's extractors for paths and bodies, with problem documents as their rejections.
 
 use axum::{
-    extract::{
-        FromRequest, FromRequestParts, Request,
-        path::ErrorKind,
-        rejection::{BytesRejection, FailedToBufferBody, PathRejection},
-    },
-    http::request::Parts,
+    body::HttpBody,
+    extract::{FromRequest, FromRequestParts, Request, path::ErrorKind, rejection::PathRejection},
+    http::{header, request::Parts},
 };
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use super::{Problem, ProblemCode, fallback::body_too_large};
@@ -54,7 +52,24 @@ pub(super) fn in_words(rust_type: &str) -> &str {
     }
 }
 
-/// The whole body of a request, within the limit of `DefaultBodyLimit`. One that is larger is
+/// How large a request body may be, in bytes: an extension that a layer puts on every request.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyLimit(pub usize);
+
+impl BodyLimit {
+    /// How much of a body that is too large is read and thrown away, in bytes. A client that is cut
+    /// off while it sends sees a broken connection; one that is heard out reads why it was refused.
+    const HEARD_OUT: usize = 64 * 1024 * 1024;
+}
+
+/// The limit where no layer has set one.
+impl Default for BodyLimit {
+    fn default() -> Self {
+        Self(2 * 1024 * 1024)
+    }
+}
+
+/// The whole body of a request, within [`BodyLimit`]. One that is larger is
 /// [`ProblemCode::BodyTooLarge`], one that breaks off is [`ProblemCode::BadRequest`].
 #[derive(Clone, Debug)]
 pub struct Body(pub Bytes);
@@ -62,14 +77,31 @@ pub struct Body(pub Bytes);
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        match Bytes::from_request(request, state).await {
-            Ok(body) => Ok(Self(body)),
-            Err(BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_))) => Err(body_too_large()),
-            Err(rejection) => {
-                let detail = "The body broke off before its end. Send the request again.";
-                Err(Problem::new(ProblemCode::BadRequest, detail).because(rejection))
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let BodyLimit(limit) = request.extensions().get().copied().unwrap_or_default();
+        let waits_to_send = request.headers().contains_key(header::EXPECT);
+        let mut body = request.into_body();
+        let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if told > limit && waits_to_send {
+            return Err(body_too_large());
+        }
+        let mut taken = Vec::with_capacity(told.min(limit));
+        let mut length = 0;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(broken_off)?;
+            let Some(data) = frame.data_ref() else { continue };
+            length += data.len();
+            if length <= limit {
+                taken.extend_from_slice(data);
+            } else if length > limit.saturating_add(BodyLimit::HEARD_OUT) {
+                break;
             }
         }
+        if length > limit { Err(body_too_large()) } else { Ok(Self(taken.into())) }
     }
+}
+
+fn broken_off(error: axum::Error) -> Problem {
+    let detail = "The body broke off before its end. Send the request again.";
+    Problem::new(ProblemCode::BadRequest, detail).because(error)
 }

@@ -12,7 +12,7 @@ mod query;
 mod representation;
 
 pub use accept::{accepts_gzip, best_media_type};
-pub use extract::{Body, Path};
+pub use extract::{Body, BodyLimit, Path};
 pub use fallback::{every_error_is_a_problem, method_not_allowed, not_found, panicked, time_limit};
 pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};

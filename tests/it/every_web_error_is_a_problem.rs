@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request},
+    extract::Request,
     http::StatusCode,
     middleware::{from_fn_with_state, map_response},
     routing::{get, post},
@@ -35,11 +35,11 @@ fn router() -> Router {
         .route("/form", post(async |_: axum::extract::Json<Value>| "taken"))
         .route("/panic", get(async |request: Request| assert_eq!(request.uri().path(), "/", "it broke")))
         .route("/never", get(never))
-        .route("/teapot", get(async || (StatusCode::IM_A_TEAPOT, "short and stout")))
+        .route("/teapot", get(async || (StatusCode::IM_A_TEAPOT, [("x-spout", "here")], "short and stout")))
         .route("/mute", get(async || StatusCode::BAD_GATEWAY))
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
-        .layer(DefaultBodyLimit::max(16))
+        .layer(axum::Extension(web::BodyLimit(16)))
         .layer(from_fn_with_state(Duration::from_millis(50), web::time_limit))
         .layer(map_response(web::every_error_is_a_problem))
         .layer(CatchPanicLayer::custom(web::panicked))
@@ -80,6 +80,7 @@ async fn every_web_error_is_a_problem() {
         match code {
             "method-not-allowed" => assert_eq!(headers["allow"], "GET,HEAD"),
             "timeout" => assert_eq!(headers["retry-after"], "1"),
+            _ if status == 400 && told == "418" => assert_eq!(headers["x-spout"], "here"),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tidings::{
     journal::{Journal, Settings, Submission, WriterThread, settle::SourcePolicy, store::sqlite},
     model::{Draft, Seq, SourceName, Timestamp},
-    view::FeedView,
+    view::feed::FeedView,
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
@@ -33,7 +33,7 @@ impl Gateway {
     pub(crate) async fn open_at(folder: &Path, public: &str) -> Self {
         let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
         let (journal, writer) = Journal::start(store, Settings { tail: 250, ..Settings::default() }).unwrap();
-        let view = FeedView::new(journal.clone(), &public.parse().unwrap(), folder);
+        let view = FeedView::new(journal.clone(), public, folder);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();

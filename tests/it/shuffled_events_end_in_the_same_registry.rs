@@ -148,7 +148,7 @@ impl World {
 
 /// The order in which events arrive, some of them twice.
 fn arrivals(events: usize, keys: &[u64]) -> Vec<usize> {
-    let mut arrivals: Vec<_> = (0..events).chain((0..events).filter(|event| keys[*event] % 3 == 0)).collect();
+    let mut arrivals: Vec<_> = (0..events).chain((0..events).filter(|event| keys[*event].is_multiple_of(3))).collect();
     let mut turn = 0;
     arrivals.sort_by_cached_key(|_| {
         turn += 1;

@@ -7,9 +7,16 @@
 //! ([`TIDINGS`]) or a registered attribute (`length` on a link, RFC 4287 section 4.2.7.6), so that
 //! a reader of 0.1 is not disturbed.
 
+mod read;
 mod write;
 
-use super::FormatKind;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Dialect, DialectKind, FormatKind, InvalidSettings, Message, Place, Reading, Rejection, Repeats, json, xml,
+};
+use crate::model::{Draft, DraftItems};
 
 /// The namespace that the page declares on every message.
 const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
@@ -50,3 +57,192 @@ pub(super) static ATOM: FormatKind = FormatKind {
     write: write::change,
     write_modification: write::modification,
 };
+
+/// The 0.1 message and our JSON as a dialect.
+pub(super) static DIALECT: DialectKind = DialectKind {
+    name: "content-change",
+    about: "content-change messages 0.1 (Atom), and the same as our JSON: a repository plug-in, another gateway",
+    accepts: &["application/atom+xml;type=feed", "application/atom+xml", "application/json"],
+    headers: &[],
+    repeats: Repeats::SameBody,
+    build,
+};
+
+/// How many items a message may have.
+const MAX_ITEMS: usize = 10_000;
+
+/// The dialect has nothing to set.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {}
+
+struct ContentChange;
+
+fn build(settings: Value) -> Result<Box<dyn Dialect>, InvalidSettings> {
+    let Settings {} = super::settings(settings)?;
+    Ok(Box::new(ContentChange))
+}
+
+impl Dialect for ContentChange {
+    /// Atom or JSON is told from the first byte alone: senders get the content type wrong.
+    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+        let draft = match first_byte(message.body) {
+            Some(b'{') => read_json(message.body)?,
+            Some(b'<') | None => read::draft(message.body)?,
+            Some(_) => return Err(neither(message.body)),
+        };
+        Ok(Reading::one(draft))
+    }
+}
+
+fn first_byte(body: &[u8]) -> Option<u8> {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    body.trim_ascii_start().first().copied()
+}
+
+fn neither(body: &[u8]) -> Rejection {
+    match xml::utf8(body) {
+        Err(rejection) => rejection,
+        Ok(text) if text.trim_start().starts_with('[') => {
+            let reason = "the body is a JSON array; send one change a message, as an object";
+            Rejection::unprocessable(Place::Pointer(String::new()), reason)
+        }
+        Ok(_) => Rejection::malformed(Place::Message, "the body is neither an Atom feed nor a JSON object"),
+    }
+}
+
+fn read_json(body: &[u8]) -> Result<Draft, Rejection> {
+    let draft: Draft = json::read(body)?;
+    match &draft.items {
+        DraftItems::Listed(items) if items.len() > MAX_ITEMS => Err(Rejection::unprocessable(
+            Place::Pointer("/items".into()),
+            format!("a message has at most {MAX_ITEMS} items; send several"),
+        )),
+        _ => Ok(draft),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Headers, Message, Reading},
+        DIALECT, FORMAT_SCHEME, FORMAT_TERM, MAX_ITEMS, Value,
+    };
+    use crate::model::{Draft, DraftChange, DraftItems, ItemChange, State};
+
+    /// Reads a message and gives back its draft, or the complaint.
+    fn read(body: &str) -> Result<Draft, String> {
+        let dialect = (DIALECT.build)(Value::Null).unwrap();
+        let message = Message { content_type: None, headers: &Headers::default(), body: body.as_bytes() };
+        match dialect.read(&message) {
+            Ok(Reading::Drafts(drafts)) => Ok(drafts[0].clone()),
+            Ok(Reading::Nothing(reason)) => Err(reason.into()),
+            Err(rejection) => Err(rejection.to_string()),
+        }
+    }
+
+    fn feed(inside: &str) -> Result<Draft, String> {
+        read(&format!(
+            "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:t='urn:tidings:change:1'>\
+             <category scheme='{FORMAT_SCHEME}' term='{FORMAT_TERM}'/><link rel='via' href='urn:x:1'/>\n{inside}</feed>"
+        ))
+    }
+
+    fn entry(inside: &str) -> Result<ItemChange, String> {
+        let draft = feed(&format!("<entry><link rel='via' href='urn:x:1' length='7'/>\n{inside}</entry>"))?;
+        match &draft.items {
+            DraftItems::Listed(items) => match &items[0].change {
+                DraftChange::Told(change) => Ok(change.clone()),
+                other => Err(format!("{other:?}")),
+            },
+            DraftItems::Purge => Err("purge".into()),
+        }
+    }
+
+    const ADD: &str = "<category scheme='changes:ITEM:CHANGE:TYPE' term='ADD'/>";
+
+    #[test]
+    fn passes_over_what_0_1_does_not_know() {
+        let change = entry(&format!(
+            "<category scheme='urn:x:other' term='?'/><category term='DELETE'/><rights>r</rights><link href='/x'/>\
+             <x xmlns='urn:y'><category scheme='changes:ITEM:CHANGE:TYPE' term='?'/></x>\
+             <category scheme='changes:CONTENT:ITEM:STATEAFTER' term=' ACTIVE '/>{ADD}<t:late>?</t:late>"
+        ));
+        assert_eq!(change, Ok(ItemChange::Add { content: None, after: Some(State::ACTIVE) }));
+    }
+
+    #[test]
+    fn of_what_may_be_there_once_the_first_counts() {
+        let draft = feed(
+            "<title>a</title><title>b</title><link rel='via' href='urn:x:2'/>\
+             <id>urn:uuid:11111111-2222-4333-8444-555555555555</id><id>i</id><t:change purge='1'/>",
+        )
+        .unwrap();
+        assert_eq!((draft.description.as_str(), draft.object.as_str()), ("a", "urn:x:1"));
+        assert!(draft.id.is_some() && draft.event_id.is_none());
+        assert_eq!(draft.items, DraftItems::Purge);
+    }
+
+    #[test]
+    fn the_event_that_is_told_comes_before_a_foreign_id() {
+        let draft = feed("<id>tag:x</id><t:change purge='true' event='e'/>").unwrap();
+        assert_eq!((draft.id, draft.event_id.unwrap().as_str()), (None, "e"));
+    }
+
+    #[test]
+    fn refuses_where_the_trouble_is() {
+        let content = "<content src='urn:x:c'/>";
+        for (inside, complaint) in [
+            ("<content type='text'>inline</content>".to_owned(), "line 3, column 1: <content> has no src"),
+            (format!("{content}<t:digest algorithm='crc32'>0</t:digest>"), "crc32"),
+            (format!("\n {content}\n<category scheme='changes:ITEM:CHANGE:TYPE'/>"), "line 5, column 1: \"\" is no"),
+        ] {
+            let refusal = entry(&format!("{inside}{ADD}")).unwrap_err();
+            assert!(refusal.contains(complaint), "{refusal}");
+        }
+        for (inside, complaint) in [
+            ("<author><uri>me</uri></author>", "the author's uri: it is not an absolute URI"),
+            ("<link rel='related' href='../p'/>", "href: it is not an absolute URI"),
+            ("<link rel='related'/>", "line 2, column 1: <link> has no href"),
+            ("<category scheme='changes:CONTENT:OBJECT:TYPE' term='book'/>", "term: it is not an absolute URI"),
+            ("<entry/>", "line 2, column 1: the entry has no link"),
+            ("<entry><link rel='via' href='urn:x:1' length='x'/><content src='urn:x:c'/></entry>", "the length"),
+            ("<t:change purge='false'/>", "the feed has no entry"),
+        ] {
+            let refusal = feed(inside).unwrap_err();
+            assert!(refusal.contains(complaint), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_feed_of_another_format_is_refused_for_that() {
+        let refusal = read("<feed xmlns='http://www.w3.org/2005/Atom'><entry><id>x</id></entry></feed>").unwrap_err();
+        assert!(refusal.contains("does not say what format"), "{refusal}");
+    }
+
+    #[test]
+    fn items_are_bounded() {
+        let entry = format!("<entry><link rel='via' href='urn:x:1'/>{ADD}</entry>");
+        assert!(feed(&entry.repeat(MAX_ITEMS)).is_ok());
+        assert!(feed(&entry.repeat(MAX_ITEMS + 1)).unwrap_err().contains("at most 10000 entries"));
+        let json = |items| {
+            let items = vec![r#"{"uri":"urn:x:1","change":"ADD"}"#; items].join(",");
+            read(&format!(r#"{{"object":"urn:x:1","items":[{items}]}}"#))
+        };
+        assert!(json(MAX_ITEMS).is_ok());
+        assert_eq!(json(MAX_ITEMS + 1).unwrap_err(), "/items: a message has at most 10000 items; send several");
+    }
+
+    #[test]
+    fn tells_atom_from_json_by_the_first_byte() {
+        assert!(read("\u{FEFF}\n {\"object\":\"urn:x:1\",\"purge\":true}").is_ok());
+        assert!(read("").unwrap_err().contains("the body is empty"));
+        assert!(read("ingest").unwrap_err().contains("neither an Atom feed nor a JSON object"));
+    }
+
+    #[test]
+    fn there_is_nothing_to_set() {
+        let Err(refusal) = (DIALECT.build)(serde_json::json!({ "base": "x" })) else { panic!("taken") };
+        assert!(refusal.to_string().contains("base"), "{refusal}");
+    }
+}

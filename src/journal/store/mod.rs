@@ -8,6 +8,7 @@ pub mod sqlite;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{
@@ -209,20 +210,28 @@ impl ItemsAsked {
     }
 }
 
-/// Makes the key of an event from what identifies it.
+/// Makes the key of an event from what identifies it within its source. `ordinal` tells apart the
+/// drafts of one message.
 #[must_use]
 pub fn event_key(source: &SourceName, identity: EventIdentity<'_>, ordinal: usize) -> EventKey {
-    use sha2::{Digest, Sha256};
-    let (kind, bytes) = match identity {
-        EventIdentity::Id(id) => (b'i', id.as_bytes()),
-        EventIdentity::Body(body) => (b'b', body),
-    };
     let mut hash = Sha256::new();
-    // Each part ends where it says, so that no two identities run together to the same bytes.
-    hash.update(source.as_str().as_bytes());
-    hash.update([0, kind]);
-    hash.update(ordinal.to_be_bytes());
-    hash.update(bytes);
+    // Each part has its length before it, so that no two identities run together to the same bytes.
+    let mut part = |bytes: &[u8]| {
+        hash.update(bytes.len().to_be_bytes());
+        hash.update(bytes);
+    };
+    part(source.as_str().as_bytes());
+    part(&ordinal.to_be_bytes());
+    match identity {
+        EventIdentity::Id(id) => part(id.as_bytes()),
+        EventIdentity::Message { headers, body } => {
+            part(body);
+            for (name, value) in headers {
+                part(name.as_bytes());
+                part(value.as_bytes());
+            }
+        }
+    }
     let mut key = [0; 16];
     key.copy_from_slice(&hash.finalize()[..16]);
     EventKey(key)
@@ -233,6 +242,11 @@ pub fn event_key(source: &SourceName, identity: EventIdentity<'_>, ordinal: usiz
 pub enum EventIdentity<'a> {
     /// The source's own identifier.
     Id(&'a str),
-    /// The bytes of the message.
-    Body(&'a [u8]),
+    /// The message itself.
+    Message {
+        /// Those of its headers that its dialect reads.
+        headers: &'a [(String, String)],
+        /// Its bytes.
+        body: &'a [u8],
+    },
 }

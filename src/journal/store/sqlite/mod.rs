@@ -64,8 +64,10 @@ impl Default for Bounds {
 pub struct SqliteStore {
     bounds: Bounds,
     identity: Uuid,
-    writer: Mutex<Connection>,
+    // Fields are dropped in this order. Whoever closes last empties the write-ahead log into the file,
+    // which a reader may not.
     readers: Readers,
+    writer: Mutex<Connection>,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }
@@ -108,7 +110,7 @@ impl Store for SqliteStore {
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
-        self.readers.read(|connection| read::head(connection))
+        self.readers.read(read::head)
     }
 
     fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {

@@ -170,10 +170,8 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
     let explain = |error| explain(path, error);
     // What a crash left in the write-ahead log goes into the file first, or the file looks short.
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
-    let pragma = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(explain);
-    let expected = pragma("PRAGMA page_count")? * pragma("PRAGMA page_size")?;
-    let length = fs::metadata(path).map_or(0, |file| file.len());
-    if i64::try_from(length).is_ok_and(|length| length < expected) {
+    let (length, expected) = lengths(path).map_err(|error| damaged(error.to_string()))?;
+    if length < expected {
         return Err(damaged(format!("the file has {length} bytes of {expected}")));
     }
     if length <= FULL_CHECK_BYTES {
@@ -189,6 +187,18 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
             .map_err(|error| damaged(format!("change {} cannot be read: {error}", newest.seq)))?;
     }
     Ok(())
+}
+
+/// How long the file is, and how long its header says that it is: the page size stands at byte 16,
+/// the number of pages at byte 28 (SQLite's file format, section 1.3). SQLite itself believes the
+/// file rather than the header.
+fn lengths(path: &Path) -> std::io::Result<(u64, u64)> {
+    let mut file = File::open(path)?;
+    let mut header = [0; 32];
+    file.read_exact(&mut header)?;
+    let page_size = u64::from(u16::from_be_bytes([header[16], header[17]]));
+    let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
+    Ok((file.metadata()?.len(), page_size * pages))
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {

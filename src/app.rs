@@ -1,0 +1,197 @@
+//! Wiring: puts the parts together, starts them, and stops them in order. The only place that starts
+//! anything.
+//!
+//! Stopping: first nothing new is accepted, then what was accepted is finished, then the journal is
+//! closed; all of it within the grace time.
+
+use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admin::{quarantine::Quarantine, sources::Listed},
+    config::{Config, SourceConfig},
+    intake::{Intake, Source},
+    journal::{
+        self, Journal, WriterThread,
+        store::{
+            StoreError,
+            sqlite::{self, OpenError, SqliteStore},
+        },
+    },
+    model::SourceName,
+    router::{self, Surfaces, router},
+    source::http::Hooks,
+    view::{
+        changes::Changes,
+        service::{Hook, Service},
+    },
+};
+
+/// How much of the grace time is kept for closing the journal, after the last request.
+const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
+
+/// Why the gateway could not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A source's settings do not fit its dialect.
+    #[error("sources.{name}.settings: {reason}")]
+    Source {
+        /// The source.
+        name: SourceName,
+        /// Why.
+        reason: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {error}; stop what is there, or give another address with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        error: std::io::Error,
+    },
+    /// Serving failed.
+    #[error("serving failed: {0}")]
+    Serve(std::io::Error),
+}
+
+/// Serves until it is told to stop, by SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// When it cannot start.
+pub async fn serve(config: Config) -> Result<(), ServeError> {
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(cancel_on_signal(stop.clone()));
+    let served = serve_until(config, stop, |address| {
+        let mut out = std::io::stdout().lock();
+        // Nobody may be reading; that is no reason not to serve.
+        let _ = writeln!(out, "tidings is listening on http://{address}").and_then(|()| out.flush());
+    });
+    let outcome = served.await;
+    signals.abort();
+    outcome
+}
+
+/// Serves until `stop` is cancelled. `listening` is told the address as soon as requests are taken.
+///
+/// # Errors
+/// When it cannot start.
+pub async fn serve_until(
+    config: Config,
+    stop: CancellationToken,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<(), ServeError> {
+    let sources = sources(&config)?;
+    let (journal, writer) = open(&config)?;
+    let address = config.server.listen;
+    let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+    let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
+    let public_url = config.server.public_url_at(address);
+    let surfaces = surfaces(&config, journal, sources, public_url.as_str());
+    let bounds = router::Bounds { body: config.limits.body_bytes, time: config.limits.request };
+    let router = router(surfaces, bounds);
+
+    tracing::info!(%address, data = %config.journal.data.display(), "serving");
+    listening(address);
+    let serving = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let grace = config.server.grace;
+    let cut_off = async {
+        stop.cancelled().await;
+        tracing::info!("stopping: no new requests are taken");
+        tokio::time::sleep(grace.saturating_sub(CLOSING_TIME)).await;
+    };
+    tokio::select! {
+        served = serving => served.map_err(ServeError::Serve)?,
+        () = cut_off => tracing::warn!("some requests were cut off: they were not finished within the grace time"),
+    }
+    close(writer).await;
+    Ok(())
+}
+
+/// Every hook of the journal is gone by now, so the writer ends when its last order is done.
+async fn close(writer: WriterThread) {
+    let closed = tokio::task::spawn_blocking(move || writer.join());
+    match tokio::time::timeout(CLOSING_TIME, closed).await {
+        Ok(_) => tracing::info!("stopped: the journal is closed"),
+        Err(_) => tracing::warn!("stopped before the journal was closed; it repairs itself when it is opened again"),
+    }
+}
+
+fn sources(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
+    let set_up = |(name, source): (&SourceName, &SourceConfig)| {
+        let SourceConfig { transport, dialect, metadata_changes, settings } = source;
+        let source = Source::new(name.clone(), dialect, settings.clone(), *metadata_changes)
+            .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
+        Ok((name.to_string(), Listed { source: Arc::new(source), transport: transport.name() }))
+    };
+    config.sources.iter().map(set_up).collect()
+}
+
+fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
+    let bounds = sqlite::Bounds {
+        dedupe_events: config.journal.dedupe_events,
+        dedupe_millis: i64::from(config.journal.dedupe_days) * MILLIS_PER_DAY,
+        quarantine_entries: config.limits.quarantine_entries,
+        quarantine_bytes: config.limits.quarantine_bytes,
+    };
+    let settings = journal::Settings {
+        queue: config.journal.queue,
+        batch: config.journal.batch,
+        tail: config.journal.tail_changes,
+        ..journal::Settings::default()
+    };
+    let store = SqliteStore::open(&config.journal.data, bounds)?;
+    Ok(Journal::start(store, settings)?)
+}
+
+fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>, public_url: &str) -> Surfaces {
+    let intake = Intake::new(journal.clone());
+    let hook = |(name, listed): (&String, &Listed)| Hook {
+        source: name.clone(),
+        about: listed.source.kind().about,
+        accepts: listed.source.kind().accepts,
+    };
+    let hooks = sources.iter().map(hook).collect();
+    let sources = Arc::new(sources);
+    let by_http = sources.iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
+    Surfaces {
+        hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http) },
+        changes: Changes { journal: journal.clone(), largest_page: config.limits.page },
+        service: Service { public_url: public_url.into(), hooks },
+        quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
+        sources,
+        journal,
+    }
+}
+
+async fn cancel_on_signal(stop: CancellationToken) {
+    let interrupted = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    let terminated = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "SIGTERM cannot be waited for; stop the gateway with Ctrl-C");
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    #[cfg(not(unix))]
+    let terminated = std::future::pending::<()>();
+    tokio::select! {
+        _ = interrupted => {}
+        () = terminated => {}
+    }
+    stop.cancel();
+}

@@ -1,0 +1,41 @@
+//! `tidings check`: is the configuration right, and what would be served?
+
+use std::fmt::{self, Write};
+
+use clap::Args;
+use tidings::config::{Config, Flags};
+
+use super::{ConfigFile, EXIT_CODES, Failure, print};
+
+/// Check the configuration and print what would be served.
+///
+/// Nothing is started or written.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Check {
+    #[command(flatten)]
+    config: ConfigFile,
+}
+
+impl Check {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let config = self.config.load(&Flags::default())?;
+        let told = tell(&config).map_err(|error| Failure::Failed(error.to_string()))?;
+        print(told.as_bytes())
+    }
+}
+
+fn tell(config: &Config) -> Result<String, fmt::Error> {
+    let mut told = String::new();
+    writeln!(told, "listen      {}", config.server.listen)?;
+    writeln!(told, "public URL  {}", config.server.public_url_at(config.server.listen).as_str())?;
+    writeln!(told, "data        {}", config.journal.data.display())?;
+    if config.sources.is_empty() {
+        writeln!(told, "sources     none is enabled")?;
+    }
+    for (name, source) in &config.sources {
+        let (transport, dialect) = (source.transport.name(), source.dialect.name);
+        writeln!(told, "source      {name}: {transport}, {dialect}, /hooks/{name}")?;
+    }
+    Ok(told)
+}

@@ -1,0 +1,57 @@
+//! `tidings serve`: the gateway itself.
+
+use std::{
+    io::{self, IsTerminal},
+    net::SocketAddr,
+    path::PathBuf,
+};
+
+use clap::Args;
+use tidings::config::{Flags, Log};
+use tracing_subscriber::EnvFilter;
+
+use super::{ConfigFile, Failure, runtime};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidings serve
+  tidings serve --config tidings.toml
+  tidings serve --listen 0.0.0.0:8080 --data /var/lib/tidings
+  TIDINGS_LOG__FILTER=debug tidings serve
+
+It stops on SIGTERM and Ctrl-C: what was accepted is finished first.
+
+Exit codes:
+  0  stopped as told
+  1  failed; standard error says why
+  2  wrong usage or configuration";
+
+/// Take events in and serve the changes.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// The address and port to listen on, as in 127.0.0.1:8080; counts before the configuration.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// The folder of the journal; counts before the configuration.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let flags = Flags { listen: self.listen, data: self.data };
+        let config = self.config.load(&flags)?;
+        log_to_stderr(&config.log);
+        let served = runtime(tokio::runtime::Builder::new_multi_thread())?.block_on(tidings::app::serve(config));
+        served.map_err(|error| Failure::Failed(error.to_string()))
+    }
+}
+
+fn log_to_stderr(log: &Log) {
+    let filter = EnvFilter::new(&log.filter);
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
+}

@@ -1,0 +1,255 @@
+//! The configuration: loaded from four layers, checked as a whole, and handed on as types in which
+//! a wrong setting cannot stand.
+//!
+//! `config/default.toml` is compiled in and is the defaults: it documents every setting, and a test
+//! compares it with the types here. Then come the user's file, the environment (`TIDINGS_…`) and the
+//! flags of the command. Whatever is unknown is refused with the nearest known name.
+
+mod error;
+mod layer;
+mod setting;
+mod source;
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use config::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny},
+};
+use tracing_subscriber::EnvFilter;
+
+pub use error::{ConfigError, Origin};
+use setting::{Setting, whole};
+pub use source::{SourceConfig, Transport};
+
+use crate::{
+    format::{DIALECTS, DialectKind},
+    model::SourceName,
+};
+
+/// `config/default.toml`: every setting, its default and its meaning.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+
+/// The configuration of a gateway.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `[server]`
+    pub server: Server,
+    /// `[journal]`
+    pub journal: JournalConfig,
+    /// `[limits]`
+    pub limits: Limits,
+    /// `[log]`
+    pub log: Log,
+    /// `[sources.NAME]`, those alone that are enabled.
+    pub sources: BTreeMap<SourceName, SourceConfig>,
+}
+
+/// `[server]`: where the gateway is reached, and how it stops.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Server {
+    /// The address and port to listen on; port 0 takes a free one.
+    #[serde(deserialize_with = "address")]
+    pub listen: SocketAddr,
+    /// The address under which readers reach the gateway, where it is not that of `listen`.
+    #[serde(default)]
+    pub public_url: Option<PublicUrl>,
+    /// `grace_seconds`: how long stopping may take, 1 to 600 seconds.
+    #[serde(rename = "grace_seconds", deserialize_with = "seconds::<1, 600, _>")]
+    pub grace: Duration,
+}
+
+impl Server {
+    /// The address under which readers reach the gateway when it listens on `bound`.
+    #[must_use]
+    pub fn public_url_at(&self, bound: SocketAddr) -> PublicUrl {
+        self.public_url.clone().unwrap_or_else(|| PublicUrl(format!("http://{bound}")))
+    }
+}
+
+/// `[journal]`: where the journal is, and how much it holds in mind.
+#[derive(Clone, Debug, Deserialize)]
+pub struct JournalConfig {
+    /// The folder.
+    #[serde(deserialize_with = "folder")]
+    pub data: PathBuf,
+    /// For how many days an event is known again, 1 to 3650.
+    #[serde(deserialize_with = "whole::<1, 3650, _, _>")]
+    pub dedupe_days: u32,
+    /// How many of the last events are known again at least, 1000 to 1 000 000 000.
+    #[serde(deserialize_with = "whole::<1_000, 1_000_000_000, _, _>")]
+    pub dedupe_events: u64,
+    /// How many events may wait for the writer, 1 to 1 000 000.
+    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    pub queue: usize,
+    /// How many events go into one transaction at most, 1 to 100 000.
+    #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
+    pub batch: usize,
+    /// How many of the newest changes are held in memory, 1 to 1 000 000.
+    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    pub tail_changes: usize,
+}
+
+/// `[limits]`: what a client may ask of the gateway.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Limits {
+    /// The largest message, 1 KiB to 1 GiB, in bytes.
+    #[serde(deserialize_with = "whole::<1_024, 1_073_741_824, _, _>")]
+    pub body_bytes: usize,
+    /// `request_seconds`: how long a request may take, 1 to 3600 seconds.
+    #[serde(rename = "request_seconds", deserialize_with = "seconds::<1, 3600, _>")]
+    pub request: Duration,
+    /// The largest page of `/changes`, 1 to 100 000 changes.
+    #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
+    pub page: usize,
+    /// The most entries of the quarantine, 1 to 100 000 000.
+    #[serde(deserialize_with = "whole::<1, 100_000_000, _, _>")]
+    pub quarantine_entries: u64,
+    /// The most bytes of the quarantine, 1 MiB to 1 TiB.
+    #[serde(deserialize_with = "whole::<1_048_576, 1_099_511_627_776, _, _>")]
+    pub quarantine_bytes: u64,
+}
+
+/// `[log]`: what is logged.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Log {
+    /// Directives of [`EnvFilter`], checked to be such.
+    #[serde(deserialize_with = "directives")]
+    pub filter: String,
+}
+
+/// The address under which readers reach the gateway: `http` or `https`, a host, perhaps a path;
+/// without a slash at its end, so that paths can be put behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl(String);
+
+impl PublicUrl {
+    /// The address.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What the command line says about the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--listen`
+    pub listen: Option<SocketAddr>,
+    /// `--data`
+    pub data: Option<PathBuf>,
+}
+
+impl Config {
+    /// Loads the configuration from the defaults, `file`, the environment and `flags`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a setting is unknown, missing or wrong.
+    pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, ConfigError> {
+        Self::load_with(file, std::env::vars_os(), flags, DIALECTS.as_slice())
+    }
+
+    /// Loads the configuration with this environment and these dialects.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_with(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        flags: &Flags,
+        dialects: &[&'static DialectKind],
+    ) -> Result<Self, ConfigError> {
+        let defaults = layer::toml(None, DEFAULTS)?;
+        let variables = layer::variables(environment, &defaults)?;
+        let mut layers = config::Config::builder().add_source(defaults);
+        if let Some(path) = file {
+            let text =
+                fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+            layers = layers.add_source(layer::toml(Some(&path.display().to_string()), &text)?);
+        }
+        layers = layers.add_source(variables);
+        for flag in layer::flags(flags)? {
+            layers = layers.add_source(flag);
+        }
+        let merged = layers.build().map_err(|error| ConfigError::Merge(error.to_string()))?;
+        Self::read(merged.cache, dialects)
+    }
+
+    fn read(merged: Value, dialects: &[&'static DialectKind]) -> Result<Self, ConfigError> {
+        let tables: Tables = Setting::root(merged.clone()).read()?;
+        let mut sources = BTreeMap::new();
+        for (name, setting) in Setting::root(merged).entry("sources")?.entries()? {
+            if let Some((name, source)) = source::read(&name, &setting, dialects)? {
+                sources.insert(name, source);
+            }
+        }
+        Ok(Self { server: tables.server, journal: tables.journal, limits: tables.limits, log: tables.log, sources })
+    }
+}
+
+/// Every table there is.
+#[derive(Deserialize)]
+struct Tables {
+    server: Server,
+    journal: JournalConfig,
+    limits: Limits,
+    log: Log,
+    /// Read one by one, since a source's settings depend on its dialect.
+    #[serde(rename = "sources")]
+    _sources: IgnoredAny,
+}
+
+fn address<'de, D: Deserializer<'de>>(setting: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(setting)?;
+    text.parse().map_err(|_| {
+        let expected = "give an IP address and a port, as in 127.0.0.1:8080 or [::1]:8080";
+        D::Error::custom(format_args!("it is {text:?}; {expected}"))
+    })
+}
+
+fn seconds<'de, const MIN: u64, const MAX: u64, D: Deserializer<'de>>(setting: D) -> Result<Duration, D::Error> {
+    whole::<MIN, MAX, u64, D>(setting).map(Duration::from_secs)
+}
+
+fn folder<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
+    let text = String::deserialize(setting)?;
+    if text.is_empty() { Err(D::Error::custom("it is empty; give the path of a folder")) } else { Ok(text.into()) }
+}
+
+fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error> {
+    let text = String::deserialize(setting)?;
+    match EnvFilter::try_new(&text) {
+        Ok(_) => Ok(text),
+        Err(_) => Err(D::Error::custom(format_args!(
+            "it is {text:?}; give a level, as in info, or directives, as in warn,tidings=debug"
+        ))),
+    }
+}
+
+/// The errors do not repeat the text: by mistake it may hold a password.
+impl<'de> Deserialize<'de> for PublicUrl {
+    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(setting)?;
+        let wrong = |reason: &str| {
+            D::Error::custom(format_args!("it {reason}; give an address as in https://tidings.example.org"))
+        };
+        let url = url::Url::parse(&text).map_err(|_| wrong("is not a URL"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(wrong("is neither http nor https"));
+        }
+        let is_plain =
+            url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
+        if !is_plain {
+            return Err(wrong("has a user, a query or a fragment"));
+        }
+        Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
+    }
+}

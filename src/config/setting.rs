@@ -1,0 +1,308 @@
+//! Settings as the layers gave them, read strictly into the typed configuration.
+//!
+//! The `config` crate merges the layers and remembers where each value comes from. Its own
+//! conversion is not used: it turns `true` into 1 and 1.7 into 2, and it does not know which keys
+//! there are. Here a value must have its type; only a variable of the environment, which is always
+//! text, is converted, and to the type that is wanted rather than the one that it looks like.
+
+use std::{fmt, str::FromStr};
+
+use config::{Value, ValueKind};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor},
+    forward_to_deserialize_any,
+};
+
+use super::error::{ConfigError, Origin, variable};
+
+/// What `config::Environment` writes as the origin of its values.
+const ENVIRONMENT: &str = "the environment";
+
+/// A value of the merged layers, with the path of its key.
+#[derive(Clone)]
+pub(super) struct Setting {
+    key: String,
+    value: Value,
+}
+
+impl Setting {
+    /// The whole configuration.
+    pub(super) fn root(value: Value) -> Self {
+        Self { key: String::new(), value }
+    }
+
+    /// The setting of that name in a table; it is empty if it is not there.
+    ///
+    /// # Errors
+    /// When this is no table.
+    pub(super) fn entry(&self, name: &str) -> Result<Self, ConfigError> {
+        let ValueKind::Table(table) = &self.value.kind else { return Err(self.wrong("a table").0) };
+        Ok(Self { key: join(&self.key, name), value: table.get(name).cloned().unwrap_or_default() })
+    }
+
+    /// Reads it as `T`.
+    ///
+    /// # Errors
+    /// When a key is unknown or missing, or a value is not of its type.
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
+        let Setting { key, value } = self;
+        let origin = origin(&key, &value);
+        T::deserialize(Setting { key: key.clone(), value }).map_err(|fault| fault.at(&key, &origin).0)
+    }
+
+    /// The settings of a table, in the order of their keys.
+    ///
+    /// # Errors
+    /// When it is no table.
+    pub(super) fn entries(&self) -> Result<Vec<(String, Setting)>, ConfigError> {
+        let ValueKind::Table(table) = &self.value.kind else { return Err(self.wrong("a table").0) };
+        let mut names: Vec<&String> = table.keys().collect();
+        names.sort();
+        names.into_iter().map(|name| Ok((name.clone(), self.entry(name)?))).collect()
+    }
+
+    /// Says what is wrong with it.
+    pub(super) fn invalid(&self, reason: impl Into<String>) -> ConfigError {
+        ConfigError::Invalid { key: self.key.clone(), origin: self.origin(), reason: reason.into() }
+    }
+
+    /// Where it comes from.
+    pub(super) fn origin(&self) -> Origin {
+        origin(&self.key, &self.value)
+    }
+
+    fn is_from_environment(&self) -> bool {
+        self.value.origin() == Some(ENVIRONMENT)
+    }
+
+    fn wrong(&self, expected: &str) -> Fault {
+        let reason = match &self.value.kind {
+            ValueKind::Nil => format!("it is empty; give {expected}"),
+            ValueKind::String(text) => format!("it is {text:?}; give {expected}"),
+            ValueKind::Table(_) => format!("it is a table; give {expected}"),
+            ValueKind::Array(_) => format!("it is a list; give {expected}"),
+            scalar => format!("it is {scalar}; give {expected}"),
+        };
+        Fault(self.invalid(reason))
+    }
+
+    /// The text of a variable of the environment as a value of the type that is wanted.
+    fn parsed<T: FromStr>(&self) -> Option<T> {
+        match &self.value.kind {
+            ValueKind::String(text) if self.is_from_environment() => text.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    fn whole_number(&self) -> Result<u64, Fault> {
+        let number = match self.value.kind {
+            ValueKind::I64(number) => u64::try_from(number).ok(),
+            ValueKind::U64(number) => Some(number),
+            _ => self.parsed(),
+        };
+        number.ok_or_else(|| self.wrong("a whole number"))
+    }
+
+    fn text(self) -> Result<String, Fault> {
+        match self.value.kind {
+            ValueKind::String(text) => Ok(text),
+            _ => Err(self.wrong("text in quotation marks")),
+        }
+    }
+}
+
+fn join(table: &str, name: &str) -> String {
+    if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") }
+}
+
+/// Where a value comes from; for a table, where the first of its values does.
+fn origin(key: &str, value: &Value) -> Origin {
+    match (value.origin(), &value.kind) {
+        (Some(ENVIRONMENT), _) => Origin::Environment(variable(key)),
+        (Some("--listen"), _) => Origin::Flag("--listen"),
+        (Some("--data"), _) => Origin::Flag("--data"),
+        (Some(path), _) => Origin::File(path.to_owned()),
+        (None, ValueKind::Table(table)) => {
+            table.iter().min_by_key(|(name, _)| *name).map_or(Origin::Defaults, |(name, v)| origin(&join(key, name), v))
+        }
+        (None, _) => Origin::Defaults,
+    }
+}
+
+/// A [`ConfigError`] that may not know its place yet.
+#[derive(Debug)]
+pub(super) struct Fault(ConfigError);
+
+impl Fault {
+    fn at(self, key: &str, place: &Origin) -> Self {
+        Self(match self.0 {
+            ConfigError::Invalid { key: unknown, reason, .. } if unknown.is_empty() => {
+                ConfigError::Invalid { key: key.to_owned(), origin: place.clone(), reason }
+            }
+            placed => placed,
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl serde::de::Error for Fault {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        let (key, origin) = (String::new(), Origin::Defaults);
+        Self(ConfigError::Invalid { key, origin, reason: message.to_string() })
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self(ConfigError::Missing { key: field.to_owned() })
+    }
+}
+
+impl<'de> Deserializer<'de> for Setting {
+    type Error = Fault;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        let table = self.key.clone();
+        for (name, setting) in self.entries().map_err(Fault)? {
+            if !fields.contains(&name.as_str()) {
+                let known = fields.iter().map(|field| (*field).to_owned()).collect();
+                let origin = setting.origin();
+                return Err(Fault(ConfigError::UnknownKey { key: setting.key, origin, known }));
+            }
+        }
+        self.deserialize_map(visitor).map_err(|fault| match fault.0 {
+            ConfigError::Missing { key } if !key.contains('.') => {
+                Fault(ConfigError::Missing { key: join(&table, &key) })
+            }
+            placed => Fault(placed),
+        })
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let entries = self.entries().map_err(Fault)?;
+        visitor.visit_map(Entries { left: entries.into_iter(), current: None })
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.value.kind {
+            ValueKind::Boolean(value) => visitor.visit_bool(value),
+            _ => visitor.visit_bool(self.parsed().ok_or_else(|| self.wrong("true or false"))?),
+        }
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_u64(self.whole_number()?)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_string(self.text()?)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_string(self.text()?)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if matches!(self.value.kind, ValueKind::Nil) { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let Setting { key, value } = self;
+        match value.kind {
+            ValueKind::Array(values) => visitor.visit_seq(List { key, left: values.into_iter() }),
+            _ => Err(Setting { key, value }.wrong("a list")),
+        }
+    }
+
+    /// For the settings of a dialect, whose types only the dialect knows.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if let Some(value) = self.parsed() {
+            return visitor.visit_bool(value);
+        }
+        if let Some(number) = self.parsed() {
+            return visitor.visit_i64(number);
+        }
+        match self.value.kind {
+            ValueKind::Nil => visitor.visit_unit(),
+            ValueKind::Boolean(value) => visitor.visit_bool(value),
+            ValueKind::I64(number) => visitor.visit_i64(number),
+            ValueKind::U64(number) => visitor.visit_u64(number),
+            ValueKind::Float(number) => visitor.visit_f64(number),
+            ValueKind::String(text) => visitor.visit_string(text),
+            ValueKind::Table(_) => self.deserialize_map(visitor),
+            ValueKind::Array(_) => self.deserialize_seq(visitor),
+            // TOML has no such numbers.
+            ValueKind::I128(_) | ValueKind::U128(_) => Err(self.wrong("a number of at most 64 bits")),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct enum
+        identifier ignored_any
+    }
+}
+
+struct Entries {
+    left: std::vec::IntoIter<(String, Setting)>,
+    current: Option<Setting>,
+}
+
+impl<'de> MapAccess<'de> for Entries {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        let Some((name, setting)) = self.left.next() else { return Ok(None) };
+        self.current = Some(setting);
+        seed.deserialize(name.into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let setting = self.current.take().unwrap_or_else(|| Setting::root(Value::default()));
+        let (key, origin) = (setting.key.clone(), setting.origin());
+        seed.deserialize(setting).map_err(|fault| fault.at(&key, &origin))
+    }
+}
+
+struct List {
+    key: String,
+    left: std::vec::IntoIter<Value>,
+}
+
+impl<'de> SeqAccess<'de> for List {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        self.left.next().map(|value| seed.deserialize(Setting { key: self.key.clone(), value })).transpose()
+    }
+}
+
+/// Reads a whole number between `MIN` and `MAX`, both included.
+///
+/// # Errors
+/// When it is none, or out of that range.
+pub(super) fn whole<'de, const MIN: u64, const MAX: u64, N, D>(setting: D) -> Result<N, D::Error>
+where
+    N: TryFrom<u64>,
+    D: Deserializer<'de>,
+{
+    let number = u64::deserialize(setting)?;
+    let in_range = (MIN..=MAX).contains(&number).then(|| N::try_from(number).ok()).flatten();
+    in_range.ok_or_else(|| {
+        serde::de::Error::custom(format_args!("it is {number}; give a whole number from {MIN} to {MAX}"))
+    })
+}

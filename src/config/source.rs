@@ -1,0 +1,113 @@
+//! `[sources.NAME]`: one source of events.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer};
+
+use super::{
+    error::{ConfigError, nearest},
+    setting::Setting,
+};
+use crate::{format::DialectKind, model::SourceName};
+
+/// A source that is enabled.
+#[derive(Clone)]
+pub struct SourceConfig {
+    /// How its messages come in.
+    pub transport: Transport,
+    /// Which wire format they have.
+    pub dialect: &'static DialectKind,
+    /// Whether a modification that left content and state as they were is journaled.
+    pub metadata_changes: bool,
+    /// The dialect's own settings; [`DialectKind::build`] has taken them once.
+    pub settings: serde_json::Value,
+}
+
+/// The settings are left out, since a dialect's may be a secret.
+impl fmt::Debug for SourceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceConfig")
+            .field("transport", &self.transport)
+            .field("dialect", &self.dialect.name)
+            .field("metadata_changes", &self.metadata_changes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How messages come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// `POST /hooks/NAME`.
+    Http,
+}
+
+impl Transport {
+    /// Every transport.
+    pub const ALL: [Self; 1] = [Self::Http];
+
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Transport {
+    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(setting)?;
+        let found = Self::ALL.into_iter().find(|transport| transport.name() == name);
+        found.ok_or_else(|| serde::de::Error::custom(unknown("transport", &name, &Self::ALL.map(Self::name))))
+    }
+}
+
+/// What may stand in the table. No transport has settings of its own yet; those of one that has
+/// come beside these, and go to the transport.
+#[derive(Deserialize)]
+struct Table {
+    #[serde(default = "enabled")]
+    enabled: bool,
+    transport: Transport,
+    dialect: String,
+    #[serde(default)]
+    metadata_changes: bool,
+    #[serde(default)]
+    settings: serde_json::Value,
+}
+
+fn enabled() -> bool {
+    true
+}
+
+/// Reads one source; `None` if it is not enabled. What is wrong with one that is not enabled is an
+/// error too, the dialect and its settings aside, so that a misspelt name does not leave a source on.
+pub(super) fn read(
+    name: &str,
+    table: &Setting,
+    dialects: &[&'static DialectKind],
+) -> Result<Option<(SourceName, SourceConfig)>, ConfigError> {
+    let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
+    let Table { enabled, transport, dialect, metadata_changes, settings } = table.clone().read()?;
+    if !enabled {
+        return Ok(None);
+    }
+    let Some(kind) = dialects.iter().find(|kind| kind.name == dialect) else {
+        let known: Vec<&str> = dialects.iter().map(|kind| kind.name).collect();
+        return Err(table.entry("dialect")?.invalid(unknown("dialect", &dialect, &known)));
+    };
+    (kind.build)(settings.clone()).map_err(|error| ConfigError::Settings {
+        key: format!("sources.{name}.settings"),
+        dialect: kind.name,
+        reason: error.to_string(),
+    })?;
+    Ok(Some((name, SourceConfig { transport, dialect: kind, metadata_changes, settings })))
+}
+
+fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    let there_are = known.join(", ");
+    match nearest(name, known.iter().copied()) {
+        Some(nearest) => format!("there is no {what} {name:?}; did you mean {nearest:?}? There are {there_are}"),
+        None => format!("there is no {what} {name:?}; there are {there_are}"),
+    }
+}

@@ -1,0 +1,62 @@
+//! The bodies: ActivityStreams 2 (Fedora 5, 6, Trellis) and PROV (Fedora 4.6, 4.7).
+
+use super::{Event, address::resource, agent::Agents};
+use crate::{
+    format::{
+        Rejection,
+        json_ld::{Context, Node},
+    },
+    model::{EventId, Uri},
+};
+
+/// Reads a body of either form. `base_url` stands in where the repository's URL is missing.
+///
+/// # Errors
+/// When it is of neither form, or a member is missing or wrong.
+pub(super) fn event<'a>(root: &Node<'a>, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
+    if let Some(object) = root.member("object") {
+        activity(root, &object.only()?, base_url)
+    } else if let Some(generation) = root.member("wasGeneratedBy") {
+        provenance(root, &generation.only()?, base_url)
+    } else {
+        Err(root.unprocessable("this is no event of Fedora: it has neither \"object\" nor \"wasGeneratedBy\""))
+    }
+}
+
+/// An activity, and the resource is its object.
+fn activity<'a>(root: &Node<'a>, object: &Node<'a>, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
+    Ok(Event {
+        resource: resource(object, base_url)?,
+        parent: parent(object, base_url)?,
+        types: Context::of(root).types(object.types()),
+        kinds: root.types(),
+        kinds_at: root.place(),
+        time: root.member("published").map(|time| time.time()).transpose()?,
+        event_id: root.id().and_then(|id| event_id(&id)),
+        agents: Agents::read(root.member("actor").as_ref()),
+        description: root.words("name"),
+    })
+}
+
+/// A resource, and the event is the activity that generated it.
+fn provenance<'a>(root: &Node<'a>, generation: &Node<'a>, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
+    Ok(Event {
+        resource: resource(root, base_url)?,
+        parent: parent(root, base_url)?,
+        types: Context::of(root).types(root.types()),
+        kinds: generation.types(),
+        kinds_at: generation.place(),
+        time: generation.member("atTime").map(|time| time.time()).transpose()?,
+        event_id: generation.member("identifier").and_then(|id| event_id(&id.id()?)),
+        agents: Agents::read(root.member("wasAttributedTo").as_ref()),
+        description: None,
+    })
+}
+
+fn parent(resource_told: &Node<'_>, base_url: Option<&Uri>) -> Result<Option<Uri>, Rejection> {
+    resource_told.member("isPartOf").map(|parent| resource(&parent.only()?, base_url)).transpose()
+}
+
+fn event_id(id: &Node<'_>) -> Option<EventId> {
+    id.text().and_then(EventId::parse)
+}

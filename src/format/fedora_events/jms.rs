@@ -1,0 +1,181 @@
+//! The `org.fcrepo.jms.*` headers: all that Fedora 4.0–4.5 says of an event, and what the later
+//! generations say beside the body.
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    Event,
+    address::{container, join},
+    agent::{self, Agents},
+};
+use crate::{
+    format::{Headers, Place, Rejection},
+    model::{EventId, Timestamp, Uri, User},
+};
+
+/// How the names of the headers begin, in lower case.
+pub(super) const PREFIX: &str = "org.fcrepo.jms.";
+
+const BASE_URL: &str = "org.fcrepo.jms.baseURL";
+const EVENT_ID: &str = "org.fcrepo.jms.eventID";
+const EVENT_TYPE: &str = "org.fcrepo.jms.eventType";
+const IDENTIFIER: &str = "org.fcrepo.jms.identifier";
+const RESOURCE_TYPE: &str = "org.fcrepo.jms.resourceType";
+const TIMESTAMP: &str = "org.fcrepo.jms.timestamp";
+const USER: &str = "org.fcrepo.jms.user";
+
+/// The headers of one message. What is blank says nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Jms<'a>(&'a Headers);
+
+impl<'a> Jms<'a> {
+    /// Those among `headers`.
+    pub(super) fn new(headers: &'a Headers) -> Self {
+        Self(headers)
+    }
+
+    /// The event that the headers alone tell of. `base_url` is for a repository that does not tell
+    /// its own.
+    ///
+    /// # Errors
+    /// When a header is missing or wrong.
+    pub(super) fn event(self, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
+        // The path of the root may be blank.
+        let path = self.0.get(IDENTIFIER).map(str::trim);
+        let path = path.ok_or_else(|| missing(IDENTIFIER, "and the body is empty: nothing names a resource"))?;
+        if self.kinds().is_empty() {
+            return Err(missing(EVENT_TYPE, "and the body is empty: nothing tells what was done"));
+        }
+        let base_url = self.text(BASE_URL).or(base_url.map(Uri::as_str));
+        let base_url = base_url.ok_or_else(|| missing(BASE_URL, "and the source's settings have no base_url"))?;
+        let at = |path| join(base_url, path).map_err(|error| refused(IDENTIFIER, error.to_string()));
+        Ok(Event {
+            resource: at(path)?,
+            parent: container(path).map(at).transpose()?,
+            types: Vec::new(),
+            kinds: self.kinds(),
+            kinds_at: self.kinds_at(),
+            time: None,
+            event_id: Some(self.event_id().map_or_else(|| self.derived_id(path), Ok)?),
+            agents: Agents::Nobody,
+            description: None,
+        })
+    }
+
+    /// When it happened.
+    ///
+    /// # Errors
+    /// When the header is no number of milliseconds since 1970 (UTC).
+    pub(super) fn time(self) -> Result<Option<Timestamp>, Rejection> {
+        let Some(raw) = self.text(TIMESTAMP) else { return Ok(None) };
+        let time = raw.parse().ok().and_then(Timestamp::from_millis);
+        time.map(Some).ok_or_else(|| refused(TIMESTAMP, "this is not a time in milliseconds since 1970".to_owned()))
+    }
+
+    /// The repository's identifier of the event.
+    pub(super) fn event_id(self) -> Option<EventId> {
+        self.text(EVENT_ID).and_then(EventId::parse)
+    }
+
+    /// Who did it.
+    pub(super) fn user(self) -> Option<User> {
+        // One word for both: a name in Fedora 4 and 5, a URI where the user has one.
+        agent::user(self.text(USER), None)
+    }
+
+    /// The names of what was done.
+    pub(super) fn kinds(self) -> Vec<&'a str> {
+        self.list(EVENT_TYPE)
+    }
+
+    /// Where [`Self::kinds`] stand.
+    pub(super) fn kinds_at(self) -> Place {
+        Place::Header(EVENT_TYPE.to_owned())
+    }
+
+    /// The names of the resource's types (since Fedora 4.6).
+    pub(super) fn resource_types(self) -> Vec<&'a str> {
+        self.list(RESOURCE_TYPE)
+    }
+
+    /// An identifier for an event that has none: without a body, nothing else would tell a repeat
+    /// from the next event. It is a digest, since a path may be longer than an identifier.
+    fn derived_id(self, path: &str) -> Result<EventId, Rejection> {
+        let timestamp = self.text(TIMESTAMP).ok_or_else(|| {
+            missing(
+                TIMESTAMP,
+                "nor org.fcrepo.jms.eventID, and the body is empty: nothing tells this event from others",
+            )
+        })?;
+        let facts = format!("{path}\n{timestamp}\n{}", self.kinds().join(","));
+        let id = EventId::parse(&format!("sha256:{}", hex::encode(Sha256::digest(facts))));
+        id.ok_or_else(|| refused(EVENT_ID, "no identifier can be made for this event".to_owned()))
+    }
+
+    fn list(self, name: &str) -> Vec<&'a str> {
+        let names = self.text(name).into_iter().flat_map(|list| list.split(','));
+        names.map(str::trim).filter(|name| !name.is_empty()).collect()
+    }
+
+    fn text(self, name: &str) -> Option<&'a str> {
+        self.0.get(name).map(str::trim).filter(|text| !text.is_empty())
+    }
+}
+
+fn missing(name: &str, why: &str) -> Rejection {
+    refused(name, format!("this header is missing, {why}"))
+}
+
+fn refused(name: &str, reason: String) -> Rejection {
+    Rejection::unprocessable(Place::Header(name.to_owned()), reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BASE_URL, EVENT_ID, EVENT_TYPE, Headers, IDENTIFIER, Jms, TIMESTAMP};
+
+    const FULL: [(&str, &str); 5] = [
+        (BASE_URL, "http://h/rest/"),
+        (EVENT_ID, ""),
+        (EVENT_TYPE, "http://fedora.info/definitions/v4/repository#NODE_ADDED"),
+        (IDENTIFIER, "/a/b"),
+        (TIMESTAMP, "1428360320168"),
+    ];
+
+    fn complaint(headers: impl IntoIterator<Item = (&'static str, &'static str)>) -> String {
+        Jms::new(&headers.into_iter().collect()).event(None).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn names_the_header_that_is_missing() {
+        for name in [BASE_URL, EVENT_TYPE, IDENTIFIER, TIMESTAMP] {
+            let told = complaint(FULL.into_iter().filter(|(held, _)| *held != name));
+            assert!(told.starts_with(&format!("header {name}: this header is missing")), "{told}");
+        }
+    }
+
+    fn event_id(changed: Option<(&'static str, &'static str)>) -> String {
+        let headers: Headers =
+            FULL.into_iter().map(|held| changed.filter(|new| new.0 == held.0).unwrap_or(held)).collect();
+        Jms::new(&headers).event(None).unwrap().event_id.unwrap().as_str().to_owned()
+    }
+
+    #[test]
+    fn an_event_without_an_identifier_gets_one_from_its_facts() {
+        assert_eq!(event_id(None), event_id(Some((BASE_URL, "http://other/rest"))));
+        for changed in [(IDENTIFIER, "/a/c"), (TIMESTAMP, "1428360320169"), (EVENT_TYPE, "PROPERTY_CHANGED")] {
+            assert_ne!(event_id(None), event_id(Some(changed)), "{changed:?}");
+        }
+        assert_eq!(event_id(Some((EVENT_ID, "urn:uuid:1"))), "urn:uuid:1");
+    }
+
+    #[test]
+    fn a_time_is_in_milliseconds() {
+        for raw in ["2016-05-19T17:17:39Z", "1e3", "99999999999999999"] {
+            let headers: Headers = [(TIMESTAMP, raw)].into_iter().collect();
+            assert!(Jms::new(&headers).time().is_err(), "{raw}");
+        }
+        let headers: Headers = [(TIMESTAMP, "1428360320168")].into_iter().collect();
+        assert_eq!(Jms::new(&headers).time().unwrap().unwrap().to_string(), "2015-04-06T22:45:20.168Z");
+    }
+}

@@ -1,0 +1,235 @@
+//! Events of Islandora 2: a node, a media or a file of its Drupal was created, changed or deleted.
+//!
+//! They are ActivityStreams 2, sent over STOMP to Alpaca's queues, and have neither an identifier
+//! nor a time. The object is Drupal's entity (`urn:uuid:…`); its items are the representations that
+//! are made of it, which the `alternate` links name, or else its page or file (`canonical`). The
+//! file that a media describes is no item, since the file sends an event of its own. A new revision
+//! (`isNewVersion`) is an update like any other. Source: `EventGenerator.php` of the Drupal module
+//! `islandora`, and the test messages of Alpaca 2.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+
+use super::{
+    Dialect, DialectKind, Message, Reading, Rejection, Repeats,
+    json_ld::{self, Context, Node, activity_streams_term, in_words},
+    settings,
+};
+use crate::model::{
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, MediaType, NonEmpty, Text, Uri,
+    User,
+};
+
+/// The dialect `islandora`.
+pub(super) static DIALECT: DialectKind = DialectKind {
+    name: "islandora",
+    about: "events of Islandora 2 (ActivityStreams 2)",
+    accepts: &["application/ld+json", "application/json", "application/activity+json"],
+    headers: &[],
+    repeats: Repeats::Unknowable,
+    build: |value| Ok(Box::new(settings::<Islandora>(value)?)),
+};
+
+/// There is nothing to set.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Islandora {}
+
+/// What was done to an entity.
+#[derive(Clone, Copy)]
+enum Kind {
+    Create,
+    Update,
+    Delete,
+}
+
+/// A link of an object (ActivityStreams 2 Vocabulary, `Link`).
+struct Link<'a> {
+    href: Uri,
+    rels: Vec<&'a str>,
+    media_type: Option<MediaType>,
+}
+
+impl Dialect for Islandora {
+    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+        let document = json_ld::parse(message.body)?;
+        let root = Node::root(&document);
+        let object = root.required("object")?.only()?;
+        let uri = object.id_uri()?;
+        let Some(kind) = Kind::read(&root)? else {
+            return Ok(Reading::Nothing("it asks for something to be made of an object; nothing has changed yet"));
+        };
+        let target = root.member("target").map(|target| target.only()?.id_uri()).transpose()?;
+        // Where no content is told of, the object itself is the item.
+        let items = match NonEmpty::try_from(contents(&root, &object)?) {
+            Ok(contents) => contents.map(|content| DraftItem::new(content.url.clone(), kind.change(Some(content)))),
+            Err(_) => NonEmpty::one(DraftItem::new(uri.clone(), kind.change(None))),
+        };
+        Ok(Reading::one(Draft {
+            id: None,
+            event_id: root.id().and_then(|id| EventId::parse(id.text()?)),
+            software_version: None,
+            user: root.member("actor").map_or_else(User::unknown, |actor| user(&actor)),
+            time: root.member("published").map(|time| time.time()).transpose()?,
+            parent: target.filter(|target| *target != uri),
+            object: uri,
+            types: Context::of(&root).types(object.types()),
+            description: root.words("summary").unwrap_or_else(|| Text::new(kind.word())),
+            items: DraftItems::Listed(items),
+        }))
+    }
+}
+
+impl Kind {
+    /// What the event says was done; `None` when it only asks for something (`Activity`, as in
+    /// `Generate Derivative`).
+    fn read(root: &Node<'_>) -> Result<Option<Self>, Rejection> {
+        let names = root.types();
+        let has = |term: &str| names.iter().any(|name| activity_streams_term(name) == Some(term));
+        let kinds = [("Delete", Self::Delete), ("Create", Self::Create), ("Update", Self::Update)];
+        match kinds.into_iter().find(|(term, _)| has(term)) {
+            Some((_, kind)) => Ok(Some(kind)),
+            None if has("Activity") => Ok(None),
+            None => Err(root.unprocessable(format!(
+                "this is no event of Islandora: it has {}; Create, Update, Delete or Activity was expected",
+                in_words(&names)
+            ))),
+        }
+    }
+
+    fn change(self, content: Option<ContentLocation>) -> DraftChange {
+        match self {
+            Self::Create => DraftChange::Told(ItemChange::Add { content, after: None }),
+            Self::Update => DraftChange::AddOrUpdate { content, begins_in: None },
+            Self::Delete => DraftChange::Told(ItemChange::Delete { before: None, after: None }),
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Create => "Create",
+            Self::Update => "Update",
+            Self::Delete => "Delete",
+        }
+    }
+}
+
+/// Where the contents of the object are, each once.
+fn contents(root: &Node<'_>, object: &Node<'_>) -> Result<Vec<ContentLocation>, Rejection> {
+    let (canonical, mut links): (Vec<_>, Vec<_>) =
+        Link::all(object)?.into_iter().partition(|link| link.has("canonical"));
+    let canonical = canonical.into_iter().next();
+    let is_page = |link: &Link<'_>| canonical.as_ref().is_some_and(|canonical| canonical.href == link.href);
+    links.retain(|link| link.has("alternate") || (link.rels.is_empty() && !is_page(link)));
+
+    let media_type = canonical.as_ref().and_then(|link| link.media_type.clone());
+    if links.is_empty() {
+        links.extend(canonical);
+    }
+    let mut contents: Vec<_> = links.into_iter().map(Link::into_content).collect();
+    // A file kept in Fedora changes there too.
+    for url in copies_in_fedora(root)? {
+        contents.push(ContentLocation { media_type: media_type.clone(), ..ContentLocation::at(url) });
+    }
+    let mut seen = HashSet::new();
+    contents.retain(|content| seen.insert(content.url.clone()));
+    Ok(contents)
+}
+
+fn copies_in_fedora(root: &Node<'_>) -> Result<Vec<Uri>, Rejection> {
+    let attachments = root.member("attachment").map(|attachment| attachment.each()).unwrap_or_default();
+    let copies = attachments.iter().filter_map(|attachment| attachment.member("content")?.member("fedora_uri"));
+    copies.map(|copy| copy.uri()).collect()
+}
+
+impl<'a> Link<'a> {
+    fn all(of: &Node<'a>) -> Result<Vec<Self>, Rejection> {
+        of.member("url").iter().flat_map(Node::each).map(|link| Self::read(&link)).collect()
+    }
+
+    /// Reads a link object, or a plain URL, which is a link of no relation.
+    fn read(link: &Node<'a>) -> Result<Self, Rejection> {
+        let href = if link.text().is_some() { link.clone() } else { link.required("href")? };
+        let rels = link.member("rel").map(|rel| rel.each()).unwrap_or_default();
+        let media_type = link.member("mediaType");
+        Ok(Self {
+            href: href.uri()?,
+            rels: rels.iter().filter_map(Node::text).collect(),
+            // One that cannot be read is no reason to lose an event.
+            media_type: media_type.and_then(|name| MediaType::parse(name.text()?).ok()),
+        })
+    }
+
+    fn has(&self, rel: &str) -> bool {
+        self.rels.contains(&rel)
+    }
+
+    fn into_content(self) -> ContentLocation {
+        ContentLocation { media_type: self.media_type, ..ContentLocation::at(self.href) }
+    }
+}
+
+/// The first actor. Islandora does not tell names, so the user's page stands for one.
+fn user(actor: &Node<'_>) -> User {
+    let Some(actor) = actor.each().into_iter().next() else { return User::unknown() };
+    let id = actor.id();
+    let id = id.as_ref().and_then(Node::text);
+    // A link that cannot be read is no reason to lose an event, since it only names the user.
+    let links = actor.member("url").map(|url| url.each()).unwrap_or_default();
+    let mut links = links.iter().filter_map(|link| Link::read(link).ok());
+    let page = links.find(|link| link.has("canonical")).map(|link| link.href.to_string());
+    let name = actor.words("name").map(|name| name.as_str().to_owned()).or(page);
+    User::new(name.as_deref().or(id).unwrap_or(""), id.and_then(|id| Uri::parse(id).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Dialect, DraftItems, Islandora, Message, Node, Reading, user};
+    use crate::format::Headers;
+
+    fn items(event: &Value) -> Vec<String> {
+        let (headers, body) = (Headers::default(), event.to_string());
+        let message = Message { content_type: None, headers: &headers, body: body.as_bytes() };
+        let Reading::Drafts(drafts) = Islandora {}.read(&message).unwrap() else { panic!("drafts were expected") };
+        let DraftItems::Listed(items) = &drafts[0].items else { panic!("items were expected") };
+        items.iter().map(|item| item.uri.to_string()).collect()
+    }
+
+    fn object(url: &Value) -> Value {
+        json!({"type": "Update", "object": {"id": "urn:uuid:1", "url": url}})
+    }
+
+    #[test]
+    fn the_items_are_the_representations() {
+        let page = json!({"href": "http://h/1", "rel": "canonical"});
+        let json = json!({"href": "http://h/1?_format=json", "rel": ["alternate"]});
+        let file = json!({"href": "http://h/f.jpg", "rel": "describes"});
+        for (url, expected) in [
+            (json!([page, json, json, file]), &["http://h/1?_format=json"][..]),
+            (json!([page, {"href": "http://h/1"}, "http://h/1.xml"]), &["http://h/1.xml"]),
+            (json!([file, page]), &["http://h/1"]),
+            (json!(page), &["http://h/1"]),
+            (json!("http://h/1"), &["http://h/1"]),
+            (json!([file]), &["urn:uuid:1"]),
+            (json!([]), &["urn:uuid:1"]),
+        ] {
+            assert_eq!(items(&object(&url)), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_user_without_a_readable_page_is_named_by_the_identifier() {
+        let actor = json!({"id": "urn:uuid:2", "url": [{"href": "/user/1", "rel": "canonical"}]});
+        assert_eq!(user(&Node::root(&actor)).name(), "urn:uuid:2");
+    }
+
+    #[test]
+    fn a_copy_in_fedora_is_an_item_too() {
+        let mut event = object(&json!({"href": "http://h/f", "rel": "canonical"}));
+        event["attachment"] = json!([{"content": {"fedora_uri": "http://f/1"}}, {"content": []}]);
+        assert_eq!(items(&event), ["http://h/f", "http://f/1"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! `POST /hooks/{source}`: a repository plug-in, or anything that can post, sends one message a
+//! request. The answer comes when the message is on disk: in the journal, or, since such senders
+//! fire and forget, in the quarantine.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    format::{Headers, RejectionKind},
+    intake::{Accepted, EventId, Incoming, Intake, IntakeError, Receipt, Source},
+    web::{Body, Path, Problem, ProblemCode},
+};
+
+/// A request header by which a sender of messages without identifiers can mark a repeat
+/// (draft-ietf-httpapi-idempotency-key-header).
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The hooks: the sources that are reached by HTTP, and the door behind them.
+#[derive(Clone)]
+pub struct Hooks {
+    /// The door.
+    pub intake: Intake,
+    /// The sources, by name.
+    pub sources: Arc<BTreeMap<String, Arc<Source>>>,
+}
+
+/// Takes in one message: 201 when it told of a change, 200 when it told nothing new.
+///
+/// # Errors
+/// `unknown-source`; `malformed-message` and `unprocessable-message`, with the message kept in the
+/// quarantine; `unavailable` when nothing could be written and the message must be sent again.
+pub async fn receive(
+    State(hooks): State<Hooks>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Result<Response, Problem> {
+    let source = hooks.sources.get(&name).ok_or_else(|| unknown_source(&hooks, &name))?;
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let incoming = Incoming {
+        content_type,
+        headers: text_headers(&headers),
+        body,
+        transport_id: headers.get(IDEMPOTENCY_KEY).and_then(|key| EventId::parse(key.to_str().ok()?)),
+    };
+    match hooks.intake.accept(source, incoming).await {
+        Ok(receipt) => Ok(answer(&receipt)),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+fn answer(receipt: &Receipt) -> Response {
+    let accepted = receipt.accepted().next();
+    let body = Json(receipt.told());
+    match accepted {
+        Some(Accepted { id, .. }) => {
+            let location = format!("/changes/{}", id.uuid());
+            (StatusCode::CREATED, [(header::LOCATION, location)], body).into_response()
+        }
+        None => (StatusCode::OK, body).into_response(),
+    }
+}
+
+/// The problem that a sender is told when its message was not accepted.
+fn refusal(error: IntakeError) -> Problem {
+    match error {
+        IntakeError::Quarantined { id, rejection } => {
+            let code = match rejection.kind {
+                RejectionKind::Malformed => ProblemCode::MalformedMessage,
+                RejectionKind::Unprocessable => ProblemCode::UnprocessableMessage,
+            };
+            let detail = format!(
+                "{rejection}. The message is kept in the quarantine: look at it at /quarantine/{id}; once the cause is \
+                 mended, POST to /quarantine/{id}/retry."
+            );
+            Problem::new(code, detail)
+                .at(format!("/quarantine/{id}"))
+                .with("quarantine", id.0)
+                .with("place", rejection.place.to_string())
+                .with("reason", rejection.reason)
+        }
+        IntakeError::Journal(error) if error.is_transient() => Problem::new(
+            ProblemCode::Unavailable,
+            format!("Nothing was accepted: {error}. Send the message again; a repeat makes no second change."),
+        )
+        .retry_after(Duration::from_secs(5))
+        .because(error),
+        IntakeError::Journal(error) => Problem::internal(error),
+    }
+}
+
+fn unknown_source(hooks: &Hooks, name: &str) -> Problem {
+    let known = hooks.sources.keys().map(|known| format!("/hooks/{known}")).collect::<Vec<_>>();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let name: String = name.chars().take(64).collect();
+    let detail = format!(
+        "There is no hook {name:?}. The hooks here are {known}; add others under [sources] in the configuration."
+    );
+    Problem::new(ProblemCode::UnknownSource, detail)
+}
+
+/// Fields whose values are not text are left out: no dialect reads such.
+fn text_headers(headers: &HeaderMap) -> Headers {
+    let text = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
+        let value = std::str::from_utf8(value.as_bytes()).ok()?;
+        Some((name.as_str().to_owned(), value.to_owned()))
+    };
+    headers.iter().filter_map(text).collect()
+}

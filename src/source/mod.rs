@@ -1,0 +1,8 @@
+//! Transports in: how messages reach the gateway. A transport knows how to receive, to acknowledge
+//! and to report, and nothing of what a message says: it hands bytes and headers to
+//! [`crate::intake`] and acknowledges what the intake has put on disk.
+//!
+//! To add a transport: one new file here, and one line in the list of transports that the
+//! configuration reads.
+
+pub mod http;

@@ -1,0 +1,101 @@
+//! The journal as it is: `GET /changes`, page by page in JSON, and `GET /changes/{id}`, one change
+//! in the format that the client accepts.
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, Method, header},
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+
+use super::unreadable;
+use crate::{
+    format::FORMATS,
+    journal::Journal,
+    model::{ChangeId, Seq},
+    web::{Cache, Path, Problem, ProblemCode, Query, Representation, best_media_type},
+};
+
+/// How many changes a page has when the client does not say.
+const DEFAULT_LIMIT: usize = 100;
+
+/// The journal as these views show it.
+#[derive(Clone)]
+pub struct Changes {
+    /// The journal.
+    pub journal: Journal,
+    /// How many changes a page may have at the most.
+    pub largest_page: usize,
+}
+
+/// The query of `GET /changes`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageQuery {
+    /// The number after which to begin; 0 or absent is the beginning.
+    #[serde(default)]
+    after: Option<u64>,
+    /// How many changes at the most.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Going on with
+/// `after=next` misses nothing and repeats nothing.
+///
+/// # Errors
+/// `invalid-query`; `unavailable` when the journal cannot be read.
+pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT.min(view.largest_page));
+    if limit == 0 || limit > view.largest_page {
+        let detail = format!("limit is {limit}; give 1 to {}.", view.largest_page);
+        return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
+    }
+    let after = Seq(query.after.unwrap_or(0));
+    let changes = view.journal.after(after, limit).await.map_err(unreadable)?;
+    let next = changes.last().map_or(after, |newest| newest.seq());
+    // What is stored is the JSON that is shown: the page is put together from it as it is.
+    let mut page = Vec::with_capacity(64 + changes.iter().map(|change| change.json().len() + 1).sum::<usize>());
+    page.extend_from_slice(b"{\"changes\":[");
+    for (index, change) in changes.iter().enumerate() {
+        if index > 0 {
+            page.push(b',');
+        }
+        page.extend_from_slice(change.json());
+    }
+    page.extend_from_slice(format!("],\"next\":{next}}}").as_bytes());
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-cache")];
+    Ok((headers, page).into_response())
+}
+
+/// One change, as an Atom feed (the 0.1 message), as JSON or as the model's XML, by `Accept`. It
+/// never changes.
+///
+/// # Errors
+/// `not-found`; `not-acceptable`; `unavailable` when the journal cannot be read.
+pub async fn one(
+    State(view): State<Changes>,
+    Path(id): Path<String>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let not_found = || {
+        let id: String = id.chars().take(64).collect();
+        let detail = format!("There is no change {id:?} in the journal. GET /changes lists what there is.");
+        Problem::new(ProblemCode::NotFound, detail)
+    };
+    let offered = FORMATS.map(|format| format.media_type);
+    let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
+        let detail = format!("A change is offered as {}.", offered.join(", "));
+        Problem::new(ProblemCode::NotAcceptable, detail)
+    })?;
+    let change_id = ChangeId::parse(&id).map_err(|_| not_found())?;
+    let recorded = view.journal.by_id(change_id).await.map_err(unreadable)?.ok_or_else(not_found)?;
+    let change = recorded.change().map_err(Problem::internal)?;
+    let format = FORMATS.into_iter().find(|format| format.media_type == chosen);
+    let body = format.map(|format| (format.write)(change)).unwrap_or_default();
+    let document = Representation::new(chosen, body, Cache::Immutable)
+        .last_modified(change.received.datetime())
+        .varying_by_accept();
+    Ok(document.respond(&method, &headers))
+}

@@ -1,0 +1,185 @@
+//! Every mistake in a configuration is told in a sentence or two: what is wrong, where it stands,
+//! and what to write instead.
+
+use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tidings::{
+    config::{Config, Flags},
+    format::{Dialect, DialectKind, InvalidSettings, Message, Reading, Rejection, Repeats, settings},
+};
+
+/// The dialects of the defaults, so that the test does not depend on what they really take.
+pub(crate) static DIALECTS: [&DialectKind; 4] =
+    [&kind("fedora-apim"), &kind("fedora-events"), &kind("islandora"), &kind("content-change")];
+
+const fn kind(name: &'static str) -> DialectKind {
+    DialectKind { name, about: "", accepts: &[], headers: &[], repeats: Repeats::SameBody, build }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
+    #[serde(rename = "base_url")]
+    _base_url: Option<String>,
+    #[serde(rename = "depth")]
+    _depth: Option<u8>,
+    #[serde(rename = "names")]
+    _names: Vec<String>,
+}
+
+struct Silent;
+
+impl Dialect for Silent {
+    fn read(&self, _: &Message<'_>) -> Result<Reading, Rejection> {
+        Ok(Reading::Nothing("it is a test"))
+    }
+}
+
+fn build(value: Value) -> Result<Box<dyn Dialect>, InvalidSettings> {
+    settings::<Settings>(value).map(|_| Box::new(Silent) as Box<dyn Dialect>)
+}
+
+/// Loads a file of this content, and this environment. The file's name in an error is `my.toml`.
+pub(crate) fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, file).unwrap();
+    let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
+    Config::load_with(Some(&path), environment, &Flags::default(), &DIALECTS)
+        .map_err(|error| error.to_string().replace(path.to_str().unwrap(), "my.toml"))
+}
+
+#[test]
+fn in_a_file() {
+    for (file, message) in [
+        (
+            "[server]\nlisten = ",
+            "the configuration file my.toml is not TOML: line 2, column 10: string values must be quoted, expected literal string",
+        ),
+        ("[server]\nlistn = 1", "unknown setting server.listn in my.toml; did you mean server.listen?"),
+        (
+            "[server]\nxyzzy = 1",
+            "unknown setting server.xyzzy in my.toml; server has listen, public_url, grace_seconds.",
+        ),
+        ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
+        ("listen = 1", "unknown setting listen in my.toml; the tables are server, journal, limits, log, sources."),
+        ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),
+        (
+            "[server]\nlisten = 8080",
+            "the setting server.listen in my.toml is wrong: it is 8080; give text in quotation marks",
+        ),
+        (
+            "[server]\nlisten = \"localhost\"",
+            "the setting server.listen in my.toml is wrong: it is \"localhost\"; give an IP address and a port, as in 127.0.0.1:8080 or [::1]:8080",
+        ),
+        (
+            "[server]\npublic_url = \"ftp://h/\"",
+            "the setting server.public_url in my.toml is wrong: it is neither http nor https; give an address as in https://tidings.example.org",
+        ),
+        (
+            "[server]\npublic_url = \"https://me:secret@h/\"",
+            "the setting server.public_url in my.toml is wrong: it has a user, a query or a fragment; give an address as in https://tidings.example.org",
+        ),
+        (
+            "[server]\ngrace_seconds = 0",
+            "the setting server.grace_seconds in my.toml is wrong: it is 0; give a whole number from 1 to 600",
+        ),
+        (
+            "[server]\ngrace_seconds = -1",
+            "the setting server.grace_seconds in my.toml is wrong: it is -1; give a whole number",
+        ),
+        (
+            "[server]\ngrace_seconds = 1.5",
+            "the setting server.grace_seconds in my.toml is wrong: it is 1.5; give a whole number",
+        ),
+        ("[journal]\nqueue = true", "the setting journal.queue in my.toml is wrong: it is true; give a whole number"),
+        ("[journal]\nqueue = \"7\"", "the setting journal.queue in my.toml is wrong: it is \"7\"; give a whole number"),
+        (
+            "[journal]\ndata = \"\"",
+            "the setting journal.data in my.toml is wrong: it is empty; give the path of a folder",
+        ),
+        (
+            "[limits]\nbody_bytes = 9999999999",
+            "the setting limits.body_bytes in my.toml is wrong: it is 9999999999; give a whole number from 1024 to 1073741824",
+        ),
+        (
+            "[log]\nfilter = \"tidings=loud\"",
+            "the setting log.filter in my.toml is wrong: it is \"tidings=loud\"; give a level, as in info, or directives, as in warn,tidings=debug",
+        ),
+        (
+            "[sources.Fedora]\nenabled = true",
+            "the setting sources.Fedora in my.toml is wrong: \"Fedora\" is not a name; use a-z, 0-9, - and _, starting with a letter or digit, at most 64 in all",
+        ),
+        (
+            "[sources.fedora33]\nenabled = false",
+            "the setting sources.fedora33.transport is missing; add it to [sources.fedora33]",
+        ),
+        ("[sources.x]\ntransport = \"http\"", "the setting sources.x.dialect is missing; add it to [sources.x]"),
+        (
+            "[sources.fedora]\ndialekt = \"x\"",
+            "unknown setting sources.fedora.dialekt in my.toml; did you mean sources.fedora.dialect?",
+        ),
+        (
+            "[sources.fedora]\ndialect = \"fedora-apm\"",
+            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, content-change",
+        ),
+        (
+            "[sources.fedora]\ntransport = \"amqp\"",
+            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amqp\"; there are http",
+        ),
+        (
+            "[sources.fedora]\nenabled = \"yes\"",
+            "the setting sources.fedora.enabled in my.toml is wrong: it is \"yes\"; give true or false",
+        ),
+        (
+            "[sources.fedora.settings]\nbase = \"x\"",
+            "sources.fedora.settings: the dialect fedora-events does not take them: base: unknown field `base`, expected one of `base_url`, `depth`, `names`",
+        ),
+        (
+            "[sources.fedora]\nsettings = { names = [1] }",
+            "sources.fedora.settings: the dialect fedora-events does not take them: names[0]: invalid type: integer `1`, expected a string",
+        ),
+    ] {
+        assert_eq!(load(file, &[]).map(|_| ()), Err(message.to_owned()), "{file}");
+    }
+}
+
+#[test]
+fn in_the_environment() {
+    for ((name, value), message) in [
+        (
+            ("TIDINGS_SERVER__LISTN", "x"),
+            "unknown setting server.listn from the environment variable TIDINGS_SERVER__LISTN; did you mean server.listen?",
+        ),
+        (
+            ("TIDINGS_JOURNAL__QUEUE", "many"),
+            "the setting journal.queue from the environment variable TIDINGS_JOURNAL__QUEUE is wrong: it is \"many\"; give a whole number",
+        ),
+        (
+            ("TIDINGS_JOURNAL__QUEUE", "0"),
+            "the setting journal.queue from the environment variable TIDINGS_JOURNAL__QUEUE is wrong: it is 0; give a whole number from 1 to 1000000",
+        ),
+        (
+            ("TIDINGS_SERVER_LISTEN", "x"),
+            "the environment variable TIDINGS_SERVER_LISTEN sets nothing; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
+        ),
+        (
+            ("TIDINGS_SOURCES__FEDORA__DIALECT", "x"),
+            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, content-change",
+        ),
+    ] {
+        assert_eq!(load("", &[(name, value)]).map(|_| ()), Err(message.to_owned()), "{name}={value}");
+    }
+    let not_unicode = (OsString::from("TIDINGS_JOURNAL__DATA"), OsString::from_vec(vec![0xff]));
+    let refused = Config::load_with(None, [not_unicode], &Flags::default(), &DIALECTS).unwrap_err();
+    assert_eq!(refused.to_string(), "the value of the environment variable TIDINGS_JOURNAL__DATA is not UTF-8");
+}
+
+#[test]
+fn in_a_file_that_is_not_there() {
+    let refused = Config::load_with(Some("none.toml".as_ref()), [], &Flags::default(), &DIALECTS).unwrap_err();
+    let message = "cannot read the configuration file none.toml: No such file or directory (os error 2)";
+    assert_eq!(refused.to_string(), message);
+}

@@ -1,0 +1,189 @@
+//! Strategies for values of the model: every kind of value that it allows, and more often than
+//! chance would give them those that a format may get wrong.
+
+use proptest::{
+    collection::vec,
+    option,
+    prelude::{BoxedStrategy, Just, Strategy, any},
+    prop_oneof,
+    sample::{select, subsequence},
+};
+use tidings::model::{
+    Aspect, AspectSet, Change, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Digest,
+    DigestAlgorithm, EventId, ItemChange, ItemId, ItemNotes, MediaType, NonEmpty, Origin, Seq, Settlement, SourceName,
+    State, Text, Timestamp, Uri, User,
+};
+use uuid::Uuid;
+
+/// Text with what XML, JSON and their readers treat specially.
+pub(crate) fn text() -> impl Strategy<Value = Text> {
+    let nasty = select(vec![
+        "&",
+        "&amp;",
+        "<",
+        "</title>",
+        ">",
+        "]]>",
+        "<![CDATA[",
+        "<!--",
+        "\"",
+        "'",
+        "\\",
+        "\\u0000",
+        "\n",
+        "\r\n",
+        "\r",
+        "\t",
+        "  ",
+        "\u{85}",
+        "\u{2028}",
+        "\u{FEFF}",
+        "\u{1F600}",
+        "\u{10FFFF}",
+        "é",
+        "e\u{301}",
+        "%",
+        "{",
+        "}",
+        "null",
+    ]);
+    let piece = prop_oneof![3 => nasty.prop_map(str::to_owned), 1 => "[a-zA-Z0-9 ]{1,8}", 1 => any::<char>().prop_map(String::from)];
+    vec(piece, 0..10).prop_map(|pieces| Text::new(&pieces.concat()))
+}
+
+/// URIs and IRIs, with what is markup elsewhere.
+pub(crate) fn uri() -> impl Strategy<Value = Uri> {
+    let start = select(vec![
+        "http://localhost:8080/fedora/objects/",
+        "https://[::1]/",
+        "info:fedora/",
+        "urn:x:",
+        "HTTP://é.example/?",
+    ]);
+    let nasty =
+        select(vec!["&", "'", "%20", "%zz", "#", "?a=b", ";", "straße", "\u{1F600}", "[", "]", "demo:1", "//", "@"]);
+    let piece = prop_oneof![3 => nasty.prop_map(str::to_owned), 1 => "[a-z0-9/]{1,8}", 1 => any::<char>().prop_map(String::from)];
+    (start, vec(piece, 0..8))
+        .prop_filter_map("not a URI", |(start, pieces)| Uri::parse(&format!("{start}{}", pieces.concat())).ok())
+}
+
+/// Any point in time that RFC 3339 can write.
+pub(crate) fn time() -> impl Strategy<Value = Timestamp> {
+    let year_0_to_9999 = -62_167_219_200_000_i64..=253_402_300_799_999;
+    prop_oneof![year_0_to_9999, 1_000_000_000_000_i64..2_000_000_000_000, Just(0)]
+        .prop_map(|millis| Timestamp::from_millis(millis).unwrap())
+}
+
+/// Known states and any other token.
+pub(crate) fn state() -> impl Strategy<Value = State> {
+    let known = select(vec![State::ACTIVE, State::INACTIVE, State::DELETED]);
+    prop_oneof![known, "[A-Z][A-Z_]{0,63}".prop_map(|token| State::parse(&token).unwrap())]
+}
+
+pub(crate) fn media_type() -> impl Strategy<Value = MediaType> {
+    "[a-zA-Z0-9]{1,4}/[a-z0-9.+-]{0,8}[a-z]( ?;[ -~]{0,12})?"
+        .prop_filter_map("not a media type", |raw| MediaType::parse(&raw).ok())
+}
+
+pub(crate) fn digest() -> impl Strategy<Value = Digest> {
+    select(DigestAlgorithm::ALL.to_vec()).prop_flat_map(|algorithm| {
+        vec(select("0123456789abcdef".chars().collect::<Vec<_>>()), algorithm.hex_len())
+            .prop_map(move |digits| Digest::parse(algorithm, &String::from_iter(digits)).unwrap())
+    })
+}
+
+pub(crate) fn content() -> impl Strategy<Value = ContentLocation> {
+    (uri(), option::of(media_type()), option::of(any::<u64>()), option::of(digest()))
+        .prop_map(|(url, media_type, size, digest)| ContentLocation { url, media_type, size, digest })
+}
+
+/// Every variant, with and without each of its parts.
+pub(crate) fn item_change() -> impl Strategy<Value = ItemChange> {
+    let some_state = || option::of(state());
+    prop_oneof![
+        (option::of(content()), some_state()).prop_map(|(content, after)| ItemChange::Add { content, after }),
+        (option::of(content()), some_state(), some_state()).prop_map(|(content, before, after)| ItemChange::Update {
+            content,
+            before,
+            after
+        }),
+        (some_state(), some_state()).prop_map(|(before, after)| ItemChange::Delete { before, after }),
+        (some_state(), state()).prop_map(|(before, after)| ItemChange::State { before, after }),
+    ]
+}
+
+pub(crate) fn item() -> impl Strategy<Value = ContentItemModification> {
+    (uuid(), uri(), item_change()).prop_map(|(id, uri, change)| ContentItemModification {
+        id: ItemId::from(id),
+        uri,
+        change,
+    })
+}
+
+pub(crate) fn user() -> impl Strategy<Value = User> {
+    (text(), option::of(uri())).prop_map(|(name, uri)| User::new(name.as_str(), uri))
+}
+
+pub(crate) fn event_id() -> impl Strategy<Value = EventId> {
+    prop_oneof![Just("urn:uuid:1 of \"2\" & <3>".to_owned()), "\\PC{1,20}"]
+        .prop_filter_map("not an event id", |raw| EventId::parse(&raw))
+}
+
+pub(crate) fn origin() -> impl Strategy<Value = Origin> {
+    ("[a-z0-9][a-z0-9_-]{0,63}", option::of(event_id()), option::of(text())).prop_map(
+        |(source, event_id, software_version)| Origin {
+            source: SourceName::parse(&source).unwrap(),
+            event_id,
+            software_version,
+        },
+    )
+}
+
+pub(crate) fn modification() -> impl Strategy<Value = ContentObjectModification> {
+    let about = (uuid(), user(), time(), text(), origin());
+    let object = (uri(), option::of(uri()), vec(uri(), 0..3));
+    (about, object, vec(item(), 1..5)).prop_map(
+        |((id, user, time, description, origin), (object, parent, types), items)| ContentObjectModification {
+            id: ChangeId::from(id),
+            user,
+            time,
+            object,
+            parent,
+            types,
+            description,
+            origin,
+            items: NonEmpty::try_from(items).unwrap(),
+        },
+    )
+}
+
+pub(crate) fn change() -> impl Strategy<Value = Change> {
+    (any::<u64>(), time(), modification()).prop_flat_map(|(seq, received, modification)| {
+        let notes = vec(item_notes(), 0..=modification.items.len());
+        (aspects(), aspects(), any::<bool>(), notes).prop_map(move |(filled, late, purge, mut items)| {
+            // What has nothing to note at the end of the list is left out of it.
+            while items.last() == Some(&ItemNotes::default()) {
+                items.pop();
+            }
+            let settlement = Settlement { filled, late, purge, items };
+            Change { seq: Seq(seq), received, modification: modification.clone(), settlement }
+        })
+    })
+}
+
+fn item_notes() -> impl Strategy<Value = ItemNotes> {
+    (aspects(), any::<bool>(), option::of(state())).prop_map(|(late, inferred, begins_in)| ItemNotes {
+        late,
+        inferred,
+        begins_in,
+    })
+}
+
+fn aspects() -> BoxedStrategy<AspectSet> {
+    let all = vec![Aspect::Existence, Aspect::Content, Aspect::State, Aspect::Parent, Aspect::Types];
+    prop_oneof![Just(AspectSet::EMPTY), subsequence(all, 0..=5).prop_map(AspectSet::from_iter)].boxed()
+}
+
+fn uuid() -> impl Strategy<Value = Uuid> {
+    any::<u128>().prop_map(Uuid::from_u128)
+}

@@ -1,0 +1,169 @@
+//! Defaults, file, environment, flags: each layer counts before the one below it, setting by
+//! setting; and what the defaults document is what there is.
+
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+use config::{FileFormat, Source, Value, ValueKind};
+use tidings::{
+    config::{Config, DEFAULTS, Flags, Transport},
+    model::SourceName,
+};
+
+use crate::a_wrong_configuration_is_refused_with_advice::{DIALECTS, load};
+
+#[test]
+fn the_defaults_are_what_is_promised() {
+    let config = Config::load_with(None, [], &Flags::default(), &DIALECTS).unwrap();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "http://127.0.0.1:8080");
+    assert_eq!(config.server.grace, Duration::from_secs(10));
+    assert_eq!(config.journal.data, Path::new("./data"));
+    assert_eq!((config.journal.dedupe_days, config.journal.dedupe_events), (30, 1_000_000));
+    assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (1024, 512, 1000));
+    assert_eq!((config.limits.body_bytes, config.limits.page), (4 << 20, 1000));
+    assert_eq!(config.limits.request, Duration::from_secs(30));
+    assert_eq!((config.limits.quarantine_entries, config.limits.quarantine_bytes), (10_000, 256 << 20));
+    assert_eq!(config.log.filter, "info");
+    let sources: Vec<_> = config
+        .sources
+        .iter()
+        .map(|(name, source)| {
+            assert_eq!(source.transport, Transport::Http);
+            assert!(!source.metadata_changes);
+            (name.as_str(), source.dialect.name)
+        })
+        .collect();
+    let expected = [
+        ("content-change", "content-change"),
+        ("fedora", "fedora-events"),
+        ("fedora3", "fedora-apim"),
+        ("islandora", "islandora"),
+    ];
+    assert_eq!(sources, expected);
+}
+
+#[test]
+fn each_layer_counts_before_the_one_below() {
+    let file = r#"
+        [server]
+        listen = "127.0.0.1:1"
+        public_url = "https://h.example/tidings/"
+        grace_seconds = 1
+        [journal]
+        queue = 1
+        batch = 1
+        [sources.islandora]
+        enabled = false
+        [sources.new]
+        transport = "http"
+        dialect = "islandora"
+        settings = { base_url = "http://h", names = ["a"] }
+    "#;
+    let environment = [
+        ("TIDINGS_SERVER__GRACE_SECONDS", "2"),
+        ("TIDINGS_JOURNAL__QUEUE", "2"),
+        ("TIDINGS_JOURNAL__DATA", "2026"),
+        ("TIDINGS_SOURCES__FEDORA3__METADATA_CHANGES", "true"),
+        ("TIDINGS_SOURCES__CONTENT-CHANGE__ENABLED", "false"),
+        ("TIDINGS_SOURCES__NEW__SETTINGS__DEPTH", "3"),
+        ("TIDINGS_PORT", "tcp://10.0.0.1:80"),
+        ("TIDINGS_SERVER_SERVICE_HOST", "10.0.0.1"),
+        ("PATH", "/bin"),
+    ];
+    let config = load(file, &environment).unwrap();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:1");
+    assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://h.example/tidings");
+    assert_eq!(config.server.grace, Duration::from_secs(2));
+    assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (2, 1, 1000));
+    assert_eq!(config.journal.data, Path::new("2026"));
+    assert_eq!(config.sources.keys().map(SourceName::as_str).collect::<Vec<_>>(), ["fedora", "fedora3", "new"]);
+    assert!(config.sources[&SourceName::parse("fedora3").unwrap()].metadata_changes);
+    let settings = &config.sources[&SourceName::parse("new").unwrap()].settings;
+    assert_eq!(*settings, serde_json::json!({ "base_url": "http://h", "names": ["a"], "depth": 3 }));
+    assert!(!format!("{config:?}").contains("base_url"), "settings may be secret");
+}
+
+#[test]
+fn flags_count_before_all() {
+    let environment =
+        [("TIDINGS_SERVER__LISTEN", "[::1]:1"), ("TIDINGS_JOURNAL__DATA", "a")].map(|(n, v)| (n.into(), v.into()));
+    let flags = Flags { listen: Some("[::1]:0".parse().unwrap()), data: Some("b".into()) };
+    let config = Config::load_with(None, environment, &flags, &DIALECTS).unwrap();
+    assert_eq!(config.server.listen, "[::1]:0".parse().unwrap());
+    assert_eq!(config.journal.data, Path::new("b"));
+    assert_eq!(config.server.public_url_at("[::1]:7".parse().unwrap()).as_str(), "http://[::1]:7");
+}
+
+/// The types say which keys there are by refusing one that no table has.
+fn keys_of(table: &str) -> Vec<String> {
+    let file = if table.is_empty() { "'?' = 1".to_owned() } else { format!("[{table}]\n'?' = 1") };
+    let refusal = load(&file, &[]).unwrap_err();
+    let (_, known) = refusal.split_once("; ").unwrap();
+    let (_, known) = known.split_once(" has ").or_else(|| known.split_once(" are ")).unwrap();
+    known.trim_end_matches('.').split(", ").map(str::to_owned).collect()
+}
+
+/// Every `table.key` of a TOML text.
+fn documented(text: &str) -> BTreeSet<String> {
+    let tables = config::File::from_str(text, FileFormat::Toml).collect().unwrap();
+    let entries = |value: &Value| match &value.kind {
+        ValueKind::Table(table) => table.clone(),
+        other => panic!("{other} is no table"),
+    };
+    let mut keys = BTreeSet::new();
+    for (name, table) in tables {
+        for (key, value) in entries(&table) {
+            if name == "sources" {
+                keys.extend(entries(&value).into_keys().map(|setting| format!("sources.NAME.{setting}")));
+            } else {
+                keys.insert(format!("{name}.{key}"));
+            }
+        }
+    }
+    keys
+}
+
+#[test]
+fn the_defaults_document_every_setting() {
+    let is_example = |line: &str| line.strip_prefix('#').is_some_and(|rest| !rest.is_empty() && !rest.starts_with(' '));
+    let with_examples: String = DEFAULTS
+        .lines()
+        .map(|line| if is_example(line) { &line[1..] } else { line })
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let config = load(&with_examples, &[]).unwrap();
+    assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://tidings.example.org");
+    assert!(config.sources.contains_key(&SourceName::parse("staging").unwrap()));
+
+    let mut there_are = BTreeSet::new();
+    for table in keys_of("") {
+        match table.as_str() {
+            "sources" => {
+                there_are.extend(keys_of("sources.fedora").iter().map(|key| format!("sources.NAME.{key}")));
+            }
+            table => there_are.extend(keys_of(table).iter().map(|key| format!("{table}.{key}"))),
+        }
+    }
+    assert_eq!(documented(&with_examples), there_are);
+}
+
+#[test]
+fn the_defaults_tell_the_ranges_that_are_held() {
+    let digits = |text: &str| -> Vec<String> {
+        text.split(|c: char| !c.is_ascii_digit()).filter(|d| !d.is_empty()).map(str::to_owned).collect()
+    };
+    for table in ["server", "journal", "limits"] {
+        for key in keys_of(table) {
+            let refusal = load(&format!("[{table}]\n{key} = 0"), &[]).unwrap_err();
+            let Some((_, range)) = refusal.split_once("give a whole number from ") else { continue };
+            let (before, _) = DEFAULTS.split_once(&format!("\n{key} = ")).unwrap();
+            let comment: String = before.rsplit("\n\n").next().unwrap().to_owned();
+            for bound in digits(range) {
+                assert!(
+                    digits(&comment).contains(&bound),
+                    "{table}.{key} is held to {range}, and that is not documented"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What would be emitted for a reading if nothing had to be settled: drafts that tell all of their
+//! items are turned into modifications without a journal.
+
+use tidings::{
+    format::{self, Reading},
+    model::{
+        ChangeId, ContentItemModification, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems,
+        ItemId, NonEmpty, Origin, SourceName, Timestamp,
+    },
+};
+
+/// The modifications that need no settling; none where the source could not tell what happened.
+pub(crate) fn modifications(reading: &Reading) -> Vec<ContentObjectModification> {
+    match reading {
+        Reading::Drafts(drafts) => drafts.iter().filter_map(told_in_full).collect(),
+        Reading::Nothing(_) => Vec::new(),
+    }
+}
+
+/// The modification in a format, by the format's name.
+pub(crate) fn as_format(name: &str, modification: &ContentObjectModification) -> Vec<u8> {
+    (format::format(name).unwrap().write_modification)(modification)
+}
+
+fn told_in_full(draft: &Draft) -> Option<ContentObjectModification> {
+    let draft = draft.clone();
+    let DraftItems::Listed(items) = draft.items else { return None };
+    let items = items.iter().map(item_told_in_full).collect::<Option<Vec<_>>>()?;
+    Some(ContentObjectModification {
+        id: draft.id.unwrap_or_else(ChangeId::mint),
+        user: draft.user,
+        time: draft.time.unwrap_or_else(Timestamp::now),
+        object: draft.object,
+        parent: draft.parent,
+        types: draft.types,
+        description: draft.description,
+        origin: Origin {
+            source: SourceName::parse("a-source").unwrap(),
+            event_id: draft.event_id,
+            software_version: draft.software_version,
+        },
+        items: NonEmpty::try_from(items).unwrap(),
+    })
+}
+
+fn item_told_in_full(item: &DraftItem) -> Option<ContentItemModification> {
+    let DraftChange::Told(change) = &item.change else { return None };
+    let id = item.id.unwrap_or_else(ItemId::mint);
+    Some(ContentItemModification { id, uri: item.uri.clone(), change: change.clone() })
+}

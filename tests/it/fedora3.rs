@@ -1,0 +1,45 @@
+//! Messages as a Fedora 3 would send them, written from the rules of ATOM-APIM-1.0.
+
+use std::fmt::Write;
+
+/// The base URL of the repository that the messages come from.
+pub(crate) const BASE: &str = "http://localhost:8080/fedora";
+
+/// A message of one API-M call.
+pub(crate) struct Call<'a> {
+    /// Distinguishes the message's identifier from all others.
+    pub(crate) number: u64,
+    /// The method.
+    pub(crate) method: &'a str,
+    /// The object.
+    pub(crate) pid: &'a str,
+    /// The parameters beside the pid.
+    pub(crate) parameters: &'a [(&'a str, &'a str)],
+    /// What the call returned; `None` for its date.
+    pub(crate) returned: Option<&'a str>,
+}
+
+impl Call<'_> {
+    /// The message.
+    pub(crate) fn message(&self) -> String {
+        let date = format!("2026-03-01T10:{:02}:{:02}.125Z", self.number / 60 % 60, self.number % 60);
+        let returned = self.returned.unwrap_or(&date);
+        let (id, method, pid) = (self.id(), self.method, self.pid);
+        let mut categories = String::new();
+        for (name, value) in [("pid", pid)].iter().chain(self.parameters) {
+            let _ = write!(categories, r#"<category term="{value}" scheme="fedora-types:{name}" label="xsd:string"/>"#);
+        }
+        format!(
+            r#"<entry xmlns="http://www.w3.org/2005/Atom"><id>{id}</id><updated>{date}</updated>
+<author><name>fedoraAdmin</name><uri>{BASE}</uri></author><title type="text">{method}</title>{categories}
+<summary type="text">{pid}</summary><content type="text">{returned}</content>
+<category term="3.8.1" scheme="info:fedora/fedora-system:def/view#version"/>
+<category term="info:fedora/fedora-system:ATOM-APIM-1.0" scheme="http://www.fedora.info/definitions/1/0/types/formatURI"/></entry>"#
+        )
+    }
+
+    /// The message's identifier.
+    pub(crate) fn id(&self) -> String {
+        format!("urn:uuid:00000000-0000-4000-8000-{:012x}", self.number)
+    }
+}

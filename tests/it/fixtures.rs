@@ -1,0 +1,44 @@
+//! The messages under `fixtures/<dialect>/`, and how each is read: beside `<case>.<xml|json|bin>` may
+//! stand `<case>.headers` (lines `Name: value`) and `<case>.settings.json`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tidings::format::{self, Headers, Message, Reading, Rejection};
+
+/// Where the fixtures of a dialect are.
+pub(crate) fn folder(dialect: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(dialect)
+}
+
+/// The messages of a dialect, in order of their names.
+pub(crate) fn of(dialect: &str) -> Vec<PathBuf> {
+    let folder = folder(dialect);
+    let mut fixtures: Vec<_> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            !name.ends_with(".headers") && !name.ends_with(".settings.json")
+        })
+        .collect();
+    fixtures.sort();
+    assert!(!fixtures.is_empty(), "{dialect} has no fixture");
+    fixtures
+}
+
+/// What the dialect makes of the message.
+pub(crate) fn read(dialect: &str, fixture: &Path) -> Result<Reading, Rejection> {
+    let body = fs::read(fixture).unwrap();
+    let headers: Headers = fs::read_to_string(fixture.with_extension("headers"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .collect();
+    let settings = fs::read(fixture.with_extension("settings.json"))
+        .map_or(serde_json::Value::Null, |settings| serde_json::from_slice(&settings).unwrap());
+    let dialect = (format::dialect(dialect).unwrap().build)(settings).unwrap();
+    dialect.read(&Message { content_type: headers.get("content-type"), headers: &headers, body: &body })
+}

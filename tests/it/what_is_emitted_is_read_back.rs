@@ -1,0 +1,48 @@
+//! Whatever the model can hold comes back unchanged from every format that is both written and
+//! read, so that one gateway may be the source of another.
+
+use proptest::{prelude::ProptestConfig, prop_assert_eq, proptest};
+use serde_json::Value;
+use tidings::{
+    format::{self, Headers, Message, Reading},
+    model::{Change, Draft},
+};
+
+use crate::any;
+
+fn read(body: &[u8], media_type: &str) -> Draft {
+    let dialect = (format::dialect("content-change").unwrap().build)(Value::Null).unwrap();
+    let message = Message { content_type: Some(media_type), headers: &Headers::default(), body };
+    match dialect.read(&message) {
+        Ok(Reading::Drafts(drafts)) if drafts.len() == 1 => drafts[0].clone(),
+        other => panic!("{other:?}\n{}", String::from_utf8_lossy(body)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_modification_comes_back_as_it_was(modification in any::modification()) {
+        for name in ["atom", "json"] {
+            let kind = format::format(name).unwrap();
+            let body = (kind.write_modification)(&modification);
+            prop_assert_eq!(read(&body, kind.media_type), Draft::from(modification.clone()), "{}", name);
+        }
+    }
+
+    #[test]
+    fn a_change_is_told_on_as_its_modification(change in any::change()) {
+        for name in ["atom", "json"] {
+            let kind = format::format(name).unwrap();
+            let body = (kind.write)(&change);
+            prop_assert_eq!(read(&body, kind.media_type), Draft::from(change.modification.clone()), "{}", name);
+        }
+    }
+
+    #[test]
+    fn the_journal_gets_back_the_whole_change(change in any::change()) {
+        let body = (format::format("json").unwrap().write)(&change);
+        prop_assert_eq!(serde_json::from_slice::<Change>(&body).unwrap(), change);
+    }
+}
