@@ -11,14 +11,12 @@ use std::{
 };
 
 use axum::{
-    Router,
     extract::{RawQuery, State},
     http::{
         HeaderMap, HeaderValue, Method, StatusCode,
         header::{CACHE_CONTROL, LOCATION},
     },
     response::{IntoResponse, Response},
-    routing::get,
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
@@ -27,8 +25,9 @@ use tokio::sync::Semaphore;
 use super::{
     atom::{self, Frame, MEDIA_TYPE, Site, page_link},
     filtered::{self, Selection},
+    journal_problem,
     pages::{PageCache, PageFolder},
-    unreadable,
+    store_problem,
 };
 use crate::{
     journal::{Journal, Recorded, store::StoreError},
@@ -77,12 +76,12 @@ struct Newest {
 }
 
 impl FeedView {
-    /// The feed of that journal. `public_url` is where the gateway is reached from outside, without a
-    /// slash at the end. Archive pages that have been rendered are kept in the folder `data`; those of
-    /// another journal or address are removed.
+    /// The feed of that journal, as readers see it under `public_url`. Archive pages that have been
+    /// rendered are kept in the folder `data`; those of another journal or address are removed.
     #[must_use]
     pub fn new(journal: Journal, public_url: &str, data: &Path) -> Self {
-        let site = Site { base: public_url.to_owned(), journal: journal.identity() };
+        let base = public_url.trim_end_matches('/').to_owned();
+        let site = Site { base, journal: journal.identity() };
         Self(Arc::new(Parts {
             folder: PageFolder::open(data, &fingerprint(&site)),
             cache: PageCache::new(CACHE_BYTES),
@@ -94,11 +93,6 @@ impl FeedView {
             site,
         }))
     }
-
-    /// The routes of this view.
-    pub fn router(self) -> Router {
-        Router::new().route("/feed", get(feed)).route("/feed/archive/{n}", get(archive)).with_state(self)
-    }
 }
 
 /// What a page on disk depends on, beside its changes.
@@ -108,7 +102,12 @@ fn fingerprint(site: &Site) -> String {
     hex::encode(&digest.finalize()[..16])
 }
 
-async fn feed(
+/// The newest changes as an archived feed (RFC 5005 section 4); with a query, those that the query
+/// wants, as a paged one (section 3).
+///
+/// # Errors
+/// `invalid-query`; `unavailable` when the journal cannot be read.
+pub async fn newest(
     State(FeedView(parts)): State<FeedView>,
     RawQuery(query): RawQuery,
     method: Method,
@@ -120,7 +119,11 @@ async fn feed(
     }
 }
 
-async fn archive(
+/// One archive page; it never changes.
+///
+/// # Errors
+/// `not-found` where there is no such page yet; `unavailable` when the journal cannot be read.
+pub async fn archive(
     State(FeedView(parts)): State<FeedView>,
     web::Path(page): web::Path<u64>,
     method: Method,
@@ -249,19 +252,19 @@ impl Parts {
     }
 
     fn render(&self, frame: Frame, changes: &[Arc<Recorded>], cache: Cache) -> Result<Representation, Problem> {
-        let document = atom::document(&self.site, frame, changes).map_err(Problem::internal)?;
+        let document = atom::document(&self.site, frame, changes).map_err(store_problem)?;
         Ok(Representation::new(MEDIA_TYPE, document, cache))
     }
 
     /// The changes from `first` to `last`, newest first.
     async fn changes(&self, first: u64, last: u64) -> Result<Vec<Arc<Recorded>>, Problem> {
         let wanted = usize::try_from((last + 1).saturating_sub(first)).unwrap_or(usize::MAX);
-        let changes = self.journal.before(Seq(last).next(), wanted).await.map_err(unreadable)?;
+        let changes = self.journal.before(Seq(last).next(), wanted).await.map_err(journal_problem)?;
         let in_place = changes.iter().zip((first..=last).rev()).all(|(change, seq)| change.seq() == Seq(seq));
         if in_place && changes.len() == wanted {
             return Ok(changes);
         }
-        Err(Problem::internal(StoreError::Damaged(format!("of the changes {first} to {last} some are not there"))))
+        Err(store_problem(StoreError::Damaged(format!("of the changes {first} to {last} some are not there"))))
     }
 }
 
@@ -280,7 +283,7 @@ impl Newest {
 
 /// When the newest of these changes was received.
 fn received(changes: &[Arc<Recorded>]) -> Result<Option<Timestamp>, Problem> {
-    changes.first().map(|newest| newest.change().map(|change| change.received)).transpose().map_err(Problem::internal)
+    changes.first().map(|newest| newest.change().map(|change| change.received)).transpose().map_err(store_problem)
 }
 
 /// Does work that would keep other requests waiting on a thread that may wait.
@@ -308,7 +311,7 @@ mod tests {
         let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
         let drafts = vec![(None, draft); changes];
         journal.append(Submission { policy, drafts }).await.unwrap();
-        FeedView::new(journal, "http://h", folder)
+        FeedView::new(journal, "http://h/", folder)
     }
 
     /// Where the bytes of what each of a crowd got lie in memory: once, if it was rendered once.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     atom::{Frame, Site, page_link},
-    unreadable,
+    journal_problem, store_problem,
 };
 use crate::{
     journal::{Journal, Recorded},
@@ -149,12 +149,12 @@ pub(super) async fn find(journal: &Journal, selection: &Selection) -> Result<Fou
     let mut found = Found { changes: Vec::new(), next: None, newest: None };
     let mut examined = 0;
     while examined < MAX_EXAMINED && cursor > Seq::ZERO.next() {
-        let read = journal.before(cursor, READ_AT_ONCE.min(MAX_EXAMINED - examined)).await.map_err(unreadable)?;
+        let read = journal.before(cursor, READ_AT_ONCE.min(MAX_EXAMINED - examined)).await.map_err(journal_problem)?;
         if read.is_empty() {
             return Ok(found);
         }
         for recorded in read {
-            let change = recorded.change().map_err(Problem::internal)?;
+            let change = recorded.change().map_err(store_problem)?;
             found.newest.get_or_insert(change.received);
             // Times of receipt never go back in the journal, so nothing older is wanted either.
             if selection.filter.since.is_some_and(|since| change.received < since) {
@@ -202,7 +202,7 @@ pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle:
             format!("The changes that match {filter}, newest first.")
         },
         // What was examined is never older than what was shown before, so that this never goes back.
-        updated: newest.transpose().map_err(Problem::internal)?.or(found.newest).unwrap_or(Timestamp::EPOCH),
+        updated: newest.transpose().map_err(store_problem)?.or(found.newest).unwrap_or(Timestamp::EPOCH),
         links,
         archive: false,
     })

@@ -14,12 +14,12 @@ pub mod service;
 use std::time::Duration;
 
 use crate::{
-    journal::JournalError,
+    journal::{JournalError, store::StoreError},
     web::{Problem, ProblemCode},
 };
 
-/// The problem that a reader is told when the journal could not be read.
-fn unreadable(error: JournalError) -> Problem {
+/// What a reader is told when the journal cannot be read.
+fn journal_problem(error: JournalError) -> Problem {
     if error.is_transient() {
         Problem::new(ProblemCode::Unavailable, format!("The journal cannot be read at present: {error}."))
             .retry_after(Duration::from_secs(5))
@@ -27,4 +27,9 @@ fn unreadable(error: JournalError) -> Problem {
     } else {
         Problem::internal(error)
     }
+}
+
+/// The same where a change of the journal cannot be read.
+fn store_problem(error: StoreError) -> Problem {
+    journal_problem(JournalError::Store(error))
 }

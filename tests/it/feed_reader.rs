@@ -3,13 +3,14 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use axum::{Router, routing::get};
 use quick_xml::{Reader, XmlVersion, events::Event};
 use reqwest::{Method, Response};
 use serde_json::{Map, Value, json};
 use tidings::{
     journal::{Journal, Settings, Submission, WriterThread, settle::SourcePolicy, store::sqlite},
     model::{Draft, Seq, SourceName, Timestamp},
-    view::feed::FeedView,
+    view::feed::{self, FeedView},
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
@@ -34,10 +35,14 @@ impl Gateway {
         let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
         let (journal, writer) = Journal::start(store, Settings { tail: 250, ..Settings::default() }).unwrap();
         let view = FeedView::new(journal.clone(), public, folder);
+        let routes = Router::new()
+            .route("/feed", get(feed::newest))
+            .route("/feed/archive/{page}", get(feed::archive))
+            .with_state(view);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = axum::serve(listener, view.router()).with_graceful_shutdown(async { drop(stopped.await) });
+        let server = axum::serve(listener, routes).with_graceful_shutdown(async { drop(stopped.await) });
         let server = tokio::spawn(async { server.await.unwrap() });
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
