@@ -72,7 +72,7 @@ async fn archive_pages_never_change() {
     assert_eq!(on_disk(folder.path()).len(), 6);
     gateway.close().await;
 
-    let gateway = Gateway::open_at(folder.path(), "https://example.net/").await;
+    let gateway = Gateway::open_at(folder.path(), "https://example.net").await;
     let moved = page(&gateway, 1).await.0;
     assert_ne!(moved, first[&1].0);
     assert!(!String::from_utf8(moved.to_vec()).unwrap().contains(PUBLIC), "a link to the old address");
