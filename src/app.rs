@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admin::{quarantine::Quarantine, sources::Listed},
+    admin::{metrics::Metrics, quarantine::Quarantine, sources::Listed},
     config::{Config, SourceConfig},
     intake::{Intake, Source},
     journal::{
@@ -21,6 +21,7 @@ use crate::{
         },
     },
     model::SourceName,
+    openapi::Documentation,
     router::{self, Surfaces, router},
     source::http::Hooks,
     view::{
@@ -32,6 +33,9 @@ use crate::{
 
 /// How much of the grace time is kept for closing the journal, after the last request.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// How often what was measured is sorted into its buckets.
+const SETTLE_METRICS: Duration = Duration::from_secs(5);
 
 const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
 
@@ -60,6 +64,9 @@ pub enum ServeError {
         /// What the operating system said.
         error: std::io::Error,
     },
+    /// What is counted cannot be received.
+    #[error("cannot set up the metrics: {0}")]
+    Metrics(#[from] metrics_exporter_prometheus::BuildError),
     /// Serving failed.
     #[error("serving failed: {0}")]
     Serve(std::io::Error),
@@ -91,18 +98,20 @@ pub async fn serve_until(
     stop: CancellationToken,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
+    let metrics = Metrics::install()?;
     let sources = sources(&config)?;
     let (journal, writer) = open(&config)?;
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
-    let surfaces = surfaces(&config, journal, sources, public_url.as_str());
+    let surfaces = surfaces(&config, journal, sources, public_url.as_str(), metrics.clone());
     let bounds = router::Bounds { body: config.limits.body_bytes, time: config.limits.request };
     let router = router(surfaces, bounds);
 
-    tracing::info!(%address, data = %config.journal.data.display(), "serving");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
     listening(address);
+    let settling = tokio::spawn(settle_metrics(metrics));
     let serving = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
     let grace = config.server.grace;
     let cut_off = async {
@@ -110,10 +119,15 @@ pub async fn serve_until(
         tracing::info!("stopping: no new requests are taken");
         tokio::time::sleep(grace.saturating_sub(CLOSING_TIME)).await;
     };
-    tokio::select! {
-        served = serving => served.map_err(ServeError::Serve)?,
-        () = cut_off => tracing::warn!("some requests were cut off: they were not finished within the grace time"),
-    }
+    let served = tokio::select! {
+        served = serving => served.map_err(ServeError::Serve),
+        () = cut_off => {
+            tracing::warn!("some requests were cut off: they were not finished within the grace time");
+            Ok(())
+        }
+    };
+    settling.abort();
+    served?;
     close(writer).await;
     Ok(())
 }
@@ -154,7 +168,21 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
     Ok(Journal::start(store, settings)?)
 }
 
-fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>, public_url: &str) -> Surfaces {
+async fn settle_metrics(metrics: Metrics) {
+    let mut ticks = tokio::time::interval(SETTLE_METRICS);
+    loop {
+        ticks.tick().await;
+        metrics.settle();
+    }
+}
+
+fn surfaces(
+    config: &Config,
+    journal: Journal,
+    sources: BTreeMap<String, Listed>,
+    public_url: &str,
+    metrics: Metrics,
+) -> Surfaces {
     let intake = Intake::new(journal.clone());
     let hook = |(name, listed): (&String, &Listed)| Hook {
         source: name.clone(),
@@ -171,6 +199,8 @@ fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         sources,
+        metrics,
+        documentation: Documentation::new(public_url, config.limits.page),
         journal,
     }
 }

@@ -4,22 +4,23 @@ use std::time::Duration;
 
 use axum::{
     Extension, Router,
-    middleware::{from_fn_with_state, map_response},
+    middleware::{from_fn, from_fn_with_state, map_response},
     routing::{get, post},
 };
 use tower_http::{
     catch_panic::CatchPanicLayer,
     compression::{CompressionLayer, Predicate, predicate::SizeAbove},
-    trace::TraceLayer,
 };
 
 use crate::{
     admin::{
         health,
+        metrics::{self, Metrics},
         quarantine::{self, Quarantine},
         sources::{self, Sources},
     },
     journal::Journal,
+    openapi::{self, Documentation},
     source::http::{self, Hooks},
     view::{
         changes::{self, Changes},
@@ -46,6 +47,10 @@ pub struct Surfaces {
     pub quarantine: Quarantine,
     /// The sources.
     pub sources: Sources,
+    /// What is counted and measured.
+    pub metrics: Metrics,
+    /// The description of this very interface.
+    pub documentation: Documentation,
 }
 
 /// Bounds on requests.
@@ -59,7 +64,7 @@ pub struct Bounds {
 
 /// Routes, and what holds for all of them.
 pub fn router(surfaces: Surfaces, bounds: Bounds) -> Router {
-    let Surfaces { journal, hooks, changes, feed, service, quarantine, sources } = surfaces;
+    let Surfaces { journal, hooks, changes, feed, service, quarantine, sources, metrics, documentation } = surfaces;
     Router::new()
         .route("/hooks/{source}", post(http::receive).with_state(hooks))
         .route("/feed", get(feed::newest).with_state(feed.clone()))
@@ -74,6 +79,9 @@ pub fn router(surfaces: Surfaces, bounds: Bounds) -> Router {
         .route("/quarantine/{id}/retry", post(quarantine::retry).with_state(quarantine))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready).with_state(journal))
+        .route("/metrics", get(metrics::scrape).with_state(metrics))
+        .route("/openapi.json", get(openapi::document).with_state(documentation))
+        .route("/docs", get(openapi::page))
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
         .layer(from_fn_with_state(bounds.time, web::time_limit))
@@ -81,7 +89,7 @@ pub fn router(surfaces: Surfaces, bounds: Bounds) -> Router {
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)))
         .layer(map_response(web::every_error_is_a_problem))
         .layer(CatchPanicLayer::custom(web::panicked))
-        .layer(TraceLayer::new_for_http())
+        .layer(from_fn(web::observe))
 }
 
 /// A document with an entity tag is compressed where it is made: its tag is for these very bytes.

@@ -5,12 +5,13 @@
 //! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    metrics,
     quarantine::{NewQuarantined, QuarantineId},
     registry::Confirmations,
     settle::{Settled, SourcePolicy, settle},
@@ -76,6 +77,7 @@ impl Writer {
     fn execute(&self, orders: impl Iterator<Item = Order>) {
         let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
         let (mut messages, mut senders) = (Vec::new(), Vec::new());
+        let mut released = false;
         for order in orders {
             match order {
                 Order::Append(submission, answer) => {
@@ -87,6 +89,7 @@ impl Writer {
                     senders.push(answer);
                 }
                 Order::Release(id, answer) => {
+                    released = true;
                     let _ = answer.send(self.store.release(id));
                 }
             }
@@ -94,12 +97,19 @@ impl Writer {
         if !submissions.is_empty() {
             answer_all(submitters, self.append(submissions));
         }
-        if !messages.is_empty() {
+        let quarantined = !messages.is_empty();
+        if quarantined {
             answer_all(senders, self.store.quarantine(&messages));
+        }
+        if quarantined || released {
+            // Who asked has been answered; if this fails, the numbers are old for a while.
+            let _ = self.store.quarantine_size().map(metrics::quarantined);
         }
     }
 
     fn append(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, StoreError> {
+        let began = Instant::now();
+        let events = submissions.len();
         let questions = questions(&submissions);
         let mut submissions = Some(submissions);
         let mut outcomes = Vec::new();
@@ -113,10 +123,18 @@ impl Writer {
             recorded = decision.changes.iter().map(|new| (new.change.clone(), new.json.clone())).collect();
             decision
         })?;
+        let took = began.elapsed();
+        metrics::batch(events, took);
+        let oldest = recorded.first().map(|(change, _)| change.seq);
         let newest = recorded.last().map(|(change, _)| change.seq);
+        if let (Some(first), Some(last)) = (oldest, newest) {
+            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
+        }
         self.tail.extend(recorded.into_iter().map(|(change, json)| Arc::new(Recorded::new(change, json))));
         if let Some(newest) = newest {
             self.head.send_replace(newest);
+            metrics::head(newest);
         }
         Ok(outcomes)
     }

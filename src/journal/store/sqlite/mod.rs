@@ -24,7 +24,7 @@ pub use open::OpenError;
 use super::{Decision, Known, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
-        quarantine::{NewQuarantined, QuarantineId, Quarantined},
+        quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
         registry::ObjectState,
     },
     model::{ChangeId, Seq, Uri},
@@ -147,6 +147,10 @@ impl Store for SqliteStore {
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
         quarantine::remove(&self.writer(), id)
+    }
+
+    fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
+        self.readers.read(quarantine::size)
     }
 
     fn identity(&self) -> Uuid {
