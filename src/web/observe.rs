@@ -49,9 +49,8 @@ pub async fn observe(request: Request, next: Next) -> Response {
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
     let took = began.elapsed();
-    span.in_scope(|| {
-        tracing::debug!(status, took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX), "answered")
-    });
+    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    span.in_scope(|| tracing::debug!(status, took_us, "answered"));
     metrics::histogram!(REQUEST_SECONDS, "method" => method, "route" => route.clone()).record(took);
     metrics::counter!(REQUESTS, "method" => method, "route" => route, "status" => status.to_string()).increment(1);
     response.headers_mut().insert(REQUEST_ID, id);

@@ -11,33 +11,29 @@ use serde_json::Value;
 
 use crate::gateway::Gateway;
 
-const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
-
-/// The routes as `src/router.rs` has them: a path, and the methods that it answers to.
+/// The routes as `src/router.rs` has them: a path, and the methods that it answers to. A path stands
+/// in `.route("…", get(…).post(…))` or in `.get("…", …)`.
 fn routes() -> BTreeSet<(String, String)> {
     let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/router.rs")).unwrap();
-    let (routes, _) = source.split_once(".fallback(").unwrap();
-    let routes = routes.split(".route(").skip(1).flat_map(|route| {
-        let path = route.split('"').nth(1).unwrap().to_owned();
-        let answers = METHODS
-            .into_iter()
-            .filter(move |method| [" ", ".", "\n"].iter().any(|before| route.contains(&format!("{before}{method}("))));
-        answers.map(move |method| (method.to_owned(), path.clone())).collect::<Vec<_>>()
-    });
-    routes.collect()
+    let part = regex_lite::Regex::new(r#"\b(route|get|post|put|patch|delete)\((?:\s*"(/[^"]*)")?"#).unwrap();
+    let mut routes = BTreeSet::new();
+    let mut path = "";
+    for found in part.captures_iter(&source) {
+        path = found.get(2).map_or(path, |found| found.as_str());
+        if &found[1] != "route" {
+            routes.insert((found[1].to_owned(), path.to_owned()));
+        }
+    }
+    routes
 }
 
 fn operations(document: &Value) -> BTreeMap<(String, String), &Value> {
-    let paths = document["paths"].as_object().unwrap().iter();
-    let of_path = |(path, operations): (&String, &'_ Value)| (path.clone(), operations.as_object().unwrap().clone());
-    let keys = paths.clone().map(of_path).flat_map(|(path, operations)| {
-        operations.keys().map(|method| (method.clone(), path.clone())).collect::<Vec<_>>()
-    });
-    keys.map(|(method, path)| {
-        let operation = &document["paths"][&path][&method];
-        ((method, path), operation)
-    })
-    .collect()
+    let paths = document["paths"].as_object().unwrap();
+    let of_path = |(path, operations): (&String, &'_ Value)| -> Vec<_> {
+        operations.as_object().unwrap().keys().map(|method| (method.clone(), path.clone())).collect()
+    };
+    let names = paths.iter().flat_map(of_path);
+    names.map(|(method, path)| ((method.clone(), path.clone()), &document["paths"][&path][&method])).collect()
 }
 
 fn references(value: &Value, found: &mut BTreeSet<String>) {
