@@ -1,7 +1,13 @@
 //! Every route, with every kind of wrong and right credentials; signatures; and that no secret ever
 //! comes out again.
 
-use std::{fs, path::Path, process::Stdio};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::Stdio,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,7 +21,7 @@ use tidings::{
 
 use crate::{
     fedora3::Call,
-    gateway::{Gateway, command},
+    gateway::{Gateway, PATIENCE, command},
     the_command_line_keeps_its_promises::{Ran, ended},
 };
 
@@ -264,14 +270,34 @@ async fn a_body_that_is_too_large_is_not_taken_to_be_hashed() {
         let post = guarded.post("fedora3", &body).header("x-hub-signature-256", signed);
         assert_eq!(told(post.send().await.unwrap()).await.0, 413);
     }
-    // One that is refused for want of a token is heard out, so that its sender can read why.
-    assert_eq!(told(guarded.post("fedora3", &body).send().await.unwrap()).await.0, 401);
+}
+
+#[test]
+fn who_is_refused_is_heard_out_and_can_read_why() {
+    let guarded = Guarded::start();
+    let mut slow = TcpStream::connect(guarded.gateway.url.strip_prefix("http://").unwrap()).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = 4 << 20;
+    write!(slow, "POST /hooks/fedora3 HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n").unwrap();
+    for _ in 0..length / 4096 {
+        slow.write_all(&[b'x'; 4096]).unwrap();
+    }
+    let mut answer = [0; 12];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 401");
 }
 
 #[tokio::test]
 async fn nobody_without_a_token_learns_which_sources_there_are() {
     let guarded = Guarded::start();
-    for headers in [&[][..], &[("authorization", "Bearer tdg_x")], &[("x-hub-signature-256", "sha256=00")]] {
+    let well_formed = signature("another key altogether", "x");
+    for headers in [
+        &[][..],
+        &[("authorization", "Bearer tdg_x")],
+        &[("x-hub-signature-256", "sha256=00")],
+        &[("x-hub-signature-256", &well_formed)],
+        &[("x-hub-signature-256", &well_formed), ("authorization", "Bearer tdg_x")],
+    ] {
         let mut answers = Vec::new();
         for source in ["fedora3", "fedora", "nowhere"] {
             let post = headers.iter().fold(guarded.post(source, "x"), |post, (name, value)| post.header(*name, *value));
