@@ -222,7 +222,7 @@ impl Refusal {
                  the HMAC-SHA256 of the body in hexadecimal digits."
             }
             Self::WrongScope { needed, .. } => {
-                let detail = format!("The token is not for this: it needs the scope {needed}.");
+                let detail = format!("This needs the scope {needed}, which the token does not have.");
                 return Problem::new(ProblemCode::Forbidden, detail).with("scope", needed.to_string());
             }
         };
