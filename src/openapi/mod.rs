@@ -10,8 +10,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use utoipa::{
-    OpenApi,
-    openapi::{PathItem, RefOr, Schema, ServerBuilder, path::Parameter},
+    Modify, OpenApi,
+    openapi::{
+        PathItem, RefOr, Schema, ServerBuilder,
+        path::Parameter,
+        security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
 };
 
 use crate::{
@@ -58,8 +62,29 @@ use crate::{
     ),
     // Those that no answer names, but parameters do.
     components(schemas(Problem, ItemChangeKind, UriPrefix)),
+    // The first is for a gateway without access control.
+    security((), ("token" = []), ("password" = []), ("signature" = [])),
+    modifiers(&Credentials),
 )]
 struct Interface;
+
+/// How a request says who sends it.
+struct Credentials;
+
+impl Modify for Credentials {
+    fn modify(&self, interface: &mut utoipa::openapi::OpenApi) {
+        let by_http = |scheme, about: &str| {
+            SecurityScheme::Http(HttpBuilder::new().scheme(scheme).description(Some(about)).build())
+        };
+        let header = "X-Hub-Signature-256";
+        let about = "For hooks: sha256= and the HMAC-SHA256 of the body by the key of the source, in hexadecimal.";
+        let components = interface.components.get_or_insert_default();
+        components.add_security_scheme("token", by_http(HttpAuthScheme::Bearer, "A token that has the scope."));
+        components.add_security_scheme("password", by_http(HttpAuthScheme::Basic, "The same as a password."));
+        let signature = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(header, about)));
+        components.add_security_scheme("signature", signature);
+    }
+}
 
 /// The description of a gateway's HTTP interface.
 #[derive(Clone)]

@@ -17,7 +17,8 @@ use utoipa::{
 use super::{Problem, ProblemCode};
 
 /// What every route can answer, whatever its handler does.
-const EVERYWHERE: [ProblemCode; 2] = [ProblemCode::Timeout, ProblemCode::Internal];
+const EVERYWHERE: [ProblemCode; 4] =
+    [ProblemCode::Unauthorized, ProblemCode::Forbidden, ProblemCode::Timeout, ProblemCode::Internal];
 
 /// What the HTTP layer answers before there is a route, without a body.
 const BEFORE_THE_ROUTE: [(&str, &str); 2] =
@@ -105,7 +106,7 @@ mod tests {
         let answers = problem_answers(&[ProblemCode::InvalidQuery, ProblemCode::BadRequest, ProblemCode::Unavailable]);
         let answers: Value = serde_json::to_value(answers).unwrap();
         let statuses: Vec<_> = answers.as_object().unwrap().keys().collect();
-        assert_eq!(statuses, ["400", "414", "431", "500", "503"]);
+        assert_eq!(statuses, ["400", "401", "403", "414", "431", "500", "503"]);
         let told = "`invalid-query`: The query is invalid. `bad-request`: The request cannot be read.";
         assert_eq!(answers["400"]["description"], told);
         assert!(answers["503"]["headers"]["Retry-After"].is_object());

@@ -5,6 +5,7 @@
 //! views and the administration are built on it.
 
 mod accept;
+mod access;
 mod answers;
 mod extract;
 mod fallback;
@@ -12,8 +13,13 @@ mod observe;
 mod problem;
 mod query;
 mod representation;
+mod routes;
+mod secret;
+mod server;
+mod tls;
 
 pub use accept::{accepts_gzip, best_media_type};
+pub use access::{Access, Rule, Scope, Token};
 pub use answers::problem_answers;
 pub(crate) use answers::problems;
 pub use extract::{Body, BodyLimit, Path};
@@ -22,3 +28,7 @@ pub use observe::{LIMITS_HIT, REQUEST_SECONDS, REQUESTS, limit_hit, observe};
 pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};
 pub use representation::{Cache, Representation};
+pub use routes::{Route, Routes};
+pub use secret::{Secret, SecretDigest};
+pub use server::{Connections, serve};
+pub use tls::{Tls, TlsError};

@@ -17,7 +17,7 @@ const TABLE: [(&str, &[&str]); 13] = [
     ("source", &["intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
     ("admin", &["intake", "journal", "model", "format", "web"]),
-    ("config", &["model", "format"]),
+    ("config", &["model", "format", "web"]),
     ("openapi", &["model", "source", "view", "admin", "web"]),
     ("router", &["source", "view", "admin", "journal", "openapi", "web"]),
     ("app", &["admin", "config", "format", "intake", "journal", "model", "openapi", "router", "source", "view", "web"]),

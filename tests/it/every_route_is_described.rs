@@ -1,30 +1,17 @@
 //! `/openapi.json` describes every route of the router and no other, is sound in itself, and `/docs`
 //! shows it without a network.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use tidings::{router, web};
 
 use crate::gateway::Gateway;
 
-/// The routes as `src/router.rs` has them: a path, and the methods that it answers to. A path stands
-/// in `.route("…", get(…).post(…))` or in `.get("…", …)`.
 fn routes() -> BTreeSet<(String, String)> {
-    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/router.rs")).unwrap();
-    let part = regex_lite::Regex::new(r#"\b(route|get|post|put|patch|delete)\((?:\s*"(/[^"]*)")?"#).unwrap();
-    let mut routes = BTreeSet::new();
-    let mut path = "";
-    for found in part.captures_iter(&source) {
-        path = found.get(2).map_or(path, |found| found.as_str());
-        if &found[1] != "route" {
-            routes.insert((found[1].to_owned(), path.to_owned()));
-        }
-    }
-    routes
+    let routes = router::routes();
+    let of_route = |route: &web::Route| (route.method.as_str().to_ascii_lowercase(), route.path.to_owned());
+    routes.list().map(of_route).collect()
 }
 
 fn operations(document: &Value) -> BTreeMap<(String, String), &Value> {

@@ -84,7 +84,7 @@ async fn a_limit_that_was_met_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = crate::gateway::command();
     command.env("TIDINGS_LIMITS__BODY_BYTES", "1024").stderr(std::process::Stdio::null());
-    let gateway = Gateway::start_as(&mut command, folder.path(), &[]);
+    let gateway = Gateway::start_as(command, folder.path(), &["--listen", "127.0.0.1:0"]);
     assert_eq!(gateway.post("fedora3", ATOM, "x".repeat(2000)).await.0, 413);
     let metrics = scrape(&gateway).await;
     assert_eq!(value(&metrics, r#"tidings_limits_hit_total{limit="body_bytes"}"#), Some(1.0), "{metrics}");

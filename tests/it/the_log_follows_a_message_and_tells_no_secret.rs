@@ -13,7 +13,8 @@ use crate::{
 fn start(folder: &Path, format: &str, log: &Path) -> Gateway {
     let mut command = command();
     command.env("TIDINGS_LOG__FORMAT", format).env("TIDINGS_LOG__FILTER", "tidings=trace");
-    Gateway::start_as(command.stderr(fs::File::create(log).unwrap()), &folder.join("data"), &[])
+    command.stderr(fs::File::create(log).unwrap());
+    Gateway::start_as(command, &folder.join("data"), &["--listen", "127.0.0.1:0"])
 }
 
 fn line<'l>(lines: &'l [Value], message: &str) -> &'l Value {
