@@ -15,6 +15,7 @@ use crate::{
     intake::{Intake, Source},
     journal::{
         self, Journal, WriterThread,
+        retention::Retention,
         store::{
             StoreError,
             sqlite::{self, OpenError, SqliteStore},
@@ -96,6 +97,7 @@ pub async fn serve_until(
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
+    let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let surfaces = surfaces(&config, journal, sources, public_url.as_str());
     let bounds = router::Bounds { body: config.limits.body_bytes, time: config.limits.request };
     let router = router(surfaces, bounds);
@@ -113,6 +115,8 @@ pub async fn serve_until(
         served = serving => served.map_err(ServeError::Serve)?,
         () = cut_off => tracing::warn!("some requests were cut off: they were not finished within the grace time"),
     }
+    retention.abort();
+    let _ = retention.await;
     close(writer).await;
     Ok(())
 }
@@ -151,6 +155,14 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
     };
     let store = SqliteStore::open(&config.journal.data, bounds)?;
     Ok(Journal::start(store, settings)?)
+}
+
+/// In the configuration 0 stands for no bound.
+fn retention(config: &Config) -> Retention {
+    Retention {
+        days: Some(config.journal.keep_days).filter(|days| *days > 0),
+        changes: Some(config.journal.keep_changes).filter(|changes| *changes > 0),
+    }
 }
 
 fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>, public_url: &str) -> Surfaces {

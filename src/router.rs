@@ -25,6 +25,7 @@ use crate::{
         changes::{self, Changes},
         objects,
         service::{self, Service},
+        snapshot,
     },
     web::{self, BodyLimit},
 };
@@ -60,6 +61,7 @@ pub fn router(surfaces: Surfaces, bounds: Bounds) -> Router {
     Router::new()
         .route("/hooks/{source}", post(http::receive).with_state(hooks))
         .route("/changes", get(changes::page).with_state(changes.clone()))
+        .route("/snapshot", get(snapshot::page).with_state(changes.clone()))
         .route("/changes/{id}", get(changes::one).with_state(changes))
         .route("/objects", get(objects::one).with_state(journal.clone()))
         .route("/service", get(service::document).with_state(service))

@@ -2,11 +2,15 @@
 //!
 //! A command writes its result to standard output and everything else to standard error.
 
+mod backup;
 mod check;
 mod convert;
 mod file;
+mod progress;
 mod replay;
+mod restore;
 mod serve;
+mod verify;
 
 use std::{
     io::{self, Write},
@@ -51,6 +55,9 @@ enum Command {
     Convert(convert::Convert),
     Replay(replay::Replay),
     Check(check::Check),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    Verify(verify::Verify),
 }
 
 /// Which configuration file.
@@ -97,6 +104,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Convert(convert) => convert.run(),
         Command::Replay(replay) => replay.run(),
         Command::Check(check) => check.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Restore(restore) => restore.run(),
+        Command::Verify(verify) => verify.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

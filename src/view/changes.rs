@@ -28,6 +28,18 @@ pub struct Changes {
     pub largest_page: usize,
 }
 
+impl Changes {
+    /// How long a page is to be.
+    pub(super) fn limit(&self, told: Option<usize>) -> Result<usize, Problem> {
+        let limit = told.unwrap_or(DEFAULT_LIMIT.min(self.largest_page));
+        if limit == 0 || limit > self.largest_page {
+            let detail = format!("limit is {limit}; give 1 to {}.", self.largest_page);
+            return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
+        }
+        Ok(limit)
+    }
+}
+
 /// The query of `GET /changes`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,13 +56,10 @@ pub struct PageQuery {
 /// `after=next` misses nothing and repeats nothing.
 ///
 /// # Errors
-/// `invalid-query`; `unavailable` when the journal cannot be read.
+/// `invalid-query`; `gone` when the change after `after` is no longer kept; `unavailable` when the journal
+/// cannot be read.
 pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
-    let limit = query.limit.unwrap_or(DEFAULT_LIMIT.min(view.largest_page));
-    if limit == 0 || limit > view.largest_page {
-        let detail = format!("limit is {limit}; give 1 to {}.", view.largest_page);
-        return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
-    }
+    let limit = view.limit(query.limit)?;
     let after = Seq(query.after.unwrap_or(0));
     let changes = view.journal.after(after, limit).await.map_err(unreadable)?;
     let next = changes.last().map_or(after, |newest| newest.seq());

@@ -18,11 +18,13 @@ const KEYS_PRUNED_AT_ONCE: u64 = 2048;
 pub(super) fn append(
     connection: &mut Connection,
     bounds: Bounds,
+    floor: Seq,
     questions: &Questions,
     decide: &mut dyn FnMut(Known) -> Decision,
 ) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let known = answer(&transaction, questions)?;
+    let mut known = answer(&transaction, questions)?;
+    known.head = known.head.max(floor);
     let decision = decide(known);
     for new in &decision.changes {
         insert(&transaction, new)?;
@@ -76,8 +78,8 @@ fn insert(transaction: &Transaction<'_>, new: &NewChange) -> Result<(), StoreErr
     // The JSON is ours, so it is UTF-8.
     let json = std::str::from_utf8(&new.json).map_err(rows::damaged)?;
     transaction
-        .prepare_cached("INSERT INTO changes (seq, id, received, json) VALUES (?, ?, ?, ?)")?
-        .execute(params![seq, id.as_bytes().as_slice(), received, json])?;
+        .prepare_cached("INSERT INTO changes (seq, id, received, checksum, json) VALUES (?, ?, ?, ?, ?)")?
+        .execute(params![seq, id.as_bytes().as_slice(), received, rows::checksum(seq, &new.json), json])?;
     if let Some(key) = new.key {
         let sql = "INSERT INTO events (seq, key, received) VALUES (?, ?, ?)";
         transaction.prepare_cached(sql)?.execute(params![seq, key.0.as_slice(), received])?;
