@@ -26,6 +26,7 @@ use crate::{
     source::http::Hooks,
     view::{
         changes::Changes,
+        feed::FeedView,
         service::{Hook, Service},
     },
 };
@@ -178,6 +179,7 @@ fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>
     Surfaces {
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http) },
         changes: Changes { journal: journal.clone(), largest_page: config.limits.page },
+        feed: FeedView::new(journal.clone(), public_url, &config.journal.data),
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         sources,

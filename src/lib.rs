@@ -1,12 +1,25 @@
 //! Tidings, a content change notification gateway.
-pub mod admin;
-pub mod app;
-pub mod config;
+//!
+//! The modules in the order of an event's path. What each may import stands in
+//! `docs/architecture.md` and is held by a test.
+
+// What everybody speaks of.
+pub mod model;
+
+// In: how messages reach the gateway, what they are read as, and the only door to the journal.
 pub mod format;
 pub mod intake;
-pub mod journal;
-pub mod model;
-pub mod router;
 pub mod source;
+
+// The record.
+pub mod journal;
+
+// Out: what readers and administrators ask for.
+pub mod admin;
 pub mod view;
+
+// Around: what every HTTP surface has in common, every URL, the configuration, the wiring.
+pub mod app;
+pub mod config;
+pub mod router;
 pub mod web;

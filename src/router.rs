@@ -23,6 +23,7 @@ use crate::{
     source::http::{self, Hooks},
     view::{
         changes::{self, Changes},
+        feed::{self, FeedView},
         objects,
         service::{self, Service},
         snapshot,
@@ -38,6 +39,8 @@ pub struct Surfaces {
     pub hooks: Hooks,
     /// The journal's pages.
     pub changes: Changes,
+    /// The feed.
+    pub feed: FeedView,
     /// The AtomPub service document.
     pub service: Service,
     /// The quarantine.
@@ -57,9 +60,11 @@ pub struct Bounds {
 
 /// Routes, and what holds for all of them.
 pub fn router(surfaces: Surfaces, bounds: Bounds) -> Router {
-    let Surfaces { journal, hooks, changes, service, quarantine, sources } = surfaces;
+    let Surfaces { journal, hooks, changes, feed, service, quarantine, sources } = surfaces;
     Router::new()
         .route("/hooks/{source}", post(http::receive).with_state(hooks))
+        .route("/feed", get(feed::newest).with_state(feed.clone()))
+        .route("/feed/archive/{page}", get(feed::archive).with_state(feed))
         .route("/changes", get(changes::page).with_state(changes.clone()))
         .route("/snapshot", get(snapshot::page).with_state(changes.clone()))
         .route("/changes/{id}", get(changes::one).with_state(changes))

@@ -4,20 +4,9 @@ pub mod health;
 pub mod quarantine;
 pub mod sources;
 
-use std::time::Duration;
+use crate::{journal::JournalError, web::Problem};
 
-use crate::{
-    journal::JournalError,
-    web::{Problem, ProblemCode},
-};
-
-/// The problem that is told when the journal failed.
+/// What the administrator is told when the journal failed.
 fn failed(error: JournalError) -> Problem {
-    if error.is_transient() {
-        Problem::new(ProblemCode::Unavailable, format!("The journal does not answer at present: {error}."))
-            .retry_after(Duration::from_secs(5))
-            .because(error)
-    } else {
-        Problem::internal(error)
-    }
+    Problem::failure("The journal does not answer at present", error.is_transient(), error)
 }

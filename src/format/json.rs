@@ -3,7 +3,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_path_to_error::Segment;
 
-use super::{FormatKind, Place, Rejection, xml};
+use super::{FormatKind, Place, Rejection, utf8::utf8};
 use crate::model::{Change, ContentObjectModification};
 
 /// Our JSON as a format.
@@ -26,7 +26,7 @@ fn write(value: &impl Serialize) -> Vec<u8> {
 /// Malformed, with line and column, when it is not JSON; unprocessable, with a pointer to the
 /// member, when it is JSON of another shape.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Rejection> {
-    let text = xml::utf8(body)?;
+    let text = utf8(body)?;
     let mut document = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut document).map_err(|error| {
         let place = pointer(error.path());

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::Value;
 
-use super::{Place, Rejection, xml::utf8};
+use super::{Place, Rejection, utf8::utf8};
 use crate::model::{Text, Timestamp, Uri};
 
 /// The namespace of ActivityStreams 2 (Vocabulary, section 1.1), and its frequent misspelling.

@@ -1,11 +1,11 @@
 //! The wire formats: how each one is read (a dialect) and how it is written, one file or folder a
 //! format, each a pure function without I/O.
 //!
-//! Bytes come from [`crate::intake`] as a [`Message`]; a dialect gives back [`Draft`](crate::model::Draft)s or a
+//! Bytes come from the intake as a [`Message`]; a dialect gives back [`Draft`](crate::model::Draft)s or a
 //! [`Rejection`]. Changes come from the views and deliveries; a format gives back bytes.
 //! To add a dialect or a format: one new file, and one line in [`DIALECTS`] or [`FORMATS`].
 
-mod content_change;
+pub(crate) mod content_change;
 mod dialect;
 mod fedora_apim;
 mod fedora_events;
@@ -15,6 +15,7 @@ mod json_ld;
 mod kind;
 mod model_xml;
 mod rejection;
+mod utf8;
 mod xml;
 mod xml_writer;
 

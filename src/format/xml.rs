@@ -12,7 +12,7 @@ use quick_xml::{
     events::{BytesRef, Event, attributes::Attributes},
 };
 
-use super::{Place, Rejection};
+use super::{Place, Rejection, utf8::utf8};
 
 /// The namespace of Atom (RFC 4287 section 2).
 pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";
@@ -299,25 +299,6 @@ impl<'a> Element<'a> {
     pub(super) fn unprocessable(&self, reason: impl Into<String>) -> Rejection {
         Rejection::unprocessable(self.place(), reason)
     }
-}
-
-/// The text of `body`, without a byte order mark.
-///
-/// # Errors
-/// When it is not UTF-8.
-pub(super) fn utf8(body: &[u8]) -> Result<&str, Rejection> {
-    if body.starts_with(&[0xFE, 0xFF]) || body.starts_with(&[0xFF, 0xFE]) {
-        return Err(Rejection::malformed(Place::Message, "the body is UTF-16; send it in UTF-8"));
-    }
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    std::str::from_utf8(body).map_err(|error| {
-        // Up to here it is UTF-8, by the error's own word.
-        let before = String::from_utf8_lossy(&body[..error.valid_up_to()]);
-        Rejection::malformed(
-            Place::in_text(&before, before.len()),
-            "the body is not UTF-8 from here on; send it in UTF-8",
-        )
-    })
 }
 
 fn is_utf8_name(name: &[u8]) -> bool {

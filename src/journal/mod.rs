@@ -1,6 +1,6 @@
 //! The append-only, totally ordered log of changes, with the registry beside it.
 //!
-//! [`Draft`](crate::model::Draft)s come in through `crate::intake` alone; a single writer settles each against the
+//! [`Draft`](crate::model::Draft)s come in through the intake alone; a single writer settles each against the
 //! registry and appends it in the same transaction. Views and deliveries read [`Recorded`] changes
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 

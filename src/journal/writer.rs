@@ -145,6 +145,11 @@ impl Writer {
     }
 }
 
+#[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
+fn json_of(change: &Change) -> Vec<u8> {
+    serde_json::to_vec(change).expect("the model has a JSON shape for every value")
+}
+
 /// Gives each its answer, or all the same error.
 fn answer_all<T>(waiting: Vec<oneshot::Sender<Result<T, StoreError>>>, answers: Result<Vec<T>, StoreError>) {
     match answers {
@@ -227,8 +232,7 @@ impl Batch {
         if let Some(key) = key {
             self.known.seen.insert(key, (seq, Some(id)));
         }
-        // The model has no map with keys that are not strings, which is all that could fail.
-        let json = Bytes::from(serde_json::to_vec(&change).unwrap_or_default());
+        let json = Bytes::from(json_of(&change));
         self.changes.push(NewChange { change, json, key });
         Outcome::Accepted { seq, id }
     }

@@ -17,6 +17,9 @@ pub struct Timestamp(DateTime<Utc>);
 pub struct InvalidTimestamp(String);
 
 impl Timestamp {
+    /// 1970-01-01T00:00:00.000Z: where a time is asked for and there has been none.
+    pub const EPOCH: Self = Self(DateTime::UNIX_EPOCH);
+
     /// The present, by this machine's clock.
     #[must_use]
     pub fn now() -> Self {

@@ -55,7 +55,7 @@ impl Uri {
 }
 
 /// What RFC 3986 and RFC 3987 exclude is excluded; so is what XML cannot carry.
-fn may_stand_in_uri(c: char) -> bool {
+pub(super) fn may_stand_in_uri(c: char) -> bool {
     match c {
         '<' | '>' | '"' | '{' | '}' | '|' | '\\' | '^' | '`' => false,
         c if c.is_whitespace() || c.is_control() => false,

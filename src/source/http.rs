@@ -2,7 +2,7 @@
 //! request. The answer comes when the message is on disk: in the journal, or, since such senders
 //! fire and forget, in the quarantine.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
@@ -85,13 +85,10 @@ fn refusal(error: IntakeError) -> Problem {
                 .with("place", rejection.place.to_string())
                 .with("reason", rejection.reason)
         }
-        IntakeError::Journal(error) if error.is_transient() => Problem::new(
-            ProblemCode::Unavailable,
-            format!("Nothing was accepted: {error}. Send the message again; a repeat makes no second change."),
-        )
-        .retry_after(Duration::from_secs(5))
-        .because(error),
-        IntakeError::Journal(error) => Problem::internal(error),
+        IntakeError::Journal(error) => {
+            let what = "Nothing was accepted; send the message again, a repeat makes no second change";
+            Problem::failure(what, error.is_transient(), error)
+        }
     }
 }
 

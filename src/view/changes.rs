@@ -8,7 +8,7 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::unreadable;
+use super::{journal_problem, store_problem};
 use crate::{
     format::FORMATS,
     journal::Journal,
@@ -61,7 +61,7 @@ pub struct PageQuery {
 pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
     let limit = view.limit(query.limit)?;
     let after = Seq(query.after.unwrap_or(0));
-    let changes = view.journal.after(after, limit).await.map_err(unreadable)?;
+    let changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
     let next = changes.last().map_or(after, |newest| newest.seq());
     // What is stored is the JSON that is shown: the page is put together from it as it is.
     let mut page = Vec::with_capacity(64 + changes.iter().map(|change| change.json().len() + 1).sum::<usize>());
@@ -99,8 +99,8 @@ pub async fn one(
         Problem::new(ProblemCode::NotAcceptable, detail)
     })?;
     let change_id = ChangeId::parse(&id).map_err(|_| not_found())?;
-    let recorded = view.journal.by_id(change_id).await.map_err(unreadable)?.ok_or_else(not_found)?;
-    let change = recorded.change().map_err(Problem::internal)?;
+    let recorded = view.journal.by_id(change_id).await.map_err(journal_problem)?.ok_or_else(not_found)?;
+    let change = recorded.change().map_err(store_problem)?;
     let format = FORMATS.into_iter().find(|format| format.media_type == chosen);
     let body = format.map(|format| (format.write)(change)).unwrap_or_default();
     let document = Representation::new(chosen, body, Cache::Immutable)

@@ -3,31 +3,32 @@
 //!
 //! To add a view: one new file here, and one line in [`crate::router`].
 
+mod atom;
 pub mod changes;
+pub mod feed;
+mod filtered;
 pub mod objects;
+mod pages;
 pub mod service;
 pub mod snapshot;
 
-use std::time::Duration;
-
 use crate::{
-    journal::JournalError,
+    journal::{JournalError, store::StoreError},
     model::Seq,
     web::{Problem, ProblemCode},
 };
 
-/// The problem that a reader is told when the journal could not be read.
-fn unreadable(error: JournalError) -> Problem {
-    if let JournalError::Gone { after, first } = error {
-        return gone(after, first);
+/// What a reader is told when the journal cannot be read, or no longer has what comes next.
+fn journal_problem(error: JournalError) -> Problem {
+    match error {
+        JournalError::Gone { after, first } => gone(after, first),
+        error => Problem::failure("The journal cannot be read at present", error.is_transient(), error),
     }
-    if error.is_transient() {
-        Problem::new(ProblemCode::Unavailable, format!("The journal cannot be read at present: {error}."))
-            .retry_after(Duration::from_secs(5))
-            .because(error)
-    } else {
-        Problem::internal(error)
-    }
+}
+
+/// The same where a change of the journal cannot be read.
+fn store_problem(error: StoreError) -> Problem {
+    journal_problem(JournalError::Store(error))
 }
 
 /// What a reader is told whose place is not in the journal any more, or never was: where to start.

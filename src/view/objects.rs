@@ -7,7 +7,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::unreadable;
+use super::journal_problem;
 use crate::{
     journal::{
         Journal,
@@ -61,7 +61,7 @@ struct ItemView<'a> {
 pub async fn one(State(journal): State<Journal>, Query(query): Query<ObjectQuery>) -> Result<Response, Problem> {
     let uri = Uri::parse(&query.uri)
         .map_err(|error| Problem::new(ProblemCode::InvalidQuery, format!("uri: {error}.")).with("parameter", "uri"))?;
-    let state = journal.object(uri.clone()).await.map_err(unreadable)?.ok_or_else(|| {
+    let state = journal.object(uri.clone()).await.map_err(journal_problem)?.ok_or_else(|| {
         let detail = format!("Nothing is known of {uri}. The registry knows an object from its first change on.");
         Problem::new(ProblemCode::NotFound, detail)
     })?;

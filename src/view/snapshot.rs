@@ -17,7 +17,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{changes::Changes, objects::ObjectView, unreadable};
+use super::{changes::Changes, journal_problem, objects::ObjectView};
 use crate::{
     model::{Seq, Uri},
     web::{Problem, ProblemCode, Query},
@@ -56,7 +56,7 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery
         Problem::new(ProblemCode::InvalidQuery, format!("after: {error}.")).with("parameter", "after")
     })?;
     let head = view.journal.head();
-    let registry = view.journal.registry(after, limit).await.map_err(unreadable)?;
+    let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
     let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state)).collect();
     let page = Page { head, objects, next: registry.last().map(|(uri, _)| uri) };
     Ok(([(header::CACHE_CONTROL, "no-cache")], Json(page)).into_response())

@@ -127,6 +127,9 @@ impl Problem {
     /// The media type of a problem document.
     pub const MEDIA_TYPE: &'static str = "application/problem+json";
 
+    /// When to come back after a passing failure: about when a disk has been given room.
+    const COME_BACK: Duration = Duration::from_secs(5);
+
     /// A problem. `detail` tells the client what is wrong, where, and what to do.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
@@ -138,6 +141,18 @@ impl Problem {
     pub fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let detail = "The gateway failed on this request; the reason is in its log. Try again later.";
         Self::new(ProblemCode::Internal, detail).because(cause)
+    }
+
+    /// Something behind the gateway's surface failed. When the failure is passing the client learns
+    /// what it is and when to come back; when it is not, only that the gateway failed.
+    #[must_use]
+    pub fn failure(what: &str, passing: bool, cause: impl Error + Send + Sync + 'static) -> Self {
+        if passing {
+            let problem = Self::new(ProblemCode::Unavailable, format!("{what}: {cause}."));
+            problem.retry_after(Self::COME_BACK).because(cause)
+        } else {
+            Self::internal(cause)
+        }
     }
 
     /// Adds the URI reference of this occurrence, such as that of a quarantine entry.

@@ -61,15 +61,15 @@ impl Representation {
     #[must_use]
     pub fn new(media_type: &'static str, body: impl Into<Bytes>, cache: Cache) -> Self {
         let body = body.into();
-        Self {
-            media_type,
-            gzip: compressed(&body),
-            etag: hex::encode(&Sha256::digest(&body)[..16]),
-            body,
-            last_modified: None,
-            cache,
-            vary_accept: false,
-        }
+        let gzip = compressed(&body);
+        Self::compressed_before(media_type, body, gzip, cache)
+    }
+
+    /// The same of a document that was compressed before: `gzip` is the gzip coding of `body`.
+    #[must_use]
+    pub fn compressed_before(media_type: &'static str, body: Bytes, gzip: Option<Bytes>, cache: Cache) -> Self {
+        let etag = hex::encode(&Sha256::digest(&body)[..16]);
+        Self { media_type, body, gzip, etag, last_modified: None, cache, vary_accept: false }
     }
 
     /// Adds the time of the last change.

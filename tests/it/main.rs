@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod a_backup_is_whole_and_can_be_restored;
+mod a_feed_reader_that_walks_the_archive_rebuilds_every_change;
+mod a_filtered_feed_shows_every_match_once;
 mod a_full_disk_loses_nothing;
 mod a_journal_that_cannot_be_used_is_refused;
 mod a_kill_during_upkeep_breaks_nothing;
@@ -11,11 +13,14 @@ mod a_reader_starts_from_the_snapshot;
 mod a_wrong_configuration_is_refused_with_advice;
 mod any;
 mod architecture;
+mod archive_pages_never_change;
 mod each_layer_of_the_configuration_counts_before_the_one_below;
 mod emitted;
 mod every_fixture_is_read_as_its_snapshot_says;
 mod every_web_error_is_a_problem;
 mod fedora3;
+mod feed_documents_are_kept_by_caches;
+mod feed_reader;
 mod fixtures;
 mod gateway;
 mod it_stops_when_told_and_finishes_what_it_accepted;

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Dialect, DialectKind, FormatKind, InvalidSettings, Message, Place, Reading, Rejection, Repeats, json, xml,
+    Dialect, DialectKind, FormatKind, InvalidSettings, Message, Place, Reading, Rejection, Repeats, json, utf8::utf8,
 };
 use crate::model::{Draft, DraftItems};
 
@@ -23,23 +23,31 @@ const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
 /// Declared by the page on every message, and not used in any.
 const XSD: &str = "http://www.w3.org/2001/XMLSchema";
 /// The namespace of what we add.
-const TIDINGS: &str = "urn:tidings:change:1";
+pub(crate) const TIDINGS: &str = "urn:tidings:change:1";
 
 /// Scheme of the feed's category for the version of the source's software.
-const VERSION_SCHEME: &str = "info:fedora/fedora-system:def/view#version";
+pub(crate) const VERSION_SCHEME: &str = "info:fedora/fedora-system:def/view#version";
 /// Scheme of the feed's category for the format of the message.
-const FORMAT_SCHEME: &str = "http://www.fedora.info/definitions/1/0/types/formatURI";
+pub(crate) const FORMAT_SCHEME: &str = "http://www.fedora.info/definitions/1/0/types/formatURI";
 /// Term of that category.
-const FORMAT_TERM: &str = "http://www.acuityunlimited.net/fedora/messaging#content-change-message-0.1";
+pub(crate) const FORMAT_TERM: &str = "http://www.acuityunlimited.net/fedora/messaging#content-change-message-0.1";
 /// Scheme of the feed's categories for the types of the object: the page plans them and gives no
 /// scheme, so this one is made after those that it gives.
-const OBJECT_TYPE_SCHEME: &str = "changes:CONTENT:OBJECT:TYPE";
+pub(crate) const OBJECT_TYPE_SCHEME: &str = "changes:CONTENT:OBJECT:TYPE";
+/// The human words of that category.
+pub(crate) const OBJECT_TYPE_LABEL: &str = "Fedora object type";
 /// Scheme of an entry's category for the change type.
-const CHANGE_TYPE_SCHEME: &str = "changes:ITEM:CHANGE:TYPE";
+pub(crate) const CHANGE_TYPE_SCHEME: &str = "changes:ITEM:CHANGE:TYPE";
+/// The human words of that category.
+pub(crate) const CHANGE_TYPE_LABEL: &str = "Fedora datastream modification type";
 /// Scheme of an entry's category for the state before.
-const BEFORE_SCHEME: &str = "changes:CONTENT:ITEM:STATEBEFORE";
+pub(crate) const BEFORE_SCHEME: &str = "changes:CONTENT:ITEM:STATEBEFORE";
+/// The human words of that category.
+pub(crate) const BEFORE_LABEL: &str = "Fedora datastream state before modification";
 /// Scheme of an entry's category for the state after.
-const AFTER_SCHEME: &str = "changes:CONTENT:ITEM:STATEAFTER";
+pub(crate) const AFTER_SCHEME: &str = "changes:CONTENT:ITEM:STATEAFTER";
+/// The human words of that category.
+pub(crate) const AFTER_LABEL: &str = "Fedora datastream state after modification";
 
 /// The 0.1 message as a format.
 pub(super) static ATOM: FormatKind = FormatKind {
@@ -93,7 +101,7 @@ fn first_byte(body: &[u8]) -> Option<u8> {
 }
 
 fn neither(body: &[u8]) -> Rejection {
-    match xml::utf8(body) {
+    match utf8(body) {
         Err(rejection) => rejection,
         Ok(text) if text.trim_start().starts_with('[') => {
             let reason = "the body is a JSON array; send one change a message, as an object";

@@ -7,8 +7,8 @@ use super::{
         xml::ATOM,
         xml_writer::{Pair, XmlWriter},
     },
-    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, CHANGES, FORMAT_SCHEME, FORMAT_TERM, OBJECT_TYPE_SCHEME, TIDINGS,
-    VERSION_SCHEME, XSD,
+    AFTER_LABEL, AFTER_SCHEME, BEFORE_LABEL, BEFORE_SCHEME, CHANGE_TYPE_LABEL, CHANGE_TYPE_SCHEME, CHANGES,
+    FORMAT_SCHEME, FORMAT_TERM, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, TIDINGS, VERSION_SCHEME, XSD,
 };
 use crate::model::{
     AspectSet, Change, ContentItemModification, ContentLocation, ContentObjectModification, State, User,
@@ -67,7 +67,7 @@ fn categories(xml: &mut XmlWriter, told: &ContentObjectModification) {
     }
     xml.leaf("category", &[("term", FORMAT_TERM), ("scheme", FORMAT_SCHEME)], "");
     for object_type in &told.types {
-        category(xml, OBJECT_TYPE_SCHEME, object_type.as_str(), "Fedora object type");
+        category(xml, OBJECT_TYPE_SCHEME, object_type.as_str(), OBJECT_TYPE_LABEL);
     }
 }
 
@@ -130,10 +130,10 @@ fn entry(
         [("rel", "via"), ("href", item.uri.as_str()), ("length", size.as_deref().unwrap_or_default())];
     xml.leaf("link", &via[..if size.is_some() { 3 } else { 2 }], "");
     xml.leaf("summary", &[("type", "text")], SUMMARY);
-    state(xml, BEFORE_SCHEME, item.change.before(), "Fedora datastream state before modification");
-    state(xml, AFTER_SCHEME, item.change.after(), "Fedora datastream state after modification");
+    state(xml, BEFORE_SCHEME, item.change.before(), BEFORE_LABEL);
+    state(xml, AFTER_SCHEME, item.change.after(), AFTER_LABEL);
     if let Some(change_type) = item.change.change_type() {
-        category(xml, CHANGE_TYPE_SCHEME, change_type.as_str(), "Fedora datastream modification type");
+        category(xml, CHANGE_TYPE_SCHEME, change_type.as_str(), CHANGE_TYPE_LABEL);
     }
     if let Some(digest) = content.and_then(|at| at.digest.as_ref()) {
         xml.leaf("tidings:digest", &[("algorithm", digest.algorithm().name())], digest.hex());

@@ -5,6 +5,7 @@ use std::{
     io::{Read, Seek, Write},
     path::{Path, PathBuf},
     sync::Mutex,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -15,6 +16,9 @@ use super::{Bounds, FILE_NAME, READERS, Readers, SqliteStore, rows, schema};
 /// A journal up to this size is checked from end to end when it is opened, which takes a fraction
 /// of a second; a larger one is checked where damage shows at once.
 const FULL_CHECK_BYTES: u64 = 32 * 1024 * 1024;
+
+/// How long another holder of the journal is waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +127,7 @@ pub(super) fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false);
     let mut file = file.open(folder.join("journal.lock")).map_err(unusable)?;
-    match file.try_lock() {
+    match try_lock(&file) {
         Ok(()) => {
             file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(unusable)?;
             Ok(file)
@@ -135,6 +139,18 @@ pub(super) fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
             Err(OpenError::InUse { path: journal.to_owned(), pid })
         }
         Err(TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+/// Tries for [`LOCK_PATIENCE`]: a gateway that has just been told to stop, or a copy of the handle
+/// on its way into a process being started, may let go any moment.
+fn try_lock(file: &File) -> Result<(), TryLockError> {
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_PATIENCE / 50),
+            outcome => return outcome,
+        }
     }
 }
 
@@ -175,7 +191,7 @@ fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }
@@ -184,7 +200,7 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "cache_size", -4096)?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(Duration::from_secs(5))?;
     Ok(connection)
 }
 

@@ -1,0 +1,356 @@
+//! `GET /feed` and `GET /feed/archive/{n}`: the journal as an archived feed (RFC 5005 section 4).
+//!
+//! Change `(n-1)*100+1` to `n*100` are page `n`. The newest complete page and what has come since
+//! are the subscription document, `/feed`; the complete pages before are archive documents, which
+//! never change. A walk from `/feed` along `prev-archive` meets every change once: what comes in
+//! meanwhile is above where it began. `docs/feed.md` tells readers the same.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::{
+    extract::{RawQuery, State},
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode,
+        header::{CACHE_CONTROL, LOCATION},
+    },
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, TimeDelta, Utc};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::{
+    atom::{self, Frame, MEDIA_TYPE, Site, page_link},
+    filtered::{self, Selection},
+    journal_problem,
+    pages::{PageCache, PageFolder},
+    store_problem,
+};
+use crate::{
+    journal::{Journal, Recorded, store::StoreError},
+    model::{Seq, Timestamp},
+    web::{self, Cache, Problem, ProblemCode, Representation},
+};
+
+/// How many changes a page has. It is part of what an archive page's address means, and so can
+/// never be changed or configured.
+const PAGE_CHANGES: u64 = 100;
+
+/// The version of how archive pages are rendered. Raise it with every change that makes other bytes
+/// of the same changes (a snapshot test tells): pages on disk are of one version.
+const RENDERING: u32 = 1;
+
+/// How many bytes of archive pages are held in memory.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// How many filtered documents are made at the same time; each may go through thousands of changes.
+const FILTERED_AT_ONCE: usize = 4;
+
+/// What is in the feed, for people.
+const SUBTITLE: &str = "What happened to the content of the repositories that this gateway listens to, newest first.";
+
+/// The feed. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct FeedView(Arc<Parts>);
+
+struct Parts {
+    journal: Journal,
+    site: Site,
+    newest: Mutex<Option<Newest>>,
+    newest_turn: Arc<tokio::sync::Mutex<()>>,
+    folder: PageFolder,
+    cache: PageCache,
+    archive_turn: Arc<tokio::sync::Mutex<()>>,
+    filtered: Semaphore,
+}
+
+/// The subscription document as of a head.
+#[derive(Clone)]
+struct Newest {
+    head: Seq,
+    received: Option<DateTime<Utc>>,
+    document: Representation,
+}
+
+impl FeedView {
+    /// The feed of that journal, as readers see it under `public_url`. Archive pages that have been
+    /// rendered are kept in the folder `data`; those of another journal or address are removed.
+    #[must_use]
+    pub fn new(journal: Journal, public_url: &str, data: &Path) -> Self {
+        let base = public_url.trim_end_matches('/').to_owned();
+        let site = Site { base, journal: journal.identity() };
+        Self(Arc::new(Parts {
+            folder: PageFolder::open(data, &fingerprint(&site)),
+            cache: PageCache::new(CACHE_BYTES),
+            newest: Mutex::default(),
+            newest_turn: Arc::default(),
+            archive_turn: Arc::default(),
+            filtered: Semaphore::new(FILTERED_AT_ONCE),
+            journal,
+            site,
+        }))
+    }
+}
+
+/// What a page on disk depends on, beside its changes.
+fn fingerprint(site: &Site) -> String {
+    let rendering = RENDERING.to_be_bytes();
+    let digest = Sha256::new().chain_update(rendering).chain_update(site.journal.as_bytes()).chain_update(&site.base);
+    hex::encode(&digest.finalize()[..16])
+}
+
+/// The newest changes as an archived feed (RFC 5005 section 4); with a query, those that the query
+/// wants, as a paged one (section 3).
+///
+/// # Errors
+/// `invalid-query`; `unavailable` when the journal cannot be read.
+pub async fn newest(
+    State(FeedView(parts)): State<FeedView>,
+    RawQuery(query): RawQuery,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    match query.filter(|query| !query.is_empty()) {
+        None => Ok(parts.newest().await?.respond(&method, &headers)),
+        Some(query) => Ok(parts.filtered(Selection::parse(&query)?).await?.respond(&method, &headers)),
+    }
+}
+
+/// One archive page; it never changes.
+///
+/// # Errors
+/// `not-found` where there is no such page yet; `unavailable` when the journal cannot be read.
+pub async fn archive(
+    State(FeedView(parts)): State<FeedView>,
+    web::Path(page): web::Path<u64>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let newest_complete = parts.journal.head().0 / PAGE_CHANGES;
+    if page == 0 || page > newest_complete + 1 {
+        let detail = format!("There is no archive page {page} yet. Start at /feed and follow prev-archive.");
+        return Err(Problem::new(ProblemCode::NotFound, detail));
+    }
+    if page >= newest_complete {
+        return Ok(not_yet(&parts.site));
+    }
+    Ok(parts.archive_page(page).await?.respond(&method, &headers))
+}
+
+/// The page is the newest complete one, or the one after it, which is being filled: `/feed` has its
+/// changes until it is an archive page.
+fn not_yet(site: &Site) -> Response {
+    let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Ok(location) = HeaderValue::from_str(&site.feed()) {
+        headers.insert(LOCATION, location);
+    }
+    response
+}
+
+impl Parts {
+    /// The subscription document as of the present head, or a later one. It is rendered once a head
+    /// at the most: however many ask, one renders and the others wait for it.
+    async fn newest(self: &Arc<Self>) -> Result<Representation, Problem> {
+        let wanted = self.journal.head();
+        if let Some(document) = self.newest_since(wanted) {
+            return Ok(document);
+        }
+        let turn = Arc::clone(&self.newest_turn).lock_owned().await;
+        if let Some(document) = self.newest_since(wanted) {
+            return Ok(document);
+        }
+        let head = self.journal.head();
+        let complete = head.0 / PAGE_CHANGES;
+        let changes = self.changes(complete.saturating_sub(1) * PAGE_CHANGES + 1, head.0).await?;
+        let parts = Arc::clone(self);
+        blocking(move || {
+            // Kept until the work is done, even if the client has gone by then.
+            let _turn = turn;
+            let newest = parts.render_newest(head, &changes)?;
+            let document = newest.serve();
+            *parts.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(newest);
+            Ok(document)
+        })
+        .await
+    }
+
+    fn newest_since(&self, head: Seq) -> Option<Representation> {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.as_ref().filter(|newest| newest.head >= head).map(Newest::serve)
+    }
+
+    fn render_newest(&self, head: Seq, changes: &[Arc<Recorded>]) -> Result<Newest, Problem> {
+        let received = received(changes)?;
+        let mut links =
+            vec![page_link("self", self.site.feed()), page_link("current", self.site.feed()), self.site.service_link()];
+        let archived = (head.0 / PAGE_CHANGES).saturating_sub(1);
+        links.extend((archived > 0).then(|| page_link("prev-archive", self.site.archive(archived))));
+        let updated = received.unwrap_or(Timestamp::EPOCH);
+        let frame = Frame { id: self.site.journal, subtitle: SUBTITLE.to_owned(), updated, links, archive: false };
+        let document = self.render(frame, changes, Cache::Revalidate)?;
+        Ok(Newest { head, received: received.map(Timestamp::datetime), document })
+    }
+
+    /// An archive page: from memory, or from disk, or rendered. One is fetched at a time, so that no
+    /// page is rendered twice at once and a crowd of readers needs no more memory than one.
+    async fn archive_page(self: &Arc<Self>, page: u64) -> Result<Representation, Problem> {
+        if let Some(document) = self.cache.get(page) {
+            return Ok(document);
+        }
+        let turn = Arc::clone(&self.archive_turn).lock_owned().await;
+        if let Some(document) = self.cache.get(page) {
+            return Ok(document);
+        }
+        let folder = self.folder.clone();
+        let (turn, kept) = blocking(move || Ok((turn, folder.load(page)))).await?;
+        if let Some(document) = kept {
+            self.cache.put(page, &document);
+            return Ok(document);
+        }
+        let changes = self.changes((page - 1) * PAGE_CHANGES + 1, page * PAGE_CHANGES).await?;
+        let parts = Arc::clone(self);
+        blocking(move || {
+            let _turn = turn;
+            let document = parts.render_archive(page, &changes)?;
+            parts.folder.keep(page, &document);
+            parts.cache.put(page, &document);
+            Ok(document)
+        })
+        .await
+    }
+
+    fn render_archive(&self, page: u64, changes: &[Arc<Recorded>]) -> Result<Representation, Problem> {
+        let received = received(changes)?.unwrap_or(Timestamp::EPOCH);
+        let mut links = vec![
+            page_link("self", self.site.archive(page)),
+            page_link("current", self.site.feed()),
+            self.site.service_link(),
+            page_link("next-archive", self.site.archive(page + 1)),
+        ];
+        links.extend((page > 1).then(|| page_link("prev-archive", self.site.archive(page - 1))));
+        let id = self.site.journal;
+        let frame = Frame { id, subtitle: SUBTITLE.to_owned(), updated: received, links, archive: true };
+        Ok(self.render(frame, changes, Cache::Immutable)?.last_modified(received.datetime()))
+    }
+
+    /// A document of the filtered feed. It has no Last-Modified: where its chain goes on may change
+    /// while no change that it shows does.
+    async fn filtered(self: &Arc<Self>, selection: Selection) -> Result<Representation, Problem> {
+        let _turn = self.filtered.acquire().await.map_err(Problem::internal)?;
+        let found = filtered::find(&self.journal, &selection).await?;
+        let parts = Arc::clone(self);
+        blocking(move || {
+            let frame = filtered::frame(&parts.site, &selection, &found, SUBTITLE)?;
+            parts.render(frame, &found.changes, Cache::Revalidate)
+        })
+        .await
+    }
+
+    fn render(&self, frame: Frame, changes: &[Arc<Recorded>], cache: Cache) -> Result<Representation, Problem> {
+        let document = atom::document(&self.site, frame, changes).map_err(store_problem)?;
+        Ok(Representation::new(MEDIA_TYPE, document, cache))
+    }
+
+    /// The changes from `first` to `last`, newest first.
+    async fn changes(&self, first: u64, last: u64) -> Result<Vec<Arc<Recorded>>, Problem> {
+        let wanted = usize::try_from((last + 1).saturating_sub(first)).unwrap_or(usize::MAX);
+        let changes = self.journal.before(Seq(last).next(), wanted).await.map_err(journal_problem)?;
+        let in_place = changes.iter().zip((first..=last).rev()).all(|(change, seq)| change.seq() == Seq(seq));
+        if in_place && changes.len() == wanted {
+            return Ok(changes);
+        }
+        Err(store_problem(StoreError::Damaged(format!("of the changes {first} to {last} some are not there"))))
+    }
+}
+
+impl Newest {
+    /// The document, with a Last-Modified when that can be trusted. Its resolution is a second, and a
+    /// change that was received in the same second may be added for as long as the journal takes to
+    /// write it: a client that asks by the date alone would never hear of it.
+    fn serve(&self) -> Representation {
+        let settled = |received: &DateTime<Utc>| Utc::now() - *received > TimeDelta::minutes(1);
+        match self.received.filter(settled) {
+            Some(received) => self.document.clone().last_modified(received),
+            None => self.document.clone(),
+        }
+    }
+}
+
+/// When the newest of these changes was received.
+fn received(changes: &[Arc<Recorded>]) -> Result<Option<Timestamp>, Problem> {
+    changes.first().map(|newest| newest.change().map(|change| change.received)).transpose().map_err(store_problem)
+}
+
+/// Does work that would keep other requests waiting on a thread that may wait.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|failed| Err(Problem::internal(failed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chrono::{TimeDelta, Utc};
+
+    use super::{Cache, FeedView, Newest, Representation, Seq};
+    use crate::{
+        journal::{Journal, Settings, Submission, settle::SourcePolicy, store::sqlite},
+        model::{Draft, SourceName},
+    };
+
+    async fn view_of(changes: usize, folder: &std::path::Path) -> FeedView {
+        let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+        let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+        let draft: Draft =
+            serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
+        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
+        let drafts = vec![(None, draft); changes];
+        journal.append(Submission { policy, drafts }).await.unwrap();
+        FeedView::new(journal, "http://h/", folder)
+    }
+
+    /// Where the bytes of what each of a crowd got lie in memory: once, if it was rendered once.
+    async fn renderings<F>(ask: impl Fn() -> F) -> usize
+    where
+        F: Future<Output = Representation> + Send + 'static,
+    {
+        let crowd: Vec<_> = (0..200).map(|_| tokio::spawn(ask())).collect();
+        let mut documents = Vec::new();
+        for asked in crowd {
+            documents.push(asked.await.unwrap().body);
+        }
+        let places: std::collections::BTreeSet<_> = documents.iter().map(|body| body.as_ptr()).collect();
+        places.len()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_crowd_causes_one_rendering() {
+        let folder = tempfile::tempdir().unwrap();
+        let FeedView(parts) = view_of(350, folder.path()).await;
+        let newest = || {
+            let parts = Arc::clone(&parts);
+            async move { parts.newest().await.unwrap() }
+        };
+        let archived = || {
+            let parts = Arc::clone(&parts);
+            async move { parts.archive_page(1).await.unwrap() }
+        };
+        assert_eq!(renderings(newest).await, 1);
+        assert_eq!(renderings(archived).await, 1);
+    }
+
+    #[test]
+    fn the_feed_is_dated_when_its_last_second_is_over_for_good() {
+        let document = Representation::new("text/plain", "x", Cache::Revalidate);
+        let served = |age| {
+            let received = Some(Utc::now() - TimeDelta::seconds(age));
+            Newest { head: Seq(1), received, document: document.clone() }.serve().last_modified == received
+        };
+        assert!(!served(0) && !served(50) && served(70));
+    }
+}

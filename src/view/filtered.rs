@@ -1,0 +1,261 @@
+//! The feed with a filter: a paged feed (RFC 5005 section 3). Each document goes through the journal
+//! from a cursor back, shows what the filter wants, and links to where the next one goes on.
+//!
+//! The cursor is a number of the journal, so that changes which come in while somebody pages move
+//! nothing: every change that the filter wants is in one document of the chain, and in one only.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use url::form_urlencoded;
+use uuid::Uuid;
+
+use super::{
+    atom::{Frame, Site, page_link},
+    journal_problem, store_problem,
+};
+use crate::{
+    journal::{Journal, Recorded},
+    model::{Filter, ItemChangeKind, Seq, SourceName, State, Timestamp, Uri, UriPrefix},
+    web::{Problem, ProblemCode, Query},
+};
+
+/// How many changes are examined for one document at the most; it may have fewer than were asked
+/// for, even none, and still link to a next one.
+const MAX_EXAMINED: usize = 5_000;
+/// How many are read from the journal at once.
+const READ_AT_ONCE: usize = 250;
+/// How many values one condition of a filter may have.
+const MAX_VALUES: usize = 50;
+
+/// The query parameters.
+#[derive(Debug, Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    source: Vec<SourceName>,
+    #[serde(default)]
+    object: Vec<UriPrefix>,
+    #[serde(default, rename = "type")]
+    types: Vec<Uri>,
+    #[serde(default)]
+    change: Vec<ItemChangeKind>,
+    #[serde(default)]
+    state: Vec<State>,
+    since: Option<Timestamp>,
+    limit: Option<Limit>,
+    before: Option<Seq>,
+}
+
+/// How many changes a document has at the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u64")]
+struct Limit(usize);
+
+impl Limit {
+    const DEFAULT: Self = Self(100);
+    const MAX: usize = 1_000;
+}
+
+impl TryFrom<u64> for Limit {
+    type Error = String;
+
+    fn try_from(number: u64) -> Result<Self, String> {
+        let limit = usize::try_from(number).ok().filter(|limit| (1..=Self::MAX).contains(limit));
+        limit.map(Self).ok_or_else(|| format!("{number} is not from 1 to {}", Self::MAX))
+    }
+}
+
+/// What a reader asked for: a filter, and which document of the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Selection {
+    filter: Filter,
+    limit: Option<Limit>,
+    before: Option<Seq>,
+}
+
+impl Selection {
+    /// Reads a query. The order and the repetition of values mean nothing and are dropped, so that
+    /// one selection has one address.
+    pub(super) fn parse(query: &str) -> Result<Self, Problem> {
+        let Query(told) = Query::<Parameters>::parse(query)?;
+        let filter = Filter {
+            sources: in_order("source", told.source)?,
+            objects: in_order("object", told.object)?,
+            types: in_order("type", told.types)?,
+            changes: in_order("change", told.change)?,
+            states: in_order("state", told.state)?,
+            since: told.since,
+        };
+        Ok(Self { filter, limit: told.limit, before: told.before })
+    }
+
+    fn starting_before(&self, before: Option<Seq>) -> Self {
+        Self { before, ..self.clone() }
+    }
+
+    /// The query of this selection, in the one order that every link has.
+    fn to_query(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(filter_query(&self.filter));
+        if let Some(Limit(limit)) = self.limit {
+            query.append_pair("limit", &limit.to_string());
+        }
+        if let Some(before) = self.before {
+            query.append_pair("before", &before.to_string());
+        }
+        query.finish()
+    }
+}
+
+fn filter_query(filter: &Filter) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(filter.sources.iter().map(|source| ("source", source.as_str())));
+    query.extend_pairs(filter.objects.iter().map(|prefix| ("object", prefix.as_str())));
+    query.extend_pairs(filter.types.iter().map(|uri| ("type", uri.as_str())));
+    query.extend_pairs(filter.changes.iter().map(|kind| ("change", kind.as_str())));
+    query.extend_pairs(filter.states.iter().map(|state| ("state", state.as_str())));
+    if let Some(since) = filter.since {
+        query.append_pair("since", &since.to_string());
+    }
+    query.finish()
+}
+
+fn in_order<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Vec<T>, Problem> {
+    if values.len() > MAX_VALUES {
+        let detail = format!("The parameter {name:?} is wrong: it may be given at most {MAX_VALUES} times.");
+        return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", name));
+    }
+    values.sort();
+    values.dedup();
+    Ok(values)
+}
+
+/// What there is of a selection.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The changes, newest first.
+    pub(super) changes: Vec<Arc<Recorded>>,
+    /// Where the next document goes on; `None` when nothing older is left.
+    next: Option<Seq>,
+    /// When the newest of the changes that were examined was received.
+    newest: Option<Timestamp>,
+}
+
+/// Goes through the journal from the selection's cursor back.
+pub(super) async fn find(journal: &Journal, selection: &Selection) -> Result<Found, Problem> {
+    let Limit(limit) = selection.limit.unwrap_or(Limit::DEFAULT);
+    let end = journal.head().next();
+    let mut cursor = selection.before.map_or(end, |before| before.min(end));
+    let mut found = Found { changes: Vec::new(), next: None, newest: None };
+    let mut examined = 0;
+    while examined < MAX_EXAMINED && cursor > Seq::ZERO.next() {
+        let read = journal.before(cursor, READ_AT_ONCE.min(MAX_EXAMINED - examined)).await.map_err(journal_problem)?;
+        if read.is_empty() {
+            return Ok(found);
+        }
+        for recorded in read {
+            let change = recorded.change().map_err(store_problem)?;
+            found.newest.get_or_insert(change.received);
+            // Times of receipt never go back in the journal, so nothing older is wanted either.
+            if selection.filter.since.is_some_and(|since| change.received < since) {
+                return Ok(found);
+            }
+            cursor = change.seq;
+            examined += 1;
+            if selection.filter.matches(change) {
+                found.changes.push(recorded);
+            }
+            if found.changes.len() == limit {
+                found.next = older_than(cursor);
+                return Ok(found);
+            }
+        }
+    }
+    found.next = older_than(cursor);
+    Ok(found)
+}
+
+/// The cursor, if there is anything before it.
+fn older_than(cursor: Seq) -> Option<Seq> {
+    (cursor > Seq::ZERO.next()).then_some(cursor)
+}
+
+/// The document's frame.
+pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle: &str) -> Result<Frame, Problem> {
+    let filter = filter_query(&selection.filter);
+    let address = |selection: &Selection| match selection.to_query() {
+        query if query.is_empty() => site.feed(),
+        query => format!("{}?{query}", site.feed()),
+    };
+    let mut links = vec![
+        page_link("self", address(selection)),
+        page_link("first", address(&selection.starting_before(None))),
+        site.service_link(),
+    ];
+    links.extend(found.next.map(|next| page_link("next", address(&selection.starting_before(Some(next))))));
+    let newest = found.changes.first().map(|recorded| recorded.change().map(|change| change.received));
+    Ok(Frame {
+        id: if filter.is_empty() { site.journal } else { id_of(site.journal, &filter) },
+        subtitle: if filter.is_empty() {
+            subtitle.to_owned()
+        } else {
+            format!("The changes that match {filter}, newest first.")
+        },
+        // What was examined is never older than what was shown before, so that this never goes back.
+        updated: newest.transpose().map_err(store_problem)?.or(found.newest).unwrap_or(Timestamp::EPOCH),
+        links,
+        archive: false,
+    })
+}
+
+/// A filter makes another feed of the same journal, with an identifier of its own: a UUID of
+/// version 8 (RFC 9562 section 5.8) over the journal's and the filter.
+fn id_of(journal: Uuid, filter: &str) -> Uuid {
+    let digest = Sha256::new().chain_update(journal.as_bytes()).chain_update(filter).finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Selection;
+
+    #[test]
+    fn one_selection_has_one_address() {
+        let written = "source=a&source=b&object=http%3A%2F%2Fh%2F&type=info%3Afedora%2Fx%3AM&change=ADD&change=STATE\
+                       &state=ACTIVE&since=2026-01-02T03%3A04%3A05.000Z&limit=7&before=9";
+        let shuffled = "before=9&change=STATE&source=b&type=info:fedora/x:M&source=a&source=b&state=ACTIVE&change=ADD\
+                        &since=2026-01-02T04:04:05%2B01:00&limit=7&object=http://h/";
+        let selection = Selection::parse(shuffled).unwrap();
+        assert_eq!(selection.to_query(), written);
+        assert_eq!(Selection::parse(written).unwrap(), selection);
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_named() {
+        let many = "source=a&".repeat(51);
+        for (query, told) in [
+            ("sources=a", "did you mean \"source\"?"),
+            ("source=A", "\"source\" is wrong: \"A\" is not a name"),
+            ("object=", "\"object\" is wrong: it is empty"),
+            ("type=M", "\"type\" is wrong: it is not an absolute URI"),
+            (
+                "change=add",
+                "\"change\" is wrong: unknown variant `add`, expected one of `ADD`, `UPDATE`, `DELETE`, `STATE`",
+            ),
+            ("state=active", "\"state\" is wrong: \"active\" is not a state"),
+            ("since=yesterday", "\"since\" is wrong: \"yesterday\" is not a date and time"),
+            ("limit=0", "\"limit\" is wrong: 0 is not from 1 to 1000"),
+            ("limit=1001", "\"limit\" is wrong: 1001 is not from 1 to 1000"),
+            ("limit=x", "\"limit\" is wrong: \"x\" is not a whole number"),
+            ("limit=1&limit=2", "\"limit\" is wrong: it may be given only once"),
+            ("before=-1", "\"before\" is wrong: \"-1\" is not a whole number"),
+            (many.as_str(), "\"source\" is wrong: it may be given at most 50 times"),
+        ] {
+            let problem = Selection::parse(query).unwrap_err();
+            assert!(problem.detail().contains(told), "{query}: {}", problem.detail());
+            assert!(problem.to_json().contains("\"parameter\":"), "{query}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Archive pages that have been rendered: on disk for as long as the data folder lives, and the
+//! ones asked for of late in memory, so that no page is rendered twice.
+//!
+//! What is on disk is a copy of what the journal can give again: a page that is damaged is rendered
+//! anew, one that cannot be written is served all the same, and the folder may be removed.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use flate2::Crc;
+
+use super::atom::MEDIA_TYPE;
+use crate::{
+    model::Timestamp,
+    web::{Cache, Representation},
+};
+
+/// The rendered pages on disk, `<data>/pages/<fingerprint>/<n>.atom` and `<n>.atom.gz`.
+#[derive(Clone, Debug)]
+pub(super) struct PageFolder(PathBuf);
+
+impl PageFolder {
+    /// The folder of the pages with that fingerprint (32 hexadecimal digits). Pages with another
+    /// fingerprint are of another journal, another address, or rendered in another way: they are
+    /// removed.
+    pub(super) fn open(data: &Path, fingerprint: &str) -> Self {
+        let pages = data.join("pages");
+        for folder in fs::read_dir(&pages).into_iter().flatten().filter_map(Result::ok) {
+            let name = folder.file_name();
+            let is_fingerprint = name.len() == 32 && name.to_str().is_some_and(|name| hex::decode(name).is_ok());
+            if is_fingerprint
+                && name != fingerprint
+                && let Err(error) = fs::remove_dir_all(folder.path())
+            {
+                tracing::warn!(folder = %folder.path().display(), %error, "old archive pages were not removed");
+            }
+        }
+        Self(pages.join(fingerprint))
+    }
+
+    /// The page, if it is there whole.
+    pub(super) fn load(&self, number: u64) -> Option<Representation> {
+        let body = fs::read(self.file(number)).ok()?;
+        let gzip = fs::read(self.gzip_file(number)).ok()?;
+        let updated = is_of(&gzip, &body).then(|| updated(&body)).flatten();
+        if updated.is_none() {
+            tracing::warn!(number, folder = %self.0.display(), "an archive page is damaged and is rendered anew");
+        }
+        let gzip = Some(Bytes::from(gzip));
+        let page = Representation::compressed_before(MEDIA_TYPE, Bytes::from(body), gzip, Cache::Immutable);
+        Some(page.last_modified(updated?.datetime()))
+    }
+
+    /// Keeps the page. What goes wrong is logged: the page can be served nevertheless.
+    pub(super) fn keep(&self, number: u64, page: &Representation) {
+        // Too small to be worth compressing is too small to be worth keeping.
+        let Some(gzip) = &page.gzip else { return };
+        let kept = fs::create_dir_all(&self.0)
+            .and_then(|()| write_whole(&self.gzip_file(number), gzip))
+            .and_then(|()| write_whole(&self.file(number), &page.body));
+        if let Err(error) = kept {
+            tracing::warn!(number, folder = %self.0.display(), %error, "an archive page cannot be kept on disk");
+        }
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.0.join(format!("{number}.atom"))
+    }
+
+    fn gzip_file(&self, number: u64) -> PathBuf {
+        self.0.join(format!("{number}.atom.gz"))
+    }
+}
+
+/// Writes a file so that it is there as a whole or not at all, after a crash too.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = fs::File::create(&beside)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+/// Whether a gzip file was made of these bytes, by the checksum and the length at its end
+/// (RFC 1952 section 2.3.1).
+fn is_of(gzip: &[u8], body: &[u8]) -> bool {
+    let mut crc = Crc::new();
+    crc.update(body);
+    let end = [crc.sum().to_le_bytes(), crc.amount().to_le_bytes()].concat();
+    gzip.ends_with(&end)
+}
+
+/// The time of a feed: its first `updated`, which stands before every entry.
+fn updated(document: &[u8]) -> Option<Timestamp> {
+    let document = std::str::from_utf8(document).ok()?;
+    let (_, rest) = document.split_once("<updated>")?;
+    let (time, _) = rest.split_once("</updated>")?;
+    Timestamp::parse(time).ok()
+}
+
+/// The pages asked for of late, in memory.
+#[derive(Debug)]
+pub(super) struct PageCache {
+    room: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    pages: HashMap<u64, (u64, Representation)>,
+    bytes: usize,
+    clock: u64,
+}
+
+impl PageCache {
+    /// Holds up to `room` bytes of pages.
+    pub(super) fn new(room: usize) -> Self {
+        Self { room, held: Mutex::default() }
+    }
+
+    /// The page, if it is held.
+    pub(super) fn get(&self, number: u64) -> Option<Representation> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.clock += 1;
+        let now = held.clock;
+        let (used, page) = held.pages.get_mut(&number)?;
+        *used = now;
+        Some(page.clone())
+    }
+
+    /// Holds the page, and drops those that nobody has asked for the longest. One that is larger
+    /// than the room is not held.
+    pub(super) fn put(&self, number: u64, page: &Representation) {
+        let size = size(page);
+        if size > self.room {
+            return;
+        }
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.forget(number);
+        while held.bytes + size > self.room {
+            // A few hundred pages fit: looking at each costs less than keeping them in order.
+            let Some(oldest) = held.pages.iter().min_by_key(|(_, (used, _))| *used).map(|(number, _)| *number) else {
+                break;
+            };
+            held.forget(oldest);
+        }
+        held.clock += 1;
+        held.bytes += size;
+        let now = held.clock;
+        held.pages.insert(number, (now, page.clone()));
+    }
+}
+
+impl Held {
+    fn forget(&mut self, number: u64) {
+        if let Some((_, page)) = self.pages.remove(&number) {
+            self.bytes -= size(&page);
+        }
+    }
+}
+
+fn size(page: &Representation) -> usize {
+    page.body.len() + page.gzip.as_ref().map_or(0, Bytes::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Cache, MEDIA_TYPE, PageCache, PageFolder, Representation, size};
+
+    const FINGERPRINT: &str = "00112233445566778899aabbccddeeff";
+
+    fn page(filling: &str) -> Representation {
+        let body = format!("<feed><updated>2026-01-02T03:04:05.006+00:00</updated>{}</feed>", filling.repeat(2000));
+        Representation::new(MEDIA_TYPE, body, Cache::Immutable)
+    }
+
+    #[test]
+    fn a_page_that_is_kept_comes_back_as_it_was() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = PageFolder::open(data.path(), FINGERPRINT);
+        assert!(folder.load(1).is_none());
+        let kept = page("x");
+        folder.keep(1, &kept);
+        let loaded = PageFolder::open(data.path(), FINGERPRINT).load(1).unwrap();
+        assert_eq!((&loaded.body, &loaded.gzip, &loaded.etag), (&kept.body, &kept.gzip, &kept.etag));
+        assert_eq!(loaded.last_modified, Some("2026-01-02T03:04:05.006Z".parse().unwrap()));
+        let names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+    }
+
+    #[test]
+    fn a_damaged_page_is_not_served() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = PageFolder::open(data.path(), FINGERPRINT);
+        for damaged in ["1.atom", "1.atom.gz"] {
+            folder.keep(1, &page("x"));
+            let file = folder.0.join(damaged);
+            let whole = fs::read(&file).unwrap();
+            fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+            assert!(folder.load(1).is_none(), "{damaged}");
+            fs::remove_file(&file).unwrap();
+            assert!(folder.load(1).is_none(), "{damaged}");
+        }
+    }
+
+    #[test]
+    fn pages_with_another_fingerprint_are_removed_and_nothing_else() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = PageFolder::open(data.path(), FINGERPRINT);
+        folder.keep(1, &page("x"));
+        fs::create_dir(data.path().join("pages/mine")).unwrap();
+        PageFolder::open(data.path(), "ffeeddccbbaa99887766554433221100");
+        assert!(folder.load(1).is_none());
+        assert!(data.path().join("pages/mine").exists());
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_kept_is_no_failure() {
+        let data = tempfile::tempdir().unwrap();
+        fs::write(data.path().join("pages"), "a file where a folder should be").unwrap();
+        let folder = PageFolder::open(data.path(), FINGERPRINT);
+        folder.keep(1, &page("x"));
+        assert!(folder.load(1).is_none());
+    }
+
+    #[test]
+    fn what_nobody_has_asked_for_goes_first() {
+        let cache = PageCache::new(3 * size(&page("x")));
+        (1..=3).for_each(|number| cache.put(number, &page("x")));
+        assert!(cache.get(1).is_some());
+        cache.put(4, &page("x"));
+        let held = |number| cache.get(number).is_some();
+        assert_eq!([1, 2, 3, 4].map(held), [true, false, true, true]);
+        cache.put(4, &page("x"));
+        assert_eq!([1, 2, 3, 4].map(held), [true, false, true, true]);
+        cache.put(5, &page("much larger than the room that there is in all"));
+        assert_eq!([1, 2, 3, 4, 5].map(held), [true, false, true, true, false]);
+    }
+}
