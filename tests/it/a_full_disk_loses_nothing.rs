@@ -89,7 +89,7 @@ async fn a_full_disk_is_told_and_nothing_that_was_acknowledged_is_lost() {
         let problem: Value = refused.json().await.unwrap();
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("the disk is full; free some room where the journal is kept"), "{detail}");
-        assert!(detail.contains("Send the message again"), "{detail}");
+        assert!(detail.contains("send the message again"), "{detail}");
         // What cannot be read cannot be kept either, and its sender is told the same.
         assert_eq!(gateway.post("content-change", "application/json", "x".repeat(9000)).await.0, 503);
         let events = |changes: Vec<Value>| changes.iter().map(item).collect::<Vec<_>>();

@@ -29,6 +29,7 @@ mod old_changes_go_and_the_registry_stays;
 mod replay_posts_in_order_and_tries_again;
 mod shuffled_events_end_in_the_same_registry;
 mod the_command_line_keeps_its_promises;
+mod the_feed_ends_where_the_journal_does;
 mod the_json_is_as_documented;
 mod the_model_in_xml_has_the_facts_of_the_json;
 mod the_seed_examples_come_out_as_they_went_in;

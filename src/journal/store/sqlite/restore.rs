@@ -3,7 +3,7 @@
 //! A restored journal lacks what came after the backup, and readers may have seen it. If it went on
 //! at the next number, a reader whose place is past that would miss other changes under numbers that it
 //! knows. So the numbering leaves out everything that the lost journal can have given: it goes on at
-//! the time of the restore, [`NUMBERS_PER_SECOND`] numbers for every second since 1970. No journal
+//! the time of the restore, [`NUMBERS_PER_MILLISECOND`] numbers for every millisecond since 1970. No journal
 //! gives that many, so no number of any journal of this descent is ever used twice, however often one
 //! backup is restored. A place in between is none of the restored journal's, and its reader is told so.
 //!
@@ -26,8 +26,9 @@ use super::{
 };
 use crate::model::{Seq, Timestamp};
 
-/// More changes than any journal takes in a second.
-const NUMBERS_PER_SECOND: i64 = 100_000;
+/// More changes than any journal takes in a millisecond, all the while. As many as a page of the archived
+/// feed has, so that no page has numbers from before a restore and after it.
+const NUMBERS_PER_MILLISECOND: i64 = 100;
 
 /// The copy while it is being made.
 const PARTIAL_NAME: &str = "journal.sqlite.partial";
@@ -108,10 +109,10 @@ fn begin_anew(path: &Path, head: Seq) -> rusqlite::Result<Seq> {
     let transaction = connection.transaction()?;
     let identity = Uuid::new_v4();
     transaction.execute("UPDATE meta SET value = ? WHERE name = 'identity'", [identity.as_bytes().as_slice()])?;
-    let clock = Timestamp::now().millis() / 1000 * NUMBERS_PER_SECOND;
+    let clock = Timestamp::now().millis().saturating_mul(NUMBERS_PER_MILLISECOND);
     // A clock that was set back must not lead back either.
     let given = rows::number(head.0).max(schema::floor(&transaction)?);
-    let floor = clock.max((given / NUMBERS_PER_SECOND + 1) * NUMBERS_PER_SECOND);
+    let floor = clock.max((given / NUMBERS_PER_MILLISECOND + 2).saturating_mul(NUMBERS_PER_MILLISECOND));
     transaction.execute("INSERT OR REPLACE INTO restores VALUES (?, ?)", params![rows::number(head.0), floor])?;
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;
