@@ -194,11 +194,11 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
 fn address(path: &Path, options: &str) -> String {
     let mut address = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
-                address.push(char::from(*byte))
-            }
-            byte => address.push_str(&format!("%{byte:02X}")),
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
+            address.push(char::from(*byte));
+        } else {
+            address.push('%');
+            address.push_str(&hex::encode_upper([*byte]));
         }
     }
     address + options

@@ -118,7 +118,7 @@ fn structure(connection: &Connection, check: &str, report: &mut Report) -> rusql
         match row.get::<_, String>(0)? {
             ok if ok == "ok" => {}
             wrong if check.contains("foreign") => {
-                report.find(format!("a row of {wrong} refers to one that is not there"))
+                report.find(format!("a row of {wrong} refers to one that is not there"));
             }
             wrong => report.find(format!("the file: {wrong}")),
         }
