@@ -14,7 +14,7 @@ use tidings::{
 };
 
 use crate::{
-    gateway::Gateway,
+    gateway::{Gateway, PATIENCE},
     keeping::{Opened, configuration, journal_file, post, verified},
 };
 
@@ -94,12 +94,11 @@ async fn the_gateway_keeps_what_it_is_told_to_while_events_come_in() {
         })
         .collect();
     for poster in posters {
-        poster.await.unwrap();
+        tokio::time::timeout(PATIENCE, poster).await.expect("nothing is removed").unwrap();
     }
     let head = next.load(Ordering::Relaxed) - 1;
-    while first(&gateway).await != head - 59 {
-        tokio::task::yield_now().await;
-    }
+    let all_gone = async { while first(&gateway).await != head - 59 {} };
+    tokio::time::timeout(PATIENCE, all_gone).await.expect("not all is removed");
     let page = gateway.json(&format!("/changes?after={}&limit=1000", head - 60)).await;
     let numbers: Vec<_> = page["changes"].as_array().unwrap().iter().map(|change| change["seq"].as_u64()).collect();
     assert_eq!(numbers, (head - 59..=head).map(Some).collect::<Vec<_>>());
