@@ -137,6 +137,26 @@ async fn after_a_restore_no_number_is_given_twice_and_readers_are_told() {
     assert_eq!(aside.iter().sum::<u64>(), 30 + 22, "{aside:?}");
 }
 
+#[tokio::test]
+async fn a_journal_that_a_crash_left_goes_aside_with_its_write_ahead_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    let mut gateway = Gateway::start(&data);
+    post(&gateway, 1).await;
+    assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
+    post(&gateway, 2).await;
+    gateway.kill();
+    let log = data.join("journal.sqlite-wal");
+    assert!(log.metadata().unwrap().len() > 0);
+    let ended = run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    assert!(!log.exists(), "the old log stands beside the new file");
+    let told = String::from_utf8(ended.stdout).unwrap();
+    let (_, aside) = told.trim_end().split_once("the journal that was there is in ").unwrap();
+    assert_eq!(verified(&journal_file(Path::new(aside))).changes, 2);
+    assert_eq!(verified(&journal_file(&data)).changes, 1);
+}
+
 #[test]
 fn a_restore_that_was_broken_off_is_done_again() {
     let folder = tempfile::tempdir().unwrap();
