@@ -10,6 +10,7 @@ mod progress;
 mod replay;
 mod restore;
 mod serve;
+mod token;
 mod verify;
 
 use std::{
@@ -55,6 +56,7 @@ enum Command {
     Convert(convert::Convert),
     Replay(replay::Replay),
     Check(check::Check),
+    Token(token::Token),
     Backup(backup::Backup),
     Restore(restore::Restore),
     Verify(verify::Verify),
@@ -104,6 +106,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Convert(convert) => convert.run(),
         Command::Replay(replay) => replay.run(),
         Command::Check(check) => check.run(),
+        Command::Token(token) => token.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::Verify(verify) => verify.run(),

@@ -5,15 +5,25 @@
 //! views and the administration are built on it.
 
 mod accept;
+mod access;
 mod extract;
 mod fallback;
 mod problem;
 mod query;
 mod representation;
+mod routes;
+mod secret;
+mod server;
+mod tls;
 
 pub use accept::{accepts_gzip, best_media_type};
+pub use access::{Access, Rule, Scope, Token};
 pub use extract::{Body, BodyLimit, Path};
 pub use fallback::{every_error_is_a_problem, method_not_allowed, not_found, panicked, time_limit};
 pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};
 pub use representation::{Cache, Representation};
+pub use routes::{Route, Routes};
+pub use secret::{Secret, SecretDigest};
+pub use server::{Connections, serve};
+pub use tls::{Tls, TlsError};
