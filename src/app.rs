@@ -15,6 +15,7 @@ use crate::{
     intake::{Intake, Source},
     journal::{
         self, Journal, WriterThread,
+        retention::Retention,
         store::{
             StoreError,
             sqlite::{self, OpenError, SqliteStore},
@@ -115,6 +116,7 @@ pub async fn serve_until(
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
+    let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let surfaces = surfaces(&config, journal, sources, public_url.as_str(), metrics.clone());
     let bounds = router::Bounds { body: config.limits.body_bytes, time: config.limits.request };
     let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
@@ -140,6 +142,8 @@ pub async fn serve_until(
             tracing::warn!("some requests were cut off: they were not finished within the grace time");
         }
     }
+    retention.abort();
+    let _ = retention.await;
     close(writer).await;
     Ok(())
 }
@@ -214,6 +218,14 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
     };
     let store = SqliteStore::open(&config.journal.data, bounds)?;
     Ok(Journal::start(store, settings)?)
+}
+
+/// In the configuration 0 stands for no bound.
+fn retention(config: &Config) -> Retention {
+    Retention {
+        days: Some(config.journal.keep_days).filter(|days| *days > 0),
+        changes: Some(config.journal.keep_changes).filter(|changes| *changes > 0),
+    }
 }
 
 async fn settle_metrics(metrics: Metrics) {

@@ -26,6 +26,7 @@ use crate::{
         feed::{self, FeedView},
         objects,
         service::{self, Service},
+        snapshot,
     },
     web::{
         self, Access, BodyLimit, Routes,
@@ -73,6 +74,7 @@ pub fn routes() -> Routes<Surfaces> {
         .get("/feed/archive/{page}", Read, feed::archive, |all| all.feed.clone())
         .get("/changes", Read, changes::page, |all| all.changes.clone())
         .get("/changes/{id}", Read, changes::one, |all| all.changes.clone())
+        .get("/snapshot", Read, snapshot::page, |all| all.changes.clone())
         .get("/objects", Read, objects::one, |all| all.journal.clone())
         .get("/service", Read, service::document, |all| all.service.clone())
         .get("/sources", Admin, sources::list, |all| all.sources.clone())

@@ -75,6 +75,8 @@ pub(super) fn failed(error: &JournalError) {
         JournalError::Store(StoreError::Damaged(_)) => "damaged",
         JournalError::Busy(_) => "busy",
         JournalError::Closed => "closed",
+        // The reader's place is gone, and the journal has not failed.
+        JournalError::Gone { .. } => return,
     };
     counter!(FAILURES, "reason" => reason).increment(1);
 }

@@ -22,7 +22,7 @@ use crate::{
     admin::{health, metrics, quarantine, sources},
     model::{ItemChangeKind, UriPrefix},
     source::http,
-    view::{changes, feed, objects, service},
+    view::{changes, feed, objects, service, snapshot},
     web::{Cache, Problem, Representation, problems},
 };
 
@@ -48,6 +48,7 @@ use crate::{
         changes::page,
         changes::one,
         objects::one,
+        snapshot::page,
         service::document,
         sources::list,
         quarantine::list,

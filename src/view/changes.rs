@@ -29,6 +29,18 @@ pub struct Changes {
     pub largest_page: usize,
 }
 
+impl Changes {
+    /// How long a page is to be.
+    pub(super) fn limit(&self, told: Option<usize>) -> Result<usize, Problem> {
+        let limit = told.unwrap_or(DEFAULT_LIMIT.min(self.largest_page));
+        if limit == 0 || limit > self.largest_page {
+            let detail = format!("limit is {limit}; give 1 to {}.", self.largest_page);
+            return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
+        }
+        Ok(limit)
+    }
+}
+
 /// The query of `GET /changes`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -55,14 +67,15 @@ struct PageView {
     next: Seq,
 }
 
-problems!(PageProblems: InvalidQuery, Unavailable);
+problems!(PageProblems: InvalidQuery, Gone, Unavailable);
 problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Going on with
 /// `after=next` misses nothing and repeats nothing.
 ///
 /// # Errors
-/// `invalid-query`; `unavailable` when the journal cannot be read.
+/// `invalid-query`; `gone` when the change after `after` is no longer kept; `unavailable` when the journal
+/// cannot be read.
 #[utoipa::path(
     get,
     path = "/changes",
@@ -72,11 +85,7 @@ problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
     responses((status = 200, description = "A page, oldest first.", body = PageView), PageProblems),
 )]
 pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
-    let limit = query.limit.unwrap_or(DEFAULT_LIMIT.min(view.largest_page));
-    if limit == 0 || limit > view.largest_page {
-        let detail = format!("limit is {limit}; give 1 to {}.", view.largest_page);
-        return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
-    }
+    let limit = view.limit(query.limit)?;
     let after = Seq(query.after.unwrap_or(0));
     let changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
     let next = changes.last().map_or(after, |newest| newest.seq());

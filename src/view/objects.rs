@@ -32,7 +32,7 @@ pub struct ObjectQuery {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Object)]
-struct ObjectView<'a> {
+pub(super) struct ObjectView<'a> {
     /// The object.
     #[schema(value_type = Uri)]
     uri: &'a Uri,
@@ -97,22 +97,35 @@ pub async fn one(State(journal): State<Journal>, Query(query): Query<ObjectQuery
         let detail = format!("Nothing is known of {uri}. The registry knows an object from its first change on.");
         Problem::new(ProblemCode::NotFound, detail)
     })?;
-    Ok(Json(view(&uri, &state)).into_response())
+    Ok(Json(ObjectView::whole(&uri, &state)).into_response())
 }
 
-fn view<'a>(uri: &'a Uri, state: &'a ObjectState) -> ObjectView<'a> {
-    let item = |(uri, record): (&'a Uri, &'a ItemRecord)| ItemView {
-        uri,
-        live: state.is_live(uri),
-        since: record.existence.clock.at,
-        state: state.state(uri),
-        content: state.content(uri),
-    };
-    ObjectView {
-        uri,
-        parent: state.parent(),
-        types: state.types(),
-        purged: state.purged.latest(),
-        items: state.items.iter().map(item).collect(),
+impl<'a> ObjectView<'a> {
+    /// With every item that it has or had.
+    fn whole(uri: &'a Uri, state: &'a ObjectState) -> Self {
+        Self::of(uri, state, |_| true)
+    }
+
+    /// With the items that are there; `None` when there is none.
+    pub(super) fn live(uri: &'a Uri, state: &'a ObjectState) -> Option<Self> {
+        let view = Self::of(uri, state, |item| state.is_live(item));
+        (!view.items.is_empty()).then_some(view)
+    }
+
+    fn of(uri: &'a Uri, state: &'a ObjectState, shown: impl Fn(&Uri) -> bool) -> Self {
+        let item = |(uri, record): (&'a Uri, &'a ItemRecord)| ItemView {
+            uri,
+            live: state.is_live(uri),
+            since: record.existence.clock.at,
+            state: state.state(uri),
+            content: state.content(uri),
+        };
+        Self {
+            uri,
+            parent: state.parent(),
+            types: state.types(),
+            purged: state.purged.latest(),
+            items: state.items.iter().filter(|(uri, _)| shown(uri)).map(item).collect(),
+        }
     }
 }

@@ -179,7 +179,7 @@ fn the_defaults_tell_the_ranges_that_are_held() {
     };
     for table in ["server", "journal", "limits"] {
         for key in keys_of(table) {
-            let refusal = load(&format!("[{table}]\n{key} = 0"), &[]).unwrap_err();
+            let refusal = load(&format!("[{table}]\n{key} = {}", i64::MAX), &[]).unwrap_err();
             let Some((_, range)) = refusal.split_once("give a whole number from ") else { continue };
             let (before, _) = DEFAULTS.split_once(&format!("\n{key} = ")).unwrap();
             let comment: String = before.rsplit("\n\n").next().unwrap().to_owned();
