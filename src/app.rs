@@ -6,12 +6,12 @@
 
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::{quarantine::Quarantine, sources::Listed},
-    config::{Config, SourceConfig},
+    config::{Allowance, Config, SourceConfig},
     intake::{Intake, Source},
     journal::{
         self, Journal, WriterThread,
@@ -22,12 +22,13 @@ use crate::{
     },
     model::SourceName,
     router::{self, Surfaces, router},
-    source::http::Hooks,
+    source::{http::Hooks, rate::Rate},
     view::{
         changes::Changes,
         feed::FeedView,
         service::{Hook, Service},
     },
+    web::server,
 };
 
 /// How much of the grace time is kept for closing the journal, after the last request.
@@ -60,9 +61,6 @@ pub enum ServeError {
         /// What the operating system said.
         error: std::io::Error,
     },
-    /// Serving failed.
-    #[error("serving failed: {0}")]
-    Serve(std::io::Error),
 }
 
 /// Serves until it is told to stop, by SIGTERM or Ctrl-C.
@@ -98,12 +96,15 @@ pub async fn serve_until(
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
     let surfaces = surfaces(&config, journal, sources, public_url.as_str());
-    let bounds = router::Bounds { body: config.limits.body_bytes, time: config.limits.request };
+    let limits = &config.limits;
+    let bounds = router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request };
+    let connections = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };
     let router = router(surfaces, bounds);
 
     tracing::info!(%address, data = %config.journal.data.display(), "serving");
     listening(address);
-    let serving = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let plain = |io| std::future::ready(Ok::<TcpStream, std::io::Error>(io));
+    let serving = server::serve(listener, plain, router, stop.clone(), connections);
     let grace = config.server.grace;
     let cut_off = async {
         stop.cancelled().await;
@@ -111,7 +112,7 @@ pub async fn serve_until(
         tokio::time::sleep(grace.saturating_sub(CLOSING_TIME)).await;
     };
     tokio::select! {
-        served = serving => served.map_err(ServeError::Serve)?,
+        () = serving => {}
         () = cut_off => tracing::warn!("some requests were cut off: they were not finished within the grace time"),
     }
     close(writer).await;
@@ -129,9 +130,10 @@ async fn close(writer: WriterThread) {
 
 fn sources(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
     let set_up = |(name, source): (&SourceName, &SourceConfig)| {
-        let SourceConfig { transport, dialect, metadata_changes, settings } = source;
-        let source = Source::new(name.clone(), dialect, settings.clone(), *metadata_changes)
-            .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
+        let SourceConfig { transport, dialect, metadata_changes, settings, .. } = source;
+        let source =
+            Source::new(name.clone(), dialect, settings.clone(), *metadata_changes, config.limits.of_messages())
+                .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
         Ok((name.to_string(), Listed { source: Arc::new(source), transport: transport.name() }))
     };
     config.sources.iter().map(set_up).collect()
@@ -164,8 +166,12 @@ fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>
     let hooks = sources.iter().map(hook).collect();
     let sources = Arc::new(sources);
     let by_http = sources.iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
+    let rate = |(name, source): (&SourceName, &SourceConfig)| {
+        source.rate.map(|Allowance { per_second, burst }| (name.to_string(), Rate::new(per_second, burst)))
+    };
+    let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {
-        hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http) },
+        hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http), rates: Arc::new(rates) },
         changes: Changes { journal: journal.clone(), largest_page: config.limits.page },
         feed: FeedView::new(journal.clone(), public_url, &config.journal.data),
         service: Service { public_url: public_url.into(), hooks },

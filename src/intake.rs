@@ -13,7 +13,7 @@ use serde::Serialize;
 pub use crate::model::EventId;
 
 use crate::{
-    format::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Rejection, Repeats},
+    format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
     journal::{
         Journal, JournalError, Outcome, Submission,
         quarantine::{NewQuarantined, QuarantineId},
@@ -165,8 +165,9 @@ impl Source {
         kind: &'static DialectKind,
         settings: serde_json::Value,
         metadata_changes: bool,
+        limits: Limits,
     ) -> Result<Self, InvalidSettings> {
-        let dialect = (kind.build)(settings)?;
+        let dialect = (kind.build)(settings, limits)?;
         let policy = Arc::new(SourcePolicy { name, metadata_changes });
         Ok(Self { policy, kind, dialect, counts: Counts::default() })
     }

@@ -5,22 +5,17 @@
 //! where an error is, refuses prefixed Atom, drops the text of categories, and overflows the stack
 //! on deep nesting. DTDs are refused, so there are no entities but the five of XML itself.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, rc::Rc};
 
 use quick_xml::{
     Reader, XmlVersion,
     events::{BytesRef, Event, attributes::Attributes},
 };
 
-use super::{Place, Rejection, utf8::utf8};
+use super::{Bound, Limits, Place, Rejection, utf8::utf8};
 
 /// The namespace of Atom (RFC 4287 section 2).
 pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";
-
-/// How deep elements may be nested.
-const MAX_DEPTH: usize = 64;
-/// How many attributes an element may have.
-const MAX_ATTRIBUTES: usize = 64;
 
 /// A document being read from front to back. After [`Document::root`] or a [`Document::child`] has
 /// given an element, its content must be consumed by `child` until `None`, by `text` or by `skip`.
@@ -29,19 +24,22 @@ pub(super) struct Document<'a> {
     reader: Reader<&'a [u8]>,
     scopes: Vec<Scope<'a>>,
     depth: usize,
+    limits: Limits,
 }
 
 /// A namespace declaration and the depth of the element that has it.
 struct Scope<'a> {
     prefix: &'a [u8],
-    namespace: Cow<'a, str>,
+    /// Shared with every element in it: a name of a megabyte may be that of as many elements.
+    namespace: Rc<str>,
     depth: usize,
 }
 
 /// The start of an element.
 #[derive(Clone, Debug)]
 pub(super) struct Element<'a> {
-    namespace: Cow<'a, str>,
+    /// `None` where there is none.
+    namespace: Option<Rc<str>>,
     local: &'a str,
     /// The tag between its angle brackets.
     tag: &'a str,
@@ -55,14 +53,14 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// When it is not UTF-8 or empty.
-    pub(super) fn open(body: &'a [u8]) -> Result<Self, Rejection> {
+    pub(super) fn open(body: &'a [u8], limits: Limits) -> Result<Self, Rejection> {
         let text = utf8(body)?;
         if text.trim().is_empty() {
             return Err(Rejection::malformed(Place::Message, "the body is empty; an XML document was expected"));
         }
         let mut reader = Reader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Ok(Self { text, reader, scopes: Vec::new(), depth: 0 })
+        Ok(Self { text, reader, scopes: Vec::new(), depth: 0, limits })
     }
 
     /// The document's outermost element.
@@ -192,14 +190,17 @@ impl<'a> Document<'a> {
 
     fn start(&mut self, offset: usize, name_len: usize) -> Result<Element<'a>, Rejection> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.malformed(offset, format!("elements are nested more than {MAX_DEPTH} deep")));
+        let Limits { xml_depth, xml_attributes, .. } = self.limits;
+        if self.depth > xml_depth {
+            let reason = format!("elements are nested more than {xml_depth} deep");
+            return Err(Rejection::past(Bound::XmlDepth, self.place(offset), reason));
         }
         let tag = &self.text[offset + 1..self.offset() - 1];
         let tag = tag.strip_suffix('/').unwrap_or(tag);
         for (index, attribute) in Attributes::new(tag, name_len).enumerate() {
-            if index == MAX_ATTRIBUTES {
-                return Err(self.malformed(offset, format!("an element has more than {MAX_ATTRIBUTES} attributes")));
+            if index == xml_attributes {
+                let reason = format!("an element has more than {xml_attributes} attributes");
+                return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
             }
             let attribute = attribute
                 .map_err(|error| self.malformed(offset, format!("an attribute is not well-formed: {error}")))?;
@@ -211,7 +212,12 @@ impl<'a> Document<'a> {
                 .normalized_value(XmlVersion::Implicit1_0)
                 .map_err(|error| self.malformed(offset, format!("an attribute value is not well-formed: {error}")))?;
             if let Some(prefix) = prefix {
-                self.scopes.push(Scope { prefix, namespace: value, depth: self.depth });
+                // Each name is looked for among all of them.
+                if self.scopes.len() == xml_attributes {
+                    let reason = format!("more than {xml_attributes} namespaces are declared in each other");
+                    return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
+                }
+                self.scopes.push(Scope { prefix, namespace: value.into(), depth: self.depth });
             }
         }
         let (prefix, local) = tag[..name_len].split_once(':').unwrap_or(("", &tag[..name_len]));
@@ -228,13 +234,14 @@ impl<'a> Document<'a> {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    fn namespace(&self, prefix: &[u8]) -> Option<Cow<'a, str>> {
-        let declared =
-            self.scopes.iter().rev().find(|scope| scope.prefix == prefix).map(|scope| scope.namespace.clone());
-        match prefix {
-            b"" => Some(declared.unwrap_or_default()),
-            b"xml" => Some(Cow::Borrowed("http://www.w3.org/XML/1998/namespace")),
-            _ => declared,
+    /// The namespace that a prefix stands for, if any; `None` where the prefix is not declared.
+    fn namespace(&self, prefix: &[u8]) -> Option<Option<Rc<str>>> {
+        let declared = self.scopes.iter().rev().find(|scope| scope.prefix == prefix);
+        match (declared, prefix) {
+            (Some(scope), _) => Some(Some(Rc::clone(&scope.namespace))),
+            (None, b"") => Some(None),
+            (None, b"xml") => Some(Some("http://www.w3.org/XML/1998/namespace".into())),
+            (None, _) => None,
         }
     }
 
@@ -258,7 +265,11 @@ impl<'a> Document<'a> {
     }
 
     fn malformed(&self, offset: usize, reason: impl Into<String>) -> Rejection {
-        Rejection::malformed(Place::in_text(self.text, offset), reason)
+        Rejection::malformed(self.place(offset), reason)
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        Place::in_text(self.text, offset)
     }
 
     fn cut_short(&self) -> Rejection {
@@ -269,12 +280,12 @@ impl<'a> Document<'a> {
 impl<'a> Element<'a> {
     /// Whether it has that name.
     pub(super) fn is(&self, namespace: &str, local: &str) -> bool {
-        self.local == local && self.namespace == namespace
+        self.local == local && self.namespace.as_deref() == Some(namespace)
     }
 
     /// Its name, if it is an element of Atom.
     pub(super) fn atom(&self) -> Option<&'a str> {
-        (self.namespace == ATOM).then_some(self.local)
+        (self.namespace.as_deref() == Some(ATOM)).then_some(self.local)
     }
 
     /// Its name with the prefix, as written.
@@ -307,11 +318,11 @@ fn is_utf8_name(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ATOM, Document, Place, Rejection};
+    use super::{ATOM, Document, Limits, Place, Rejection};
 
     /// Reads a whole document and gives back "name{text}" of the children of its root.
     fn read(body: &[u8]) -> Result<Vec<String>, Rejection> {
-        let mut document = Document::open(body)?;
+        let mut document = Document::open(body, Limits::default())?;
         document.root()?;
         let mut children = Vec::new();
         while let Some(child) = document.child()? {
@@ -328,7 +339,7 @@ mod tests {
     #[test]
     fn resolves_namespaces_whatever_the_prefix() {
         let body = format!("<a:feed xmlns:a='{ATOM}'><a:id k='1 &lt;&#10;2' a:k='3'/><id xmlns='urn:other'/></a:feed>");
-        let mut document = Document::open(body.as_bytes()).unwrap();
+        let mut document = Document::open(body.as_bytes(), Limits::default()).unwrap();
         assert_eq!(document.root().unwrap().atom(), Some("feed"));
         let id = document.child().unwrap().unwrap();
         assert!(id.is(ATOM, "id"));
@@ -376,11 +387,16 @@ mod tests {
         assert!(complaint(deep.as_bytes()).contains("more than 64 deep"));
         let wide: String = (0..100).map(|n| format!(" a{n}='1'")).collect();
         assert!(complaint(format!("<r><a{wide}/></r>").as_bytes()).contains("more than 64 attributes"));
+        let declared = |element: char| (0..40).map(|n| format!(" xmlns:{element}{n}='u'")).collect::<String>();
+        let nested = format!("<r{}><a{}/></r>", declared('r'), declared('a'));
+        assert!(complaint(nested.as_bytes()).contains("more than 64 namespaces"));
+        let beside = format!("<r><a{}/><a{}/></r>", declared('r'), declared('a'));
+        assert!(read(beside.as_bytes()).is_ok());
     }
 
     #[test]
     fn an_element_knows_its_place() {
-        let mut document = Document::open(b"<r>\n  <t/></r>").unwrap();
+        let mut document = Document::open(b"<r>\n  <t/></r>", Limits::default()).unwrap();
         document.root().unwrap();
         assert_eq!(document.child().unwrap().unwrap().place(), Place::Line { line: 2, column: 3 });
     }

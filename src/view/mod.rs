@@ -11,6 +11,8 @@ pub mod objects;
 mod pages;
 pub mod service;
 
+pub use filtered::Selection;
+
 use crate::{
     journal::{JournalError, store::StoreError},
     web::Problem,

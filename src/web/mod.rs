@@ -7,13 +7,18 @@
 mod accept;
 mod extract;
 mod fallback;
+mod inflate;
+mod limits;
 mod problem;
 mod query;
 mod representation;
+pub mod server;
 
 pub use accept::{accepts_gzip, best_media_type};
 pub use extract::{Body, BodyLimit, Path};
 pub use fallback::{every_error_is_a_problem, method_not_allowed, not_found, panicked, time_limit};
+pub use inflate::HeldBytes;
+pub use limits::{Limit, limit_hit, limits_hit};
 pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};
 pub use representation::{Cache, Representation};

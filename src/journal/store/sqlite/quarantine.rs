@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use super::{Bounds, rows};
 use crate::{
     journal::{
-        quarantine::{NewQuarantined, QuarantineId, Quarantined},
+        quarantine::{NewQuarantined, QuarantineId, Quarantined, count_dropped},
         store::StoreError,
     },
     model::SourceName,
@@ -39,13 +39,15 @@ pub(super) fn put(
             ])?;
         ids.push(id(transaction.last_insert_rowid())?);
     }
-    make_room(&transaction, bounds)?;
+    let dropped = make_room(&transaction, bounds)?;
     transaction.commit()?;
+    count_dropped(dropped);
     Ok(ids)
 }
 
-/// Drops the oldest messages until the bounds hold. The newest message always stays.
-fn make_room(transaction: &Transaction<'_>, bounds: Bounds) -> Result<(), StoreError> {
+/// Drops the oldest messages until the bounds hold, and tells how many. The newest always stays.
+fn make_room(transaction: &Transaction<'_>, bounds: Bounds) -> Result<u64, StoreError> {
+    let mut dropped = 0;
     let sql = "SELECT count(*), coalesce(sum(size), 0) FROM quarantine";
     let (mut entries, mut size): (i64, i64) =
         transaction.prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -56,8 +58,9 @@ fn make_room(transaction: &Transaction<'_>, bounds: Bounds) -> Result<(), StoreE
         let sql = "DELETE FROM quarantine WHERE id = (SELECT min(id) FROM quarantine) RETURNING size";
         size -= transaction.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0))?;
         entries -= 1;
+        dropped += 1;
     }
-    Ok(())
+    Ok(dropped)
 }
 
 pub(super) fn before(

@@ -1,0 +1,201 @@
+//! The server: takes connections from a listener, serves HTTP/1.1 on each, and holds what
+//! `axum::serve` leaves open: how many connections there are, how long the head of a request may
+//! take to come, and how long a client may take nothing of its answer.
+//!
+//! It knows nothing of what is served, nor of TLS: whoever starts it gives a listener and what is to
+//! be done with a connection before HTTP is spoken on it.
+
+use std::{
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::{Router, serve::Listener};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::Sleep,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Limit, limit_hit};
+
+/// The largest head of a request, in bytes; a larger one is answered 431, and so is one of more than
+/// 100 fields.
+const HEAD_BYTES: usize = 64 * 1024;
+
+/// Bounds on connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How many are served at once; more wait in the listener's queue.
+    pub connections: usize,
+    /// How long the head of a request may take to come, and a connection between two requests to
+    /// be idle.
+    pub head: Duration,
+    /// How long a client may take nothing of what is sent to it.
+    pub stall: Duration,
+}
+
+/// Serves `router` on the connections of `listener`, until `stop` is cancelled and every request that
+/// had begun is answered. When it is dropped, what is left is cut off.
+///
+/// `secure` is what is done with a connection before HTTP is spoken on it, such as the handshake of
+/// TLS; it has as long as the head of a request.
+pub async fn serve<L, Secure, Securing, Secured>(
+    mut listener: L,
+    secure: Secure,
+    router: Router,
+    stop: CancellationToken,
+    bounds: Bounds,
+) where
+    L: Listener,
+    Secure: Fn(L::Io) -> Securing,
+    Securing: Future<Output = io::Result<Secured>> + Send + 'static,
+    Secured: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let slots = Arc::new(Semaphore::new(bounds.connections));
+    let mut connections = JoinSet::new();
+    let stopped = stop.clone();
+    let taking = async {
+        // The slots are never closed.
+        while let Some(slot) = free(&slots).await {
+            let (io, _) = listener.accept().await;
+            let (securing, router, stop) = (secure(io), router.clone(), stop.clone());
+            connections.spawn(async move {
+                connection(securing, router, stop, bounds).await;
+                drop(slot);
+            });
+            while connections.try_join_next().is_some() {}
+        }
+    };
+    tokio::select! {
+        () = stopped.cancelled() => {}
+        () = taking => {}
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn free(slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+        return Some(slot);
+    }
+    limit_hit(Limit::Connections);
+    Arc::clone(slots).acquire_owned().await.ok()
+}
+
+async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    securing: impl Future<Output = io::Result<Io>>,
+    router: Router,
+    stop: CancellationToken,
+    bounds: Bounds,
+) {
+    let secured = tokio::select! {
+        secured = tokio::time::timeout(bounds.head, securing) => secured,
+        () = stop.cancelled() => return,
+    };
+    let io = match secured {
+        Ok(Ok(io)) => io,
+        Ok(Err(error)) => return tracing::debug!(%error, "a connection could not be secured"),
+        Err(_) => return limit_hit(Limit::HeadSeconds),
+    };
+    let awaits_head = Arc::new(AtomicBool::new(true));
+    let io = Watched { io, patience: bounds.stall, stalled: None, awaits_head: Arc::clone(&awaits_head) };
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
+    let mut serving = pin!(http.serve_connection(TokioIo::new(io), TowerToHyperService::new(router)));
+    let served = tokio::select! {
+        biased;
+        served = serving.as_mut() => served,
+        () = stop.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    match served {
+        Err(error) if error.is_timeout() && awaits_head.load(Ordering::Relaxed) => limit_hit(Limit::HeadSeconds),
+        Err(error) => tracing::debug!(%error, "a connection broke off"),
+        Ok(()) => {}
+    }
+}
+
+/// A connection that is given up when its client takes nothing of what is sent to it for too long.
+struct Watched<Io> {
+    io: Io,
+    patience: Duration,
+    /// When it is given up; there while a write waits.
+    stalled: Option<Pin<Box<Sleep>>>,
+    /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
+    /// idleness between two requests.
+    awaits_head: Arc<AtomicBool>,
+}
+
+impl<Io> Watched<Io> {
+    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let patience = self.patience;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(stalled.as_mut().poll(cx));
+        limit_hit(Limit::RequestSeconds);
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.awaits_head.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.awaits_head.store(false, Ordering::Relaxed);
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.watch(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.awaits_head.store(false, Ordering::Relaxed);
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.watch(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        self.watch(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.watch(cx, shut)
+    }
+}
