@@ -58,6 +58,11 @@ impl<'a> Document<'a> {
         if text.trim().is_empty() {
             return Err(Rejection::malformed(Place::Message, "the body is empty; an XML document was expected"));
         }
+        // quick-xml passes over a second mark without counting it, and all that follows is misplaced.
+        if text.starts_with('\u{FEFF}') {
+            let reason = "there are two byte order marks; this is not XML";
+            return Err(Rejection::malformed(Place::in_text(text, 0), reason));
+        }
         let mut reader = Reader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
         Ok(Self { text, reader, scopes: Vec::new(), depth: 0, limits })
@@ -363,6 +368,7 @@ mod tests {
             (&b""[..], "the message: the body is empty"),
             (b"  \n", "the body is empty"),
             (b"hello", "this is not XML"),
+            (b"\xEF\xBB\xBF\xEF\xBB\xBF<r/>", "two byte order marks"),
             (b"\xFF\xFE<\0", "UTF-16"),
             (b"<r>\n <t>\xff</t></r>", "line 2, column 5: the body is not UTF-8"),
             (b"<?xml version='1.0' encoding='ISO-8859-1'?><r/>", "only UTF-8"),

@@ -94,7 +94,7 @@ impl Tail {
     pub(super) fn after(&self, after: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
         let changes = self.changes.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
-        let skipped = (after.0 + 1).checked_sub(oldest.0)?;
+        let skipped = after.0.saturating_add(1).checked_sub(oldest.0)?;
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
         Some(changes.iter().skip(skipped).take(limit).cloned().collect())
     }
@@ -130,6 +130,7 @@ mod tests {
         assert_eq!(numbers(tail.after(Seq(4), 3)), Some(vec![5, 6, 7]));
         assert_eq!(numbers(tail.after(Seq(9), 3)), Some(vec![]));
         assert_eq!(numbers(tail.after(Seq(99), 3)), Some(vec![]));
+        assert_eq!(numbers(tail.after(Seq(u64::MAX), 3)), Some(vec![]));
         assert_eq!(numbers(tail.after(Seq(3), 3)), None);
         assert_eq!(numbers(tail.before(Seq(9), 2)), Some(vec![8, 7]));
         assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), None);

@@ -8,6 +8,7 @@
 use std::{
     future::Future,
     io,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -17,15 +18,20 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, serve::Listener};
-use hyper::server::conn::http1;
+use axum::{Router, extract::ConnectInfo, serve::Listener};
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::Sleep,
 };
@@ -37,10 +43,14 @@ use super::{Limit, limit_hit};
 /// 100 fields.
 const HEAD_BYTES: usize = 64 * 1024;
 
+/// How often connections are told to make room: one that began after it was said has not heard.
+const TOLD_AGAIN: Duration = Duration::from_secs(1);
+
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How many are served at once; more wait in the listener's queue.
+    /// How many are served at once; more wait in the listener's queue, and then those that are idle
+    /// are closed to make room.
     pub connections: usize,
     /// How long the head of a request may take to come, and a connection between two requests to
     /// be idle.
@@ -52,6 +62,8 @@ pub struct Bounds {
 /// Serves `router` on the connections of `listener`, until `stop` is cancelled and every request that
 /// had begun is answered. When it is dropped, what is left is cut off.
 ///
+/// Handlers find the address of the client as `ConnectInfo<SocketAddr>`.
+///
 /// `secure` is what is done with a connection before HTTP is spoken on it, such as the handshake of
 /// TLS; it has as long as the head of a request.
 pub async fn serve<L, Secure, Securing, Secured>(
@@ -61,21 +73,22 @@ pub async fn serve<L, Secure, Securing, Secured>(
     stop: CancellationToken,
     bounds: Bounds,
 ) where
-    L: Listener,
+    L: Listener<Addr = SocketAddr>,
     Secure: Fn(L::Io) -> Securing,
     Securing: Future<Output = io::Result<Secured>> + Send + 'static,
     Secured: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let slots = Arc::new(Semaphore::new(bounds.connections));
+    let crowded = Arc::new(Notify::new());
     let mut connections = JoinSet::new();
     let stopped = stop.clone();
     let taking = async {
         // The slots are never closed.
-        while let Some(slot) = free(&slots).await {
-            let (io, _) = listener.accept().await;
-            let (securing, router, stop) = (secure(io), router.clone(), stop.clone());
+        while let Some(slot) = free(&slots, &crowded).await {
+            let (io, peer) = listener.accept().await;
+            let (securing, router, stop, crowded) = (secure(io), router.clone(), stop.clone(), Arc::clone(&crowded));
             connections.spawn(async move {
-                connection(securing, router, stop, bounds).await;
+                connection(securing, peer, router, &stop, &crowded, bounds).await;
                 drop(slot);
             });
             while connections.try_join_next().is_some() {}
@@ -89,18 +102,28 @@ pub async fn serve<L, Secure, Securing, Secured>(
     while connections.join_next().await.is_some() {}
 }
 
-async fn free(slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+/// A slot for a connection. While there is none, those that are there are told to end when they have
+/// nothing to do: a client that keeps one open for later must not keep others out.
+async fn free(slots: &Arc<Semaphore>, crowded: &Notify) -> Option<OwnedSemaphorePermit> {
     if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
         return Some(slot);
     }
     limit_hit(Limit::Connections);
-    Arc::clone(slots).acquire_owned().await.ok()
+    loop {
+        crowded.notify_waiters();
+        let slot = Arc::clone(slots).acquire_owned();
+        if let Ok(slot) = tokio::time::timeout(TOLD_AGAIN, slot).await {
+            return slot.ok();
+        }
+    }
 }
 
 async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     securing: impl Future<Output = io::Result<Io>>,
+    peer: SocketAddr,
     router: Router,
-    stop: CancellationToken,
+    stop: &CancellationToken,
+    crowded: &Notify,
     bounds: Bounds,
 ) {
     let secured = tokio::select! {
@@ -116,11 +139,28 @@ async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let io = Watched { io, patience: bounds.stall, stalled: None, awaits_head: Arc::clone(&awaits_head) };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
-    let mut serving = pin!(http.serve_connection(TokioIo::new(io), TowerToHyperService::new(router)));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.call(request)
+    });
+    let mut serving = pin!(http.serve_connection(TokioIo::new(io), service));
+    // Where a head is coming, making room would take away a request that is on its way.
+    let end = async {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = async {
+                crowded.notified().await;
+                while awaits_head.load(Ordering::Relaxed) {
+                    crowded.notified().await;
+                }
+            } => {}
+        }
+    };
     let served = tokio::select! {
         biased;
         served = serving.as_mut() => served,
-        () = stop.cancelled() => {
+        () = end => {
             serving.as_mut().graceful_shutdown();
             serving.await
         }

@@ -29,12 +29,16 @@ impl Gateway {
 
     /// The same with further arguments.
     pub(crate) fn start_with(data: &Path, arguments: &[&str]) -> Self {
-        let mut child = command()
+        Self::start_as(command().stderr(Stdio::null()), data, arguments)
+    }
+
+    /// The same with another environment, or another place for its log.
+    pub(crate) fn start_as(command: &mut Command, data: &Path, arguments: &[&str]) -> Self {
+        let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
             .args(arguments)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -71,6 +75,11 @@ impl Gateway {
             all.extend(changes.iter().cloned());
             after = page["next"].as_u64().unwrap();
         }
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it as a power cut would.

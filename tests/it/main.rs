@@ -2,10 +2,12 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod a_bomb_costs_no_more_than_the_limit;
 mod a_feed_reader_that_walks_the_archive_rebuilds_every_change;
 mod a_filtered_feed_shows_every_match_once;
 mod a_journal_that_cannot_be_used_is_refused;
 mod a_purge_lists_every_item;
+mod a_thousand_connections_lose_nothing;
 mod a_wrong_configuration_is_refused_with_advice;
 mod any;
 mod architecture;
@@ -19,7 +21,12 @@ mod feed_documents_are_kept_by_caches;
 mod feed_reader;
 mod fixtures;
 mod gateway;
+mod hostile;
+mod hostile_messages_are_refused_or_answered;
+mod hostile_requests_are_refused_or_answered;
 mod it_stops_when_told_and_finishes_what_it_accepted;
+mod limits_are_documented;
+mod limits_are_held;
 mod replay_posts_in_order_and_tries_again;
 mod shuffled_events_end_in_the_same_registry;
 mod the_command_line_keeps_its_promises;
