@@ -6,8 +6,8 @@
 
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     admin::{quarantine::Quarantine, sources::Listed},
@@ -28,7 +28,7 @@ use crate::{
         feed::FeedView,
         service::{Hook, Service},
     },
-    web::server,
+    web::{Scope, Tls, TlsError, server},
 };
 
 /// How much of the grace time is kept for closing the journal, after the last request.
@@ -53,6 +53,12 @@ pub enum ServeError {
         /// Why.
         reason: String,
     },
+    /// The certificate cannot be served with.
+    #[error("server.tls: {0}")]
+    Tls(#[from] TlsError),
+    /// SIGHUP cannot be waited for.
+    #[error("SIGHUP cannot be waited for: {0}")]
+    Hangup(std::io::Error),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}; stop what is there, or give another address with --listen")]
     Listen {
@@ -70,10 +76,11 @@ pub enum ServeError {
 pub async fn serve(config: Config) -> Result<(), ServeError> {
     let stop = CancellationToken::new();
     let signals = tokio::spawn(cancel_on_signal(stop.clone()));
+    let server = config.server.clone();
     let served = serve_until(config, stop, |address| {
         let mut out = std::io::stdout().lock();
         // Nobody may be reading; that is no reason not to serve.
-        let _ = writeln!(out, "tidings is listening on http://{address}").and_then(|()| out.flush());
+        let _ = writeln!(out, "tidings is listening on {}", server.url_at(address)).and_then(|()| out.flush());
     });
     let outcome = served.await;
     signals.abort();
@@ -90,6 +97,8 @@ pub async fn serve_until(
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     let sources = sources(&config)?;
+    let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
+    let _reloading = AbortOnDropHandle::new(reload_on_hangup(tls.clone())?);
     let (journal, writer) = open(&config)?;
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
@@ -98,13 +107,14 @@ pub async fn serve_until(
     let surfaces = surfaces(&config, journal, sources, public_url.as_str());
     let limits = &config.limits;
     let bounds = router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request };
-    let connections = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };
-    let router = router(surfaces, bounds);
+    let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
+    drop(surfaces);
+    let bounds = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };
 
+    warn_of_access(&config);
     tracing::info!(%address, data = %config.journal.data.display(), "serving");
     listening(address);
-    let plain = |io| std::future::ready(Ok::<TcpStream, std::io::Error>(io));
-    let serving = server::serve(listener, plain, router, stop.clone(), connections);
+    let serving = server::serve(listener, tls, router, stop.clone(), bounds);
     let grace = config.server.grace;
     let cut_off = async {
         stop.cancelled().await;
@@ -117,6 +127,42 @@ pub async fn serve_until(
     }
     close(writer).await;
     Ok(())
+}
+
+/// What is allowed, and is perhaps not meant.
+fn warn_of_access(config: &Config) {
+    let Config { server, access, .. } = config;
+    let on_loopback = server.listen.ip().to_canonical().is_loopback();
+    if access.is_open() && !on_loopback {
+        tracing::warn!("there is no access control: whoever reaches this address may post, read and administer");
+    } else if !access.is_open() && !access.grants(&Scope::Read) {
+        tracing::warn!("no token may read: nobody can read the feed");
+    }
+    if !access.is_open() && !on_loopback && server.tls.is_none() {
+        tracing::warn!("tokens and messages come in unencrypted unless a proxy in front encrypts: see server.tls");
+    }
+}
+
+/// Starts to wait for SIGHUP, at which the certificate is read again. A gateway without one stays as
+/// it is: it does not end, as it would by default.
+#[cfg(unix)]
+fn reload_on_hangup(tls: Option<Tls>) -> Result<tokio::task::JoinHandle<()>, ServeError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Hangup)?;
+    Ok(tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            match tls.as_ref().map(Tls::reload) {
+                Some(Ok(())) => tracing::info!("SIGHUP: new connections get the certificate as its file is now"),
+                Some(Err(error)) => tracing::error!(%error, "SIGHUP: the certificate before is served on"),
+                None => tracing::info!("SIGHUP: there is no certificate to read again"),
+            }
+        }
+    }))
+}
+
+#[cfg(not(unix))]
+fn reload_on_hangup(_: Option<Tls>) -> Result<tokio::task::JoinHandle<()>, ServeError> {
+    Ok(tokio::spawn(async {}))
 }
 
 /// Every hook of the journal is gone by now, so the writer ends when its last order is done.

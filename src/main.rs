@@ -1,4 +1,4 @@
-//! The command line of Tidings: `serve`, `convert`, `replay`, `check`.
+//! The command line of Tidings: `serve`, `convert`, `replay`, `check`, `token`.
 
 mod command;
 

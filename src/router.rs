@@ -1,11 +1,10 @@
 //! Every URL on one page.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
     middleware::{from_fn_with_state, map_response},
-    routing::{get, post},
 };
 use tower_http::{
     catch_panic::CatchPanicLayer,
@@ -27,7 +26,10 @@ use crate::{
         objects,
         service::{self, Service},
     },
-    web::{self, BodyLimit, HeldBytes},
+    web::{
+        self, Access, BodyLimit, HeldBytes, Routes,
+        Rule::{Admin, Open, Publish, Read},
+    },
 };
 
 /// What the surfaces work with.
@@ -59,23 +61,30 @@ pub struct Bounds {
     pub time: Duration,
 }
 
+/// Every route, and who may use it.
+#[must_use]
+pub fn routes() -> Routes<Surfaces> {
+    Routes::<Surfaces>::default()
+        .post("/hooks/{source}", Publish, http::receive, |all| all.hooks.clone())
+        .get("/feed", Read, feed::newest, |all| all.feed.clone())
+        .get("/feed/archive/{page}", Read, feed::archive, |all| all.feed.clone())
+        .get("/changes", Read, changes::page, |all| all.changes.clone())
+        .get("/changes/{id}", Read, changes::one, |all| all.changes.clone())
+        .get("/objects", Read, objects::one, |all| all.journal.clone())
+        .get("/service", Read, service::document, |all| all.service.clone())
+        .get("/sources", Admin, sources::list, |all| all.sources.clone())
+        .get("/quarantine", Admin, quarantine::list, |all| all.quarantine.clone())
+        .get("/quarantine/{id}", Admin, quarantine::one, |all| all.quarantine.clone())
+        .delete("/quarantine/{id}", Admin, quarantine::delete, |all| all.quarantine.clone())
+        .post("/quarantine/{id}/retry", Admin, quarantine::retry, |all| all.quarantine.clone())
+        .get("/healthz", Open, health::alive, |_| ())
+        .get("/readyz", Open, health::ready, |all| all.journal.clone())
+}
+
 /// Routes, and what holds for all of them.
-pub fn router(surfaces: Surfaces, bounds: Bounds) -> Router {
-    let Surfaces { journal, hooks, changes, feed, service, quarantine, sources } = surfaces;
-    Router::new()
-        .route("/hooks/{source}", post(http::receive).with_state(hooks))
-        .route("/feed", get(feed::newest).with_state(feed.clone()))
-        .route("/feed/archive/{page}", get(feed::archive).with_state(feed))
-        .route("/changes", get(changes::page).with_state(changes.clone()))
-        .route("/changes/{id}", get(changes::one).with_state(changes))
-        .route("/objects", get(objects::one).with_state(journal.clone()))
-        .route("/service", get(service::document).with_state(service))
-        .route("/sources", get(sources::list).with_state(sources))
-        .route("/quarantine", get(quarantine::list).with_state(quarantine.clone()))
-        .route("/quarantine/{id}", get(quarantine::one).delete(quarantine::delete).with_state(quarantine.clone()))
-        .route("/quarantine/{id}/retry", post(quarantine::retry).with_state(quarantine))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready).with_state(journal))
+pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Router {
+    routes()
+        .into_router(surfaces, access)
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
         .layer(from_fn_with_state(bounds.time, web::time_limit))

@@ -30,12 +30,23 @@ fn tell(config: &Config) -> Result<String, fmt::Error> {
     writeln!(told, "listen      {}", config.server.listen)?;
     writeln!(told, "public URL  {}", config.server.public_url_at(config.server.listen).as_str())?;
     writeln!(told, "data        {}", config.journal.data.display())?;
+    writeln!(told, "access      {}", access(config))?;
     if config.sources.is_empty() {
         writeln!(told, "sources     none is enabled")?;
     }
     for (name, source) in &config.sources {
         let (transport, dialect) = (source.transport.name(), source.dialect.name);
-        writeln!(told, "source      {name}: {transport}, {dialect}, /hooks/{name}")?;
+        let signed = if source.signature.is_some() { ", signed" } else { "" };
+        writeln!(told, "source      {name}: {transport}, {dialect}, /hooks/{name}{signed}")?;
     }
     Ok(told)
+}
+
+fn access(config: &Config) -> String {
+    let tokens: Vec<_> = config.access.tokens().collect();
+    match tokens.as_slice() {
+        _ if config.access.is_open() => "open to whoever reaches it".to_owned(),
+        [] => "by signature alone; no token".to_owned(),
+        names => format!("by token: {}", names.join(", ")),
+    }
 }

@@ -7,6 +7,7 @@ mod convert;
 mod file;
 mod replay;
 mod serve;
+mod token;
 
 use std::{
     io::{self, Write},
@@ -51,6 +52,7 @@ enum Command {
     Convert(convert::Convert),
     Replay(replay::Replay),
     Check(check::Check),
+    Token(token::Token),
 }
 
 /// Which configuration file.
@@ -97,6 +99,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Convert(convert) => convert.run(),
         Command::Replay(replay) => replay.run(),
         Command::Check(check) => check.run(),
+        Command::Token(token) => token.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

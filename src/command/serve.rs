@@ -16,9 +16,13 @@ const EXAMPLES: &str = "\
 Examples:
   tidings serve
   tidings serve --config tidings.toml
-  tidings serve --listen 0.0.0.0:8080 --data /var/lib/tidings
+  tidings serve --listen 127.0.0.1:9000 --data /var/lib/tidings
   TIDINGS_LOG__FILTER=debug tidings serve
 
+An address that others can reach needs access control: `tidings token` makes a token and prints what
+to put into the configuration.
+
+SIGHUP has the certificate and key of [server.tls] read again.
 It stops on SIGTERM and Ctrl-C: what was accepted is finished first.
 
 Exit codes:
@@ -38,11 +42,14 @@ pub(super) struct Serve {
     /// The folder of the journal; counts before the configuration.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Listen without access control even where others can reach it.
+    #[arg(long)]
+    insecure: bool,
 }
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let flags = Flags { listen: self.listen, data: self.data };
+        let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
         let config = self.config.load(&flags)?;
         log_to_stderr(&config.log);
         let served = runtime(tokio::runtime::Builder::new_multi_thread())?.block_on(tidings::app::serve(config));

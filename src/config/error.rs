@@ -1,6 +1,6 @@
 //! Why a configuration is wrong: what, where, and what to do, in a sentence or two.
 
-use std::{fmt, io, path::PathBuf};
+use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 /// Why a configuration is wrong.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +67,16 @@ pub enum ConfigError {
         found: String,
         /// What it would have to be called.
         meant: String,
+    },
+    /// Others could reach the gateway, and nothing would tell who they are.
+    #[error(
+        "server.listen is {address}, which others can reach, and there is no access control; make a token with \
+         `tidings token`, or, if something in front lets only those through who may, say --insecure or set \
+         server.insecure = true"
+    )]
+    Open {
+        /// The address.
+        address: SocketAddr,
     },
     /// A flag or a variable of the environment is not UTF-8.
     #[error("the value of {0} is not UTF-8")]

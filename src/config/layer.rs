@@ -81,8 +81,8 @@ pub(super) fn variables(
 }
 
 impl Layer {
-    /// Every setting of this layer as a variable of the environment, and `public_url`, which has no
-    /// default.
+    /// Every setting of this layer as a variable of the environment, and those of `server` that have
+    /// no default.
     fn variables(&self) -> Vec<String> {
         fn walk(key: &str, value: &Value, found: &mut Vec<String>) {
             match &value.kind {
@@ -92,7 +92,7 @@ impl Layer {
                 _ => found.push(variable(key)),
             }
         }
-        let mut found = vec![variable("server.public_url")];
+        let mut found = ["server.public_url", "server.tls.certificate", "server.tls.key"].map(variable).to_vec();
         self.0.iter().for_each(|(key, value)| walk(key, value, &mut found));
         found
     }
@@ -100,16 +100,19 @@ impl Layer {
 
 /// A layer for each flag that is given.
 pub(super) fn flags(flags: &Flags) -> Result<Vec<Layer>, ConfigError> {
-    let layer = |flag: &str, key: &str, value: &str| {
+    let layer = |flag: &str, key: &str, value: ValueKind| {
         Layer(Map::from([(key.to_owned(), Value::new(Some(&flag.to_owned()), value))]))
     };
     let mut layers = Vec::new();
     if let Some(listen) = flags.listen {
-        layers.push(layer("--listen", "server.listen", &listen.to_string()));
+        layers.push(layer("--listen", "server.listen", listen.to_string().into()));
     }
     if let Some(data) = &flags.data {
         let data = data.to_str().ok_or_else(|| ConfigError::NotUnicode("the flag --data".to_owned()))?;
-        layers.push(layer("--data", "journal.data", data));
+        layers.push(layer("--data", "journal.data", data.into()));
+    }
+    if flags.insecure {
+        layers.push(layer("--insecure", "server.insecure", true.into()));
     }
     Ok(layers)
 }

@@ -5,8 +5,10 @@
 //! compares it with the types here. Then come the user's file, the environment (`TIDINGS_…`) and the
 //! flags of the command. Whatever is unknown is refused with the nearest known name.
 
+mod access;
 mod error;
 mod layer;
+mod secret;
 mod setting;
 mod source;
 
@@ -33,6 +35,7 @@ pub use source::{Allowance, SourceConfig, Transport};
 use crate::{
     format::{self, DIALECTS, DialectKind},
     model::SourceName,
+    web::Access,
 };
 
 /// `config/default.toml`: every setting, its default and its meaning.
@@ -49,6 +52,8 @@ pub struct Config {
     pub limits: Limits,
     /// `[log]`
     pub log: Log,
+    /// `[access]`, and the keys by which sources sign.
+    pub access: Access,
     /// `[sources.NAME]`, those alone that are enabled.
     pub sources: BTreeMap<SourceName, SourceConfig>,
 }
@@ -65,13 +70,36 @@ pub struct Server {
     /// `grace_seconds`: how long stopping may take, 1 to 600 seconds.
     #[serde(rename = "grace_seconds", deserialize_with = "seconds::<1, 600, _>")]
     pub grace: Duration,
+    /// Whether an address that others can reach may be listened on without access control.
+    pub insecure: bool,
+    /// `[server.tls]`: the certificate to serve with; without it, nothing is encrypted.
+    #[serde(default)]
+    pub tls: Option<TlsFiles>,
+}
+
+/// `[server.tls]`: PEM files.
+#[derive(Clone, Debug, Deserialize)]
+pub struct TlsFiles {
+    /// The certificate, with those that it is signed by behind it.
+    #[serde(deserialize_with = "file")]
+    pub certificate: PathBuf,
+    /// Its private key.
+    #[serde(deserialize_with = "file")]
+    pub key: PathBuf,
 }
 
 impl Server {
+    /// The address of a gateway that listens on `bound`, as a URL.
+    #[must_use]
+    pub fn url_at(&self, bound: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{bound}")
+    }
+
     /// The address under which readers reach the gateway when it listens on `bound`.
     #[must_use]
     pub fn public_url_at(&self, bound: SocketAddr) -> PublicUrl {
-        self.public_url.clone().unwrap_or_else(|| PublicUrl(format!("http://{bound}")))
+        self.public_url.clone().unwrap_or_else(|| PublicUrl(self.url_at(bound)))
     }
 }
 
@@ -173,6 +201,8 @@ pub struct Flags {
     pub listen: Option<SocketAddr>,
     /// `--data`
     pub data: Option<PathBuf>,
+    /// `--insecure`
+    pub insecure: bool,
 }
 
 impl Config {
@@ -195,7 +225,8 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let defaults = layer::toml(None, DEFAULTS)?;
-        let variables = layer::variables(environment, &defaults)?;
+        let environment: Vec<_> = environment.into_iter().collect();
+        let variables = layer::variables(environment.iter().cloned(), &defaults)?;
         let mut layers = config::Config::builder().add_source(defaults);
         if let Some(path) = file {
             let text =
@@ -207,18 +238,30 @@ impl Config {
             layers = layers.add_source(flag);
         }
         let merged = layers.build().map_err(|error| ConfigError::Merge(error.to_string()))?;
-        Self::read(merged.cache, dialects)
+        Self::read(merged.cache, &environment, dialects)
     }
 
-    fn read(merged: Value, dialects: &[&'static DialectKind]) -> Result<Self, ConfigError> {
-        let tables: Tables = Setting::root(merged.clone()).read()?;
+    fn read(
+        merged: Value,
+        environment: &[(OsString, OsString)],
+        dialects: &[&'static DialectKind],
+    ) -> Result<Self, ConfigError> {
+        let root = Setting::root(merged);
+        let Tables { server, journal, limits, log, .. } = root.clone().read()?;
         let mut sources = BTreeMap::new();
-        for (name, setting) in Setting::root(merged).entry("sources")?.entries()? {
-            if let Some((name, source)) = source::read(&name, &setting, dialects)? {
+        let mut names = Vec::new();
+        for (name, setting) in root.entry("sources")?.entries()? {
+            if let Some((name, source)) = source::read(&name, &setting, environment, dialects)? {
                 sources.insert(name, source);
             }
+            names.push(name);
         }
-        Ok(Self { server: tables.server, journal: tables.journal, limits: tables.limits, log: tables.log, sources })
+        let signature =
+            |(name, source): (&SourceName, &SourceConfig)| Some((name.to_string(), source.signature.clone()?));
+        let signatures = sources.iter().filter_map(signature).collect();
+        let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
+        access::refuse_open(&server, &access)?;
+        Ok(Self { server, journal, limits, log, access, sources })
     }
 }
 
@@ -229,9 +272,18 @@ struct Tables {
     journal: JournalConfig,
     limits: Limits,
     log: Log,
+    #[serde(rename = "access")]
+    _access: AccessTable,
     /// Read one by one, since a source's settings depend on its dialect.
     #[serde(rename = "sources")]
     _sources: IgnoredAny,
+}
+
+/// What may stand in `[access]`; the tokens are read one by one, to check what they name.
+#[derive(Deserialize)]
+struct AccessTable {
+    #[serde(default, rename = "tokens")]
+    _tokens: IgnoredAny,
 }
 
 fn address<'de, D: Deserializer<'de>>(setting: D) -> Result<SocketAddr, D::Error> {
@@ -249,6 +301,11 @@ fn seconds<'de, const MIN: u64, const MAX: u64, D: Deserializer<'de>>(setting: D
 fn folder<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
     let text = String::deserialize(setting)?;
     if text.is_empty() { Err(D::Error::custom("it is empty; give the path of a folder")) } else { Ok(text.into()) }
+}
+
+fn file<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
+    let text = String::deserialize(setting)?;
+    if text.is_empty() { Err(D::Error::custom("it is empty; give the path of a file")) } else { Ok(text.into()) }
 }
 
 fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error> {

@@ -76,8 +76,24 @@ impl Setting {
         self.value.origin() == Some(ENVIRONMENT)
     }
 
+    /// Whether there is a value.
+    pub(super) fn is_given(&self) -> bool {
+        !matches!(self.value.kind, ValueKind::Nil)
+    }
+
+    /// Whether it is a table.
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.value.kind, ValueKind::Table(_))
+    }
+
+    /// Whether what stands here may be a secret, if only by mistake. Then no error shows it.
+    fn may_be_secret(&self) -> bool {
+        self.key.starts_with("access.") || self.key.split('.').nth(2) == Some("signature")
+    }
+
     fn wrong(&self, expected: &str) -> Fault {
         let reason = match &self.value.kind {
+            _ if self.may_be_secret() => format!("give {expected}"),
             ValueKind::Nil => format!("it is empty; give {expected}"),
             ValueKind::String(text) => format!("it is {text:?}; give {expected}"),
             ValueKind::Table(_) => format!("it is a table; give {expected}"),
@@ -122,6 +138,7 @@ fn origin(key: &str, value: &Value) -> Origin {
         (Some(ENVIRONMENT), _) => Origin::Environment(variable(key)),
         (Some("--listen"), _) => Origin::Flag("--listen"),
         (Some("--data"), _) => Origin::Flag("--data"),
+        (Some("--insecure"), _) => Origin::Flag("--insecure"),
         (Some(path), _) => Origin::File(path.to_owned()),
         (None, ValueKind::Table(table)) => {
             table.iter().min_by_key(|(name, _)| *name).map_or(Origin::Defaults, |(name, v)| origin(&join(key, name), v))
@@ -222,8 +239,16 @@ impl<'de> Deserializer<'de> for Setting {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let from_environment = self.is_from_environment();
         let Setting { key, value } = self;
         match value.kind {
+            // A variable of the environment holds its list with commas.
+            ValueKind::String(text) if from_environment => {
+                let origin = ENVIRONMENT.to_owned();
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                let values: Vec<Value> = parts.map(|part| Value::new(Some(&origin), part)).collect();
+                visitor.visit_seq(List { key, left: values.into_iter() })
+            }
             ValueKind::Array(values) => visitor.visit_seq(List { key, left: values.into_iter() }),
             _ => Err(Setting { key, value }.wrong("a list")),
         }

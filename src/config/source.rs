@@ -1,16 +1,18 @@
 //! `[sources.NAME]`: one source of events.
 
-use std::fmt;
+use std::{ffi::OsString, fmt};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use super::{
     error::{ConfigError, nearest},
+    secret,
     setting::{Setting, whole},
 };
 use crate::{
     format::{DialectKind, Limits},
     model::SourceName,
+    web::Secret,
 };
 
 /// A source that is enabled.
@@ -26,6 +28,8 @@ pub struct SourceConfig {
     pub metadata_changes: bool,
     /// The dialect's own settings; [`DialectKind::build`] has taken them once.
     pub settings: serde_json::Value,
+    /// The key by which its messages may be signed, instead of being sent with a token.
+    pub signature: Option<Secret>,
 }
 
 /// The settings are left out, since a dialect's may be a secret.
@@ -93,6 +97,15 @@ struct Table {
     metadata_changes: bool,
     #[serde(default)]
     settings: serde_json::Value,
+    #[serde(default)]
+    signature: Option<SignatureTable>,
+}
+
+/// What may stand in `signature`; the secret is read by itself, since it may be elsewhere.
+#[derive(Deserialize)]
+struct SignatureTable {
+    #[serde(rename = "secret")]
+    _secret: IgnoredAny,
 }
 
 /// 1 to 1 000 000 messages.
@@ -109,10 +122,12 @@ fn enabled() -> bool {
 pub(super) fn read(
     name: &str,
     table: &Setting,
+    environment: &[(OsString, OsString)],
     dialects: &[&'static DialectKind],
 ) -> Result<Option<(SourceName, SourceConfig)>, ConfigError> {
     let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
-    let Table { enabled, transport, dialect, rate, burst, metadata_changes, settings } = table.clone().read()?;
+    let Table { enabled, transport, dialect, rate, burst, metadata_changes, settings, signature } =
+        table.clone().read()?;
     let rate = match (rate, burst) {
         (Some(per_second), burst) => Some(Allowance { per_second, burst: burst.unwrap_or(per_second) }),
         (None, Some(_)) => return Err(table.entry("burst")?.invalid("there is no burst without a rate; give both")),
@@ -130,7 +145,11 @@ pub(super) fn read(
         dialect: kind.name,
         reason: error.to_string(),
     })?;
-    Ok(Some((name, SourceConfig { transport, dialect: kind, rate, metadata_changes, settings })))
+    let signature = match signature {
+        Some(_) => Some(secret::read(&table.entry("signature")?.entry("secret")?, environment)?),
+        None => None,
+    };
+    Ok(Some((name, SourceConfig { transport, dialect: kind, rate, metadata_changes, settings, signature })))
 }
 
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {

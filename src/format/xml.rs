@@ -9,7 +9,11 @@ use std::{borrow::Cow, rc::Rc};
 
 use quick_xml::{
     Reader, XmlVersion,
-    events::{BytesRef, Event, attributes::Attributes},
+    events::{
+        BytesRef, Event,
+        attributes::{Attribute, Attributes},
+    },
+    name::QName,
 };
 
 use super::{Bound, Limits, Place, Rejection, utf8::utf8};
@@ -25,6 +29,8 @@ pub(super) struct Document<'a> {
     scopes: Vec<Scope<'a>>,
     depth: usize,
     limits: Limits,
+    /// The names of the attributes of the element that is being looked at.
+    names: Vec<&'a [u8]>,
 }
 
 /// A namespace declaration and the depth of the element that has it.
@@ -41,11 +47,38 @@ pub(super) struct Element<'a> {
     /// `None` where there is none.
     namespace: Option<Rc<str>>,
     local: &'a str,
+    attributes: FewAttributes<'a>,
     /// The tag between its angle brackets.
     tag: &'a str,
     name_len: usize,
     offset: usize,
     text: &'a str,
+}
+
+/// The attributes of an element, as written, where there are few: nearly all elements have so few,
+/// and need not be looked through again for each.
+#[derive(Clone, Debug, Default)]
+struct FewAttributes<'a> {
+    held: [(&'a [u8], &'a [u8]); 3],
+    count: usize,
+}
+
+/// There are more attributes than are held.
+struct TooMany;
+
+impl<'a> FewAttributes<'a> {
+    fn push(&mut self, attribute: &Attribute<'a>) {
+        if let (Some(place), Cow::Borrowed(value)) = (self.held.get_mut(self.count), &attribute.value) {
+            *place = (attribute.key.0, value);
+        }
+        self.count += 1;
+    }
+
+    fn get(&self, name: &[u8]) -> Result<Option<Attribute<'a>>, TooMany> {
+        let held = self.held.get(..self.count).ok_or(TooMany)?;
+        let found = held.iter().find(|(key, _)| *key == name);
+        Ok(found.map(|(key, value)| Attribute { key: QName(key), value: Cow::Borrowed(value) }))
+    }
 }
 
 impl<'a> Document<'a> {
@@ -65,7 +98,7 @@ impl<'a> Document<'a> {
         }
         let mut reader = Reader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Ok(Self { text, reader, scopes: Vec::new(), depth: 0, limits })
+        Ok(Self { text, reader, scopes: Vec::new(), depth: 0, limits, names: Vec::new() })
     }
 
     /// The document's outermost element.
@@ -195,24 +228,57 @@ impl<'a> Document<'a> {
 
     fn start(&mut self, offset: usize, name_len: usize) -> Result<Element<'a>, Rejection> {
         self.depth += 1;
-        let Limits { xml_depth, xml_attributes, .. } = self.limits;
+        let Limits { xml_depth, .. } = self.limits;
         if self.depth > xml_depth {
             let reason = format!("elements are nested more than {xml_depth} deep");
             return Err(Rejection::past(Bound::XmlDepth, self.place(offset), reason));
         }
         let tag = &self.text[offset + 1..self.offset() - 1];
         let tag = tag.strip_suffix('/').unwrap_or(tag);
-        for (index, attribute) in Attributes::new(tag, name_len).enumerate() {
+        let attributes = self.check_attributes(offset, tag, name_len)?;
+        let (prefix, local) = tag[..name_len].split_once(':').unwrap_or(("", &tag[..name_len]));
+        let Some(namespace) = self.namespace(prefix.as_bytes()) else {
+            return Err(self.malformed(offset, format!("the namespace prefix {prefix:?} is not declared")));
+        };
+        Ok(Element { namespace, local, attributes, tag, name_len, offset, text: self.text })
+    }
+
+    /// Every attribute is well-formed, there are not too many, and none is there twice; what declares a
+    /// namespace is taken note of.
+    fn check_attributes(
+        &mut self,
+        offset: usize,
+        tag: &'a str,
+        name_len: usize,
+    ) -> Result<FewAttributes<'a>, Rejection> {
+        let xml_attributes = self.limits.xml_attributes;
+        let mut few = FewAttributes::default();
+        // The library's own check for doubles takes memory for every element.
+        self.names.clear();
+        for (index, attribute) in Attributes::new(tag, name_len).with_checks(false).enumerate() {
+            let attribute = attribute
+                .map_err(|error| self.malformed(offset, format!("an attribute is not well-formed: {error}")))?;
+            let name = attribute.key.0;
             if index == xml_attributes {
                 let reason = format!("an element has more than {xml_attributes} attributes");
                 return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
             }
-            let attribute = attribute
-                .map_err(|error| self.malformed(offset, format!("an attribute is not well-formed: {error}")))?;
-            let prefix = match attribute.key.0 {
+            if self.names.contains(&name) {
+                let name = String::from_utf8_lossy(name);
+                return Err(
+                    self.malformed(offset, format!("the attribute {name} is there twice: this is not well-formed XML"))
+                );
+            }
+            self.names.push(name);
+            few.push(&attribute);
+            let prefix = match name {
                 b"xmlns" => Some(&b""[..]),
                 name => name.strip_prefix(b"xmlns:"),
             };
+            // Only a reference can be wrong in a value; one that nobody asks for is not put together.
+            if prefix.is_none() && !attribute.value.contains(&b'&') {
+                continue;
+            }
             let value = attribute
                 .normalized_value(XmlVersion::Implicit1_0)
                 .map_err(|error| self.malformed(offset, format!("an attribute value is not well-formed: {error}")))?;
@@ -225,11 +291,7 @@ impl<'a> Document<'a> {
                 self.scopes.push(Scope { prefix, namespace: value.into(), depth: self.depth });
             }
         }
-        let (prefix, local) = tag[..name_len].split_once(':').unwrap_or(("", &tag[..name_len]));
-        let Some(namespace) = self.namespace(prefix.as_bytes()) else {
-            return Err(self.malformed(offset, format!("the namespace prefix {prefix:?} is not declared")));
-        };
-        Ok(Element { namespace, local, tag, name_len, offset, text: self.text })
+        Ok(few)
     }
 
     fn end(&mut self) {
@@ -301,8 +363,13 @@ impl<'a> Element<'a> {
     /// The value of the attribute of that name (without a namespace).
     pub(super) fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
         // The start of the element was refused if its attributes are not well-formed.
-        let found =
-            Attributes::new(self.tag, self.name_len).flatten().find(|held| held.key.as_ref() == name.as_bytes());
+        let found = match self.attributes.get(name.as_bytes()) {
+            Ok(found) => found,
+            Err(TooMany) => {
+                let mut attributes = Attributes::new(self.tag, self.name_len);
+                attributes.with_checks(false).flatten().find(|held| held.key.0 == name.as_bytes())
+            }
+        };
         found.and_then(|held| held.normalized_value(XmlVersion::Implicit1_0).ok())
     }
 

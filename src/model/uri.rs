@@ -43,7 +43,9 @@ impl Uri {
         if let Some(bad) = raw.chars().find(|c| !may_stand_in_uri(*c)) {
             return Err(InvalidUri::Character(bad));
         }
-        url::Url::parse(raw).map_err(InvalidUri::Syntax)?;
+        if !is_plainly_absolute(raw) {
+            url::Url::parse(raw).map_err(InvalidUri::Syntax)?;
+        }
         Ok(Self(raw.into()))
     }
 
@@ -54,9 +56,34 @@ impl Uri {
     }
 }
 
+/// Whether the URI is of a form that is absolute at sight, as nearly all are: parsing one in full
+/// takes longer than all else that is done with it. Its characters have been looked at.
+fn is_plainly_absolute(raw: &str) -> bool {
+    let Some((scheme, rest)) = raw.split_once(':') else { return false };
+    match scheme {
+        "http" | "https" => rest.strip_prefix("//").is_some_and(|rest| {
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let (host, port) = authority.split_once(':').unwrap_or((authority, "80"));
+            is_plain_host(host) && port.parse::<u16>().is_ok()
+        }),
+        "urn" | "info" => !rest.is_empty(),
+        _ => false,
+    }
+}
+
+/// Letters, digits, hyphens and dots, and not what may be a number of an address or has a meaning of
+/// its own: `127.1`, `xn--…`.
+fn is_plain_host(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    last.starts_with(|c: char| c.is_ascii_alphabetic())
+        && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'))
+        && !host.contains("xn--")
+}
+
 /// What RFC 3986 and RFC 3987 exclude is excluded; so is what XML cannot carry.
 pub(super) fn may_stand_in_uri(c: char) -> bool {
     match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '/' | ':' => true,
         '<' | '>' | '"' | '{' | '}' | '|' | '\\' | '^' | '`' => false,
         c if c.is_whitespace() || c.is_control() => false,
         c => super::text::is_xml_char(c),
@@ -104,6 +131,31 @@ mod tests {
         ] {
             assert_eq!(Uri::parse(raw).unwrap().as_str(), raw);
         }
+    }
+
+    #[test]
+    fn what_is_absolute_at_sight_can_be_parsed_in_full() {
+        for raw in ["http://h", "https://a.b-c.d:8080/x?y#z", "http://localhost:80/a:b", "urn:x", "info:fedora/a:1/DC"]
+        {
+            assert!(super::is_plainly_absolute(raw) && url::Url::parse(raw).is_ok(), "{raw}");
+        }
+        for raw in [
+            "http:///a",
+            "http://127.0.0.1/",
+            "http://1.2.3.999/",
+            "http://h:99999/",
+            "http://[::1]/",
+            "http://u@h/",
+            "http://xn--a/",
+            "ftp://h/",
+            "/a:b",
+            "a",
+            "urn:",
+        ] {
+            assert!(!super::is_plainly_absolute(raw), "{raw}");
+        }
+        assert!(Uri::parse("http://1.2.3.999/").is_err() && Uri::parse("http://h:99999/").is_err());
+        assert!(Uri::parse("http://127.0.0.1:8080/a").is_ok());
     }
 
     #[test]

@@ -142,6 +142,22 @@ fn unsupported() -> Problem {
     Problem::new(ProblemCode::UnsupportedEncoding, detail)
 }
 
+/// Reads what is left of a request that is refused, up to [`BodyLimit`], and throws it away: a client
+/// that is cut off while it sends sees a broken connection, and tries again what will never do.
+pub(super) async fn hear_out(request: Request) {
+    let BodyLimit(limit) = request.extensions().get().copied().unwrap_or_default();
+    if request.headers().contains_key(header::EXPECT) {
+        return;
+    }
+    let mut body = request.into_body();
+    let mut left = limit;
+    while left > 0
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        left = left.saturating_sub(frame.data_ref().map_or(1, Bytes::len));
+    }
+}
+
 fn broken_off(error: axum::Error) -> Problem {
     let detail = "The body broke off before its end. Send the request again.";
     Problem::new(ProblemCode::BadRequest, detail).because(error)

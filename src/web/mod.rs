@@ -5,6 +5,7 @@
 //! views and the administration are built on it.
 
 mod accept;
+mod access;
 mod extract;
 mod fallback;
 mod inflate;
@@ -12,9 +13,13 @@ mod limits;
 mod problem;
 mod query;
 mod representation;
+mod routes;
+mod secret;
 pub mod server;
+mod tls;
 
 pub use accept::{accepts_gzip, best_media_type};
+pub use access::{Access, Rule, Scope, Token};
 pub use extract::{Body, BodyLimit, Path};
 pub use fallback::{every_error_is_a_problem, method_not_allowed, not_found, panicked, time_limit};
 pub use inflate::HeldBytes;
@@ -22,3 +27,6 @@ pub use limits::{Limit, limit_hit, limits_hit};
 pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};
 pub use representation::{Cache, Representation};
+pub use routes::{Route, Routes};
+pub use secret::{Secret, SecretDigest};
+pub use tls::{Tls, TlsError};

@@ -10,7 +10,7 @@ use std::{error::Error, time::Duration};
 use axum::{
     http::{
         HeaderValue, StatusCode,
-        header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER},
+        header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
 };
@@ -28,6 +28,10 @@ pub enum ProblemCode {
     UnprocessableMessage,
     /// No source of that name is configured.
     UnknownSource,
+    /// The request brings no token or signature that is known.
+    Unauthorized,
+    /// The token is known, and it is not for this.
+    Forbidden,
     /// There is nothing at that address.
     NotFound,
     /// There was something at that address, and it is no longer kept.
@@ -56,10 +60,12 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// Every code.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
+        Self::Unauthorized,
+        Self::Forbidden,
         Self::NotFound,
         Self::Gone,
         Self::MethodNotAllowed,
@@ -99,6 +105,8 @@ impl ProblemCode {
                 ("unprocessable-message", StatusCode::UNPROCESSABLE_ENTITY, "The message cannot be taken")
             }
             Self::UnknownSource => ("unknown-source", StatusCode::NOT_FOUND, "No such source"),
+            Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "Who asks is not known"),
+            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "The token is not for this"),
             Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "Nothing is there"),
             Self::Gone => ("gone", StatusCode::GONE, "It is no longer kept"),
             Self::MethodNotAllowed => {
@@ -269,6 +277,11 @@ impl IntoResponse for Problem {
         if self.code == ProblemCode::UnsupportedEncoding {
             // RFC 9110 section 15.5.16.
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(Coding::READ));
+        }
+        if self.code == ProblemCode::Unauthorized {
+            // No 401 goes without (RFC 9110 section 15.5.2); Bearer must have a parameter (RFC 6750 section 3).
+            let schemes = r#"Bearer realm="tidings", Basic realm="tidings""#;
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(schemes));
         }
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

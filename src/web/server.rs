@@ -2,11 +2,11 @@
 //! `axum::serve` leaves open: how many connections there are, how long the head of a request may
 //! take to come, and how long a client may take nothing of its answer.
 //!
-//! It knows nothing of what is served, nor of TLS: whoever starts it gives a listener and what is to
-//! be done with a connection before HTTP is spoken on it.
+//! A connection is plain or inside TLS. The handshake is made in the connection's own task, so that one
+//! that takes its time holds up no other.
 
 use std::{
-    future::Future,
+    future::{Future, ready},
     io,
     net::SocketAddr,
     pin::{Pin, pin},
@@ -14,7 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{self, Context, Poll},
     time::Duration,
 };
 
@@ -31,13 +31,14 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpListener,
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::Sleep,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Limit, limit_hit};
+use super::{Limit, Tls, limit_hit};
 
 /// The largest head of a request, in bytes; a larger one is answered 431, and so is one of more than
 /// 100 fields.
@@ -63,10 +64,16 @@ pub struct Bounds {
 /// had begun is answered. When it is dropped, what is left is cut off.
 ///
 /// Handlers find the address of the client as `ConnectInfo<SocketAddr>`.
-///
-/// `secure` is what is done with a connection before HTTP is spoken on it, such as the handshake of
-/// TLS; it has as long as the head of a request.
-pub async fn serve<L, Secure, Securing, Secured>(
+pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken, bounds: Bounds) {
+    match tls {
+        Some(tls) => serve_on(listener, |io| tls.accept(io), router, stop, bounds).await,
+        None => serve_on(listener, |io| ready(Ok(io)), router, stop, bounds).await,
+    }
+}
+
+/// `secure` is what is done with a connection before HTTP is spoken on it; it has as long as the head
+/// of a request.
+async fn serve_on<L, Secure, Securing, Secured>(
     mut listener: L,
     secure: Secure,
     router: Router,
@@ -191,7 +198,7 @@ impl<Io> Watched<Io> {
         }
         let patience = self.patience;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        ready!(stalled.as_mut().poll(cx));
+        task::ready!(stalled.as_mut().poll(cx));
         limit_hit(Limit::RequestSeconds);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -200,7 +207,7 @@ impl<Io> Watched<Io> {
 impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        task::ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         if buf.filled().len() > before {
             self.awaits_head.store(true, Ordering::Relaxed);
         }

@@ -61,10 +61,13 @@ fn in_a_file() {
         ("[server]\nlistn = 1", "unknown setting server.listn in my.toml; did you mean server.listen?"),
         (
             "[server]\nxyzzy = 1",
-            "unknown setting server.xyzzy in my.toml; server has listen, public_url, grace_seconds.",
+            "unknown setting server.xyzzy in my.toml; server has listen, public_url, grace_seconds, insecure, tls.",
         ),
         ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
-        ("listen = 1", "unknown setting listen in my.toml; the tables are server, journal, limits, log, sources."),
+        (
+            "listen = 1",
+            "unknown setting listen in my.toml; the tables are server, journal, limits, log, access, sources.",
+        ),
         ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),
         (
             "[server]\nlisten = 8080",
@@ -143,6 +146,117 @@ fn in_a_file() {
         ),
     ] {
         assert_eq!(load(file, &[]).map(|_| ()), Err(message.to_owned()), "{file}");
+    }
+}
+
+/// The secret that somebody has put where it does not belong, or wrongly.
+const SECRET: &str = "tdg_5ecre7";
+
+#[test]
+fn about_a_secret_without_telling_it() {
+    let digest = "0".repeat(64);
+    let token = |settings: &str| format!("[access.tokens.x]\n{settings}\n");
+    let full = |settings: &str| token(&format!("sha256 = \"{digest}\"\nscopes = [\"read\"]\n{settings}"));
+    let scopes = |scopes: &str| token(&format!("sha256 = \"{digest}\"\nscopes = {scopes}"));
+    let signature = |given: &str| format!("[sources.fedora]\nsignature = {given}");
+    let wrong = |key: &str, reason: &str| format!("the setting {key} in my.toml is wrong: {reason}");
+    let no_digest = "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
+    let no_scope = "one of them is no scope; there are publish:SOURCE, publish:*, read, admin";
+    let secret = "sources.fedora.signature.secret";
+    for (file, message) in [
+        (token(&format!("sha256 = \"{SECRET}\"\nscopes = [\"read\"]")), wrong("access.tokens.x.sha256", no_digest)),
+        (token("sha256 = 53637\nscopes = [\"read\"]"), wrong("access.tokens.x.sha256", "give text in quotation marks")),
+        (
+            token("scopes = [\"read\"]"),
+            "the setting access.tokens.x.sha256 is missing; add it to [access.tokens.x]".to_owned(),
+        ),
+        (
+            token(&format!("sha256 = \"{digest}\"")),
+            "the setting access.tokens.x.scopes is missing; add it to [access.tokens.x]".to_owned(),
+        ),
+        (
+            token(&format!("token = \"{SECRET}\"")),
+            "unknown setting access.tokens.x.token in my.toml; access.tokens.x has sha256, scopes, expires.".to_owned(),
+        ),
+        (format!("[access.tokens]\nx = \"{SECRET}\""), wrong("access.tokens.x", "give a table")),
+        (format!("[access]\ntokens = \"{SECRET}\""), wrong("access.tokens", "give a table")),
+        (scopes(&format!("\"{SECRET}\"")), wrong("access.tokens.x.scopes", "give a list")),
+        (scopes(&format!("[\"{SECRET}\"]")), wrong("access.tokens.x.scopes", no_scope)),
+        (scopes("[]"), wrong("access.tokens.x.scopes", "it is empty; give at least one scope")),
+        (
+            scopes("[\"publish:fedra\"]"),
+            wrong(
+                "access.tokens.x.scopes",
+                "there is no source that one of its scopes names; did you mean publish:fedora?",
+            ),
+        ),
+        (
+            scopes(&format!("[\"publish:{SECRET}\"]")),
+            wrong(
+                "access.tokens.x.scopes",
+                "there is no source that one of its scopes names; there are content-change, fedora, fedora3, islandora",
+            ),
+        ),
+        (
+            full("expires = \"tomorrow\""),
+            wrong("access.tokens.x.expires", "it is not a point in time; give one as in 2027-01-01T00:00:00Z"),
+        ),
+        (signature(&format!("\"{SECRET}\"")), wrong("sources.fedora.signature", "give a table")),
+        (
+            signature(&format!("{{ key = \"{SECRET}\" }}")),
+            "unknown setting sources.fedora.signature.key in my.toml; sources.fedora.signature has secret.".to_owned(),
+        ),
+        (
+            signature("{}"),
+            "the setting sources.fedora.signature.secret is missing; add it to [sources.fedora.signature]".to_owned(),
+        ),
+        (
+            signature(&format!("{{ secret = \"{SECRET}\" }}")),
+            wrong(secret, "it is too short to be safe; give at least 16 bytes, at random"),
+        ),
+        (signature("{ secret = 1234567890123456 }"), wrong(secret, "give text in quotation marks")),
+        (
+            signature(&format!("{{ secret = {{ file = \"{SECRET}\" }} }}")),
+            wrong(secret, "its file cannot be read: No such file or directory (os error 2)"),
+        ),
+        (
+            signature(&format!("{{ secret = {{ env = \"{SECRET}\" }} }}")),
+            wrong(secret, "the environment variable that it names is not set"),
+        ),
+        (signature("{ secret = { file = \"a\", env = \"b\" } }"), wrong(secret, "give either file or env")),
+        (
+            format!("[sources.fedora.signature]\nsecret = \"{SECRET}\n"),
+            "the configuration file my.toml is not TOML: line 2, column 21: invalid basic string, expected `\"`"
+                .to_owned(),
+        ),
+        (
+            "[server.tls]\nkey = \"key.pem\"".to_owned(),
+            "the setting server.tls.certificate is missing; add it to [server.tls]".to_owned(),
+        ),
+    ] {
+        assert!(!message.contains(SECRET));
+        assert_eq!(load(&file, &[]).map(|_| ()), Err(message), "{file}");
+    }
+}
+
+#[test]
+fn an_address_for_all_needs_access_control() {
+    let token = format!("[access.tokens.x]\nsha256 = \"{}\"\nscopes = [\"read\"]", "0".repeat(64));
+    let signature = "[sources.fedora.signature]\nsecret = \"0123456789abcdef\"";
+    for address in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:1", "[::ffff:192.0.2.1]:1"] {
+        let refused = format!(
+            "server.listen is {address}, which others can reach, and there is no access control; make a token with \
+             `tidings token`, or, if something in front lets only those through who may, say --insecure or set \
+             server.insecure = true"
+        );
+        let file = format!("[server]\nlisten = \"{address}\"\n");
+        assert_eq!(load(&file, &[]).map(|_| ()), Err(refused));
+        for allowed in ["insecure = true", &token, signature] {
+            load(&format!("{file}{allowed}"), &[]).unwrap();
+        }
+    }
+    for address in ["127.0.0.1:1", "127.8.9.10:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+        load(&format!("[server]\nlisten = \"{address}\""), &[]).unwrap();
     }
 }
 

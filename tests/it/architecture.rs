@@ -17,7 +17,7 @@ const TABLE: [(&str, &[&str]); 12] = [
     ("source", &["intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
     ("admin", &["intake", "journal", "model", "format", "web"]),
-    ("config", &["model", "format"]),
+    ("config", &["model", "format", "web"]),
     ("router", &["source", "view", "admin", "journal", "web"]),
     ("app", &["admin", "config", "format", "intake", "journal", "model", "router", "source", "view", "web"]),
     ("lib", &["admin", "app", "config", "format", "intake", "journal", "model", "router", "source", "view", "web"]),

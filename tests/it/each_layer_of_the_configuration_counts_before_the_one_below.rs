@@ -1,12 +1,13 @@
 //! Defaults, file, environment, flags: each layer counts before the one below it, setting by
 //! setting; and what the defaults document is what there is.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
     config::{Config, DEFAULTS, Flags, Transport},
     model::SourceName,
+    web::{Scope, Secret},
 };
 
 use crate::a_wrong_configuration_is_refused_with_advice::{DIALECTS, load};
@@ -24,6 +25,7 @@ fn the_defaults_are_what_is_promised() {
     assert_eq!(config.limits.request, Duration::from_secs(30));
     assert_eq!((config.limits.quarantine_entries, config.limits.quarantine_bytes), (10_000, 256 << 20));
     assert_eq!(config.log.filter, "info");
+    assert!(config.access.is_open() && !config.server.insecure && config.server.tls.is_none());
     let sources: Vec<_> = config
         .sources
         .iter()
@@ -87,10 +89,11 @@ fn each_layer_counts_before_the_one_below() {
 fn flags_count_before_all() {
     let environment =
         [("TIDINGS_SERVER__LISTEN", "[::1]:1"), ("TIDINGS_JOURNAL__DATA", "a")].map(|(n, v)| (n.into(), v.into()));
-    let flags = Flags { listen: Some("[::1]:0".parse().unwrap()), data: Some("b".into()) };
+    let flags = Flags { listen: Some("[::1]:0".parse().unwrap()), data: Some("b".into()), insecure: true };
     let config = Config::load_with(None, environment, &flags, &DIALECTS).unwrap();
     assert_eq!(config.server.listen, "[::1]:0".parse().unwrap());
     assert_eq!(config.journal.data, Path::new("b"));
+    assert!(config.server.insecure);
     assert_eq!(config.server.public_url_at("[::1]:7".parse().unwrap()).as_str(), "http://[::1]:7");
 }
 
@@ -111,12 +114,26 @@ fn documented(text: &str) -> BTreeSet<String> {
         other => panic!("{other} is no table"),
     };
     let mut keys = BTreeSet::new();
+    let mut insert = |table: &str, settings: &Value| {
+        keys.extend(entries(settings).into_keys().map(|key| format!("{table}.{key}")));
+    };
     for (name, table) in tables {
+        if name != "sources" {
+            insert(&name, &table);
+        }
         for (key, value) in entries(&table) {
-            if name == "sources" {
-                keys.extend(entries(&value).into_keys().map(|setting| format!("sources.NAME.{setting}")));
-            } else {
-                keys.insert(format!("{name}.{key}"));
+            match (name.as_str(), key.as_str(), &value.kind) {
+                ("sources", ..) => {
+                    insert("sources.NAME", &value);
+                    if let Some(signature) = entries(&value).get("signature") {
+                        insert("sources.NAME.signature", signature);
+                    }
+                }
+                ("access", "tokens", _) => {
+                    entries(&value).values().for_each(|token| insert("access.tokens.NAME", token));
+                }
+                (_, _, ValueKind::Table(_)) => insert(&format!("{name}.{key}"), &value),
+                _ => {}
             }
         }
     }
@@ -133,16 +150,24 @@ fn the_defaults_document_every_setting() {
         .collect();
     let config = load(&with_examples, &[]).unwrap();
     assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://tidings.example.org");
-    assert!(config.sources.contains_key(&SourceName::parse("staging").unwrap()));
+    assert!(config.sources[&SourceName::parse("staging").unwrap()].signature.is_some());
+    assert_eq!(config.access.tokens().collect::<Vec<_>>(), ["indexer"]);
+    assert!(config.access.grants(&Scope::Read) && !config.access.grants(&Scope::Admin));
+    assert_eq!(config.server.tls.unwrap().key, Path::new("/etc/tidings/key.pem"));
 
     let mut there_are = BTreeSet::new();
     for table in keys_of("") {
-        match table.as_str() {
-            "sources" => {
-                there_are.extend(keys_of("sources.fedora").iter().map(|key| format!("sources.NAME.{key}")));
-            }
-            table => there_are.extend(keys_of(table).iter().map(|key| format!("{table}.{key}"))),
+        if table != "sources" {
+            there_are.extend(keys_of(&table).iter().map(|key| format!("{table}.{key}")));
         }
+    }
+    for (table, documented) in [
+        ("server.tls", "server.tls"),
+        ("access.tokens.x", "access.tokens.NAME"),
+        ("sources.fedora", "sources.NAME"),
+        ("sources.fedora.signature", "sources.NAME.signature"),
+    ] {
+        there_are.extend(keys_of(table).iter().map(|key| format!("{documented}.{key}")));
     }
     assert_eq!(documented(&with_examples), there_are);
 }
@@ -165,5 +190,43 @@ fn the_defaults_tell_the_ranges_that_are_held() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn tokens_can_be_given_in_any_layer() {
+    let digest = Secret::new("tdg_a").digest().to_hex();
+    let file = format!("[access.tokens.a]\nsha256 = \"{digest}\"\nscopes = [\"read\"]\nexpires = 2001-01-01T00:00:00Z");
+    let environment = [
+        ("TIDINGS_ACCESS__TOKENS__B__SHA256", digest.as_str()),
+        ("TIDINGS_ACCESS__TOKENS__B__SCOPES", "publish:fedora3, publish:islandora"),
+    ];
+    let access = load(&file, &environment).unwrap().access;
+    assert_eq!(access.tokens().collect::<Vec<_>>(), ["a", "b"]);
+    let granted = ["publish:fedora3", "publish:islandora", "publish:fedora", "read", "admin"]
+        .map(|scope| access.grants(&Scope::parse(scope).unwrap()));
+    assert_eq!(granted, [true, true, false, false, false], "a has expired");
+}
+
+#[test]
+fn a_secret_is_given_by_value_in_a_file_or_in_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret");
+    fs::write(&path, "0123456789abcdef\n").unwrap();
+    let file = format!("{{ file = {:?} }}", path.to_str().unwrap());
+    let secret = Some(Secret::new("0123456789abcdef"));
+    for (given, environment) in [
+        ("\"0123456789abcdef\"", None),
+        (file.as_str(), None),
+        ("{ env = \"MY_SECRET\" }", Some(("MY_SECRET", "0123456789abcdef"))),
+        (
+            "\"another, which does not count\"",
+            Some(("TIDINGS_SOURCES__FEDORA3__SIGNATURE__SECRET", "0123456789abcdef")),
+        ),
+    ] {
+        let config = load(&format!("[sources.fedora3.signature]\nsecret = {given}"), environment.as_slice()).unwrap();
+        assert!(!format!("{config:?}").contains("0123456789abcdef"));
+        assert_eq!(config.sources[&SourceName::parse("fedora3").unwrap()].signature, secret, "{given}");
+        assert!(!config.access.is_open());
     }
 }

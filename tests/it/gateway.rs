@@ -1,6 +1,7 @@
 //! A gateway of the test's own: the real program, on a free port, with its own data folder.
 
 use std::{
+    fs::File,
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
@@ -29,22 +30,32 @@ impl Gateway {
 
     /// The same with further arguments.
     pub(crate) fn start_with(data: &Path, arguments: &[&str]) -> Self {
-        Self::start_as(command().stderr(Stdio::null()), data, arguments)
+        Self::start_elsewhere(data, &[&["--listen", "127.0.0.1:0"], arguments].concat(), None)
     }
 
-    /// The same with another environment, or another place for its log.
-    pub(crate) fn start_as(command: &mut Command, data: &Path, arguments: &[&str]) -> Self {
-        let mut child = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+    /// The same with its log, all of it, going to the file `log`.
+    pub(crate) fn start_logging(data: &Path, arguments: &[&str], log: &Path) -> Self {
+        Self::start_elsewhere(data, &[&["--listen", "127.0.0.1:0"], arguments].concat(), Some(log))
+    }
+
+    /// The same with an address among the arguments.
+    pub(crate) fn start_elsewhere(data: &Path, arguments: &[&str], log: Option<&Path>) -> Self {
+        let mut serve = command();
+        if log.is_some() {
+            serve.env("TIDINGS_LOG__FILTER", "trace");
+        }
+        let mut child = serve
+            .args(["serve", "--data"])
             .arg(data)
             .args(arguments)
             .stdout(Stdio::piped())
+            .stderr(log.map_or_else(Stdio::null, |log| File::create(log).unwrap().into()))
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
-        assert!(url.starts_with("http://"), "the gateway did not start: {line:?}");
+        assert!(url.starts_with("http"), "the gateway did not start: {line:?}");
         Self { child, url, http: client() }
     }
 

@@ -1,7 +1,7 @@
 //! A gateway under attack: its log and its memory are watched, and it must still serve after each blow.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{Read, Write},
     net::TcpStream,
     ops::Deref,
@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::gateway::{Gateway, PATIENCE, command};
+use crate::gateway::{Gateway, PATIENCE};
 
 /// The gateway, and the folder with its journal and its log.
 pub(crate) struct Hostile {
@@ -32,9 +32,10 @@ impl Hostile {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tidings.toml");
         fs::write(&path, config).unwrap();
-        let log = File::create(folder.path().join("log")).unwrap();
         let data = folder.path().join("data");
-        let gateway = Gateway::start_as(command().stderr(log), &data, &["--config", path.to_str().unwrap()]);
+        let log = folder.path().join("log");
+        let arguments = ["--listen", "127.0.0.1:0", "--config", path.to_str().unwrap()];
+        let gateway = Gateway::start_elsewhere(&data, &arguments, Some(&log));
         Self { gateway, folder }
     }
 
@@ -43,7 +44,7 @@ impl Hostile {
         let (ready, _) = self.raw(b"GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         assert_eq!(ready, 200, "after {after}");
         let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
-        assert!(!log.contains("panic"), "after {after}:\n{log}");
+        assert!(!log.contains("panicked"), "after {after}:\n{log}");
     }
 
     /// The most memory that it has had so far, in bytes.

@@ -173,6 +173,37 @@ async fn a_hook_that_is_not_there_is_tried_and_told_of() {
 }
 
 #[tokio::test]
+async fn a_token_is_sent_and_never_told() {
+    let (hook, url) = hook().await;
+    let files = folder(&[("a.xml", "accepted"), ("b.xml", "refused"), ("c", "own"), ("c.headers", "Authorization: x")]);
+    let path = files.path().to_str().unwrap().to_owned();
+    let run = |arguments: &[&str], variable: &str| {
+        let mut replay = command(&[&["replay", &path, "--to", &url], arguments].concat());
+        replay.env("TIDINGS_TOKEN", variable);
+        spawn_blocking(move || ended(replay.spawn().unwrap()))
+    };
+    for (arguments, variable, sent) in [
+        (&["--token", "tdg_5ecre7"][..], "tdg_another", Some("Bearer tdg_5ecre7")),
+        (&[], "tdg_5ecre7", Some("Bearer tdg_5ecre7")),
+        (&["--header", "authorization: Basic YTpi"], "tdg_5ecre7", Some("Basic YTpi")),
+        (&[], "", None),
+    ] {
+        hook.got.lock().unwrap().clear();
+        let (code, out, err) = run(arguments, variable).await.unwrap();
+        assert_eq!((code, out.contains("5ecre7"), err.contains("5ecre7")), (1, false, false), "{out}{err}");
+        let authorization =
+            |body: &str| hook.headers(body).get("authorization").map(|v| v.to_str().unwrap().to_owned());
+        assert_eq!(authorization("accepted").as_deref(), sent);
+        assert_eq!(authorization("own").as_deref(), Some("x"));
+    }
+    let (code, out, err) = run(&["--token", "tdg_5ecre7\n"], "").await.unwrap();
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert_eq!(err, "tidings: the token cannot be sent: it has a line break or the like\n");
+    let (_, help, _) = ended(command(&["replay", "--help"]).env("TIDINGS_TOKEN", "tdg_5ecre7").spawn().unwrap());
+    assert!(help.contains("TIDINGS_TOKEN") && !help.contains("5ecre7"), "{help}");
+}
+
+#[tokio::test]
 async fn a_hook_that_never_answers_is_given_up() {
     let (_, url) = hook().await;
     let files = folder(&[("a.xml", "held")]);

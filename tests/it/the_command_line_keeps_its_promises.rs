@@ -49,10 +49,10 @@ fn configuration() -> String {
 fn help_teaches_by_example_and_names_the_exit_codes() {
     let (code, help, _) = run(&["--help"]);
     assert_eq!(code, 0);
-    for word in ["serve", "convert", "replay", "check", "/hooks/fedora3", "/feed", "Exit codes"] {
+    for word in ["serve", "convert", "replay", "check", "token", "/hooks/fedora3", "/feed", "Exit codes"] {
         assert!(help.contains(word), "--help does not tell of {word}:\n{help}");
     }
-    for name in ["serve", "convert", "replay", "check"] {
+    for name in ["serve", "convert", "replay", "check", "token"] {
         let (code, help, _) = run(&[name, "--help"]);
         assert_eq!(code, 0);
         assert!(help.contains("Exit codes:\n  0  "), "{name} --help:\n{help}");
@@ -94,7 +94,7 @@ fn check_tells_what_would_be_served() {
     check.env("TIDINGS_SERVER__LISTEN", "127.0.0.1:7").current_dir(&folder);
     let (code, out, err) = ended(check.spawn().unwrap());
     assert_eq!((code, err.as_str()), (0, ""));
-    let mut expected = "listen      127.0.0.1:7\npublic URL  http://127.0.0.1:7\ndata        ./data\n".to_owned();
+    let mut expected = "listen      127.0.0.1:7\npublic URL  http://127.0.0.1:7\ndata        ./data\naccess      open to whoever reaches it\n".to_owned();
     let mut names: Vec<&str> = DIALECTS.iter().map(|kind| kind.name).collect();
     names.sort_unstable();
     if names.is_empty() {
@@ -113,6 +113,7 @@ fn the_defaults_serve_the_four_promised_hooks() {
 listen      127.0.0.1:8080
 public URL  http://127.0.0.1:8080
 data        ./data
+access      open to whoever reaches it
 source      content-change: http, content-change, /hooks/content-change
 source      fedora: http, fedora-events, /hooks/fedora
 source      fedora3: http, fedora-apim, /hooks/fedora3

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{emitted, fixtures, xmllint};
+use crate::{emitted, fixtures, gateway::Gateway, xmllint};
 
 const EXAMPLES: [&str; 4] = ["seed-ingest", "seed-modify", "seed-state", "seed-purge"];
 
@@ -17,5 +17,28 @@ fn the_seed_examples_come_out_as_they_went_in() {
         assert_eq!(xmllint::canonical(&written), xmllint::canonical(&fixture), "{example}");
         // The page's own white space is kept too.
         assert_eq!(fs::read_to_string(&written).unwrap(), fs::read_to_string(&fixture).unwrap(), "{example}");
+    }
+}
+
+/// Through the whole gateway as well, apart from what it says in a namespace of its own.
+#[tokio::test]
+async fn the_gateway_emits_them_as_they_were_posted() {
+    for example in EXAMPLES {
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = Gateway::start(folder.path());
+        let fixture = fixtures::folder("content-change").join(example).with_extension("xml");
+        let posted = fs::read_to_string(fixture).unwrap();
+        let (status, answer) = gateway.post("content-change", "application/atom+xml;type=feed", posted.clone()).await;
+        assert_eq!(status, 201, "{answer}");
+        let id = answer["changes"][0]["id"].as_str().unwrap();
+        let request = gateway.http.get(format!("{}/changes/{id}", gateway.url));
+        let emitted = request.header("accept", "application/atom+xml").send().await.unwrap().text().await.unwrap();
+        assert!(emitted.contains("<tidings:change seq=\"1\" source=\"content-change\""), "{emitted}");
+        let without_ours: String = emitted
+            .replace(" xmlns:tidings=\"urn:tidings:change:1\"", "")
+            .split_inclusive('\n')
+            .filter(|line| !line.contains("<tidings:"))
+            .collect();
+        assert_eq!(without_ours, posted, "{example}");
     }
 }

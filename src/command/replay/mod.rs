@@ -7,6 +7,7 @@ mod post;
 mod tally;
 
 use std::{
+    convert::Infallible,
     io::{self, IsTerminal},
     path::PathBuf,
     sync::Arc,
@@ -15,12 +16,13 @@ use std::{
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tidings::web::Secret;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use self::{
-    post::{Outcome, Poster},
+    post::{Outcome, Poster, header_map, with_token},
     tally::Tally,
 };
 use super::{Failure, file, print, runtime, say};
@@ -29,7 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidings replay message.xml --to http://127.0.0.1:8080/hooks/fedora3
   tidings replay archive/2026 --to https://tidings.example.org/hooks/fedora --concurrency 8
-  tidings replay events --to https://h/hooks/x --header 'Authorization: Bearer …'
+  TIDINGS_TOKEN=tdg_… tidings replay events --to https://tidings.example.org/hooks/fedora
 
 The media type is told by the name: .xml is application/atom+xml, .json application/json, .jsonld
 application/ld+json, any other application/octet-stream. Lines `Name: value` in FILE.headers, or in
@@ -67,6 +69,15 @@ pub(super) struct Replay {
     /// A header to send with every message; may be given several times.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = file::header)]
     headers: Vec<(String, String)>,
+    /// The token to send, unless a header Authorization is given. Others on this machine can see
+    /// arguments, and not the environment.
+    #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
+    token: Option<Secret>,
+}
+
+/// Takes anything, since clap repeats what it refuses.
+fn token(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret::new(text))
 }
 
 fn http_url(text: &str) -> Result<Url, String> {
@@ -80,8 +91,9 @@ impl Replay {
         let given = files.len();
         let stop = CancellationToken::new();
         let timeout = Duration::from_secs(self.timeout);
-        let poster =
-            Poster::new(self.to, &self.headers, self.retries, timeout, stop.clone()).map_err(Failure::Usage)?;
+        let headers = header_map(&self.headers).and_then(|headers| with_token(headers, self.token.as_ref()));
+        let headers = headers.map_err(Failure::Usage)?;
+        let poster = Poster::new(self.to, headers, self.retries, timeout, stop.clone()).map_err(Failure::Usage)?;
         let in_flight = usize::from(self.concurrency);
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let tally = runtime.block_on(post_all(Arc::new(poster), files, in_flight, stop));

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use reqwest::{
     Client, Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER},
     redirect::Policy,
 };
 use serde::Deserialize;
+use tidings::web::Secret;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -71,10 +72,10 @@ enum Answer {
 
 impl Poster {
     /// # Errors
-    /// When a header cannot be sent, or the system's certificates cannot be loaded.
+    /// When the system's certificates cannot be loaded.
     pub(super) fn new(
         to: Url,
-        headers: &[(String, String)],
+        headers: HeaderMap,
         retries: u32,
         timeout: Duration,
         stop: CancellationToken,
@@ -87,7 +88,7 @@ impl Poster {
             .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| causes(&error))?;
-        Ok(Self { client, to, headers: header_map(headers)?, retries, stop })
+        Ok(Self { client, to, headers, retries, stop })
     }
 
     /// Posts the message in this file, again and again if that may help.
@@ -217,7 +218,7 @@ fn pause(retries: u32) -> Duration {
 
 /// # Errors
 /// When a name or a value cannot be sent; the value is not repeated, since it may be a password.
-fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
+pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not the name of a header"))?;
@@ -226,6 +227,20 @@ fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
         map.append(name, value);
     }
     Ok(map)
+}
+
+/// Adds the token to headers that do not have their own.
+///
+/// # Errors
+/// When the token cannot be sent; it is not repeated.
+pub(super) fn with_token(mut headers: HeaderMap, token: Option<&Secret>) -> Result<HeaderMap, String> {
+    if let Some(token) = token.filter(|token| !token.expose().is_empty()) {
+        let value = HeaderValue::from_bytes(&[b"Bearer ", token.expose()].concat());
+        let mut value = value.map_err(|_| "the token cannot be sent: it has a line break or the like".to_owned())?;
+        value.set_sensitive(true);
+        headers.entry(AUTHORIZATION).or_insert(value);
+    }
+    Ok(headers)
 }
 
 /// An error and what caused it, without the URL, which may hold a password.

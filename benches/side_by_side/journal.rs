@@ -1,0 +1,237 @@
+//! Appends: the journal with its settling, registry and event keys, beside bare inserts of the same
+//! rows of changes into the same kind of file. And the same with a million changes in the journal
+//! beside ten thousand.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::measure::{Contender, compare};
+use tidings::{
+    journal::{
+        Journal, Settings, Submission, WriterThread,
+        settle::SourcePolicy,
+        store::{EventIdentity, event_key, sqlite},
+    },
+    model::{
+        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, MediaType, NonEmpty, Seq,
+        SourceName, State, Text, Timestamp, Uri, User,
+    },
+};
+
+const BATCH: usize = 256;
+const ROUND: usize = 20_000;
+
+pub(crate) fn measure() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    appends(&runtime);
+    growth(&runtime);
+}
+
+fn appends(runtime: &tokio::runtime::Runtime) {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, writer) = open(&folder.path().join("journal"));
+    let mut next = 0;
+    // The rows that the bare inserts write are those that the journal wrote.
+    let first: Vec<_> = (0..ROUND as u64).map(draft).collect();
+    append(runtime, &journal, first);
+    next += ROUND as u64;
+    let rows: Vec<(Vec<u8>, i64, String)> = rows(runtime, &journal);
+    let bare = bare_file(&folder.path().join("bare.sqlite"));
+    let mut bare_seq = 0;
+    compare(
+        "appending, batches of 256",
+        "changes",
+        5,
+        vec![
+            Contender::timed("bare inserts of the rows of changes", || {
+                let began = Instant::now();
+                for batch in rows.chunks(BATCH) {
+                    bare.execute_batch("BEGIN IMMEDIATE").unwrap();
+                    for (id, received, json) in batch {
+                        bare_seq += 1;
+                        // An identifier of its own in every round, as ordered in time as the first one.
+                        let mut id = id.clone();
+                        id[8..].copy_from_slice(&(bare_seq as u64).to_be_bytes());
+                        let sql = "INSERT INTO changes (seq, id, received, json) VALUES (?, ?, ?, ?)";
+                        bare.prepare_cached(sql)
+                            .unwrap()
+                            .execute(rusqlite::params![bare_seq, id, received, json])
+                            .unwrap();
+                    }
+                    bare.execute_batch("COMMIT").unwrap();
+                }
+                (rows.len() as u64, began.elapsed())
+            }),
+            Contender::timed("the journal: settling, registry, event keys and all", || {
+                let drafts: Vec<_> = (next..next + ROUND as u64).map(draft).collect();
+                next += ROUND as u64;
+                append(runtime, &journal, drafts)
+            }),
+        ],
+    );
+    close(journal, writer);
+}
+
+/// Appends and pages at ten thousand changes and at a million.
+fn growth(runtime: &tokio::runtime::Runtime) {
+    let folder = tempfile::tempdir().unwrap();
+    let (small, small_writer) = open(&folder.path().join("small"));
+    let (large, large_writer) = open(&folder.path().join("large"));
+    let fill = |journal: &Journal, to: u64| {
+        for from in (0..to).step_by(ROUND) {
+            append(runtime, journal, (from..to.min(from + ROUND as u64)).map(draft).collect());
+        }
+    };
+    fill(&small, 10_000);
+    fill(&large, 1_000_000);
+    let mut next = [2_000_000_u64; 2];
+    let mut appending = |journal: &Journal, which: usize| {
+        let drafts: Vec<_> = (next[which]..next[which] + 5000).map(draft).collect();
+        next[which] += 5000;
+        append(runtime, journal, drafts)
+    };
+    let cell = std::cell::RefCell::new(&mut appending);
+    compare(
+        "appending as the journal grows",
+        "changes",
+        7,
+        vec![
+            Contender::timed("at 10 000 changes", || (cell.borrow_mut())(&small, 0)),
+            Contender::timed("at 1 000 000 changes", || (cell.borrow_mut())(&large, 1)),
+        ],
+    );
+    let pages = |journal: &Journal, head: u64| {
+        let began = Instant::now();
+        for page in 0..500_u64 {
+            let after = Seq(page * 7919 % (head - 2000));
+            assert_eq!(runtime.block_on(journal.after(after, 100)).unwrap().len(), 100);
+        }
+        (500, began.elapsed())
+    };
+    compare(
+        "reading pages of 100 from the disk",
+        "pages",
+        7,
+        vec![
+            Contender::timed("at 10 000 changes", || pages(&small, 10_000)),
+            Contender::timed("at 1 000 000 changes", || pages(&large, 1_000_000)),
+        ],
+    );
+    close(small, small_writer);
+    close(large, large_writer);
+    opening(&folder.path().join("large"));
+}
+
+/// How long opening a large journal takes, beside one plain read of its file.
+fn opening(folder: &Path) {
+    let file = folder.join(sqlite::FILE_NAME);
+    let began = Instant::now();
+    let bytes = std::io::copy(&mut std::fs::File::open(&file).unwrap(), &mut std::io::sink()).unwrap();
+    let reading = began.elapsed();
+    let began = Instant::now();
+    let (journal, writer) = open(folder);
+    let opening = began.elapsed();
+    println!("\nopening a journal of {} MB: {opening:?}; one plain read of its file: {reading:?}", bytes / 1_000_000);
+    println!("resident memory: {}", resident());
+    close(journal, writer);
+}
+
+fn resident() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("VmRSS: unknown here").to_owned()
+}
+
+fn open(folder: &Path) -> (Journal, WriterThread) {
+    let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+    Journal::start(store, Settings::default()).unwrap()
+}
+
+fn close(journal: Journal, writer: WriterThread) {
+    drop(journal);
+    writer.join();
+}
+
+/// As many senders as a batch is large, each with one draft on its way at a time.
+fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draft>) -> (u64, Duration) {
+    let source = SourceName::parse("fedora3").unwrap();
+    let policy = Arc::new(SourcePolicy { name: source.clone(), metadata_changes: false });
+    let units = drafts.len() as u64;
+    let keyed: Vec<_> = drafts
+        .into_iter()
+        .map(|draft| {
+            let id = draft.event_id.clone().unwrap();
+            (Some(event_key(&source, EventIdentity::Id(id.as_str()), 0)), draft)
+        })
+        .collect();
+    let share = keyed.len().div_ceil(BATCH);
+    let mut keyed = keyed.into_iter();
+    let shares: Vec<Vec<_>> = (0..BATCH).map(|_| keyed.by_ref().take(share).collect()).collect();
+    let began = Instant::now();
+    runtime.block_on(async {
+        let senders: Vec<_> = shares
+            .into_iter()
+            .map(|share| {
+                let (journal, policy) = (journal.clone(), Arc::clone(&policy));
+                tokio::spawn(async move {
+                    for keyed in share {
+                        let submission = Submission { policy: Arc::clone(&policy), drafts: vec![keyed] };
+                        journal.append(submission).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for sender in senders {
+            sender.await.unwrap();
+        }
+    });
+    (units, began.elapsed())
+}
+
+/// The modification of a datastream of one of many objects, as a Fedora 3 tells it: about 1 kB.
+fn draft(number: u64) -> Draft {
+    let object = format!("http://repository.example.org:8080/fedora/objects/demo:{}", number % 100_000);
+    let item = format!("{object}/datastreams/MD_DESCRIPTIVE/content");
+    let content = ContentLocation {
+        media_type: MediaType::parse("text/xml").ok(),
+        ..ContentLocation::at(Uri::parse(&format!("{item}?asOfDateTime=2026-03-01T10:00:05.125Z")).unwrap())
+    };
+    let change = ItemChange::Update { content: Some(content), before: Some(State::ACTIVE), after: None };
+    Draft {
+        id: None,
+        event_id: EventId::parse(&format!("urn:uuid:00000000-0000-4000-8000-{number:012x}")),
+        software_version: Some(Text::new("3.8.1")),
+        user: User::new("fedoraAdmin", None),
+        time: Timestamp::from_millis(1_700_000_000_000 + i64::try_from(number).unwrap()),
+        object: Uri::parse(&object).unwrap(),
+        parent: None,
+        types: Vec::new(),
+        description: Text::new("modifyDatastreamByValue"),
+        items: DraftItems::Listed(NonEmpty::one(DraftItem::new(Uri::parse(&item).unwrap(), DraftChange::Told(change)))),
+    }
+}
+
+fn rows(runtime: &tokio::runtime::Runtime, journal: &Journal) -> Vec<(Vec<u8>, i64, String)> {
+    let changes = runtime.block_on(journal.after(Seq::ZERO, ROUND)).unwrap();
+    let row = |recorded: &Arc<tidings::journal::Recorded>| {
+        let change = recorded.change().unwrap();
+        let id = change.modification.id.uuid().as_bytes().to_vec();
+        (id, change.received.millis(), String::from_utf8(recorded.json().to_vec()).unwrap())
+    };
+    changes.iter().map(row).collect()
+}
+
+/// The table of changes with its index, and nothing else, under the settings of the journal.
+fn bare_file(path: &Path) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -16384;
+             CREATE TABLE changes (seq INTEGER PRIMARY KEY, id BLOB NOT NULL, received INTEGER NOT NULL, json TEXT NOT NULL);
+             CREATE UNIQUE INDEX changes_by_id ON changes (id);",
+        )
+        .unwrap();
+    connection
+}

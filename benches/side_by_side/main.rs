@@ -1,0 +1,28 @@
+//! Speed, always beside something: `cargo bench` measures everything, `cargo bench -- formats` one
+//! part. What the figures are and what they are for is in `docs/performance.md`.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
+
+mod formats;
+mod journal;
+mod measure;
+
+/// The parts, by name.
+const PARTS: [(&str, fn()); 2] = [("formats", formats::measure), ("journal", journal::measure)];
+
+fn main() {
+    // cargo adds `--bench`.
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    for (name, measure) in PARTS {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            measure();
+        }
+    }
+}

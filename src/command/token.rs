@@ -1,0 +1,98 @@
+//! `tidings token`: makes a token. It is printed once; the configuration keeps its digest.
+
+use std::fmt::Write;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use clap::Args;
+use tidings::{
+    model::SourceName,
+    web::{Scope, Secret},
+};
+
+use super::{Failure, print, say};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidings token --scope read --name indexer
+  tidings token --scope publish:fedora3 --scope publish:fedora --expires 365
+  tidings token --scope admin
+
+Scopes:
+  publish:SOURCE  post to the hook of that source
+  publish:*       post to every hook
+  read            read the feed, the changes, the objects
+  admin           everything, the sources and the quarantine included
+
+The first line is the token, for whoever will use it:
+  curl -H \"Authorization: Bearer $TOKEN\" https://tidings.example.org/feed
+A feed reader that knows only user names and passwords takes it as the password of any user.
+The rest goes into the configuration, which counts from the next start.
+
+Exit codes:
+  0  done
+  1  failed; standard error says why
+  2  wrong usage";
+
+/// How much chance a token holds, in bytes.
+const RANDOM_BYTES: usize = 32;
+
+/// Make a token and what the configuration needs to know of it.
+///
+/// The token is printed this once and kept nowhere.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Token {
+    /// What the token may do; may be given several times.
+    #[arg(long = "scope", value_name = "SCOPE", default_value = "read", value_parser = scope)]
+    scopes: Vec<Scope>,
+    /// What the configuration and the log call it; without one, a name is made up.
+    #[arg(long, value_name = "NAME", value_parser = SourceName::parse)]
+    name: Option<SourceName>,
+    /// For how many days it is taken; without this, for ever.
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(1..=36500))]
+    expires: Option<i64>,
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    let expected = || "a scope is publish:SOURCE, publish:*, read or admin".to_owned();
+    let scope = Scope::parse(text).ok_or_else(expected)?;
+    if let Scope::PublishTo(source) = &scope {
+        SourceName::parse(source).map_err(|error| error.to_string())?;
+    }
+    Ok(scope)
+}
+
+impl Token {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let token = random()?;
+        let digest = Secret::new(token.as_str()).digest().to_hex();
+        let name = self.name.map_or_else(|| format!("token-{}", &digest[..8]), |name| name.to_string());
+        let expires = self.expires.map(|days| Utc::now() + TimeDelta::days(days));
+        let block = block(&name, &digest, &self.scopes, expires).map_err(|error| Failure::Failed(error.to_string()))?;
+        print(format!("{token}\n\n{block}").as_bytes())?;
+        say("the first line is the token, which is shown only now; put the rest into the configuration");
+        Ok(())
+    }
+}
+
+/// `tdg_`, by which a token that has got lost is known for what it is, and 64 hexadecimal digits.
+fn random() -> Result<String, Failure> {
+    let mut bytes = [0; RANDOM_BYTES];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| Failure::Failed("the system gives no random numbers".to_owned()))?;
+    Ok(format!("tdg_{}", hex::encode(bytes)))
+}
+
+fn block(
+    name: &str,
+    digest: &str,
+    scopes: &[Scope],
+    expires: Option<DateTime<Utc>>,
+) -> Result<String, std::fmt::Error> {
+    let scopes: Vec<_> = scopes.iter().map(|scope| format!("\"{scope}\"")).collect();
+    let mut block = format!("[access.tokens.{name}]\nsha256 = \"{digest}\"\nscopes = [{}]\n", scopes.join(", "));
+    if let Some(expires) = expires {
+        writeln!(block, "expires = \"{}\"", expires.to_rfc3339_opts(SecondsFormat::Secs, true))?;
+    }
+    Ok(block)
+}

@@ -1,0 +1,114 @@
+//! A list of routes, each with the rule of who may use it. There is no way to add one without, and
+//! the list can be read, so that a test goes through every route there is.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    handler::Handler,
+    http::Method,
+    middleware::from_fn_with_state,
+    routing::{self, MethodRouter},
+};
+
+use super::access::{Access, Guard, Rule, guard};
+
+/// A method of a path, and who may use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The method; what answers to GET answers to HEAD, by the same rule.
+    pub method: Method,
+    /// The path, its parameters in braces.
+    pub path: &'static str,
+    /// Who may use it.
+    pub rule: Rule,
+}
+
+/// Every route, made of what `S` has.
+pub struct Routes<S> {
+    routes: Vec<(Route, Make<S>)>,
+}
+
+type Make<S> = Box<dyn FnOnce(&S) -> MethodRouter>;
+
+impl<S> Default for Routes<S> {
+    fn default() -> Self {
+        Self { routes: Vec::new() }
+    }
+}
+
+impl<S> Routes<S> {
+    /// Adds a handler of GET (and HEAD), which works with the `part` of `S`.
+    #[must_use]
+    pub fn get<H: Handler<T, P>, T: 'static, P>(
+        self,
+        path: &'static str,
+        rule: Rule,
+        handler: H,
+        part: fn(&S) -> P,
+    ) -> Self
+    where
+        P: Clone + Send + Sync + 'static,
+        S: 'static,
+    {
+        self.add(Method::GET, path, rule, move |all| routing::get(handler).with_state(part(all)))
+    }
+
+    /// Adds a handler of POST.
+    #[must_use]
+    pub fn post<H: Handler<T, P>, T: 'static, P>(
+        self,
+        path: &'static str,
+        rule: Rule,
+        handler: H,
+        part: fn(&S) -> P,
+    ) -> Self
+    where
+        P: Clone + Send + Sync + 'static,
+        S: 'static,
+    {
+        self.add(Method::POST, path, rule, move |all| routing::post(handler).with_state(part(all)))
+    }
+
+    /// Adds a handler of DELETE.
+    #[must_use]
+    pub fn delete<H: Handler<T, P>, T: 'static, P>(
+        self,
+        path: &'static str,
+        rule: Rule,
+        handler: H,
+        part: fn(&S) -> P,
+    ) -> Self
+    where
+        P: Clone + Send + Sync + 'static,
+        S: 'static,
+    {
+        self.add(Method::DELETE, path, rule, move |all| routing::delete(handler).with_state(part(all)))
+    }
+
+    fn add(
+        mut self,
+        method: Method,
+        path: &'static str,
+        rule: Rule,
+        make: impl FnOnce(&S) -> MethodRouter + 'static,
+    ) -> Self {
+        self.routes.push((Route { method, path, rule }, Box::new(make)));
+        self
+    }
+
+    /// Every route, in the order in which they were added.
+    pub fn list(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter().map(|(route, _)| route)
+    }
+
+    /// The router, every route guarded by its rule. Where access is open there are no guards.
+    pub fn into_router(self, all: &S, access: &Arc<Access>) -> Router {
+        self.routes.into_iter().fold(Router::new(), |router, (Route { path, rule, .. }, make)| {
+            let handler = make(all);
+            let is_open = rule == Rule::Open || access.is_open();
+            let guarded = || from_fn_with_state(Guard { access: Arc::clone(access), rule }, guard);
+            router.route(path, if is_open { handler } else { handler.route_layer(guarded()) })
+        })
+    }
+}
