@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     admin::{metrics::Metrics, quarantine::Quarantine, sources::Listed},
-    config::{Config, SourceConfig},
+    config::{Allowance, Config, SourceConfig},
     intake::{Intake, Source},
     journal::{
         self, Journal, WriterThread,
@@ -24,13 +24,13 @@ use crate::{
     model::SourceName,
     openapi::Documentation,
     router::{self, Surfaces, router},
-    source::http::Hooks,
+    source::{http::Hooks, rate::Rate},
     view::{
         changes::Changes,
         feed::FeedView,
         service::{Hook, Service},
     },
-    web::{self, Connections, Scope, Tls, TlsError},
+    web::{Scope, Tls, TlsError, server},
 };
 
 /// How much of the grace time is kept for closing the journal, after the last request.
@@ -75,9 +75,6 @@ pub enum ServeError {
     /// What is counted cannot be received.
     #[error("cannot set up the metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
-    /// Serving failed.
-    #[error("serving failed: {0}")]
-    Serve(std::io::Error),
 }
 
 /// Serves until it is told to stop, by SIGTERM or Ctrl-C.
@@ -118,29 +115,26 @@ pub async fn serve_until(
     let public_url = config.server.public_url_at(address);
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let surfaces = surfaces(&config, journal, sources, public_url.as_str(), metrics.clone());
-    let bounds = router::Bounds { body: config.limits.body_bytes, time: config.limits.request };
+    let limits = &config.limits;
+    let bounds = router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request };
     let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
     drop(surfaces);
+    let bounds = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };
 
     warn_of_access(&config);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
     listening(address);
     let _settling = AbortOnDropHandle::new(tokio::spawn(settle_metrics(metrics)));
-    let connections = Connections::default();
-    let serving = web::serve(listener, tls.as_ref(), router, &connections);
+    let serving = server::serve(listener, tls, router, stop.clone(), bounds);
     let grace = config.server.grace;
     let cut_off = async {
         stop.cancelled().await;
         tracing::info!("stopping: no new requests are taken");
-        connections.finish();
         tokio::time::sleep(grace.saturating_sub(CLOSING_TIME)).await;
     };
     tokio::select! {
-        served = serving => served.map_err(ServeError::Serve)?,
-        () = cut_off => {
-            connections.cut_off();
-            tracing::warn!("some requests were cut off: they were not finished within the grace time");
-        }
+        () = serving => {}
+        () = cut_off => tracing::warn!("some requests were cut off: they were not finished within the grace time"),
     }
     retention.abort();
     let _ = retention.await;
@@ -196,8 +190,9 @@ async fn close(writer: WriterThread) {
 fn sources(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
     let set_up = |(name, source): (&SourceName, &SourceConfig)| {
         let SourceConfig { transport, dialect, metadata_changes, settings, .. } = source;
-        let source = Source::new(name.clone(), dialect, settings.clone(), *metadata_changes)
-            .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
+        let source =
+            Source::new(name.clone(), dialect, settings.clone(), *metadata_changes, config.limits.of_messages())
+                .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
         Ok((name.to_string(), Listed { source: Arc::new(source), transport: transport.name() }))
     };
     config.sources.iter().map(set_up).collect()
@@ -252,8 +247,12 @@ fn surfaces(
     let hooks = sources.iter().map(hook).collect();
     let sources = Arc::new(sources);
     let by_http = sources.iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
+    let rate = |(name, source): (&SourceName, &SourceConfig)| {
+        source.rate.map(|Allowance { per_second, burst }| (name.to_string(), Rate::new(per_second, burst)))
+    };
+    let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {
-        hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http) },
+        hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http), rates: Arc::new(rates) },
         changes: Changes { journal: journal.clone(), largest_page: config.limits.page },
         feed: FeedView::new(journal.clone(), public_url, &config.journal.data),
         service: Service { public_url: public_url.into(), hooks },

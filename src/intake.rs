@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 pub use crate::model::{EventId, SourceName};
 
 use crate::{
-    format::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Rejection, Repeats},
+    format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
     journal::{
         Journal, JournalError, Outcome, Submission,
         quarantine::{NewQuarantined, QuarantineId},
@@ -180,8 +180,9 @@ impl Source {
         kind: &'static DialectKind,
         settings: serde_json::Value,
         metadata_changes: bool,
+        limits: Limits,
     ) -> Result<Self, InvalidSettings> {
-        let dialect = (kind.build)(settings)?;
+        let dialect = (kind.build)(settings, limits)?;
         let policy = Arc::new(SourcePolicy { name, metadata_changes });
         let source = Self { policy, kind, dialect, counts: Counts::default() };
         // A rate needs to see the zero from which it rises.

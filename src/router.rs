@@ -29,7 +29,7 @@ use crate::{
         snapshot,
     },
     web::{
-        self, Access, BodyLimit, Routes,
+        self, Access, BodyLimit, HeldBytes, Routes,
         Rule::{Admin, Open, Publish, Read},
     },
 };
@@ -61,6 +61,8 @@ pub struct Surfaces {
 pub struct Bounds {
     /// The largest request body, in bytes.
     pub body: usize,
+    /// How many bytes of request bodies are held at once.
+    pub held: usize,
     /// How long a request may take until its answer begins.
     pub time: Duration,
 }
@@ -97,6 +99,7 @@ pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Rout
         .method_not_allowed_fallback(web::method_not_allowed)
         .layer(from_fn_with_state(bounds.time, web::time_limit))
         .layer(Extension(BodyLimit(bounds.body)))
+        .layer(Extension(HeldBytes::new(bounds.held)))
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)))
         .layer(map_response(web::every_error_is_a_problem))
         .layer(CatchPanicLayer::custom(web::panicked))

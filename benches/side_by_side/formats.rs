@@ -34,7 +34,8 @@ pub(crate) fn measure() {
         ],
     );
 
-    let ours = (dialect("content-change").unwrap().build)(serde_json::Value::Null).unwrap();
+    let ours = (dialect("content-change").unwrap().build)(serde_json::Value::Null, tidings::format::Limits::default())
+        .unwrap();
     let headers = Headers::default();
     let message = Message { content_type: None, headers: &headers, body: MESSAGE.as_bytes() };
     compare(
@@ -56,7 +57,8 @@ pub(crate) fn measure() {
 }
 
 fn modification() -> ContentObjectModification {
-    let ours = (dialect("content-change").unwrap().build)(serde_json::Value::Null).unwrap();
+    let ours = (dialect("content-change").unwrap().build)(serde_json::Value::Null, tidings::format::Limits::default())
+        .unwrap();
     let headers = Headers::default();
     let read = ours.read(&Message { content_type: None, headers: &headers, body: MESSAGE.as_bytes() });
     let Ok(Reading::Drafts(drafts)) = read else { panic!("the seed cannot be read") };

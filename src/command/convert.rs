@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use tidings::{
-    format::{DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Message, Reading, dialect},
+    format::{DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, Reading, dialect},
     journal::settle::{SourcePolicy, settle_alone},
     model::{Draft, SourceName},
 };
@@ -56,7 +56,7 @@ impl Convert {
     pub(super) fn run(self) -> Result<(), Failure> {
         let kind = known_dialect(&self.dialect)?;
         let format = known_format(&self.format)?;
-        let dialect = (kind.build)(self.settings.unwrap_or_default()).map_err(|error| {
+        let dialect = (kind.build)(self.settings.unwrap_or_default(), Limits::default()).map_err(|error| {
             Failure::Usage(format!("--settings: the dialect {} does not take them: {error}", kind.name))
         })?;
         let body = read(&self.file)?;

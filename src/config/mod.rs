@@ -30,10 +30,10 @@ use tracing_subscriber::EnvFilter;
 
 pub use error::{ConfigError, Origin};
 use setting::{Setting, whole};
-pub use source::{SourceConfig, Transport};
+pub use source::{Allowance, SourceConfig, Transport};
 
 use crate::{
-    format::{DIALECTS, DialectKind},
+    format::{self, DIALECTS, DialectKind},
     model::SourceName,
     web::Access,
 };
@@ -141,6 +141,24 @@ pub struct Limits {
     /// `request_seconds`: how long a request may take, 1 to 3600 seconds.
     #[serde(rename = "request_seconds", deserialize_with = "seconds::<1, 3600, _>")]
     pub request: Duration,
+    /// How many bytes of messages are held at once, 1 MiB to 1 TiB; at least one message.
+    #[serde(deserialize_with = "whole::<1_048_576, 1_099_511_627_776, _, _>")]
+    pub held_bytes: usize,
+    /// `head_seconds`: how long the head of a request may take to come, 1 to 3600 seconds.
+    #[serde(rename = "head_seconds", deserialize_with = "seconds::<1, 3600, _>")]
+    pub head: Duration,
+    /// How many connections are served at once, 1 to 1 000 000.
+    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    pub connections: usize,
+    /// How deep elements of XML may be nested, 8 to 10 000.
+    #[serde(deserialize_with = "whole::<8, 10_000, _, _>")]
+    pub xml_depth: usize,
+    /// How many attributes an element of XML may have, 8 to 1000.
+    #[serde(deserialize_with = "whole::<8, 1_000, _, _>")]
+    pub xml_attributes: usize,
+    /// How many items a change may have, 1 to 1 000 000.
+    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    pub items: usize,
     /// The largest page of `/changes`, 1 to 100 000 changes.
     #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub page: usize,
@@ -150,6 +168,15 @@ pub struct Limits {
     /// The most bytes of the quarantine, 1 MiB to 1 TiB.
     #[serde(deserialize_with = "whole::<1_048_576, 1_099_511_627_776, _, _>")]
     pub quarantine_bytes: u64,
+}
+
+impl Limits {
+    /// The bounds on one message that its dialect keeps.
+    #[must_use]
+    pub fn of_messages(&self) -> format::Limits {
+        let Self { xml_depth, xml_attributes, items, .. } = *self;
+        format::Limits { xml_depth, xml_attributes, items }
+    }
 }
 
 /// `[log]`: what is logged.

@@ -7,9 +7,13 @@ use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use super::{
     error::{ConfigError, nearest},
     secret,
-    setting::Setting,
+    setting::{Setting, whole},
 };
-use crate::{format::DialectKind, model::SourceName, web::Secret};
+use crate::{
+    format::{DialectKind, Limits},
+    model::SourceName,
+    web::Secret,
+};
 
 /// A source that is enabled.
 #[derive(Clone)]
@@ -18,6 +22,8 @@ pub struct SourceConfig {
     pub transport: Transport,
     /// Which wire format they have.
     pub dialect: &'static DialectKind,
+    /// How many messages it may send; any amount, where `None`.
+    pub rate: Option<Allowance>,
     /// Whether a modification that left content and state as they were is journaled.
     pub metadata_changes: bool,
     /// The dialect's own settings; [`DialectKind::build`] has taken them once.
@@ -32,9 +38,19 @@ impl fmt::Debug for SourceConfig {
         f.debug_struct("SourceConfig")
             .field("transport", &self.transport)
             .field("dialect", &self.dialect.name)
+            .field("rate", &self.rate)
             .field("metadata_changes", &self.metadata_changes)
             .finish_non_exhaustive()
     }
+}
+
+/// How many messages a source may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// So many a second on average.
+    pub per_second: u32,
+    /// So many at once.
+    pub burst: u32,
 }
 
 /// How messages come in.
@@ -73,6 +89,10 @@ struct Table {
     enabled: bool,
     transport: Transport,
     dialect: String,
+    #[serde(default, deserialize_with = "messages")]
+    rate: Option<u32>,
+    #[serde(default, deserialize_with = "messages")]
+    burst: Option<u32>,
     #[serde(default)]
     metadata_changes: bool,
     #[serde(default)]
@@ -88,6 +108,11 @@ struct SignatureTable {
     _secret: IgnoredAny,
 }
 
+/// 1 to 1 000 000 messages.
+fn messages<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<u32>, D::Error> {
+    whole::<1, 1_000_000, u32, D>(setting).map(Some)
+}
+
 fn enabled() -> bool {
     true
 }
@@ -101,7 +126,13 @@ pub(super) fn read(
     dialects: &[&'static DialectKind],
 ) -> Result<Option<(SourceName, SourceConfig)>, ConfigError> {
     let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
-    let Table { enabled, transport, dialect, metadata_changes, settings, signature } = table.clone().read()?;
+    let Table { enabled, transport, dialect, rate, burst, metadata_changes, settings, signature } =
+        table.clone().read()?;
+    let rate = match (rate, burst) {
+        (Some(per_second), burst) => Some(Allowance { per_second, burst: burst.unwrap_or(per_second) }),
+        (None, Some(_)) => return Err(table.entry("burst")?.invalid("there is no burst without a rate; give both")),
+        (None, None) => None,
+    };
     if !enabled {
         return Ok(None);
     }
@@ -109,7 +140,7 @@ pub(super) fn read(
         let known: Vec<&str> = dialects.iter().map(|kind| kind.name).collect();
         return Err(table.entry("dialect")?.invalid(unknown("dialect", &dialect, &known)));
     };
-    (kind.build)(settings.clone()).map_err(|error| ConfigError::Settings {
+    (kind.build)(settings.clone(), Limits::default()).map_err(|error| ConfigError::Settings {
         key: format!("sources.{name}.settings"),
         dialect: kind.name,
         reason: error.to_string(),
@@ -118,7 +149,7 @@ pub(super) fn read(
         Some(_) => Some(secret::read(&table.entry("signature")?.entry("secret")?, environment)?),
         None => None,
     };
-    Ok(Some((name, SourceConfig { transport, dialect: kind, metadata_changes, settings, signature })))
+    Ok(Some((name, SourceConfig { transport, dialect: kind, rate, metadata_changes, settings, signature })))
 }
 
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Rejection;
+use super::{Limits, Rejection};
 use crate::model::{Draft, NonEmpty};
 
 /// The reading side of a wire format, set up for one source.
@@ -96,8 +96,8 @@ pub struct DialectKind {
     pub headers: &'static [&'static str],
     /// What it means when the same message comes again.
     pub repeats: Repeats,
-    /// Sets it up from the source's `settings`.
-    pub build: fn(Value) -> Result<Box<dyn Dialect>, InvalidSettings>,
+    /// Sets it up from the source's `settings`, to read no more than the limits allow.
+    pub build: fn(Value, Limits) -> Result<Box<dyn Dialect>, InvalidSettings>,
 }
 
 /// How a repeated event is known where the source gives its events no identifier.

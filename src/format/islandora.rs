@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 
 use super::{
-    Dialect, DialectKind, Message, Reading, Rejection, Repeats,
+    Bound, Dialect, DialectKind, Limits, Message, Reading, Rejection, Repeats,
     json_ld::{self, Context, Node, activity_streams_term, in_words},
     settings,
 };
@@ -28,13 +28,20 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["application/ld+json", "application/json", "application/activity+json"],
     headers: &[],
     repeats: Repeats::Unknowable,
-    build: |value| Ok(Box::new(settings::<Islandora>(value)?)),
+    build: |value, limits| {
+        let Settings {} = settings(value)?;
+        Ok(Box::new(Islandora { limits }))
+    },
 };
 
 /// There is nothing to set.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Islandora {}
+struct Settings {}
+
+struct Islandora {
+    limits: Limits,
+}
 
 /// What was done to an entity.
 #[derive(Clone, Copy)]
@@ -62,7 +69,12 @@ impl Dialect for Islandora {
         };
         let target = root.member("target").map(|target| target.only()?.id_uri()).transpose()?;
         // Where no content is told of, the object itself is the item.
-        let items = match NonEmpty::try_from(contents(&root, &object)?) {
+        let contents = contents(&root, &object)?;
+        if contents.len() > self.limits.items {
+            let reason = format!("an object has at most {} contents here", self.limits.items);
+            return Err(Rejection::past(Bound::Items, object.place(), reason));
+        }
+        let items = match NonEmpty::try_from(contents) {
             Ok(contents) => contents.map(|content| DraftItem::new(content.url.clone(), kind.change(Some(content)))),
             Err(_) => NonEmpty::one(DraftItem::new(uri.clone(), kind.change(None))),
         };
@@ -187,13 +199,18 @@ fn user(actor: &Node<'_>) -> User {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Dialect, DraftItems, Islandora, Message, Node, Reading, user};
+    use super::{Dialect, DraftItems, Islandora, Limits, Message, Node, Reading, user};
     use crate::format::Headers;
 
     fn items(event: &Value) -> Vec<String> {
         let (headers, body) = (Headers::default(), event.to_string());
         let message = Message { content_type: None, headers: &headers, body: body.as_bytes() };
-        let Reading::Drafts(drafts) = Islandora {}.read(&message).unwrap() else { panic!("drafts were expected") };
+        let islandora = Islandora { limits: Limits { items: 2, ..Limits::default() } };
+        let drafts = match islandora.read(&message) {
+            Ok(Reading::Drafts(drafts)) => drafts,
+            Ok(Reading::Nothing(reason)) => return vec![reason.to_owned()],
+            Err(rejection) => return vec![rejection.to_string()],
+        };
         let DraftItems::Listed(items) = &drafts[0].items else { panic!("items were expected") };
         items.iter().map(|item| item.uri.to_string()).collect()
     }
@@ -215,6 +232,8 @@ mod tests {
             (json!("http://h/1"), &["http://h/1"]),
             (json!([file]), &["urn:uuid:1"]),
             (json!([]), &["urn:uuid:1"]),
+            (json!(["http://h/1", "http://h/2"]), &["http://h/1", "http://h/2"]),
+            (json!(["http://h/1", "http://h/2", "http://h/3"]), &["/object: an object has at most 2 contents here"]),
         ] {
             assert_eq!(items(&object(&url)), expected, "{url}");
         }

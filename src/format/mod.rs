@@ -13,6 +13,7 @@ mod islandora;
 mod json;
 mod json_ld;
 mod kind;
+mod limits;
 mod model_xml;
 mod rejection;
 mod utf8;
@@ -21,6 +22,7 @@ mod xml_writer;
 
 pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Repeats, settings};
 pub use kind::FormatKind;
+pub use limits::{Bound, Limits};
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Bound;
+
 /// A message that a dialect could not read: it goes to the quarantine with this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {reason}")]
@@ -21,6 +23,8 @@ pub enum RejectionKind {
     Malformed,
     /// The format is right and what it says is not: something is missing, wrong, or not meant for us.
     Unprocessable,
+    /// It is larger in some respect than this gateway takes; the limit can be raised.
+    PastBound(Bound),
 }
 
 /// A place in a message.
@@ -41,18 +45,47 @@ pub enum Place {
     Message,
 }
 
+/// How much of a stranger's text a rejection repeats, in characters: a name in a message may be as
+/// long as the message.
+const LONGEST: usize = 400;
+
 impl Rejection {
+    fn new(kind: RejectionKind, place: Place, reason: String) -> Self {
+        let place = match place {
+            Place::Pointer(pointer) => Place::Pointer(printable(pointer)),
+            Place::Header(name) => Place::Header(printable(name)),
+            place => place,
+        };
+        Self { kind, place, reason: printable(reason) }
+    }
+
     /// The bytes are not of the format at all.
     #[must_use]
     pub fn malformed(place: Place, reason: impl Into<String>) -> Self {
-        Self { kind: RejectionKind::Malformed, place, reason: reason.into() }
+        Self::new(RejectionKind::Malformed, place, reason.into())
     }
 
     /// The format is right and what it says is not.
     #[must_use]
     pub fn unprocessable(place: Place, reason: impl Into<String>) -> Self {
-        Self { kind: RejectionKind::Unprocessable, place, reason: reason.into() }
+        Self::new(RejectionKind::Unprocessable, place, reason.into())
     }
+
+    /// It is larger than a bound.
+    #[must_use]
+    pub fn past(bound: Bound, place: Place, reason: impl Into<String>) -> Self {
+        Self::new(RejectionKind::PastBound(bound), place, reason.into())
+    }
+}
+
+/// Text that a terminal and a log can show: without control characters, and not too long.
+fn printable(text: String) -> String {
+    let is_long = text.len() > LONGEST && text.chars().nth(LONGEST).is_some();
+    if !is_long && !text.contains(char::is_control) {
+        return text;
+    }
+    let shown = text.chars().take(LONGEST).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
+    shown.chain(is_long.then_some('…')).collect()
 }
 
 impl Place {
@@ -83,7 +116,7 @@ impl fmt::Display for Place {
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::{LONGEST, Place, Rejection};
 
     #[test]
     fn places_count_lines_and_characters() {
@@ -92,5 +125,15 @@ mod tests {
         assert_eq!(Place::in_text(text, 3), Place::Line { line: 1, column: 3 });
         assert_eq!(Place::in_text(text, 6), Place::Line { line: 2, column: 2 });
         assert_eq!(Place::in_text(text, 99), Place::Line { line: 2, column: 3 });
+    }
+
+    #[test]
+    fn what_is_repeated_of_a_message_can_be_shown() {
+        let rejection = Rejection::malformed(Place::Pointer("/a\u{1b}[2J".into()), "b\n".to_owned() + &"ñ".repeat(999));
+        let Rejection { place, reason, .. } = rejection;
+        assert_eq!(place.to_string(), "/a\u{FFFD}[2J");
+        assert_eq!(reason, format!("b\u{FFFD}{}…", "ñ".repeat(LONGEST - 2)));
+        let whole = "ñ".repeat(LONGEST);
+        assert_eq!(Rejection::malformed(Place::Message, whole.clone()).reason, whole);
     }
 }

@@ -5,26 +5,22 @@
 //! where an error is, refuses prefixed Atom, drops the text of categories, and overflows the stack
 //! on deep nesting. DTDs are refused, so there are no entities but the five of XML itself.
 
-use std::borrow::Cow;
+mod element;
+
+use std::{borrow::Cow, rc::Rc};
 
 use quick_xml::{
     Reader, XmlVersion,
-    events::{
-        BytesRef, Event,
-        attributes::{Attribute, Attributes},
-    },
-    name::QName,
+    events::{BytesRef, Event, attributes::Attributes},
 };
 
-use super::{Place, Rejection, utf8::utf8};
+use super::{Bound, Limits, Place, Rejection, utf8::utf8};
+
+pub(super) use element::Element;
+use element::FewAttributes;
 
 /// The namespace of Atom (RFC 4287 section 2).
 pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";
-
-/// How deep elements may be nested.
-const MAX_DEPTH: usize = 64;
-/// How many attributes an element may have.
-const MAX_ATTRIBUTES: usize = 64;
 
 /// A document being read from front to back. After [`Document::root`] or a [`Document::child`] has
 /// given an element, its content must be consumed by `child` until `None`, by `text` or by `skip`.
@@ -33,6 +29,7 @@ pub(super) struct Document<'a> {
     reader: Reader<&'a [u8]>,
     scopes: Vec<Scope<'a>>,
     depth: usize,
+    limits: Limits,
     /// The names of the attributes of the element that is being looked at.
     names: Vec<&'a [u8]>,
 }
@@ -40,47 +37,9 @@ pub(super) struct Document<'a> {
 /// A namespace declaration and the depth of the element that has it.
 struct Scope<'a> {
     prefix: &'a [u8],
-    namespace: Cow<'a, str>,
+    /// Shared with every element in it: a name of a megabyte may be that of as many elements.
+    namespace: Rc<str>,
     depth: usize,
-}
-
-/// The start of an element.
-#[derive(Clone, Debug)]
-pub(super) struct Element<'a> {
-    namespace: Cow<'a, str>,
-    local: &'a str,
-    attributes: FewAttributes<'a>,
-    /// The tag between its angle brackets.
-    tag: &'a str,
-    name_len: usize,
-    offset: usize,
-    text: &'a str,
-}
-
-/// The attributes of an element, as written, where there are few: nearly all elements have so few,
-/// and need not be looked through again for each.
-#[derive(Clone, Debug, Default)]
-struct FewAttributes<'a> {
-    held: [(&'a [u8], &'a [u8]); 3],
-    count: usize,
-}
-
-/// There are more attributes than are held.
-struct TooMany;
-
-impl<'a> FewAttributes<'a> {
-    fn push(&mut self, attribute: &Attribute<'a>) {
-        if let (Some(place), Cow::Borrowed(value)) = (self.held.get_mut(self.count), &attribute.value) {
-            *place = (attribute.key.0, value);
-        }
-        self.count += 1;
-    }
-
-    fn get(&self, name: &[u8]) -> Result<Option<Attribute<'a>>, TooMany> {
-        let held = self.held.get(..self.count).ok_or(TooMany)?;
-        let found = held.iter().find(|(key, _)| *key == name);
-        Ok(found.map(|(key, value)| Attribute { key: QName(key), value: Cow::Borrowed(value) }))
-    }
 }
 
 impl<'a> Document<'a> {
@@ -88,14 +47,19 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// When it is not UTF-8 or empty.
-    pub(super) fn open(body: &'a [u8]) -> Result<Self, Rejection> {
+    pub(super) fn open(body: &'a [u8], limits: Limits) -> Result<Self, Rejection> {
         let text = utf8(body)?;
         if text.trim().is_empty() {
             return Err(Rejection::malformed(Place::Message, "the body is empty; an XML document was expected"));
         }
+        // quick-xml passes over a second mark without counting it, and all that follows is misplaced.
+        if text.starts_with('\u{FEFF}') {
+            let reason = "there are two byte order marks; this is not XML";
+            return Err(Rejection::malformed(Place::in_text(text, 0), reason));
+        }
         let mut reader = Reader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Ok(Self { text, reader, scopes: Vec::new(), depth: 0, names: Vec::new() })
+        Ok(Self { text, reader, scopes: Vec::new(), depth: 0, limits, names: Vec::new() })
     }
 
     /// The document's outermost element.
@@ -225,8 +189,10 @@ impl<'a> Document<'a> {
 
     fn start(&mut self, offset: usize, name_len: usize) -> Result<Element<'a>, Rejection> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.malformed(offset, format!("elements are nested more than {MAX_DEPTH} deep")));
+        let Limits { xml_depth, .. } = self.limits;
+        if self.depth > xml_depth {
+            let reason = format!("elements are nested more than {xml_depth} deep");
+            return Err(Rejection::past(Bound::XmlDepth, self.place(offset), reason));
         }
         let tag = &self.text[offset + 1..self.offset() - 1];
         let tag = tag.strip_suffix('/').unwrap_or(tag);
@@ -246,6 +212,7 @@ impl<'a> Document<'a> {
         tag: &'a str,
         name_len: usize,
     ) -> Result<FewAttributes<'a>, Rejection> {
+        let xml_attributes = self.limits.xml_attributes;
         let mut few = FewAttributes::default();
         // The library's own check for doubles takes memory for every element.
         self.names.clear();
@@ -253,8 +220,9 @@ impl<'a> Document<'a> {
             let attribute = attribute
                 .map_err(|error| self.malformed(offset, format!("an attribute is not well-formed: {error}")))?;
             let name = attribute.key.0;
-            if index == MAX_ATTRIBUTES {
-                return Err(self.malformed(offset, format!("an element has more than {MAX_ATTRIBUTES} attributes")));
+            if index == xml_attributes {
+                let reason = format!("an element has more than {xml_attributes} attributes");
+                return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
             }
             if self.names.contains(&name) {
                 let name = String::from_utf8_lossy(name);
@@ -276,7 +244,12 @@ impl<'a> Document<'a> {
                 .normalized_value(XmlVersion::Implicit1_0)
                 .map_err(|error| self.malformed(offset, format!("an attribute value is not well-formed: {error}")))?;
             if let Some(prefix) = prefix {
-                self.scopes.push(Scope { prefix, namespace: value, depth: self.depth });
+                // Each name is looked for among all of them.
+                if self.scopes.len() == xml_attributes {
+                    let reason = format!("more than {xml_attributes} namespaces are declared in each other");
+                    return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
+                }
+                self.scopes.push(Scope { prefix, namespace: value.into(), depth: self.depth });
             }
         }
         Ok(few)
@@ -289,13 +262,14 @@ impl<'a> Document<'a> {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    fn namespace(&self, prefix: &[u8]) -> Option<Cow<'a, str>> {
-        let declared =
-            self.scopes.iter().rev().find(|scope| scope.prefix == prefix).map(|scope| scope.namespace.clone());
-        match prefix {
-            b"" => Some(declared.unwrap_or_default()),
-            b"xml" => Some(Cow::Borrowed("http://www.w3.org/XML/1998/namespace")),
-            _ => declared,
+    /// The namespace that a prefix stands for, if any; `None` where the prefix is not declared.
+    fn namespace(&self, prefix: &[u8]) -> Option<Option<Rc<str>>> {
+        let declared = self.scopes.iter().rev().find(|scope| scope.prefix == prefix);
+        match (declared, prefix) {
+            (Some(scope), _) => Some(Some(Rc::clone(&scope.namespace))),
+            (None, b"") => Some(None),
+            (None, b"xml") => Some(Some("http://www.w3.org/XML/1998/namespace".into())),
+            (None, _) => None,
         }
     }
 
@@ -319,51 +293,15 @@ impl<'a> Document<'a> {
     }
 
     fn malformed(&self, offset: usize, reason: impl Into<String>) -> Rejection {
-        Rejection::malformed(Place::in_text(self.text, offset), reason)
+        Rejection::malformed(self.place(offset), reason)
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        Place::in_text(self.text, offset)
     }
 
     fn cut_short(&self) -> Rejection {
         self.malformed(self.text.len(), "the document ends before its last element does")
-    }
-}
-
-impl<'a> Element<'a> {
-    /// Whether it has that name.
-    pub(super) fn is(&self, namespace: &str, local: &str) -> bool {
-        self.local == local && self.namespace == namespace
-    }
-
-    /// Its name, if it is an element of Atom.
-    pub(super) fn atom(&self) -> Option<&'a str> {
-        (self.namespace == ATOM).then_some(self.local)
-    }
-
-    /// Its name with the prefix, as written.
-    pub(super) fn name(&self) -> &'a str {
-        &self.tag[..self.name_len]
-    }
-
-    /// The value of the attribute of that name (without a namespace).
-    pub(super) fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
-        // The start of the element was refused if its attributes are not well-formed.
-        let found = match self.attributes.get(name.as_bytes()) {
-            Ok(found) => found,
-            Err(TooMany) => {
-                let mut attributes = Attributes::new(self.tag, self.name_len);
-                attributes.with_checks(false).flatten().find(|held| held.key.0 == name.as_bytes())
-            }
-        };
-        found.and_then(|held| held.normalized_value(XmlVersion::Implicit1_0).ok())
-    }
-
-    /// Where it begins.
-    pub(super) fn place(&self) -> Place {
-        Place::in_text(self.text, self.offset)
-    }
-
-    /// A refusal of what this element says.
-    pub(super) fn unprocessable(&self, reason: impl Into<String>) -> Rejection {
-        Rejection::unprocessable(self.place(), reason)
     }
 }
 
@@ -373,11 +311,11 @@ fn is_utf8_name(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ATOM, Document, Place, Rejection};
+    use super::{ATOM, Document, Limits, Place, Rejection};
 
     /// Reads a whole document and gives back "name{text}" of the children of its root.
     fn read(body: &[u8]) -> Result<Vec<String>, Rejection> {
-        let mut document = Document::open(body)?;
+        let mut document = Document::open(body, Limits::default())?;
         document.root()?;
         let mut children = Vec::new();
         while let Some(child) = document.child()? {
@@ -394,7 +332,7 @@ mod tests {
     #[test]
     fn resolves_namespaces_whatever_the_prefix() {
         let body = format!("<a:feed xmlns:a='{ATOM}'><a:id k='1 &lt;&#10;2' a:k='3'/><id xmlns='urn:other'/></a:feed>");
-        let mut document = Document::open(body.as_bytes()).unwrap();
+        let mut document = Document::open(body.as_bytes(), Limits::default()).unwrap();
         assert_eq!(document.root().unwrap().atom(), Some("feed"));
         let id = document.child().unwrap().unwrap();
         assert!(id.is(ATOM, "id"));
@@ -418,6 +356,7 @@ mod tests {
             (&b""[..], "the message: the body is empty"),
             (b"  \n", "the body is empty"),
             (b"hello", "this is not XML"),
+            (b"\xEF\xBB\xBF\xEF\xBB\xBF<r/>", "two byte order marks"),
             (b"\xFF\xFE<\0", "UTF-16"),
             (b"<r>\n <t>\xff</t></r>", "line 2, column 5: the body is not UTF-8"),
             (b"<?xml version='1.0' encoding='ISO-8859-1'?><r/>", "only UTF-8"),
@@ -442,11 +381,16 @@ mod tests {
         assert!(complaint(deep.as_bytes()).contains("more than 64 deep"));
         let wide: String = (0..100).map(|n| format!(" a{n}='1'")).collect();
         assert!(complaint(format!("<r><a{wide}/></r>").as_bytes()).contains("more than 64 attributes"));
+        let declared = |element: char| (0..40).map(|n| format!(" xmlns:{element}{n}='u'")).collect::<String>();
+        let nested = format!("<r{}><a{}/></r>", declared('r'), declared('a'));
+        assert!(complaint(nested.as_bytes()).contains("more than 64 namespaces"));
+        let beside = format!("<r><a{}/><a{}/></r>", declared('r'), declared('a'));
+        assert!(read(beside.as_bytes()).is_ok());
     }
 
     #[test]
     fn an_element_knows_its_place() {
-        let mut document = Document::open(b"<r>\n  <t/></r>").unwrap();
+        let mut document = Document::open(b"<r>\n  <t/></r>", Limits::default()).unwrap();
         document.root().unwrap();
         assert_eq!(document.child().unwrap().unwrap().place(), Place::Line { line: 2, column: 3 });
     }

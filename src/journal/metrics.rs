@@ -64,6 +64,9 @@ pub(super) fn quarantined(size: QuarantineSize) {
 }
 
 pub(super) fn dropped(messages: u64) {
+    if messages > 0 {
+        tracing::warn!(messages, "the quarantine is full: its oldest messages were dropped");
+    }
     counter!(QUARANTINE_DROPPED).increment(messages);
 }
 

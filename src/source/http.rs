@@ -2,7 +2,7 @@
 //! request. The answer comes when the message is on disk: in the journal, or, since such senders
 //! fire and forget, in the quarantine.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -11,10 +11,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use super::rate::Rate;
 use crate::{
-    format::{Headers, RejectionKind},
+    format::{Bound, Headers, RejectionKind},
     intake::{Accepted, EventId, Incoming, Intake, IntakeError, Receipt, Source, SourceName, Told},
-    web::{Body, Path, Problem, ProblemCode, problems},
+    web::{Body, Limit, Path, Problem, ProblemCode, limit_hit, problems},
 };
 
 /// A request header by which a sender of messages without identifiers can mark a repeat
@@ -28,15 +29,27 @@ pub struct Hooks {
     pub intake: Intake,
     /// The sources, by name.
     pub sources: Arc<BTreeMap<String, Arc<Source>>>,
+    /// How much each may send; any amount, where it is not in here.
+    pub rates: Arc<BTreeMap<String, Rate>>,
 }
 
-problems!(Refusals: MalformedMessage, BadRequest, UnknownSource, BodyTooLarge, UnprocessableMessage, Unavailable);
+problems!(
+    Refusals: MalformedMessage,
+    BadRequest,
+    UnknownSource,
+    BodyTooLarge,
+    UnsupportedEncoding,
+    UnprocessableMessage,
+    TooManyMessages,
+    Unavailable
+);
 
 /// Takes in one message: 201 when it told of a change, 200 when it told nothing new.
 ///
 /// # Errors
 /// `unknown-source`; `malformed-message` and `unprocessable-message`, with the message kept in the
-/// quarantine; `unavailable` when nothing could be written and the message must be sent again.
+/// quarantine; `too-many-messages` when the source sends faster than it may; `unavailable` when nothing
+/// could be written and the message must be sent again.
 #[utoipa::path(
     post,
     path = "/hooks/{source}",
@@ -72,6 +85,9 @@ pub async fn receive(
     Body(body): Body,
 ) -> Result<Response, Problem> {
     let source = hooks.sources.get(&name).ok_or_else(|| unknown_source(&hooks, &name))?;
+    if let Some(Err(wait)) = hooks.rates.get(&name).map(Rate::take) {
+        return Err(too_many(source, wait));
+    }
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let incoming = Incoming {
         content_type,
@@ -104,6 +120,10 @@ fn refusal(error: IntakeError) -> Problem {
             let code = match rejection.kind {
                 RejectionKind::Malformed => ProblemCode::MalformedMessage,
                 RejectionKind::Unprocessable => ProblemCode::UnprocessableMessage,
+                RejectionKind::PastBound(bound) => {
+                    limit_hit(limit(bound));
+                    ProblemCode::UnprocessableMessage
+                }
             };
             let detail = format!(
                 "{rejection}. The message is kept in the quarantine: look at it at /quarantine/{id}; once the cause is \
@@ -120,6 +140,24 @@ fn refusal(error: IntakeError) -> Problem {
             Problem::failure(what, error.is_transient(), error)
         }
     }
+}
+
+fn limit(bound: Bound) -> Limit {
+    match bound {
+        Bound::XmlDepth => Limit::XmlDepth,
+        Bound::XmlAttributes => Limit::XmlAttributes,
+        Bound::Items => Limit::Items,
+    }
+}
+
+fn too_many(source: &Source, wait: Duration) -> Problem {
+    limit_hit(Limit::Rate);
+    let name = source.name();
+    let detail = format!(
+        "The source sends faster than it may. Nothing was accepted; send the message again later, or raise \
+         sources.{name}.rate in the configuration."
+    );
+    Problem::new(ProblemCode::TooManyMessages, detail).retry_after(wait)
 }
 
 fn unknown_source(hooks: &Hooks, name: &str) -> Problem {

@@ -6,3 +6,4 @@
 //! configuration reads.
 
 pub mod http;
+pub mod rate;

@@ -83,9 +83,9 @@ impl TryFrom<u64> for Limit {
     }
 }
 
-/// What a reader asked for: a filter, and which document of the chain.
+/// What a reader of the feed asked for by its query: a filter, and which document of the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Selection {
+pub struct Selection {
     filter: Filter,
     limit: Option<Limit>,
     before: Option<Seq>,
@@ -94,7 +94,10 @@ pub(super) struct Selection {
 impl Selection {
     /// Reads a query. The order and the repetition of values mean nothing and are dropped, so that
     /// one selection has one address.
-    pub(super) fn parse(query: &str) -> Result<Self, Problem> {
+    ///
+    /// # Errors
+    /// `invalid-query`, with the name of the parameter.
+    pub fn parse(query: &str) -> Result<Self, Problem> {
         let Query(told) = Query::<Parameters>::parse(query)?;
         let filter = Filter {
             sources: in_order("source", told.source)?,
@@ -112,7 +115,8 @@ impl Selection {
     }
 
     /// The query of this selection, in the one order that every link has.
-    fn to_query(&self) -> String {
+    #[must_use]
+    pub fn to_query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(filter_query(&self.filter));
         if let Some(Limit(limit)) = self.limit {
             query.append_pair("limit", &limit.to_string());
@@ -261,6 +265,7 @@ mod tests {
                 "change=add",
                 "\"change\" is wrong: unknown variant `add`, expected one of `ADD`, `UPDATE`, `DELETE`, `STATE`",
             ),
+            ("change=ADD\u{6}x", "unknown variant `ADD\u{FFFD}x`"),
             ("state=active", "\"state\" is wrong: \"active\" is not a state"),
             ("since=yesterday", "\"since\" is wrong: \"yesterday\" is not a date and time"),
             ("limit=0", "\"limit\" is wrong: 0 is not from 1 to 1000"),

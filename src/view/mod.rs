@@ -12,6 +12,8 @@ mod pages;
 pub mod service;
 pub mod snapshot;
 
+pub use filtered::Selection;
+
 use crate::{
     journal::{JournalError, store::StoreError},
     model::Seq,

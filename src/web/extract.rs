@@ -1,5 +1,7 @@
 //! axum's extractors for paths and bodies, with problem documents as their rejections.
 
+use std::time::Duration;
+
 use axum::{
     body::HttpBody,
     extract::{FromRequest, FromRequestParts, Request, path::ErrorKind, rejection::PathRejection},
@@ -9,7 +11,12 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
-use super::{Problem, ProblemCode, fallback::body_too_large};
+use super::{
+    HeldBytes, Limit, Problem, ProblemCode,
+    fallback::body_too_large,
+    inflate::{Coding, Incoming, Refused},
+    limit_hit,
+};
 
 /// The parameters of a path. One that is not of its type is [`ProblemCode::NotFound`]: what is no
 /// identifier identifies nothing.
@@ -69,8 +76,10 @@ impl Default for BodyLimit {
     }
 }
 
-/// The whole body of a request, within [`BodyLimit`]. One that is larger is
-/// [`ProblemCode::BodyTooLarge`], one that breaks off is [`ProblemCode::BadRequest`].
+/// The whole body of a request, inflated if it came in gzip or zstd, within [`BodyLimit`] and
+/// [`HeldBytes`]. One that is larger is [`ProblemCode::BodyTooLarge`], one that breaks off or is not of
+/// its coding is [`ProblemCode::BadRequest`], one of another coding [`ProblemCode::UnsupportedEncoding`],
+/// and when too many are held already it is [`ProblemCode::Unavailable`].
 #[derive(Clone, Debug)]
 pub struct Body(pub Bytes);
 
@@ -79,26 +88,58 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let BodyLimit(limit) = request.extensions().get().copied().unwrap_or_default();
+        let held = request.extensions().get::<HeldBytes>().cloned().unwrap_or_default();
         let waits_to_send = request.headers().contains_key(header::EXPECT);
+        let coding = Coding::of(request.headers());
         let mut body = request.into_body();
         let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if told > limit && waits_to_send {
             return Err(body_too_large());
         }
-        let mut taken = Vec::with_capacity(told.min(limit));
-        let mut length = 0;
+        let started =
+            coding.ok_or_else(unsupported).and_then(|coding| Incoming::new(coding, told, limit, held).map_err(refusal));
+        // From the first trouble on, the rest is heard out and thrown away.
+        let mut taken = started;
+        let mut length = 0_usize;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(broken_off)?;
             let Some(data) = frame.data_ref() else { continue };
-            length += data.len();
-            if length <= limit {
-                taken.extend_from_slice(data);
-            } else if length > limit.saturating_add(BodyLimit::HEARD_OUT) {
-                break;
+            length = length.saturating_add(data.len());
+            match &mut taken {
+                Ok(incoming) => {
+                    if let Err(refused) = incoming.write(data) {
+                        taken = Err(refusal(refused));
+                    }
+                }
+                Err(_) if length > limit.saturating_add(BodyLimit::HEARD_OUT) => break,
+                Err(_) => {}
             }
         }
-        if length > limit { Err(body_too_large()) } else { Ok(Self(taken.into())) }
+        taken?.finish().map(Self).map_err(refusal)
     }
+}
+
+fn refusal(refused: Refused) -> Problem {
+    match refused {
+        Refused::TooLarge => body_too_large(),
+        Refused::NoRoom => {
+            limit_hit(Limit::HeldBytes);
+            let detail = "The gateway holds as many messages as it takes at once (limits.held_bytes). Nothing was \
+                          accepted; send the message again.";
+            Problem::new(ProblemCode::Unavailable, detail).retry_after(Duration::from_secs(1))
+        }
+        Refused::Corrupt(error) => {
+            let detail =
+                "The body is not of the coding that Content-Encoding tells, or it is cut short. Send it whole.";
+            Problem::new(ProblemCode::BadRequest, detail).because(error)
+        }
+    }
+}
+
+fn unsupported() -> Problem {
+    let read = Coding::READ;
+    let detail = format!("The Content-Encoding is not read here. Send the body in one of {read}, or plain.");
+    Problem::new(ProblemCode::UnsupportedEncoding, detail)
 }
 
 /// Reads what is left of a request that is refused, up to [`BodyLimit`], and throws it away: a client

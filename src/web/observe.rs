@@ -20,9 +20,6 @@ pub const REQUESTS: &str = "tidings_http_requests_total";
 /// The metric of the time from a request's head to the head of its answer, in seconds.
 pub const REQUEST_SECONDS: &str = "tidings_http_request_duration_seconds";
 
-/// The metric of requests that met a limit.
-pub const LIMITS_HIT: &str = "tidings_limits_hit_total";
-
 /// The header that carries a request's identifier, from the client or a proxy and back.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -31,11 +28,6 @@ const LONGEST_ID: usize = 128;
 
 /// What stands for the route where no route matched.
 const NO_ROUTE: &str = "none";
-
-/// Counts a request that met a limit. `limit` is the limit's key in `[limits]`.
-pub fn limit_hit(limit: &'static str) {
-    metrics::counter!(LIMITS_HIT, "limit" => limit).increment(1);
-}
 
 /// For `middleware::from_fn`, as the outermost layer: gives the request a span with an identifier,
 /// which the answer has too, and counts it.

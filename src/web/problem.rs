@@ -10,12 +10,14 @@ use std::{error::Error, time::Duration};
 use axum::{
     http::{
         HeaderValue, StatusCode,
-        header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+        header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+use super::inflate::Coding;
 
 /// What sort of problem it is. The code is stable: clients branch on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +46,10 @@ pub enum ProblemCode {
     BadRequest,
     /// The request body is larger than the limit.
     BodyTooLarge,
+    /// The request body is in a content coding that is not read here.
+    UnsupportedEncoding,
+    /// A source sends more messages than it may.
+    TooManyMessages,
     /// The request took longer than the limit.
     Timeout,
     /// The gateway cannot take requests at present: it is full, or it is stopping.
@@ -54,7 +60,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// Every code.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -67,6 +73,8 @@ impl ProblemCode {
         Self::InvalidQuery,
         Self::BadRequest,
         Self::BodyTooLarge,
+        Self::UnsupportedEncoding,
+        Self::TooManyMessages,
         Self::Timeout,
         Self::Unavailable,
         Self::Internal,
@@ -108,6 +116,12 @@ impl ProblemCode {
             Self::InvalidQuery => ("invalid-query", StatusCode::BAD_REQUEST, "The query is invalid"),
             Self::BadRequest => ("bad-request", StatusCode::BAD_REQUEST, "The request cannot be read"),
             Self::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "The body is too large"),
+            Self::UnsupportedEncoding => {
+                ("unsupported-encoding", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content coding is not read here")
+            }
+            Self::TooManyMessages => {
+                ("too-many-messages", StatusCode::TOO_MANY_REQUESTS, "The source sends too many messages")
+            }
             // 503 rather than 408: the time goes into waiting for the journal more often than for the
             // client, and a client that retries a 5xx does the right thing.
             Self::Timeout => ("timeout", StatusCode::SERVICE_UNAVAILABLE, "The request took too long"),
@@ -261,6 +275,10 @@ impl IntoResponse for Problem {
         let mut response = (self.code.status(), self.to_json()).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(Self::MEDIA_TYPE));
+        if self.code == ProblemCode::UnsupportedEncoding {
+            // RFC 9110 section 15.5.16.
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(Coding::READ));
+        }
         if self.code == ProblemCode::Unauthorized {
             // No 401 goes without (RFC 9110 section 15.5.2); Bearer must have a parameter (RFC 6750 section 3).
             let schemes = r#"Bearer realm="tidings", Basic realm="tidings""#;

@@ -46,6 +46,9 @@ impl<T: DeserializeOwned> Query<T> {
     }
 }
 
+/// How much of a value is repeated in a complaint about it, with the complaint, in characters.
+const LONGEST: usize = 400;
+
 /// Why a query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
@@ -56,6 +59,8 @@ pub struct InvalidQuery {
 
 impl InvalidQuery {
     fn unknown(name: &str, known: &[&str]) -> Self {
+        let name: String = name.chars().take(64).collect();
+        let name = name.as_str();
         let nearest = known
             .iter()
             .map(|known| (strsim::damerau_levenshtein(name, known), known))
@@ -77,7 +82,9 @@ impl InvalidQuery {
 
 impl serde::de::Error for InvalidQuery {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self { parameter: None, detail: message.to_string() }
+        // A message may repeat what the client sent, and a log is to show it.
+        let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+        Self { parameter: None, detail: message.to_string().chars().take(LONGEST).map(shown).collect() }
     }
 
     fn missing_field(field: &'static str) -> Self {

@@ -1,44 +1,248 @@
-//! Connections: HTTP/1.1, plain or inside TLS, until they are told to end.
+//! The server: takes connections from a listener, serves HTTP/1.1 on each, and holds what
+//! `axum::serve` leaves open: how many connections there are, how long the head of a request may
+//! take to come, and how long a client may take nothing of its answer.
+//!
+//! A connection is plain or inside TLS. The handshake is made in the connection's own task, so that one
+//! that takes its time holds up no other.
 
-use std::{io, net::SocketAddr};
+use std::{
+    future::{Future, ready},
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{self, Context, Poll},
+    time::Duration,
+};
 
-use axum::Router;
-use axum_server::{Handle, Server};
-use tokio::net::TcpListener;
+use axum::{Router, extract::ConnectInfo, serve::Listener};
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpListener,
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::Sleep,
+};
+use tokio_util::sync::CancellationToken;
 
-use super::Tls;
+use super::{Limit, Tls, limit_hit};
 
-/// The connections of a server, to be ended from outside.
-#[derive(Clone, Debug, Default)]
-pub struct Connections(Handle<SocketAddr>);
+/// The largest head of a request, in bytes; a larger one is answered 431, and so is one of more than
+/// 100 fields.
+const HEAD_BYTES: usize = 64 * 1024;
 
-impl Connections {
-    /// Takes no new ones, and ends each when its request has been answered.
-    pub fn finish(&self) {
-        self.0.graceful_shutdown(None);
-    }
+/// How often connections are told to make room: one that began after it was said has not heard.
+const TOLD_AGAIN: Duration = Duration::from_secs(1);
 
-    /// Ends all of them now.
-    pub fn cut_off(&self) {
-        self.0.shutdown();
+/// Bounds on connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How many are served at once; more wait in the listener's queue, and then those that are idle
+    /// are closed to make room.
+    pub connections: usize,
+    /// How long the head of a request may take to come, and a connection between two requests to
+    /// be idle.
+    pub head: Duration,
+    /// How long a client may take nothing of what is sent to it.
+    pub stall: Duration,
+}
+
+/// Serves `router` on the connections of `listener`, until `stop` is cancelled and every request that
+/// had begun is answered. When it is dropped, what is left is cut off.
+///
+/// Handlers find the address of the client as `ConnectInfo<SocketAddr>`.
+pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken, bounds: Bounds) {
+    match tls {
+        Some(tls) => serve_on(listener, |io| tls.accept(io), router, stop, bounds).await,
+        None => serve_on(listener, |io| ready(Ok(io)), router, stop, bounds).await,
     }
 }
 
-/// Serves until `connections` have been told to end and have ended. Handlers find the address of the
-/// client as `ConnectInfo<SocketAddr>`.
-///
-/// # Errors
-/// When the listener cannot be used.
-pub async fn serve(
-    listener: TcpListener,
-    tls: Option<&Tls>,
+/// `secure` is what is done with a connection before HTTP is spoken on it; it has as long as the head
+/// of a request.
+async fn serve_on<L, Secure, Securing, Secured>(
+    mut listener: L,
+    secure: Secure,
     router: Router,
-    connections: &Connections,
-) -> io::Result<()> {
-    let server = Server::from_listener(listener).handle(connections.0.clone());
-    let router = router.into_make_service_with_connect_info::<SocketAddr>();
-    match tls {
-        Some(tls) => server.acceptor(tls.acceptor()).http1_only().serve(router).await,
-        None => server.http1_only().serve(router).await,
+    stop: CancellationToken,
+    bounds: Bounds,
+) where
+    L: Listener<Addr = SocketAddr>,
+    Secure: Fn(L::Io) -> Securing,
+    Securing: Future<Output = io::Result<Secured>> + Send + 'static,
+    Secured: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let slots = Arc::new(Semaphore::new(bounds.connections));
+    let crowded = Arc::new(Notify::new());
+    let mut connections = JoinSet::new();
+    let stopped = stop.clone();
+    let taking = async {
+        // The slots are never closed.
+        while let Some(slot) = free(&slots, &crowded).await {
+            let (io, peer) = listener.accept().await;
+            let (securing, router, stop, crowded) = (secure(io), router.clone(), stop.clone(), Arc::clone(&crowded));
+            connections.spawn(async move {
+                connection(securing, peer, router, &stop, &crowded, bounds).await;
+                drop(slot);
+            });
+            while connections.try_join_next().is_some() {}
+        }
+    };
+    tokio::select! {
+        () = stopped.cancelled() => {}
+        () = taking => {}
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// A slot for a connection. While there is none, those that are there are told to end when they have
+/// nothing to do: a client that keeps one open for later must not keep others out.
+async fn free(slots: &Arc<Semaphore>, crowded: &Notify) -> Option<OwnedSemaphorePermit> {
+    if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+        return Some(slot);
+    }
+    limit_hit(Limit::Connections);
+    loop {
+        crowded.notify_waiters();
+        let slot = Arc::clone(slots).acquire_owned();
+        if let Ok(slot) = tokio::time::timeout(TOLD_AGAIN, slot).await {
+            return slot.ok();
+        }
+    }
+}
+
+async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    securing: impl Future<Output = io::Result<Io>>,
+    peer: SocketAddr,
+    router: Router,
+    stop: &CancellationToken,
+    crowded: &Notify,
+    bounds: Bounds,
+) {
+    let secured = tokio::select! {
+        secured = tokio::time::timeout(bounds.head, securing) => secured,
+        () = stop.cancelled() => return,
+    };
+    let io = match secured {
+        Ok(Ok(io)) => io,
+        Ok(Err(error)) => return tracing::debug!(%error, "a connection could not be secured"),
+        Err(_) => return limit_hit(Limit::HeadSeconds),
+    };
+    let awaits_head = Arc::new(AtomicBool::new(true));
+    let io = Watched { io, patience: bounds.stall, stalled: None, awaits_head: Arc::clone(&awaits_head) };
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.call(request)
+    });
+    let mut serving = pin!(http.serve_connection(TokioIo::new(io), service));
+    // Where a head is coming, making room would take away a request that is on its way.
+    let end = async {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = async {
+                crowded.notified().await;
+                while awaits_head.load(Ordering::Relaxed) {
+                    crowded.notified().await;
+                }
+            } => {}
+        }
+    };
+    let served = tokio::select! {
+        biased;
+        served = serving.as_mut() => served,
+        () = end => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    match served {
+        Err(error) if error.is_timeout() && awaits_head.load(Ordering::Relaxed) => limit_hit(Limit::HeadSeconds),
+        Err(error) => tracing::debug!(%error, "a connection broke off"),
+        Ok(()) => {}
+    }
+}
+
+/// A connection that is given up when its client takes nothing of what is sent to it for too long.
+struct Watched<Io> {
+    io: Io,
+    patience: Duration,
+    /// When it is given up; there while a write waits.
+    stalled: Option<Pin<Box<Sleep>>>,
+    /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
+    /// idleness between two requests.
+    awaits_head: Arc<AtomicBool>,
+}
+
+impl<Io> Watched<Io> {
+    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let patience = self.patience;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        task::ready!(stalled.as_mut().poll(cx));
+        limit_hit(Limit::RequestSeconds);
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        task::ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.awaits_head.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.awaits_head.store(false, Ordering::Relaxed);
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.watch(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.awaits_head.store(false, Ordering::Relaxed);
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.watch(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        self.watch(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.watch(cx, shut)
     }
 }

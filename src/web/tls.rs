@@ -2,15 +2,16 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use rustls::{
     ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
 };
+use tokio::net::TcpStream;
+use tokio_rustls::{Accept, TlsAcceptor};
 
 /// Why a certificate and a key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ pub enum TlsError {
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
-    current: RustlsConfig,
+    current: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
 impl Tls {
@@ -57,7 +58,7 @@ impl Tls {
     /// # Errors
     /// When a file cannot be read, or the two do not go together.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let current = RustlsConfig::from_config(pair(certificate, key)?);
+        let current = Arc::new(RwLock::new(pair(certificate, key)?));
         Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), current })
     }
 
@@ -66,12 +67,15 @@ impl Tls {
     /// # Errors
     /// As [`Tls::load`]; then what was served before is served on.
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.current.reload_from_config(pair(&self.certificate, &self.key)?);
+        let read = pair(&self.certificate, &self.key)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
     }
 
-    pub(super) fn acceptor(&self) -> RustlsAcceptor {
-        RustlsAcceptor::new(self.current.clone())
+    /// The handshake of a new connection.
+    pub(super) fn accept(&self, stream: TcpStream) -> Accept<TcpStream> {
+        let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        TlsAcceptor::from(current).accept(stream)
     }
 }
 

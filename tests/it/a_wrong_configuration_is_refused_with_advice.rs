@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tidings::{
     config::{Config, Flags},
-    format::{Dialect, DialectKind, InvalidSettings, Message, Reading, Rejection, Repeats, settings},
+    format::{Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, settings},
 };
 
 /// The dialects of the defaults, so that the test does not depend on what they really take.
@@ -37,7 +37,7 @@ impl Dialect for Silent {
     }
 }
 
-fn build(value: Value) -> Result<Box<dyn Dialect>, InvalidSettings> {
+fn build(value: Value, _: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
     settings::<Settings>(value).map(|_| Box::new(Silent) as Box<dyn Dialect>)
 }
 

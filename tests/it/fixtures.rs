@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tidings::format::{self, Headers, Message, Reading, Rejection};
+use tidings::format::{self, Headers, Limits, Message, Reading, Rejection};
 
 /// Where the fixtures of a dialect are.
 pub(crate) fn folder(dialect: &str) -> PathBuf {
@@ -39,6 +39,6 @@ pub(crate) fn read(dialect: &str, fixture: &Path) -> Result<Reading, Rejection> 
         .collect();
     let settings = fs::read(fixture.with_extension("settings.json"))
         .map_or(serde_json::Value::Null, |settings| serde_json::from_slice(&settings).unwrap());
-    let dialect = (format::dialect(dialect).unwrap().build)(settings).unwrap();
+    let dialect = (format::dialect(dialect).unwrap().build)(settings, Limits::default()).unwrap();
     dialect.read(&Message { content_type: headers.get("content-type"), headers: &headers, body: &body })
 }

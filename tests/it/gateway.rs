@@ -88,6 +88,11 @@ impl Gateway {
         }
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it as a power cut would.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();

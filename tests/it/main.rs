@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod a_backup_is_whole_and_can_be_restored;
+mod a_bomb_costs_no_more_than_the_limit;
 mod a_feed_reader_that_walks_the_archive_rebuilds_every_change;
 mod a_filtered_feed_shows_every_match_once;
 mod a_full_disk_loses_nothing;
@@ -10,6 +11,7 @@ mod a_journal_that_cannot_be_used_is_refused;
 mod a_kill_during_upkeep_breaks_nothing;
 mod a_purge_lists_every_item;
 mod a_reader_starts_from_the_snapshot;
+mod a_thousand_connections_lose_nothing;
 mod a_wrong_configuration_is_refused_with_advice;
 mod any;
 mod architecture;
@@ -24,8 +26,13 @@ mod feed_documents_are_kept_by_caches;
 mod feed_reader;
 mod fixtures;
 mod gateway;
+mod hostile;
+mod hostile_messages_are_refused_or_answered;
+mod hostile_requests_are_refused_or_answered;
 mod it_stops_when_told_and_finishes_what_it_accepted;
 mod keeping;
+mod limits_are_documented;
+mod limits_are_held;
 mod metrics_tell_what_happened;
 mod nobody_gets_in_without_the_right_token;
 mod old_changes_go_and_the_registry_stays;

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Dialect, DialectKind, FormatKind, InvalidSettings, Message, Place, Reading, Rejection, Repeats, json, utf8::utf8,
+    Bound, Dialect, DialectKind, FormatKind, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats,
+    json, utf8::utf8,
 };
 use crate::model::{Draft, DraftItems};
 
@@ -68,27 +69,26 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     build,
 };
 
-/// How many items a message may have.
-const MAX_ITEMS: usize = 10_000;
-
 /// The dialect has nothing to set.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {}
 
-struct ContentChange;
+struct ContentChange {
+    limits: Limits,
+}
 
-fn build(settings: Value) -> Result<Box<dyn Dialect>, InvalidSettings> {
+fn build(settings: Value, limits: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
     let Settings {} = super::settings(settings)?;
-    Ok(Box::new(ContentChange))
+    Ok(Box::new(ContentChange { limits }))
 }
 
 impl Dialect for ContentChange {
     /// Atom or JSON is told from the first byte alone: senders get the content type wrong.
     fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
         let draft = match first_byte(message.body) {
-            Some(b'{') => read_json(message.body)?,
-            Some(b'<') | None => read::draft(message.body)?,
+            Some(b'{') => read_json(message.body, self.limits)?,
+            Some(b'<') | None => read::draft(message.body, self.limits)?,
             Some(_) => return Err(neither(message.body)),
         };
         Ok(Reading::one(draft))
@@ -111,12 +111,13 @@ fn neither(body: &[u8]) -> Rejection {
     }
 }
 
-fn read_json(body: &[u8]) -> Result<Draft, Rejection> {
+fn read_json(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
     let draft: Draft = json::read(body)?;
     match &draft.items {
-        DraftItems::Listed(items) if items.len() > MAX_ITEMS => Err(Rejection::unprocessable(
+        DraftItems::Listed(items) if items.len() > limits.items => Err(Rejection::past(
+            Bound::Items,
             Place::Pointer("/items".into()),
-            format!("a message has at most {MAX_ITEMS} items; send several"),
+            format!("a message has at most {} items; send several", limits.items),
         )),
         _ => Ok(draft),
     }
@@ -126,13 +127,13 @@ fn read_json(body: &[u8]) -> Result<Draft, Rejection> {
 mod tests {
     use super::{
         super::{Headers, Message, Reading},
-        DIALECT, FORMAT_SCHEME, FORMAT_TERM, MAX_ITEMS, Value,
+        DIALECT, FORMAT_SCHEME, FORMAT_TERM, Limits, Value,
     };
     use crate::model::{Draft, DraftChange, DraftItems, ItemChange, State};
 
     /// Reads a message and gives back its draft, or the complaint.
     fn read(body: &str) -> Result<Draft, String> {
-        let dialect = (DIALECT.build)(Value::Null).unwrap();
+        let dialect = (DIALECT.build)(Value::Null, Limits::default()).unwrap();
         let message = Message { content_type: None, headers: &Headers::default(), body: body.as_bytes() };
         match dialect.read(&message) {
             Ok(Reading::Drafts(drafts)) => Ok(drafts[0].clone()),
@@ -222,15 +223,16 @@ mod tests {
 
     #[test]
     fn items_are_bounded() {
+        let limit = Limits::default().items;
         let entry = format!("<entry><link rel='via' href='urn:x:1'/>{ADD}</entry>");
-        assert!(feed(&entry.repeat(MAX_ITEMS)).is_ok());
-        assert!(feed(&entry.repeat(MAX_ITEMS + 1)).unwrap_err().contains("at most 10000 entries"));
+        assert!(feed(&entry.repeat(limit)).is_ok());
+        assert!(feed(&entry.repeat(limit + 1)).unwrap_err().contains("at most 10000 entries"));
         let json = |items| {
             let items = vec![r#"{"uri":"urn:x:1","change":"ADD"}"#; items].join(",");
             read(&format!(r#"{{"object":"urn:x:1","items":[{items}]}}"#))
         };
-        assert!(json(MAX_ITEMS).is_ok());
-        assert_eq!(json(MAX_ITEMS + 1).unwrap_err(), "/items: a message has at most 10000 items; send several");
+        assert!(json(limit).is_ok());
+        assert_eq!(json(limit + 1).unwrap_err(), "/items: a message has at most 10000 items; send several");
     }
 
     #[test]
@@ -242,7 +244,9 @@ mod tests {
 
     #[test]
     fn there_is_nothing_to_set() {
-        let Err(refusal) = (DIALECT.build)(serde_json::json!({ "base": "x" })) else { panic!("taken") };
+        let Err(refusal) = (DIALECT.build)(serde_json::json!({ "base": "x" }), Limits::default()) else {
+            panic!("taken")
+        };
         assert!(refusal.to_string().contains("base"), "{refusal}");
     }
 }

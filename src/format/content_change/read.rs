@@ -9,11 +9,11 @@ use std::{borrow::Cow, fmt};
 
 use super::{
     super::{
-        Rejection,
+        Bound, Limits, Rejection,
         xml::{Document, Element},
     },
-    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, MAX_ITEMS, OBJECT_TYPE_SCHEME,
-    TIDINGS, VERSION_SCHEME,
+    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, OBJECT_TYPE_SCHEME, TIDINGS,
+    VERSION_SCHEME,
 };
 use crate::model::{
     ChangeId, ChangeType, ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, EventId,
@@ -27,14 +27,14 @@ type Told<'a> = (Element<'a>, Cow<'a, str>);
 ///
 /// # Errors
 /// When it is not well-formed, not a 0.1 message, or says what no change can be.
-pub(super) fn draft(body: &[u8]) -> Result<Draft, Rejection> {
-    let mut document = Document::open(body)?;
+pub(super) fn draft(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
+    let mut document = Document::open(body, limits)?;
     let root = document.root()?;
     if root.atom() != Some("feed") {
         let name = root.name();
         return Err(root.unprocessable(format!("this is <{name}>; a content-change message 0.1 is an Atom <feed>")));
     }
-    let feed = Feed::gather(&mut document, root)?;
+    let feed = Feed::gather(&mut document, root, limits)?;
     document.finish()?;
     feed.into_draft()
 }
@@ -65,7 +65,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Feed<'a> {
-    fn gather(document: &mut Document<'a>, root: Element<'a>) -> Result<Self, Rejection> {
+    fn gather(document: &mut Document<'a>, root: Element<'a>, limits: Limits) -> Result<Self, Rejection> {
         let mut feed = Self {
             root,
             id: None,
@@ -86,8 +86,9 @@ impl<'a> Feed<'a> {
                 Some("author") => feed.gather_author(document)?,
                 Some("category") => all_of(document, child, &mut feed.categories)?,
                 Some("link") => all_of(document, child, &mut feed.links)?,
-                Some("entry") if feed.entries.len() == MAX_ITEMS => {
-                    return Err(child.unprocessable(format!("a message has at most {MAX_ITEMS} entries; send several")));
+                Some("entry") if feed.entries.len() == limits.items => {
+                    let reason = format!("a message has at most {} entries; send several", limits.items);
+                    return Err(Rejection::past(Bound::Items, child.place(), reason));
                 }
                 Some("entry") => feed.entries.push(Entry::gather(document, child)?),
                 _ if child.is(TIDINGS, "change") => first_of(document, child, &mut feed.change)?,

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::super::{
-    Place, Rejection,
+    Limits, Place, Rejection,
     xml::{Document, Element},
 };
 use crate::model::Timestamp;
@@ -64,8 +64,8 @@ pub(super) fn is_value(text: &str) -> bool {
 
 impl<'a> Entry<'a> {
     /// Reads a body whose root is an Atom entry, in whatever prefix.
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, Rejection> {
-        let mut document = Document::open(body)?;
+    pub(super) fn read(body: &'a [u8], limits: Limits) -> Result<Self, Rejection> {
+        let mut document = Document::open(body, limits)?;
         let root = document.root()?;
         match root.atom() {
             Some("entry") => {}

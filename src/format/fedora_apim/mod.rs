@@ -23,7 +23,9 @@ use self::{
     method::{Effect, Method},
     rest::BaseUrl,
 };
-use super::{Dialect, DialectKind, Headers, InvalidSettings, Message, Place, Reading, Rejection, Repeats, settings};
+use super::{
+    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, settings,
+};
 use crate::model::{Draft, EventId, Text, User};
 
 /// The format that Fedora 3.3 and later name in each message.
@@ -53,16 +55,17 @@ struct Settings {
 
 struct FedoraApim {
     base_url: Option<BaseUrl>,
+    limits: Limits,
 }
 
-fn build(value: Value) -> Result<Box<dyn Dialect>, InvalidSettings> {
+fn build(value: Value, limits: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
     let Settings { base_url } = settings(value)?;
-    Ok(Box::new(FedoraApim { base_url }))
+    Ok(Box::new(FedoraApim { base_url, limits }))
 }
 
 impl Dialect for FedoraApim {
     fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
-        let entry = Entry::read(message.body)?;
+        let entry = Entry::read(message.body, self.limits)?;
         let (method, name) = identify(&entry, message.headers)?;
         let call = Call { method, entry: &entry, headers: message.headers, base_url: self.base_url.as_ref() };
         let items = match method.effect(&call)? {
@@ -132,9 +135,13 @@ fn shown(raw: &str) -> String {
 mod tests {
     use serde_json::json;
 
+    use super::Limits;
+
     #[test]
     fn settings_are_checked_when_the_source_is_set_up() {
-        assert!(super::build(json!({ "base_url": "https://repository.example.org/fedora/" })).is_ok());
+        assert!(
+            super::build(json!({ "base_url": "https://repository.example.org/fedora/" }), Limits::default()).is_ok()
+        );
         for (settings, complaint) in [
             (json!({ "base_uri": "http://h/fedora" }), "unknown field `base_uri`"),
             (json!({ "base_url": "/fedora" }), "base_url: it is not an absolute URI"),
@@ -142,7 +149,7 @@ mod tests {
             (json!({ "base_url": "http://h/fedora?x=1" }), "base_url: a base URL has no query"),
             (json!({ "base_url": "http://user:secret@h/fedora" }), "base_url: a base URL has no user or password"),
         ] {
-            let refused = super::build(settings).err().unwrap().to_string();
+            let refused = super::build(settings, Limits::default()).err().unwrap().to_string();
             assert!(refused.contains(complaint), "{refused}");
             assert!(!refused.contains("secret"), "{refused}");
         }

@@ -39,7 +39,8 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     headers: &[jms::PREFIX],
     // An event whose body is empty always has an identifier, so that it never comes to the body.
     repeats: Repeats::SameBody,
-    build: |value| Ok(Box::new(settings::<FedoraEvents>(value)?)),
+    // An event is of one resource, and JSON has a depth of its own.
+    build: |value, _| Ok(Box::new(settings::<FedoraEvents>(value)?)),
 };
 
 /// The settings of a source, which are all that the dialect holds.
@@ -124,11 +125,13 @@ fn no_kind(place: Place, types: &[&str]) -> Rejection {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::DIALECT;
+    use super::{super::Limits, DIALECT};
 
     #[test]
     fn settings_are_a_base_url_or_nothing() {
-        let complaint = |settings| (DIALECT.build)(settings).err().map(|error| error.to_string()).unwrap_or_default();
+        let complaint = |settings| {
+            (DIALECT.build)(settings, Limits::default()).err().map(|error| error.to_string()).unwrap_or_default()
+        };
         assert_eq!(complaint(Value::Null), "");
         assert_eq!(complaint(json!({"base_url": "http://h/rest"})), "");
         assert!(complaint(json!({"base_url": "/rest"})).starts_with("base_url: it is not an absolute URI"));

@@ -1,0 +1,12 @@
+//! Messages to the dialect `islandora`.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tidings_fuzz::Subject;
+
+static SUBJECT: LazyLock<Subject> = LazyLock::new(|| Subject::new("islandora", false));
+
+fuzz_target!(|input: &[u8]| SUBJECT.check(input));

@@ -1,0 +1,95 @@
+//! What every dialect promises of every message, however it was made.
+//!
+//! A message is read; it never panics. If it is refused, the refusal can be shown. If it is taken, the
+//! change that comes of it can be written in every format, and what is written in those that are also
+//! read is the same change when it is read back.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+use tidings::{
+    format::{self, Dialect, FORMATS, Headers, Limits, Message, Reading},
+    journal::settle::{SourcePolicy, settle_alone},
+    model::{Draft, SourceName},
+};
+
+/// Stands in an input where the headers end and the body begins, as in HTTP. Without it all is body.
+const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
+/// A header by which an input asks for the dialect with a base URL set.
+const WITH_BASE_URL: &str = "fuzz-base-url";
+
+static CONTENT_CHANGE: LazyLock<Box<dyn Dialect>> = LazyLock::new(|| set_up("content-change", Value::Null));
+static POLICY: LazyLock<SourcePolicy> = LazyLock::new(|| SourcePolicy {
+    name: SourceName::parse("fuzz").expect("it is a name"),
+    // So that every draft becomes a change.
+    metadata_changes: true,
+});
+
+/// A dialect, with and without settings.
+pub struct Subject {
+    plain: Box<dyn Dialect>,
+    with_base_url: Option<Box<dyn Dialect>>,
+}
+
+impl Subject {
+    /// The dialect of that name. `takes_base_url` says whether it has that setting.
+    pub fn new(name: &str, takes_base_url: bool) -> Self {
+        let with_base_url = takes_base_url.then(|| set_up(name, json!({ "base_url": "http://h.example/rest" })));
+        Self { plain: set_up(name, Value::Null), with_base_url }
+    }
+
+    /// Reads one message and checks what came of it.
+    pub fn check(&self, input: &[u8]) {
+        let (headers, body) = parts(input);
+        let asked = headers.get(WITH_BASE_URL).is_some();
+        let dialect = self.with_base_url.as_ref().filter(|_| asked).unwrap_or(&self.plain);
+        let message = Message { content_type: headers.get("content-type"), headers: &headers, body };
+        match dialect.read(&message) {
+            Ok(Reading::Drafts(drafts)) => drafts.into_vec().into_iter().for_each(check_draft),
+            Ok(Reading::Nothing(reason)) => assert_printable(reason),
+            Err(rejection) => {
+                assert_printable(&rejection.place.to_string());
+                assert_printable(&rejection.to_string());
+            }
+        }
+    }
+}
+
+fn set_up(name: &str, settings: Value) -> Box<dyn Dialect> {
+    let kind = format::dialect(name).expect("there is such a dialect");
+    (kind.build)(settings, Limits::default()).expect("it takes the settings")
+}
+
+/// Lines `Name: value`, then the body.
+fn parts(input: &[u8]) -> (Headers, &[u8]) {
+    let end = input.windows(END_OF_HEADERS.len()).position(|window| window == END_OF_HEADERS);
+    let Some(end) = end else { return (Headers::default(), input) };
+    let Ok(head) = std::str::from_utf8(&input[..end]) else { return (Headers::default(), input) };
+    let headers = head.lines().filter_map(|line| line.split_once(": ")).collect();
+    (headers, &input[end + END_OF_HEADERS.len()..])
+}
+
+fn check_draft(draft: Draft) {
+    let Some(modification) = settle_alone(draft, &POLICY) else { return };
+    let told = Draft::from(modification.clone());
+    for format in FORMATS {
+        let written = (format.write_modification)(&modification);
+        assert!(std::str::from_utf8(&written).is_ok(), "{} is not UTF-8", format.name);
+        if format.name == "xml" {
+            continue;
+        }
+        let message =
+            Message { content_type: Some(format.media_type), headers: &Headers::default(), body: &written };
+        match CONTENT_CHANGE.read(&message) {
+            Ok(Reading::Drafts(read)) => assert_eq!(read[0], told, "{}", String::from_utf8_lossy(&written)),
+            other => panic!("{other:?}\n{}", String::from_utf8_lossy(&written)),
+        }
+    }
+}
+
+/// A terminal and a log can show it, and it is not as long as the message.
+pub fn assert_printable(text: &str) {
+    assert!(!text.is_empty(), "there is nothing to show");
+    assert!(!text.contains(char::is_control), "{text:?} cannot be shown");
+    assert!(text.len() < 8192, "{} bytes are too much to show", text.len());
+}

@@ -1,0 +1,321 @@
+//! Bodies of requests as they come in, inflated on the way where the sender has deflated them.
+//!
+//! Each chunk is inflated as it arrives and what comes out is counted before it is kept, so that a
+//! bomb costs no more than the limit, whatever it would have become.
+
+use std::{
+    io::{self, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use flate2::write::MultiGzDecoder;
+use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
+
+/// The largest window of zstd, as a power of two: the 8 MiB that RFC 9659 allows in HTTP. Without
+/// it a frame of a few bytes could claim 128 MiB.
+const ZSTD_WINDOW_LOG: u32 = 23;
+
+/// How much is inflated at once, in bytes.
+const STEP: usize = 32 * 1024;
+
+/// A content coding of a body (RFC 9110 section 8.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Identity,
+    Gzip,
+    Zstd,
+}
+
+impl Coding {
+    /// What is read, as it stands in `Accept-Encoding`.
+    pub(super) const READ: &str = "gzip, zstd";
+
+    /// The coding that the headers tell; `None` where it is another one, or several on each other.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut told = headers.get_all(header::CONTENT_ENCODING).iter();
+        let Some(name) = told.next() else { return Some(Self::Identity) };
+        if told.next().is_some() {
+            return None;
+        }
+        match name.to_str().ok()?.trim().to_ascii_lowercase().as_str() {
+            "" | "identity" => Some(Self::Identity),
+            "gzip" | "x-gzip" => Some(Self::Gzip),
+            "zstd" => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// How many bytes of bodies all requests hold together: an extension that a layer puts on every
+/// request.
+#[derive(Clone, Debug)]
+pub struct HeldBytes {
+    held: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl HeldBytes {
+    /// At most so many bytes.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { held: Arc::default(), most }
+    }
+
+    fn hold(&self, bytes: usize) -> bool {
+        let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.most);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+}
+
+/// The bound where no layer has set one: a request's own limit is all.
+impl Default for HeldBytes {
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
+
+/// Why a body is not taken.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// It is larger than the limit of one body.
+    TooLarge,
+    /// All bodies together are.
+    NoRoom,
+    /// It is not of the coding that was told.
+    Corrupt(io::Error),
+}
+
+/// What has come of a body so far. What it holds is given back when it is dropped, or when the
+/// [`Bytes`] that are made of it are.
+struct Taken {
+    bytes: Vec<u8>,
+    limit: usize,
+    held: HeldBytes,
+    refused: Option<Refused>,
+}
+
+impl Taken {
+    fn take(&mut self, data: &[u8]) -> Result<(), Refused> {
+        if data.len() > self.limit - self.bytes.len() {
+            return Err(Refused::TooLarge);
+        }
+        if !self.held.hold(data.len()) {
+            return Err(Refused::NoRoom);
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.held.held.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+impl AsRef<[u8]> for Taken {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// For the decoder of gzip, which writes what it has inflated.
+impl Write for Taken {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        match self.take(data) {
+            Ok(()) => Ok(data.len()),
+            Err(refused) => {
+                self.refused = Some(refused);
+                Err(io::ErrorKind::OutOfMemory.into())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A body being taken in.
+pub(super) struct Incoming(Decoding);
+
+enum Decoding {
+    Identity(Taken),
+    Gzip(Box<MultiGzDecoder<Taken>>),
+    Zstd { decoder: Decoder<'static>, whole: bool, taken: Taken },
+}
+
+impl Incoming {
+    /// A body of that coding, of which at most `limit` bytes are taken. `told` is how long it is to
+    /// be, as far as its sender told.
+    pub(super) fn new(coding: Coding, told: usize, limit: usize, held: HeldBytes) -> Result<Self, Refused> {
+        let room = if coding == Coding::Identity { told.min(limit) } else { 0 };
+        let taken = Taken { bytes: Vec::with_capacity(room), limit, held, refused: None };
+        Ok(Self(match coding {
+            Coding::Identity => Decoding::Identity(taken),
+            Coding::Gzip => Decoding::Gzip(Box::new(MultiGzDecoder::new(taken))),
+            Coding::Zstd => {
+                let mut decoder = Decoder::new().map_err(Refused::Corrupt)?;
+                decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG)).map_err(Refused::Corrupt)?;
+                Decoding::Zstd { decoder, whole: false, taken }
+            }
+        }))
+    }
+
+    /// Takes the next bytes as they came.
+    pub(super) fn write(&mut self, data: &[u8]) -> Result<(), Refused> {
+        match &mut self.0 {
+            Decoding::Identity(taken) => taken.take(data),
+            Decoding::Gzip(decoder) => {
+                let written = decoder.write_all(data);
+                written.map_err(|error| refused_by(decoder.get_mut(), error))
+            }
+            Decoding::Zstd { decoder, whole, taken } => inflate_zstd(decoder, whole, taken, data),
+        }
+    }
+
+    /// The whole body.
+    pub(super) fn finish(self) -> Result<Bytes, Refused> {
+        let taken = match self.0 {
+            Decoding::Gzip(mut decoder) => {
+                let ended = decoder.try_finish();
+                ended.map_err(|error| refused_by(decoder.get_mut(), error))?;
+                decoder.finish().map_err(Refused::Corrupt)?
+            }
+            Decoding::Zstd { whole: false, .. } => return Err(Refused::Corrupt(io::ErrorKind::UnexpectedEof.into())),
+            Decoding::Identity(taken) | Decoding::Zstd { taken, .. } => taken,
+        };
+        Ok(if taken.bytes.is_empty() { Bytes::new() } else { Bytes::from_owner(taken) })
+    }
+}
+
+/// The decoder failed: for what it inflated to, or for what it was given.
+fn refused_by(taken: &mut Taken, error: io::Error) -> Refused {
+    taken.refused.take().unwrap_or(Refused::Corrupt(error))
+}
+
+fn inflate_zstd(
+    decoder: &mut Decoder<'static>,
+    whole: &mut bool,
+    taken: &mut Taken,
+    data: &[u8],
+) -> Result<(), Refused> {
+    let mut step = [0; STEP];
+    let mut input = InBuffer::around(data);
+    loop {
+        let mut output = OutBuffer::around(&mut step[..]);
+        let wanted = decoder.run(&mut input, &mut output).map_err(Refused::Corrupt)?;
+        *whole = wanted == 0;
+        let is_full = output.pos() == STEP;
+        taken.take(output.as_slice())?;
+        // A full step may have left something behind in the decoder.
+        if input.pos() == data.len() && !(is_full && wanted > 0) {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, sync::atomic::Ordering};
+
+    use axum::http::{HeaderMap, header};
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::{Bytes, Coding, HeldBytes, Incoming, Refused};
+
+    fn gzip(data: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(data: &[u8]) -> Vec<u8> {
+        zstd::encode_all(data, 19).unwrap()
+    }
+
+    fn inflate(coding: Coding, data: &[u8], chunk: usize, limit: usize, held: &HeldBytes) -> Result<Bytes, Refused> {
+        let mut incoming = Incoming::new(coding, 0, limit, held.clone())?;
+        for chunk in data.chunks(chunk) {
+            incoming.write(chunk)?;
+        }
+        incoming.finish()
+    }
+
+    #[test]
+    fn what_was_deflated_is_inflated_however_it_is_cut() {
+        let text: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
+        let held = HeldBytes::new(text.len());
+        for chunk in [1, 7, 4096, usize::MAX] {
+            for (coding, sent) in
+                [(Coding::Identity, text.clone()), (Coding::Gzip, gzip(&text)), (Coding::Zstd, zstd(&text))]
+            {
+                let came = inflate(coding, &sent, chunk, text.len(), &held).unwrap();
+                assert_eq!(came, text, "{coding:?} {chunk}");
+                assert_eq!(held.held.load(Ordering::Relaxed), text.len());
+                drop(came);
+                assert_eq!(held.held.load(Ordering::Relaxed), 0, "it is given back");
+            }
+        }
+        // Members and frames after each other are one body (RFC 1952 section 2.2, RFC 8878 section 3).
+        let twice = |sent: Vec<u8>| [sent.clone(), sent].concat();
+        for (coding, sent) in [(Coding::Gzip, gzip(b"ab")), (Coding::Zstd, zstd(b"ab"))] {
+            assert_eq!(inflate(coding, &twice(sent), 5, 4, &HeldBytes::default()).unwrap(), "abab");
+        }
+    }
+
+    #[test]
+    fn a_bomb_stops_at_the_limit() {
+        let zeros = vec![0; 64 << 20];
+        for (coding, bomb) in [(Coding::Gzip, gzip(&zeros)), (Coding::Zstd, zstd(&zeros))] {
+            let held = HeldBytes::default();
+            let mut incoming = Incoming::new(coding, bomb.len(), 1 << 20, held.clone()).unwrap();
+            assert!(matches!(incoming.write(&bomb), Err(Refused::TooLarge)));
+            assert!(held.held.load(Ordering::Relaxed) <= 1 << 20);
+        }
+        assert!(inflate(Coding::Identity, &zeros[..4], 1, 4, &HeldBytes::default()).is_ok());
+        assert!(matches!(inflate(Coding::Identity, &zeros[..5], 1, 4, &HeldBytes::default()), Err(Refused::TooLarge)));
+        let held = HeldBytes::new(6);
+        let first = inflate(Coding::Gzip, &gzip(b"abcd"), 9, 4, &held).unwrap();
+        assert!(matches!(inflate(Coding::Zstd, &zstd(b"abcd"), 9, 4, &held), Err(Refused::NoRoom)));
+        drop(first);
+        assert!(inflate(Coding::Zstd, &zstd(b"abcd"), 9, 4, &held).is_ok());
+    }
+
+    #[test]
+    fn what_is_cut_short_or_something_else_is_refused() {
+        // A frame header that claims a window of 1 GiB (RFC 8878 section 3.1.1.1.2).
+        let wide = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xA0, 0x01, 0x00, 0x00];
+        for (coding, sent) in [(Coding::Gzip, gzip(b"abcd")), (Coding::Zstd, zstd(b"abcd"))] {
+            let cut = &sent[..sent.len() - 1];
+            let trailed = [&sent[..], b"x"].concat();
+            for sent in [cut, &trailed, &sent[1..], b"{}", b"", &wide] {
+                let refused = inflate(coding, sent, 3, 100, &HeldBytes::default());
+                assert!(matches!(refused, Err(Refused::Corrupt(_))), "{coding:?} {sent:?}: {refused:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn codings_are_known_by_name_and_not_chained() {
+        let coding = |names: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for name in names {
+                headers.append(header::CONTENT_ENCODING, name.parse().unwrap());
+            }
+            Coding::of(&headers)
+        };
+        assert_eq!(coding(&[]), Some(Coding::Identity));
+        assert_eq!(coding(&["identity"]), Some(Coding::Identity));
+        assert_eq!([coding(&["GZIP"]), coding(&["x-gzip"])], [Some(Coding::Gzip); 2]);
+        assert_eq!(coding(&["zstd"]), Some(Coding::Zstd));
+        for unknown in [&["br"][..], &["gzip, gzip"], &["gzip", "zstd"], &["deflate"]] {
+            assert_eq!(coding(unknown), None, "{unknown:?}");
+        }
+    }
+}
