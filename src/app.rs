@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    admin::{quarantine::Quarantine, sources::Listed},
+    admin::{metrics::Metrics, quarantine::Quarantine, sources::Listed},
     config::{Config, SourceConfig},
     intake::{Intake, Source},
     journal::{
@@ -22,6 +22,7 @@ use crate::{
         },
     },
     model::SourceName,
+    openapi::Documentation,
     router::{self, Surfaces, router},
     source::http::Hooks,
     view::{
@@ -34,6 +35,9 @@ use crate::{
 
 /// How much of the grace time is kept for closing the journal, after the last request.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// How often what was measured is sorted into its buckets.
+const SETTLE_METRICS: Duration = Duration::from_secs(5);
 
 const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
 
@@ -68,6 +72,9 @@ pub enum ServeError {
         /// What the operating system said.
         error: std::io::Error,
     },
+    /// What is counted cannot be received.
+    #[error("cannot set up the metrics: {0}")]
+    Metrics(#[from] metrics_exporter_prometheus::BuildError),
     /// Serving failed.
     #[error("serving failed: {0}")]
     Serve(std::io::Error),
@@ -100,6 +107,7 @@ pub async fn serve_until(
     stop: CancellationToken,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
+    let metrics = Metrics::install()?;
     let sources = sources(&config)?;
     let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
     let _reloading = AbortOnDropHandle::new(reload_on_hangup(tls.clone())?);
@@ -109,14 +117,15 @@ pub async fn serve_until(
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
-    let surfaces = surfaces(&config, journal, sources, public_url.as_str());
+    let surfaces = surfaces(&config, journal, sources, public_url.as_str(), metrics.clone());
     let bounds = router::Bounds { body: config.limits.body_bytes, time: config.limits.request };
     let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
     drop(surfaces);
 
     warn_of_access(&config);
-    tracing::info!(%address, data = %config.journal.data.display(), "serving");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
     listening(address);
+    let _settling = AbortOnDropHandle::new(tokio::spawn(settle_metrics(metrics)));
     let connections = Connections::default();
     let serving = web::serve(listener, tls.as_ref(), router, &connections);
     let grace = config.server.grace;
@@ -219,7 +228,21 @@ fn retention(config: &Config) -> Retention {
     }
 }
 
-fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>, public_url: &str) -> Surfaces {
+async fn settle_metrics(metrics: Metrics) {
+    let mut ticks = tokio::time::interval(SETTLE_METRICS);
+    loop {
+        ticks.tick().await;
+        metrics.settle();
+    }
+}
+
+fn surfaces(
+    config: &Config,
+    journal: Journal,
+    sources: BTreeMap<String, Listed>,
+    public_url: &str,
+    metrics: Metrics,
+) -> Surfaces {
     let intake = Intake::new(journal.clone());
     let hook = |(name, listed): (&String, &Listed)| Hook {
         source: name.clone(),
@@ -236,6 +259,8 @@ fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         sources,
+        metrics,
+        documentation: Documentation::new(public_url, config.limits.page),
         journal,
     }
 }

@@ -4,21 +4,22 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
-    middleware::{from_fn_with_state, map_response},
+    middleware::{from_fn, from_fn_with_state, map_response},
 };
 use tower_http::{
     catch_panic::CatchPanicLayer,
     compression::{CompressionLayer, Predicate, predicate::SizeAbove},
-    trace::TraceLayer,
 };
 
 use crate::{
     admin::{
         health,
+        metrics::{self, Metrics},
         quarantine::{self, Quarantine},
         sources::{self, Sources},
     },
     journal::Journal,
+    openapi::{self, Documentation},
     source::http::{self, Hooks},
     view::{
         changes::{self, Changes},
@@ -49,6 +50,10 @@ pub struct Surfaces {
     pub quarantine: Quarantine,
     /// The sources.
     pub sources: Sources,
+    /// What is counted and measured.
+    pub metrics: Metrics,
+    /// The description of this very interface.
+    pub documentation: Documentation,
 }
 
 /// Bounds on requests.
@@ -79,6 +84,9 @@ pub fn routes() -> Routes<Surfaces> {
         .post("/quarantine/{id}/retry", Admin, quarantine::retry, |all| all.quarantine.clone())
         .get("/healthz", Open, health::alive, |_| ())
         .get("/readyz", Open, health::ready, |all| all.journal.clone())
+        .get("/metrics", Read, metrics::scrape, |all| all.metrics.clone())
+        .get("/openapi.json", Read, openapi::document, |all| all.documentation.clone())
+        .get("/docs", Read, openapi::page, |_| ())
 }
 
 /// Routes, and what holds for all of them.
@@ -92,7 +100,7 @@ pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Rout
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)))
         .layer(map_response(web::every_error_is_a_problem))
         .layer(CatchPanicLayer::custom(web::panicked))
-        .layer(TraceLayer::new_for_http())
+        .layer(from_fn(web::observe))
 }
 
 /// A document with an entity tag is compressed where it is made: its tag is for these very bytes.

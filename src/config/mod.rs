@@ -158,6 +158,27 @@ pub struct Log {
     /// Directives of [`EnvFilter`], checked to be such.
     #[serde(deserialize_with = "directives")]
     pub filter: String,
+    /// How a line is written.
+    pub format: LogFormat,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: a JSON object a line.
+    Json,
+}
+
+impl<'de> Deserialize<'de> for LogFormat {
+    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
+        match String::deserialize(setting)?.as_str() {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(D::Error::custom(format_args!("it is {other:?}; give \"text\" or \"json\""))),
+        }
+    }
 }
 
 /// The address under which readers reach the gateway: `http` or `https`, a host, perhaps a path;

@@ -4,6 +4,7 @@
 //! registry and appends it in the same transaction. Views and deliveries read [`Recorded`] changes
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 
+pub mod metrics;
 pub mod quarantine;
 pub mod registry;
 pub mod retention;
@@ -18,7 +19,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -115,6 +116,8 @@ impl Journal {
         let newest = store.before(head.next(), settings.tail)?;
         tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
         let first = Arc::new(First::new(store.first()?));
+        metrics::head(head);
+        metrics::quarantined(store.quarantine_size()?);
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
         let writer = Writer {
@@ -135,7 +138,10 @@ impl Journal {
     /// When it could not be written, or not in time. Then it may still be written later: the same
     /// message can be sent again and makes no second change.
     pub async fn append(&self, submission: Submission) -> Result<Vec<Outcome>, JournalError> {
-        self.order(|answer| Order::Append(submission, answer)).await
+        let began = Instant::now();
+        let outcomes = self.order(|answer| Order::Append(submission, answer)).await?;
+        metrics::appended(began.elapsed());
+        Ok(outcomes)
     }
 
     /// Keeps a message that no dialect could read.
@@ -225,7 +231,9 @@ impl Journal {
     /// of this journal, as after a restore from a backup that is older than the reader's place. When
     /// the store fails.
     pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        if let Some(changes) = self.tail.after(after, limit) {
+        let in_memory = self.tail.after(after, limit);
+        metrics::tail_read(in_memory.is_some());
+        if let Some(changes) = in_memory {
             return Ok(changes);
         }
         let found = self.read(move |store| {
@@ -247,7 +255,9 @@ impl Journal {
     /// # Errors
     /// When the store fails.
     pub async fn before(&self, before: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        if let Some(changes) = self.tail.before(before, limit) {
+        let in_memory = self.tail.before(before, limit);
+        metrics::tail_read(in_memory.is_some());
+        if let Some(changes) = in_memory {
             return Ok(changes);
         }
         self.read(move |store| store.before(before, limit).map(recorded)).await
@@ -308,7 +318,8 @@ impl Journal {
             self.orders.send(order(answer)).await.map_err(|_| JournalError::Closed)?;
             answered.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::from)
         };
-        tokio::time::timeout(self.patience, done).await.unwrap_or(Err(JournalError::Busy(self.patience)))
+        let done = tokio::time::timeout(self.patience, done).await;
+        done.unwrap_or(Err(JournalError::Busy(self.patience))).inspect_err(metrics::failed)
     }
 
     /// Reads on a thread that may wait for the disk.
@@ -318,7 +329,8 @@ impl Journal {
     ) -> Result<T, JournalError> {
         let store = Arc::clone(&self.store);
         let reading = tokio::task::spawn_blocking(move || read(&*store));
-        Ok(reading.await.map_err(|_| JournalError::Closed)??)
+        let read = reading.await.map_err(|_| JournalError::Closed);
+        read.and_then(|read| read.map_err(JournalError::from)).inspect_err(metrics::failed)
     }
 }
 

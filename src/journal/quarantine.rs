@@ -37,6 +37,15 @@ pub struct NewQuarantined {
     pub reason: String,
 }
 
+/// How much the quarantine holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuarantineSize {
+    /// How many messages.
+    pub messages: u64,
+    /// How many bytes of bodies.
+    pub bytes: u64,
+}
+
 /// A message that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {

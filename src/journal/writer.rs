@@ -5,13 +5,13 @@
 //! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    First,
+    First, metrics,
     quarantine::{NewQuarantined, QuarantineId},
     registry::Confirmations,
     settle::{Settled, SourcePolicy, settle},
@@ -80,6 +80,7 @@ impl Writer {
         let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
         let (mut messages, mut senders) = (Vec::new(), Vec::new());
         let mut prunes = Vec::new();
+        let mut released = false;
         for order in orders {
             match order {
                 Order::Append(submission, answer) => {
@@ -91,6 +92,7 @@ impl Writer {
                     senders.push(answer);
                 }
                 Order::Release(id, answer) => {
+                    released = true;
                     let _ = answer.send(self.store.release(id));
                 }
                 Order::Prune { before, at_most, answer } => prunes.push((before, at_most, answer)),
@@ -99,12 +101,17 @@ impl Writer {
         if !submissions.is_empty() {
             answer_all(submitters, self.append(submissions));
         }
-        if !messages.is_empty() {
+        let quarantined = !messages.is_empty();
+        if quarantined {
             answer_all(senders, self.store.quarantine(&messages));
         }
         // Last: whoever waits for an answer does not wait for this.
         for (before, at_most, answer) in prunes {
             let _ = answer.send(self.prune(before, at_most));
+        }
+        if quarantined || released {
+            // Who asked has been answered; if this fails, the numbers are old for a while.
+            let _ = self.store.quarantine_size().map(metrics::quarantined);
         }
     }
 
@@ -120,6 +127,8 @@ impl Writer {
     }
 
     fn append(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, StoreError> {
+        let began = Instant::now();
+        let events = submissions.len();
         let questions = questions(&submissions);
         let mut submissions = Some(submissions);
         let mut outcomes = Vec::new();
@@ -133,13 +142,21 @@ impl Writer {
             recorded = decision.changes.iter().map(|new| (new.change.clone(), new.json.clone())).collect();
             decision
         })?;
+        let took = began.elapsed();
+        metrics::batch(events, took);
+        let oldest = recorded.first().map(|(change, _)| change.seq);
         let newest = recorded.last().map(|(change, _)| change.seq);
         if let Some((oldest, _)) = recorded.first().filter(|_| self.first.get().is_none()) {
             self.first.set(oldest.seq);
         }
+        if let (Some(first), Some(last)) = (oldest, newest) {
+            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
+        }
         self.tail.extend(recorded.into_iter().map(|(change, json)| Arc::new(Recorded::new(change, json))));
         if let Some(newest) = newest {
             self.head.send_replace(newest);
+            metrics::head(newest);
         }
         Ok(outcomes)
     }

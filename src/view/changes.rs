@@ -7,13 +7,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::{journal_problem, store_problem};
 use crate::{
     format::FORMATS,
     journal::Journal,
-    model::{ChangeId, Seq},
-    web::{Cache, Path, Problem, ProblemCode, Query, Representation, best_media_type},
+    model::{Change, ChangeId, Seq},
+    web::{Cache, Path, Problem, ProblemCode, Query, Representation, best_media_type, problems},
 };
 
 /// How many changes a page has when the client does not say.
@@ -41,16 +42,33 @@ impl Changes {
 }
 
 /// The query of `GET /changes`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct PageQuery {
     /// The number after which to begin; 0 or absent is the beginning.
     #[serde(default)]
+    #[param(value_type = Seq, required = false)]
     after: Option<u64>,
     /// How many changes at the most.
     #[serde(default)]
+    #[param(value_type = u64, minimum = 1)]
     limit: Option<usize>,
 }
+
+/// A page of the journal.
+#[derive(ToSchema)]
+#[schema(as = ChangePage)]
+#[expect(dead_code, reason = "the page is put together from the stored JSON; this describes it")]
+struct PageView {
+    /// The changes, oldest first.
+    changes: Vec<Change>,
+    /// The `after` of the following page.
+    next: Seq,
+}
+
+problems!(PageProblems: InvalidQuery, Gone, Unavailable);
+problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Going on with
 /// `after=next` misses nothing and repeats nothing.
@@ -58,6 +76,14 @@ pub struct PageQuery {
 /// # Errors
 /// `invalid-query`; `gone` when the change after `after` is no longer kept; `unavailable` when the journal
 /// cannot be read.
+#[utoipa::path(
+    get,
+    path = "/changes",
+    operation_id = "listChanges",
+    tag = "out",
+    params(PageQuery),
+    responses((status = 200, description = "A page, oldest first.", body = PageView), PageProblems),
+)]
 pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
     let limit = view.limit(query.limit)?;
     let after = Seq(query.after.unwrap_or(0));
@@ -82,6 +108,20 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -
 ///
 /// # Errors
 /// `not-found`; `not-acceptable`; `unavailable` when the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/changes/{id}",
+    operation_id = "getChange",
+    tag = "out",
+    params(("id" = String, Path, description = "Its identifier: a UUID, or `urn:uuid:` and a UUID.")),
+    responses(
+        (status = 200, description = "The change.", content(
+            (String = "application/atom+xml"), (Change = "application/json"), (String = "application/xml"),
+        )),
+        (status = 304, description = "The client has it."),
+        OneProblems,
+    ),
+)]
 pub async fn one(
     State(view): State<Changes>,
     Path(id): Path<String>,

@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     atom::{self, Frame, MEDIA_TYPE, Site, page_link},
-    filtered::{self, Selection},
+    filtered::{self, Parameters, Selection},
     journal_problem,
     pages::{PageCache, PageFolder},
     store_problem,
@@ -35,7 +35,7 @@ use super::{
 use crate::{
     journal::{Journal, Recorded, store::StoreError},
     model::{Seq, Timestamp},
-    web::{self, Cache, Problem, ProblemCode, Representation},
+    web::{self, Cache, Problem, ProblemCode, Representation, problems},
 };
 
 /// How many changes a page has. It is part of what an archive page's address means, and so can
@@ -106,11 +106,26 @@ fn fingerprint(site: &Site) -> String {
     hex::encode(&digest.finalize()[..16])
 }
 
+problems!(NewestProblems: InvalidQuery, Unavailable);
+problems!(ArchiveProblems: NotFound, Gone, Unavailable);
+
 /// The newest changes as an archived feed (RFC 5005 section 4); with a query, those that the query
 /// wants, as a paged one (section 3).
 ///
 /// # Errors
 /// `invalid-query`; `unavailable` when the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/feed",
+    operation_id = "getFeed",
+    tag = "out",
+    params(Parameters),
+    responses(
+        (status = 200, description = "The feed, newest first.", body = String, content_type = "application/atom+xml"),
+        (status = 304, description = "The client has it."),
+        NewestProblems,
+    ),
+)]
 pub async fn newest(
     State(FeedView(parts)): State<FeedView>,
     RawQuery(query): RawQuery,
@@ -127,6 +142,19 @@ pub async fn newest(
 ///
 /// # Errors
 /// `not-found` where there is no such page yet; `gone` where it is no longer kept; `unavailable` when the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/feed/archive/{page}",
+    operation_id = "getArchivePage",
+    tag = "out",
+    params(("page" = u64, Path, description = "Its number, from 1.", minimum = 1)),
+    responses(
+        (status = 200, description = "The page, newest first.", body = String, content_type = "application/atom+xml"),
+        (status = 304, description = "The client has it."),
+        (status = 307, description = "It is not complete yet: /feed has its changes."),
+        ArchiveProblems,
+    ),
+)]
 pub async fn archive(
     State(FeedView(parts)): State<FeedView>,
     web::Path(page): web::Path<u64>,

@@ -16,32 +16,44 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{changes::Changes, journal_problem, objects::ObjectView};
 use crate::{
     model::{Seq, Uri},
-    web::{Problem, ProblemCode, Query},
+    web::{Problem, ProblemCode, Query, problems},
 };
 
 /// The query of `GET /snapshot`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct SnapshotQuery {
     /// The object after which to begin; absent is the beginning.
     #[serde(default)]
+    #[param(value_type = Uri, required = false)]
     after: Option<String>,
     /// How many objects to go through at the most.
     #[serde(default)]
+    #[param(value_type = u64, minimum = 1, required = false)]
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+/// A page of the registry.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SnapshotPage)]
 struct Page<'a> {
+    /// The newest change when the page was begun: that of the first page is the `after` of /changes.
     head: Seq,
+    /// The objects that are there, each with the items that are there.
     objects: Vec<ObjectView<'a>>,
+    /// The `after` of the following page; absent when nothing is left.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Uri, required = false)]
     next: Option<&'a Uri>,
 }
+
+problems!(Problems: InvalidQuery, Unavailable);
 
 /// A page of the objects that are there, in order of their URIs, each with the items that are there:
 /// `{ "head": SEQ, "objects": […], "next": URI }`. Going on with `after=next` until there is no `next`
@@ -49,6 +61,14 @@ struct Page<'a> {
 ///
 /// # Errors
 /// `invalid-query`; `unavailable` when the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/snapshot",
+    operation_id = "listObjects",
+    tag = "out",
+    params(SnapshotQuery),
+    responses((status = 200, description = "A page, in order of the URIs.", body = Page), Problems),
+)]
 pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery>) -> Result<Response, Problem> {
     let limit = view.limit(query.limit)?;
     let after = query.after.as_deref().map(Uri::parse).transpose();

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{Problem, ProblemCode};
+use super::{Problem, ProblemCode, limit_hit};
 
 /// For `Router::fallback`: there is no such route.
 pub async fn not_found(uri: Uri) -> Problem {
@@ -38,6 +38,7 @@ pub fn panicked(panic: Box<dyn Any + Send>) -> Response {
 /// head of its answer. Reading the request's body counts; sending the answer's does not.
 pub async fn time_limit(State(limit): State<Duration>, request: Request, next: Next) -> Response {
     tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
+        limit_hit("request_seconds");
         let detail = format!(
             "The request was not answered within {} seconds. It may have been carried out nevertheless; send it again.",
             limit.as_secs()
@@ -92,8 +93,9 @@ fn of_status(status: StatusCode) -> Problem {
     }
 }
 
-/// The body is larger than the limit that its extractor was given.
+/// The body is larger than the limit that its extractor was given; that is counted.
 pub(super) fn body_too_large() -> Problem {
+    limit_hit("body_bytes");
     let detail =
         "The body is larger than this gateway takes. Send less, or raise limits.body_bytes in its configuration.";
     Problem::new(ProblemCode::BodyTooLarge, detail)

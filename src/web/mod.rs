@@ -6,8 +6,10 @@
 
 mod accept;
 mod access;
+mod answers;
 mod extract;
 mod fallback;
+mod observe;
 mod problem;
 mod query;
 mod representation;
@@ -18,8 +20,11 @@ mod tls;
 
 pub use accept::{accepts_gzip, best_media_type};
 pub use access::{Access, Rule, Scope, Token};
+pub use answers::problem_answers;
+pub(crate) use answers::problems;
 pub use extract::{Body, BodyLimit, Path};
 pub use fallback::{every_error_is_a_problem, method_not_allowed, not_found, panicked, time_limit};
+pub use observe::{LIMITS_HIT, REQUEST_SECONDS, REQUESTS, limit_hit, observe};
 pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};
 pub use representation::{Cache, Representation};

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
-    config::{Config, DEFAULTS, Flags, Transport},
+    config::{Config, DEFAULTS, Flags, LogFormat, Transport},
     model::SourceName,
     web::{Scope, Secret},
 };
@@ -24,7 +24,7 @@ fn the_defaults_are_what_is_promised() {
     assert_eq!((config.limits.body_bytes, config.limits.page), (4 << 20, 1000));
     assert_eq!(config.limits.request, Duration::from_secs(30));
     assert_eq!((config.limits.quarantine_entries, config.limits.quarantine_bytes), (10_000, 256 << 20));
-    assert_eq!(config.log.filter, "info");
+    assert_eq!((config.log.filter.as_str(), config.log.format), ("info", LogFormat::Text));
     assert!(config.access.is_open() && !config.server.insecure && config.server.tls.is_none());
     let sources: Vec<_> = config
         .sources

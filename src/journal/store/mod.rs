@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{
-    quarantine::{NewQuarantined, QuarantineId, Quarantined},
+    quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
     registry::ObjectState,
 };
 use crate::model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri};
@@ -130,6 +130,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// When the storage fails.
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError>;
+
+    /// How much the quarantine holds.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn quarantine_size(&self) -> Result<QuarantineSize, StoreError>;
 
     /// What tells this journal from every other one, for ever.
     fn identity(&self) -> Uuid;

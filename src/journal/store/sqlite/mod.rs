@@ -28,7 +28,7 @@ pub use open::OpenError;
 use super::{Decision, Known, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
-        quarantine::{NewQuarantined, QuarantineId, Quarantined},
+        quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
         registry::ObjectState,
     },
     model::{ChangeId, Seq, Timestamp, Uri},
@@ -173,6 +173,10 @@ impl Store for SqliteStore {
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
         quarantine::remove(&self.writer(), id)
+    }
+
+    fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
+        self.readers.read(quarantine::size)
     }
 
     fn identity(&self) -> Uuid {
