@@ -75,7 +75,7 @@ pub(super) fn failed(error: &JournalError) {
         JournalError::Store(StoreError::Damaged(_)) => "damaged",
         JournalError::Busy(_) => "busy",
         JournalError::Closed => "closed",
-        // The journal is well; it is the reader that was away for too long.
+        // The reader's place is gone, and the journal has not failed.
         JournalError::Gone { .. } => return,
     };
     counter!(FAILURES, "reason" => reason).increment(1);

@@ -115,9 +115,9 @@ impl Journal {
         let tail = Arc::new(Tail::new(settings.tail));
         let newest = store.before(head.next(), settings.tail)?;
         tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
-        let first = Arc::new(First::new(store.first()?));
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
+        let first = Arc::new(First::new(store.first()?));
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
         let writer = Writer {

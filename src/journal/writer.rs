@@ -79,8 +79,8 @@ impl Writer {
     fn execute(&self, orders: impl Iterator<Item = Order>) {
         let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
         let (mut messages, mut senders) = (Vec::new(), Vec::new());
-        let mut prunes = Vec::new();
         let mut released = false;
+        let mut prunes = Vec::new();
         for order in orders {
             match order {
                 Order::Append(submission, answer) => {
@@ -105,13 +105,13 @@ impl Writer {
         if quarantined {
             answer_all(senders, self.store.quarantine(&messages));
         }
-        // Last: whoever waits for an answer does not wait for this.
-        for (before, at_most, answer) in prunes {
-            let _ = answer.send(self.prune(before, at_most));
-        }
         if quarantined || released {
             // Who asked has been answered; if this fails, the numbers are old for a while.
             let _ = self.store.quarantine_size().map(metrics::quarantined);
+        }
+        // Last: whoever waits for an answer does not wait for this.
+        for (before, at_most, answer) in prunes {
+            let _ = answer.send(self.prune(before, at_most));
         }
     }
 
@@ -146,12 +146,12 @@ impl Writer {
         metrics::batch(events, took);
         let oldest = recorded.first().map(|(change, _)| change.seq);
         let newest = recorded.last().map(|(change, _)| change.seq);
-        if let Some((oldest, _)) = recorded.first().filter(|_| self.first.get().is_none()) {
-            self.first.set(oldest.seq);
-        }
         if let (Some(first), Some(last)) = (oldest, newest) {
             let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
+            if self.first.get().is_none() {
+                self.first.set(first);
+            }
         }
         self.tail.extend(recorded.into_iter().map(|(change, json)| Arc::new(Recorded::new(change, json))));
         if let Some(newest) = newest {

@@ -35,7 +35,7 @@ pub struct SnapshotQuery {
     after: Option<String>,
     /// How many objects to go through at the most.
     #[serde(default)]
-    #[param(value_type = u64, minimum = 1, required = false)]
+    #[param(value_type = u64, minimum = 1)]
     limit: Option<usize>,
 }
 
@@ -43,13 +43,13 @@ pub struct SnapshotQuery {
 #[derive(Serialize, ToSchema)]
 #[schema(as = SnapshotPage)]
 struct Page<'a> {
-    /// The newest change when the page was begun: that of the first page is the `after` of /changes.
+    /// The number of the newest change when the page was begun.
     head: Seq,
-    /// The objects that are there, each with the items that are there.
+    /// The objects that are there.
     objects: Vec<ObjectView<'a>>,
-    /// The `after` of the following page; absent when nothing is left.
+    /// The `after` of the following page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Uri, required = false)]
+    #[schema(value_type = Option<Uri>)]
     next: Option<&'a Uri>,
 }
 
@@ -64,10 +64,10 @@ problems!(Problems: InvalidQuery, Unavailable);
 #[utoipa::path(
     get,
     path = "/snapshot",
-    operation_id = "listObjects",
+    operation_id = "listSnapshot",
     tag = "out",
     params(SnapshotQuery),
-    responses((status = 200, description = "A page, in order of the URIs.", body = Page), Problems),
+    responses((status = 200, description = "A page, in order of the objects' URIs.", body = Page), Problems),
 )]
 pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery>) -> Result<Response, Problem> {
     let limit = view.limit(query.limit)?;
