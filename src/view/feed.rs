@@ -5,8 +5,7 @@
 //! never change. A walk from `/feed` along `prev-archive` meets every change once: what comes in
 //! meanwhile is above where it began. `docs/feed.md` tells readers the same.
 //!
-//! Pages whose oldest change retention has removed are gone. After a restore from a backup the
-//! numbering leaves some pages out, and the page before those may have fewer changes for ever.
+//! Pages whose oldest change is gone are gone. A restore from a backup leaves numbers out: some pages.
 
 use std::{
     path::Path,
@@ -28,7 +27,7 @@ use tokio::sync::Semaphore;
 use super::{
     atom::{self, Frame, MEDIA_TYPE, Site, page_link},
     filtered::{self, Parameters, Selection},
-    journal_problem,
+    journal_problem, page_gone,
     pages::{PageCache, PageFolder},
     store_problem,
 };
@@ -174,15 +173,6 @@ pub async fn archive(
         return Err(page_gone(page, parts.journal.first()));
     }
     Ok(parts.archive_page(page).await?.respond(&method, &headers))
-}
-
-/// What a reader is told that walks the archive past the end of what is kept.
-fn page_gone(page: u64, first: Seq) -> Problem {
-    let detail = format!(
-        "Archive page {page} is no longer kept: the oldest change that is has the number {first}. What the objects have \
-         come to is in the registry: read it page by page from /snapshot."
-    );
-    Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
 }
 
 /// The page that has the change.

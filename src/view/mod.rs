@@ -43,3 +43,12 @@ fn gone(after: Seq, first: Seq) -> Problem {
     );
     Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
 }
+
+/// What a reader is told that walks the archive past the end of what is kept.
+fn page_gone(page: u64, first: Seq) -> Problem {
+    let detail = format!(
+        "Archive page {page} is no longer kept: the oldest change that is has the number {first}. What the objects have \
+         come to is in the registry: read it page by page from /snapshot."
+    );
+    Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
+}
