@@ -5,16 +5,17 @@
 //! where an error is, refuses prefixed Atom, drops the text of categories, and overflows the stack
 //! on deep nesting. DTDs are refused, so there are no entities but the five of XML itself.
 
+mod element;
+
 use std::{borrow::Cow, rc::Rc};
 
 use quick_xml::{
     Reader, XmlVersion,
-    events::{
-        BytesRef, Event,
-        attributes::{Attribute, Attributes},
-    },
-    name::QName,
+    events::{BytesRef, Event, attributes::Attributes},
 };
+
+pub(super) use element::Element;
+use element::FewAttributes;
 
 use super::{Bound, Limits, Place, Rejection, utf8::utf8};
 
@@ -39,46 +40,6 @@ struct Scope<'a> {
     /// Shared with every element in it: a name of a megabyte may be that of as many elements.
     namespace: Rc<str>,
     depth: usize,
-}
-
-/// The start of an element.
-#[derive(Clone, Debug)]
-pub(super) struct Element<'a> {
-    /// `None` where there is none.
-    namespace: Option<Rc<str>>,
-    local: &'a str,
-    attributes: FewAttributes<'a>,
-    /// The tag between its angle brackets.
-    tag: &'a str,
-    name_len: usize,
-    offset: usize,
-    text: &'a str,
-}
-
-/// The attributes of an element, as written, where there are few: nearly all elements have so few,
-/// and need not be looked through again for each.
-#[derive(Clone, Debug, Default)]
-struct FewAttributes<'a> {
-    held: [(&'a [u8], &'a [u8]); 3],
-    count: usize,
-}
-
-/// There are more attributes than are held.
-struct TooMany;
-
-impl<'a> FewAttributes<'a> {
-    fn push(&mut self, attribute: &Attribute<'a>) {
-        if let (Some(place), Cow::Borrowed(value)) = (self.held.get_mut(self.count), &attribute.value) {
-            *place = (attribute.key.0, value);
-        }
-        self.count += 1;
-    }
-
-    fn get(&self, name: &[u8]) -> Result<Option<Attribute<'a>>, TooMany> {
-        let held = self.held.get(..self.count).ok_or(TooMany)?;
-        let found = held.iter().find(|(key, _)| *key == name);
-        Ok(found.map(|(key, value)| Attribute { key: QName(key), value: Cow::Borrowed(value) }))
-    }
 }
 
 impl<'a> Document<'a> {
@@ -341,46 +302,6 @@ impl<'a> Document<'a> {
 
     fn cut_short(&self) -> Rejection {
         self.malformed(self.text.len(), "the document ends before its last element does")
-    }
-}
-
-impl<'a> Element<'a> {
-    /// Whether it has that name.
-    pub(super) fn is(&self, namespace: &str, local: &str) -> bool {
-        self.local == local && self.namespace.as_deref() == Some(namespace)
-    }
-
-    /// Its name, if it is an element of Atom.
-    pub(super) fn atom(&self) -> Option<&'a str> {
-        (self.namespace.as_deref() == Some(ATOM)).then_some(self.local)
-    }
-
-    /// Its name with the prefix, as written.
-    pub(super) fn name(&self) -> &'a str {
-        &self.tag[..self.name_len]
-    }
-
-    /// The value of the attribute of that name (without a namespace).
-    pub(super) fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
-        // The start of the element was refused if its attributes are not well-formed.
-        let found = match self.attributes.get(name.as_bytes()) {
-            Ok(found) => found,
-            Err(TooMany) => {
-                let mut attributes = Attributes::new(self.tag, self.name_len);
-                attributes.with_checks(false).flatten().find(|held| held.key.0 == name.as_bytes())
-            }
-        };
-        found.and_then(|held| held.normalized_value(XmlVersion::Implicit1_0).ok())
-    }
-
-    /// Where it begins.
-    pub(super) fn place(&self) -> Place {
-        Place::in_text(self.text, self.offset)
-    }
-
-    /// A refusal of what this element says.
-    pub(super) fn unprocessable(&self, reason: impl Into<String>) -> Rejection {
-        Rejection::unprocessable(self.place(), reason)
     }
 }
 
