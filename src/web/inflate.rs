@@ -182,14 +182,13 @@ impl Incoming {
     /// The whole body.
     pub(super) fn finish(self) -> Result<Bytes, Refused> {
         let taken = match self.0 {
-            Decoding::Identity(taken) => taken,
             Decoding::Gzip(mut decoder) => {
                 let ended = decoder.try_finish();
                 ended.map_err(|error| refused_by(decoder.get_mut(), error))?;
                 decoder.finish().map_err(Refused::Corrupt)?
             }
             Decoding::Zstd { whole: false, .. } => return Err(Refused::Corrupt(io::ErrorKind::UnexpectedEof.into())),
-            Decoding::Zstd { taken, .. } => taken,
+            Decoding::Identity(taken) | Decoding::Zstd { taken, .. } => taken,
         };
         Ok(if taken.bytes.is_empty() { Bytes::new() } else { Bytes::from_owner(taken) })
     }
