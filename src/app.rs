@@ -10,17 +10,19 @@ use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    admin::{quarantine::Quarantine, sources::Listed},
+    admin::{metrics::Metrics, quarantine::Quarantine, sources::Listed},
     config::{Allowance, Config, SourceConfig},
     intake::{Intake, Source},
     journal::{
         self, Journal, WriterThread,
+        retention::Retention,
         store::{
             StoreError,
             sqlite::{self, OpenError, SqliteStore},
         },
     },
     model::SourceName,
+    openapi::Documentation,
     router::{self, Surfaces, router},
     source::{http::Hooks, rate::Rate},
     view::{
@@ -33,6 +35,9 @@ use crate::{
 
 /// How much of the grace time is kept for closing the journal, after the last request.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// How often what was measured is sorted into its buckets.
+const SETTLE_METRICS: Duration = Duration::from_secs(5);
 
 const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
 
@@ -67,6 +72,9 @@ pub enum ServeError {
         /// What the operating system said.
         error: std::io::Error,
     },
+    /// What is counted cannot be received.
+    #[error("cannot set up the metrics: {0}")]
+    Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
 
 /// Serves until it is told to stop, by SIGTERM or Ctrl-C.
@@ -96,6 +104,7 @@ pub async fn serve_until(
     stop: CancellationToken,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
+    let metrics = Metrics::install()?;
     let sources = sources(&config)?;
     let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
     let _reloading = AbortOnDropHandle::new(reload_on_hangup(tls.clone())?);
@@ -104,7 +113,8 @@ pub async fn serve_until(
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
-    let surfaces = surfaces(&config, journal, sources, public_url.as_str());
+    let retention = tokio::spawn(retention(&config).run(journal.clone()));
+    let surfaces = surfaces(&config, journal, sources, public_url.as_str(), metrics.clone());
     let limits = &config.limits;
     let bounds = router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request };
     let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
@@ -112,8 +122,9 @@ pub async fn serve_until(
     let bounds = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };
 
     warn_of_access(&config);
-    tracing::info!(%address, data = %config.journal.data.display(), "serving");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
     listening(address);
+    let _settling = AbortOnDropHandle::new(tokio::spawn(settle_metrics(metrics)));
     let serving = server::serve(listener, tls, router, stop.clone(), bounds);
     let grace = config.server.grace;
     let cut_off = async {
@@ -125,6 +136,8 @@ pub async fn serve_until(
         () = serving => {}
         () = cut_off => tracing::warn!("some requests were cut off: they were not finished within the grace time"),
     }
+    retention.abort();
+    let _ = retention.await;
     close(writer).await;
     Ok(())
 }
@@ -202,7 +215,29 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
     Ok(Journal::start(store, settings)?)
 }
 
-fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>, public_url: &str) -> Surfaces {
+/// In the configuration 0 stands for no bound.
+fn retention(config: &Config) -> Retention {
+    Retention {
+        days: Some(config.journal.keep_days).filter(|days| *days > 0),
+        changes: Some(config.journal.keep_changes).filter(|changes| *changes > 0),
+    }
+}
+
+async fn settle_metrics(metrics: Metrics) {
+    let mut ticks = tokio::time::interval(SETTLE_METRICS);
+    loop {
+        ticks.tick().await;
+        metrics.settle();
+    }
+}
+
+fn surfaces(
+    config: &Config,
+    journal: Journal,
+    sources: BTreeMap<String, Listed>,
+    public_url: &str,
+    metrics: Metrics,
+) -> Surfaces {
     let intake = Intake::new(journal.clone());
     let hook = |(name, listed): (&String, &Listed)| Hook {
         source: name.clone(),
@@ -223,6 +258,8 @@ fn surfaces(config: &Config, journal: Journal, sources: BTreeMap<String, Listed>
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         sources,
+        metrics,
+        documentation: Documentation::new(public_url, config.limits.page),
         journal,
     }
 }

@@ -9,8 +9,10 @@ use std::sync::{
 
 use bytes::Bytes;
 use serde::Serialize;
+use tracing::Instrument;
+use utoipa::ToSchema;
 
-pub use crate::model::EventId;
+pub use crate::model::{EventId, SourceName};
 
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
@@ -20,8 +22,11 @@ use crate::{
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key},
     },
-    model::{ChangeId, Draft, Seq, SourceName, Timestamp},
+    model::{ChangeId, Draft, Seq, Timestamp},
 };
+
+/// The metric of messages that were taken in.
+pub const EVENTS: &str = "tidings_events_total";
 
 /// A configured origin of events, as the intake sees it: a name and a dialect, whatever the transport.
 pub struct Source {
@@ -95,20 +100,30 @@ pub struct Accepted {
 }
 
 /// What became of a message, as its sender is told it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Told {
+    /// `accepted`, `duplicate` or `unchanged`.
     outcome: &'static str,
+    /// Why nothing changed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     reason: Option<&'static str>,
+    /// What became of each change that it told, in order.
     changes: Vec<ToldChange>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+/// What became of one change that a message told.
+#[derive(Clone, Debug, Serialize, ToSchema)]
 struct ToldChange {
+    /// `accepted`, `duplicate` or `unchanged`.
     outcome: &'static str,
+    /// Its identifier, where there is such a change.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ChangeId)]
     id: Option<ChangeId>,
+    /// Its number, where there is such a change.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Seq)]
     seq: Option<Seq>,
 }
 
@@ -169,7 +184,12 @@ impl Source {
     ) -> Result<Self, InvalidSettings> {
         let dialect = (kind.build)(settings, limits)?;
         let policy = Arc::new(SourcePolicy { name, metadata_changes });
-        Ok(Self { policy, kind, dialect, counts: Counts::default() })
+        let source = Self { policy, kind, dialect, counts: Counts::default() };
+        // A rate needs to see the zero from which it rises.
+        for outcome in ["accepted", "duplicate", "unchanged", "quarantined"] {
+            source.counter(outcome).increment(0);
+        }
+        Ok(source)
     }
 
     /// Its name.
@@ -225,13 +245,19 @@ impl Source {
         Some(event_key(self.name(), identity, ordinal))
     }
 
-    fn count(&self, receipt: &Receipt) {
-        let counter = match receipt.outcome() {
+    fn count(&self, outcome: &'static str) {
+        let count = match outcome {
             "accepted" => &self.counts.accepted,
             "duplicate" => &self.counts.duplicate,
+            "quarantined" => &self.counts.quarantined,
             _ => &self.counts.unchanged,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
+        self.counter(outcome).increment(1);
+    }
+
+    fn counter(&self, outcome: &'static str) -> metrics::Counter {
+        metrics::counter!(EVENTS, "source" => self.name().to_string(), "dialect" => self.kind.name, "outcome" => outcome)
     }
 }
 
@@ -254,12 +280,17 @@ impl Intake {
     /// When the message could not be read and is in the quarantine, or when nothing could be
     /// written and it must be sent again.
     pub async fn accept(&self, source: &Source, incoming: Incoming) -> Result<Receipt, IntakeError> {
+        let span = tracing::info_span!("intake", source = %source.name());
+        self.take(source, incoming).instrument(span).await
+    }
+
+    async fn take(&self, source: &Source, incoming: Incoming) -> Result<Receipt, IntakeError> {
         match source.read(&incoming) {
             Ok(reading) => Ok(self.append(source, &incoming, reading).await?),
             Err(rejection) => {
                 let message = to_quarantine(source, incoming, &rejection);
                 let id = self.journal.quarantine(message).await?;
-                source.counts.quarantined.fetch_add(1, Ordering::Relaxed);
+                source.count("quarantined");
                 tracing::warn!(source = %source.name(), quarantine = %id, %rejection, "a message went to the quarantine");
                 Err(IntakeError::Quarantined { id, rejection })
             }
@@ -296,10 +327,14 @@ impl Intake {
         let outcomes = if drafts.is_empty() {
             Vec::new()
         } else {
-            self.journal.append(Submission { policy: Arc::clone(&source.policy), drafts }).await?
+            let span = tracing::debug_span!("append", drafts = drafts.len());
+            self.journal.append(Submission { policy: Arc::clone(&source.policy), drafts }).instrument(span).await?
         };
         let receipt = Receipt { outcomes, nothing };
-        source.count(&receipt);
+        source.count(receipt.outcome());
+        for Accepted { seq, id } in receipt.accepted() {
+            tracing::debug!(source = %source.name(), change = %id, seq = seq.0, "a change is in the journal");
+        }
         Ok(receipt)
     }
 }

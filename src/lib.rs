@@ -18,8 +18,10 @@ pub mod journal;
 pub mod admin;
 pub mod view;
 
-// Around: what every HTTP surface has in common, every URL, the configuration, the wiring.
+// Around: what every HTTP surface has in common, every URL, their description, the
+// configuration, the wiring.
 pub mod app;
 pub mod config;
+pub mod openapi;
 pub mod router;
 pub mod web;

@@ -1,4 +1,5 @@
-//! The command line of Tidings: `serve`, `convert`, `replay`, `check`, `token`.
+//! The command line of Tidings: `serve`, `convert`, `replay`, `check`, `token`, `backup`, `restore`,
+//! `verify`.
 
 mod command;
 

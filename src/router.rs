@@ -4,27 +4,29 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
-    middleware::{from_fn_with_state, map_response},
+    middleware::{from_fn, from_fn_with_state, map_response},
 };
 use tower_http::{
     catch_panic::CatchPanicLayer,
     compression::{CompressionLayer, Predicate, predicate::SizeAbove},
-    trace::TraceLayer,
 };
 
 use crate::{
     admin::{
         health,
+        metrics::{self, Metrics},
         quarantine::{self, Quarantine},
         sources::{self, Sources},
     },
     journal::Journal,
+    openapi::{self, Documentation},
     source::http::{self, Hooks},
     view::{
         changes::{self, Changes},
         feed::{self, FeedView},
         objects,
         service::{self, Service},
+        snapshot,
     },
     web::{
         self, Access, BodyLimit, HeldBytes, Routes,
@@ -48,6 +50,10 @@ pub struct Surfaces {
     pub quarantine: Quarantine,
     /// The sources.
     pub sources: Sources,
+    /// What is counted and measured.
+    pub metrics: Metrics,
+    /// The description of this very interface.
+    pub documentation: Documentation,
 }
 
 /// Bounds on requests.
@@ -70,6 +76,7 @@ pub fn routes() -> Routes<Surfaces> {
         .get("/feed/archive/{page}", Read, feed::archive, |all| all.feed.clone())
         .get("/changes", Read, changes::page, |all| all.changes.clone())
         .get("/changes/{id}", Read, changes::one, |all| all.changes.clone())
+        .get("/snapshot", Read, snapshot::page, |all| all.changes.clone())
         .get("/objects", Read, objects::one, |all| all.journal.clone())
         .get("/service", Read, service::document, |all| all.service.clone())
         .get("/sources", Admin, sources::list, |all| all.sources.clone())
@@ -79,6 +86,9 @@ pub fn routes() -> Routes<Surfaces> {
         .post("/quarantine/{id}/retry", Admin, quarantine::retry, |all| all.quarantine.clone())
         .get("/healthz", Open, health::alive, |_| ())
         .get("/readyz", Open, health::ready, |all| all.journal.clone())
+        .get("/metrics", Read, metrics::scrape, |all| all.metrics.clone())
+        .get("/openapi.json", Read, openapi::document, |all| all.documentation.clone())
+        .get("/docs", Read, openapi::page, |_| ())
 }
 
 /// Routes, and what holds for all of them.
@@ -93,7 +103,7 @@ pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Rout
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)))
         .layer(map_response(web::every_error_is_a_problem))
         .layer(CatchPanicLayer::custom(web::panicked))
-        .layer(TraceLayer::new_for_http())
+        .layer(from_fn(web::observe))
 }
 
 /// A document with an entity tag is compressed where it is made: its tag is for these very bytes.

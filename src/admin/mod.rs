@@ -1,6 +1,7 @@
 //! What the administrator looks at and acts on: the sources, the quarantine, the gateway's health.
 
 pub mod health;
+pub mod metrics;
 pub mod quarantine;
 pub mod sources;
 

@@ -11,8 +11,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use crate::intake::Source;
+use crate::{intake::Source, web::problems};
 
 /// A source with the transport that brings its messages.
 #[derive(Clone)]
@@ -26,27 +27,55 @@ pub struct Listed {
 /// Every source, by name.
 pub type Sources = Arc<BTreeMap<String, Listed>>;
 
-#[derive(Serialize)]
+/// Every source.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Sources)]
+struct SourcesView<'a> {
+    /// By name.
+    sources: Vec<SourceView<'a>>,
+}
+
+/// A configured origin of events.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Source)]
 struct SourceView<'a> {
+    /// Its name.
     name: &'a str,
+    /// How its messages come in.
     transport: &'static str,
+    /// Which wire format they have.
     dialect: &'static str,
+    /// What has become of them since the gateway started.
     messages: MessagesView,
 }
 
 /// Messages since the gateway started.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Messages)]
 struct MessagesView {
+    /// They told of at least one change.
     accepted: u64,
+    /// They were in the journal already.
     duplicate: u64,
+    /// They changed nothing.
     unchanged: u64,
+    /// No dialect could read them.
     quarantined: u64,
 }
 
+problems!(Problems:);
+
 /// Every source, with how many of its messages had which outcome since the gateway started.
+#[utoipa::path(
+    get,
+    path = "/sources",
+    operation_id = "listSources",
+    tag = "administration",
+    responses((status = 200, description = "Every source.", body = SourcesView), Problems),
+)]
 pub async fn list(State(sources): State<Sources>) -> Response {
-    let views: Vec<_> = sources.iter().map(|(name, listed)| view(name, listed)).collect();
-    Json(serde_json::json!({ "sources": views })).into_response()
+    let sources = sources.iter().map(|(name, listed)| view(name, listed)).collect();
+    Json(SourcesView { sources }).into_response()
 }
 
 fn view<'a>(name: &'a str, listed: &Listed) -> SourceView<'a> {

@@ -2,12 +2,16 @@
 //!
 //! A command writes its result to standard output and everything else to standard error.
 
+mod backup;
 mod check;
 mod convert;
 mod file;
+mod progress;
 mod replay;
+mod restore;
 mod serve;
 mod token;
+mod verify;
 
 use std::{
     io::{self, Write},
@@ -53,6 +57,9 @@ enum Command {
     Replay(replay::Replay),
     Check(check::Check),
     Token(token::Token),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    Verify(verify::Verify),
 }
 
 /// Which configuration file.
@@ -100,6 +107,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Replay(replay) => replay.run(),
         Command::Check(check) => check.run(),
         Command::Token(token) => token.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Restore(restore) => restore.run(),
+        Command::Verify(verify) => verify.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

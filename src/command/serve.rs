@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use tidings::config::{Flags, Log};
+use tidings::config::{Flags, Log, LogFormat};
 use tracing_subscriber::EnvFilter;
 
 use super::{ConfigFile, Failure, runtime};
@@ -60,5 +60,9 @@ impl Serve {
 fn log_to_stderr(log: &Log) {
     let filter = EnvFilter::new(&log.filter);
     let colours = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match log.format {
+        LogFormat::Text => lines.with_ansi(colours).init(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).init(),
+    }
 }

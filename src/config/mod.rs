@@ -109,6 +109,12 @@ pub struct JournalConfig {
     /// The folder.
     #[serde(deserialize_with = "folder")]
     pub data: PathBuf,
+    /// For how many days changes are kept, 0 to 36500; 0 is for ever.
+    #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
+    pub keep_days: u32,
+    /// How many changes are kept, 0 to 1 000 000 000 000; 0 is all.
+    #[serde(deserialize_with = "whole::<0, 1_000_000_000_000, _, _>")]
+    pub keep_changes: u64,
     /// For how many days an event is known again, 1 to 3650.
     #[serde(deserialize_with = "whole::<1, 3650, _, _>")]
     pub dedupe_days: u32,
@@ -179,6 +185,27 @@ pub struct Log {
     /// Directives of [`EnvFilter`], checked to be such.
     #[serde(deserialize_with = "directives")]
     pub filter: String,
+    /// How a line is written.
+    pub format: LogFormat,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: a JSON object a line.
+    Json,
+}
+
+impl<'de> Deserialize<'de> for LogFormat {
+    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
+        match String::deserialize(setting)?.as_str() {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(D::Error::custom(format_args!("it is {other:?}; give \"text\" or \"json\""))),
+        }
+    }
 }
 
 /// The address under which readers reach the gateway: `http` or `https`, a host, perhaps a path;

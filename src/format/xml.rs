@@ -14,10 +14,10 @@ use quick_xml::{
     events::{BytesRef, Event, attributes::Attributes},
 };
 
+use super::{Bound, Limits, Place, Rejection, utf8::utf8};
+
 pub(super) use element::Element;
 use element::FewAttributes;
-
-use super::{Bound, Limits, Place, Rejection, utf8::utf8};
 
 /// The namespace of Atom (RFC 4287 section 2).
 pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";

@@ -4,14 +4,23 @@
 //! registry and appends it in the same transaction. Views and deliveries read [`Recorded`] changes
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 
+pub mod metrics;
 pub mod quarantine;
 pub mod registry;
+pub mod retention;
 pub mod settle;
 pub mod store;
 mod tail;
 mod writer;
 
-use std::{sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
@@ -19,7 +28,7 @@ use uuid::Uuid;
 pub use tail::Recorded;
 pub use writer::{Outcome, Submission};
 
-use crate::model::{ChangeId, Seq, Uri};
+use crate::model::{ChangeId, Seq, Timestamp, Uri};
 use quarantine::{NewQuarantined, QuarantineId, Quarantined};
 use registry::ObjectState;
 use store::{Store, StoreError, StoredChange};
@@ -51,6 +60,7 @@ pub struct Journal {
     store: Arc<dyn Store>,
     tail: Arc<Tail>,
     head: watch::Receiver<Seq>,
+    first: Arc<First>,
     orders: mpsc::Sender<Order>,
     patience: Duration,
 }
@@ -69,6 +79,14 @@ pub enum JournalError {
     /// Too much is waiting for the writer, or the disk takes too long.
     #[error("the journal is busy: nothing was written within {} seconds; try again", .0.as_secs())]
     Busy(Duration),
+    /// A reader's place has fallen off the end of what is kept, or is none that this journal has given.
+    #[error("changes after {after} are not all kept: the oldest that is has the number {first}")]
+    Gone {
+        /// The place.
+        after: Seq,
+        /// The number of the oldest change that is kept, or of the first one that will be.
+        first: Seq,
+    },
     /// The gateway is stopping.
     #[error("the gateway is stopping; try again when it is back")]
     Closed,
@@ -81,6 +99,7 @@ impl JournalError {
         match self {
             Self::Store(error) => error.is_transient(),
             Self::Busy(_) | Self::Closed => true,
+            Self::Gone { .. } => false,
         }
     }
 }
@@ -96,12 +115,21 @@ impl Journal {
         let tail = Arc::new(Tail::new(settings.tail));
         let newest = store.before(head.next(), settings.tail)?;
         tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
+        metrics::head(head);
+        metrics::quarantined(store.quarantine_size()?);
+        let first = Arc::new(First::new(store.first()?));
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
-        let writer = Writer { store: Arc::clone(&store), tail: Arc::clone(&tail), head: moved, batch: settings.batch };
+        let writer = Writer {
+            store: Arc::clone(&store),
+            tail: Arc::clone(&tail),
+            head: moved,
+            first: Arc::clone(&first),
+            batch: settings.batch,
+        };
         let thread = std::thread::Builder::new().name("journal-writer".to_owned()).spawn(move || writer.run(waiting));
         let thread = thread.map_err(|error| StoreError::Io(format!("no thread for the writer: {error}")))?;
-        Ok((Self { store, tail, head, orders, patience: settings.patience }, WriterThread(thread)))
+        Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(thread)))
     }
 
     /// Settles and appends what one message told, as a whole. On return it is on disk.
@@ -110,7 +138,10 @@ impl Journal {
     /// When it could not be written, or not in time. Then it may still be written later: the same
     /// message can be sent again and makes no second change.
     pub async fn append(&self, submission: Submission) -> Result<Vec<Outcome>, JournalError> {
-        self.order(|answer| Order::Append(submission, answer)).await
+        let began = Instant::now();
+        let outcomes = self.order(|answer| Order::Append(submission, answer)).await?;
+        metrics::appended(began.elapsed());
+        Ok(outcomes)
     }
 
     /// Keeps a message that no dialect could read.
@@ -133,6 +164,38 @@ impl Journal {
     #[must_use]
     pub fn head(&self) -> Seq {
         *self.head.borrow()
+    }
+
+    /// The number of the oldest change that is kept; of the first that will be, while there is none.
+    /// What is before it is gone.
+    #[must_use]
+    pub fn first(&self) -> Seq {
+        self.first.get().unwrap_or(Seq::ZERO.next())
+    }
+
+    /// Removes the oldest changes before `before`, `at_most` so many of them; says how many went. The
+    /// newest change always stays.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn prune(&self, before: Seq, at_most: usize) -> Result<usize, JournalError> {
+        self.order(|answer| Order::Prune { before, at_most, answer }).await
+    }
+
+    /// The number of the oldest change that was received at `time` or later; `None` when all are older.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn first_since(&self, time: Timestamp) -> Result<Option<Seq>, JournalError> {
+        self.read(move |store| store.first_since(time)).await
+    }
+
+    /// The number at which the newest `count` changes begin, one at least; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn first_of_newest(&self, count: u64) -> Result<Option<Seq>, JournalError> {
+        self.read(move |store| store.first_of_newest(count)).await
     }
 
     /// The number of the newest change, asked of the store itself: whether it can be read.
@@ -161,15 +224,30 @@ impl Journal {
         !self.orders.is_closed() && self.orders.capacity() > 0
     }
 
-    /// Up to `limit` changes after `after`, oldest first.
+    /// Up to `limit` changes after `after`, oldest first, without a gap after it.
     ///
     /// # Errors
-    /// When the store fails.
+    /// [`JournalError::Gone`] when changes after `after` have been removed, or when `after` is no number
+    /// of this journal, as after a restore from a backup that is older than the reader's place. When
+    /// the store fails.
     pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        if let Some(changes) = self.tail.after(after, limit) {
+        let in_memory = self.tail.after(after, limit);
+        metrics::tail_read(in_memory.is_some());
+        if let Some(changes) = in_memory {
             return Ok(changes);
         }
-        self.read(move |store| store.after(after, limit).map(recorded)).await
+        let found = self.read(move |store| {
+            let found = store.after(after, limit)?;
+            // The place is good if the change after it is there, or its own. Changes go from the oldest
+            // on, so when its own is still there now, none after it had gone before.
+            let is_good = match found.first() {
+                Some(first) if first.seq == after.next() => true,
+                None if after == Seq::ZERO => true,
+                _ => store.holds(after)?,
+            };
+            Ok(is_good.then_some(found))
+        });
+        found.await?.map(recorded).ok_or_else(|| JournalError::Gone { after, first: self.first() })
     }
 
     /// Up to `limit` changes before `before`, newest first.
@@ -177,7 +255,9 @@ impl Journal {
     /// # Errors
     /// When the store fails.
     pub async fn before(&self, before: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        if let Some(changes) = self.tail.before(before, limit) {
+        let in_memory = self.tail.before(before, limit);
+        metrics::tail_read(in_memory.is_some());
+        if let Some(changes) = in_memory {
             return Ok(changes);
         }
         self.read(move |store| store.before(before, limit).map(recorded)).await
@@ -197,6 +277,15 @@ impl Journal {
     /// When the store fails.
     pub async fn object(&self, object: Uri) -> Result<Option<ObjectState>, JournalError> {
         self.read(move |store| store.object(&object)).await
+    }
+
+    /// Up to `limit` objects of the registry after `after`, in order of their URIs, as of one moment. A
+    /// page may end early; it is empty only when none is left.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn registry(&self, after: Option<Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, JournalError> {
+        self.read(move |store| store.registry(after.as_ref(), limit)).await
     }
 
     /// Up to `limit` messages of the quarantine before `before` (all, if `None`), newest first,
@@ -229,7 +318,8 @@ impl Journal {
             self.orders.send(order(answer)).await.map_err(|_| JournalError::Closed)?;
             answered.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::from)
         };
-        tokio::time::timeout(self.patience, done).await.unwrap_or(Err(JournalError::Busy(self.patience)))
+        let done = tokio::time::timeout(self.patience, done).await;
+        done.unwrap_or(Err(JournalError::Busy(self.patience))).inspect_err(metrics::failed)
     }
 
     /// Reads on a thread that may wait for the disk.
@@ -239,7 +329,26 @@ impl Journal {
     ) -> Result<T, JournalError> {
         let store = Arc::clone(&self.store);
         let reading = tokio::task::spawn_blocking(move || read(&*store));
-        Ok(reading.await.map_err(|_| JournalError::Closed)??)
+        let read = reading.await.map_err(|_| JournalError::Closed);
+        read.and_then(|read| read.map_err(JournalError::from)).inspect_err(metrics::failed)
+    }
+}
+
+/// The number of the oldest change that is kept. 0 stands for none: there is no change 0.
+#[derive(Debug)]
+struct First(AtomicU64);
+
+impl First {
+    fn new(first: Option<Seq>) -> Self {
+        Self(AtomicU64::new(first.map_or(0, |first| first.0)))
+    }
+
+    fn get(&self) -> Option<Seq> {
+        Some(Seq(self.0.load(Ordering::Acquire))).filter(|first| *first != Seq::ZERO)
+    }
+
+    fn set(&self, first: Seq) {
+        self.0.store(first.0, Ordering::Release);
     }
 }
 

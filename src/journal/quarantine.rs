@@ -1,9 +1,6 @@
 //! What a source sent and no dialect could read: kept, shown, replayable, never lost.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -18,22 +15,6 @@ pub struct QuarantineId(pub u64);
 impl fmt::Display for QuarantineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-static DROPPED: AtomicU64 = AtomicU64::new(0);
-
-/// How many messages were dropped to make room for newer ones, since the program started.
-#[must_use]
-pub fn dropped() -> u64 {
-    DROPPED.load(Ordering::Relaxed)
-}
-
-/// Counts messages that were dropped to make room.
-pub(in crate::journal) fn count_dropped(messages: u64) {
-    if messages > 0 {
-        tracing::warn!(messages, "the quarantine is full: its oldest messages were dropped");
-        DROPPED.fetch_add(messages, Ordering::Relaxed);
     }
 }
 
@@ -54,6 +35,15 @@ pub struct NewQuarantined {
     pub place: String,
     /// What the trouble is.
     pub reason: String,
+}
+
+/// How much the quarantine holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuarantineSize {
+    /// How many messages.
+    pub messages: u64,
+    /// How many bytes of bodies.
+    pub bytes: u64,
 }
 
 /// A message that is kept.

@@ -81,21 +81,35 @@ impl Tail {
         Self { capacity, changes: RwLock::default() }
     }
 
-    /// Adds the changes that follow the newest.
+    /// Adds the changes that follow the newest. Where the numbering leaves some out, as it does once
+    /// after a restore, the tail begins anew.
     pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<Recorded>>) {
         let mut changes = self.changes.write().unwrap_or_else(PoisonError::into_inner);
-        changes.extend(newer);
+        for change in newer {
+            if changes.back().is_some_and(|newest| newest.seq().next() != change.seq()) {
+                changes.clear();
+            }
+            changes.push_back(change);
+        }
         let excess = changes.len().saturating_sub(self.capacity);
         changes.drain(..excess);
     }
 
+    /// Drops the changes before `first`, which are no longer kept.
+    pub(super) fn drop_before(&self, first: Seq) {
+        let mut changes = self.changes.write().unwrap_or_else(PoisonError::into_inner);
+        while changes.front().is_some_and(|oldest| oldest.seq() < first) {
+            changes.pop_front();
+        }
+    }
+
     /// Up to `limit` changes after `after`, oldest first; `None` when the first of them may be older
-    /// than the tail.
+    /// than the tail, or `after` is past the newest.
     pub(super) fn after(&self, after: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
         let changes = self.changes.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
-        let skipped = after.0.saturating_add(1).checked_sub(oldest.0)?;
-        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        let skipped = after.next().0.checked_sub(oldest.0)?;
+        let skipped = usize::try_from(skipped).ok().filter(|skipped| *skipped <= changes.len())?;
         Some(changes.iter().skip(skipped).take(limit).cloned().collect())
     }
 
@@ -129,8 +143,8 @@ mod tests {
         let tail = tail(5, 1..=9);
         assert_eq!(numbers(tail.after(Seq(4), 3)), Some(vec![5, 6, 7]));
         assert_eq!(numbers(tail.after(Seq(9), 3)), Some(vec![]));
-        assert_eq!(numbers(tail.after(Seq(99), 3)), Some(vec![]));
-        assert_eq!(numbers(tail.after(Seq(u64::MAX), 3)), Some(vec![]));
+        assert_eq!(numbers(tail.after(Seq(10), 3)), None);
+        assert_eq!(numbers(tail.after(Seq(u64::MAX), 3)), None);
         assert_eq!(numbers(tail.after(Seq(3), 3)), None);
         assert_eq!(numbers(tail.before(Seq(9), 2)), Some(vec![8, 7]));
         assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), None);
@@ -142,6 +156,25 @@ mod tests {
         let tail = tail(5, 1..=3);
         assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), Some(vec![3, 2, 1]));
         assert_eq!(numbers(tail.after(Seq(0), 9)), Some(vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn a_gap_in_the_numbering_begins_it_anew() {
+        let tail = tail(5, 1..=3);
+        tail.extend([7, 8].map(|n| Arc::new(Recorded::from(StoredChange { seq: Seq(n), json: Bytes::new() }))));
+        assert_eq!(numbers(tail.after(Seq(6), 9)), Some(vec![7, 8]));
+        assert_eq!(numbers(tail.after(Seq(3), 9)), None);
+        assert_eq!(numbers(tail.before(Seq(9), 3)), None);
+    }
+
+    #[test]
+    fn what_is_no_longer_kept_is_dropped() {
+        let tail = tail(5, 1..=5);
+        tail.drop_before(Seq(4));
+        assert_eq!(numbers(tail.after(Seq(3), 9)), Some(vec![4, 5]));
+        assert_eq!(numbers(tail.after(Seq(2), 9)), None);
+        assert_eq!(numbers(tail.before(Seq(9), 2)), Some(vec![5, 4]));
+        assert_eq!(numbers(tail.before(Seq(9), 3)), None);
     }
 
     #[test]

@@ -5,12 +5,13 @@
 //! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    First, metrics,
     quarantine::{NewQuarantined, QuarantineId},
     registry::Confirmations,
     settle::{Settled, SourcePolicy, settle},
@@ -55,12 +56,14 @@ pub(super) enum Order {
     Append(Submission, oneshot::Sender<Result<Vec<Outcome>, StoreError>>),
     Quarantine(NewQuarantined, oneshot::Sender<Result<QuarantineId, StoreError>>),
     Release(QuarantineId, oneshot::Sender<Result<bool, StoreError>>),
+    Prune { before: Seq, at_most: usize, answer: oneshot::Sender<Result<usize, StoreError>> },
 }
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
     pub(super) tail: Arc<Tail>,
     pub(super) head: watch::Sender<Seq>,
+    pub(super) first: Arc<First>,
     pub(super) batch: usize,
 }
 
@@ -76,6 +79,8 @@ impl Writer {
     fn execute(&self, orders: impl Iterator<Item = Order>) {
         let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
         let (mut messages, mut senders) = (Vec::new(), Vec::new());
+        let mut released = false;
+        let mut prunes = Vec::new();
         for order in orders {
             match order {
                 Order::Append(submission, answer) => {
@@ -87,19 +92,43 @@ impl Writer {
                     senders.push(answer);
                 }
                 Order::Release(id, answer) => {
+                    released = true;
                     let _ = answer.send(self.store.release(id));
                 }
+                Order::Prune { before, at_most, answer } => prunes.push((before, at_most, answer)),
             }
         }
         if !submissions.is_empty() {
             answer_all(submitters, self.append(submissions));
         }
-        if !messages.is_empty() {
+        let quarantined = !messages.is_empty();
+        if quarantined {
             answer_all(senders, self.store.quarantine(&messages));
+        }
+        if quarantined || released {
+            // Who asked has been answered; if this fails, the numbers are old for a while.
+            let _ = self.store.quarantine_size().map(metrics::quarantined);
+        }
+        // Last: whoever waits for an answer does not wait for this.
+        for (before, at_most, answer) in prunes {
+            let _ = answer.send(self.prune(before, at_most));
         }
     }
 
+    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+        let removed = self.store.prune(before, at_most)?;
+        if removed > 0
+            && let Some(first) = self.store.first()?
+        {
+            self.first.set(first);
+            self.tail.drop_before(first);
+        }
+        Ok(removed)
+    }
+
     fn append(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, StoreError> {
+        let began = Instant::now();
+        let events = submissions.len();
         let questions = questions(&submissions);
         let mut submissions = Some(submissions);
         let mut outcomes = Vec::new();
@@ -113,10 +142,21 @@ impl Writer {
             recorded = decision.changes.iter().map(|new| (new.change.clone(), new.json.clone())).collect();
             decision
         })?;
+        let took = began.elapsed();
+        metrics::batch(events, took);
+        let oldest = recorded.first().map(|(change, _)| change.seq);
         let newest = recorded.last().map(|(change, _)| change.seq);
+        if let (Some(first), Some(last)) = (oldest, newest) {
+            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
+            if self.first.get().is_none() {
+                self.first.set(first);
+            }
+        }
         self.tail.extend(recorded.into_iter().map(|(change, json)| Arc::new(Recorded::new(change, json))));
         if let Some(newest) = newest {
             self.head.send_replace(newest);
+            metrics::head(newest);
         }
         Ok(outcomes)
     }
@@ -218,5 +258,31 @@ impl Batch {
         let Self { known, changes, touched, .. } = self;
         let objects = known.objects.into_iter().filter(|(uri, _)| touched.contains(uri)).collect();
         Decision { changes, objects }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Batch, Known, Outcome, SourcePolicy, Submission, Timestamp};
+    use crate::model::{Draft, SourceName};
+
+    #[test]
+    fn a_clock_that_goes_back_does_not_take_the_times_of_receipt_back() {
+        let time = |millis| Timestamp::from_millis(millis).unwrap();
+        let draft =
+            r#"{"object":"http://h/1","time":"2000-01-01T00:00:00Z","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
+        let draft: Draft = serde_json::from_str(draft).unwrap();
+        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
+        for (newest, now, received) in [(None, 5_000, 5_000), (Some(9_000), 5_000, 9_000), (Some(9_000), 9_500, 9_500)]
+        {
+            let known = Known { received: newest.map(time), ..Known::default() };
+            let mut batch = Batch::new(known, time(now));
+            let drafts = vec![(None, draft.clone())];
+            let outcomes = batch.submission(Submission { policy: Arc::clone(&policy), drafts });
+            assert!(matches!(outcomes[..], [Outcome::Accepted { .. }]), "{outcomes:?}");
+            assert_eq!(batch.decision().changes[0].change.received, time(received));
+        }
     }
 }

@@ -22,7 +22,8 @@ pub enum Aspect {
 }
 
 impl Aspect {
-    const ALL: [Self; 5] = [Self::Existence, Self::Content, Self::State, Self::Parent, Self::Types];
+    /// Every aspect.
+    pub(super) const ALL: [Self; 5] = [Self::Existence, Self::Content, Self::State, Self::Parent, Self::Types];
 
     /// The name that stands for it in every format.
     #[must_use]

@@ -3,11 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
 
 use super::Uri;
 
 /// Where new or changed content can be fetched, and what is known of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContentLocation {
     /// The URL that answers with the content; for Fedora 3 the version's own (`?asOfDateTime=`).
@@ -15,12 +16,15 @@ pub struct ContentLocation {
     /// The media type, where the source told it: Fedora 3 never does (its `mimeType` parameter is
     /// lost by a bug of the sender), and a made-up one would mislead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = MediaType)]
     pub media_type: Option<MediaType>,
     /// The size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64)]
     pub size: Option<u64>,
     /// A digest of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Digest)]
     pub digest: Option<Digest>,
 }
 

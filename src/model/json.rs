@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use utoipa::ToSchema;
 
 use super::{
     AspectSet, Change, ChangeId, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification,
@@ -14,39 +15,70 @@ use super::{
     Origin, Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
 };
 
-#[derive(Serialize, Deserialize)]
+/// What happened to one object: the set of changes that its source made at once. Members may be
+/// added in later versions.
+#[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Wire<'a> {
+#[schema(as = Change)]
+pub(super) struct Wire<'a> {
+    /// The change's place in the journal, from 1, without gaps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Seq, required = true)]
     seq: Option<Seq>,
+    /// Identifies the change for ever.
     #[serde(default)]
+    #[schema(value_type = ChangeId, required = true)]
     id: Option<ChangeId>,
+    /// The configured source.
     #[serde(default)]
+    #[schema(value_type = SourceName, required = true)]
     source: Option<SourceName>,
+    /// The source's own identifier of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = EventId)]
     source_event_id: Option<EventId>,
+    /// The version of the source's software.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Text)]
     source_version: Option<Cow<'a, Text>>,
+    /// When the gateway received the event, by its own clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Timestamp, required = true)]
     received: Option<Timestamp>,
+    /// When the change was made, by the source's clock.
     #[serde(default)]
+    #[schema(value_type = Timestamp, required = true)]
     time: Option<Timestamp>,
+    /// Who made it.
     #[serde(default)]
+    #[schema(value_type = User, required = true)]
     user: Option<Cow<'a, User>>,
+    /// The object.
     object: Uri,
+    /// The object that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Uri)]
     parent: Option<Uri>,
+    /// What kinds of object it is.
     #[serde(default, skip_serializing_if = "is_empty")]
+    #[schema(value_type = Vec<Uri>)]
     types: Cow<'a, [Uri]>,
+    /// What was done, for people; may be empty.
     #[serde(default)]
+    #[schema(value_type = Text, required = true)]
     description: Cow<'a, Text>,
+    /// The object as a whole is gone, with every item that it ever had.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     purge: bool,
+    /// What the source did not say and the registry did.
     #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
     filled: AspectSet,
+    /// What of the object is older than what the registry held.
     #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
     late: AspectSet,
+    /// What happened to which items, in order.
     #[serde(default)]
+    #[schema(value_type = Vec<WireItemParts>, required = true, min_items = 1)]
     items: Vec<WireItem<'a>>,
 }
 
@@ -72,26 +104,43 @@ struct WireItem<'a> {
 /// An item's change by reference for writing, by value after reading.
 struct WireItemChange<'a>(Cow<'a, ItemChange>);
 
-/// What may stand in an item, before it is known that the parts go together.
-#[derive(Deserialize)]
+/// What happened to one item.
+// Also what may stand in an item, before it is known that the parts go together.
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = ChangeItem)]
 struct WireItemParts {
+    /// Identifies this part of the change for ever.
     #[serde(default)]
+    #[schema(value_type = ItemId, required = true)]
     id: Option<ItemId>,
+    /// The item; the object's own URI where the change is to the object as a whole.
     uri: Uri,
+    /// What happened to it; left out where only the state changed.
     #[serde(default)]
+    #[schema(value_type = ChangeType)]
     change: Option<ChangeType>,
+    /// Where the new content is; only with ADD and UPDATE.
     #[serde(default)]
+    #[schema(value_type = ContentLocation)]
     content: Option<ContentLocation>,
+    /// The state until now; never with ADD.
     #[serde(default)]
+    #[schema(value_type = State)]
     state_before: Option<State>,
+    /// The state from now on.
     #[serde(default)]
+    #[schema(value_type = State)]
     state_after: Option<State>,
+    /// What of the item is older than what the registry held.
     #[serde(default)]
     late: AspectSet,
+    /// The source told of new content; that it is an ADD or an UPDATE the registry told.
     #[serde(default)]
     inferred: bool,
+    /// The state that such an item begins in, which holds until a source tells one.
     #[serde(default)]
+    #[schema(value_type = State)]
     begins_in: Option<State>,
 }
 

@@ -14,6 +14,7 @@ mod item;
 mod json;
 mod names;
 mod object;
+mod schema;
 mod state;
 mod text;
 mod time;

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
 
 use super::{ChangeId, ContentItemModification, EventId, SourceName, Text, Timestamp, Uri};
 
@@ -33,12 +34,13 @@ pub struct ContentObjectModification {
 }
 
 /// Who made a change.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 pub struct User {
     /// The name; Atom asks for one (RFC 4287 section 3.2.1), so it is never empty.
     name: Text,
     /// What identifies the user.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Uri)]
     uri: Option<Uri>,
 }
 

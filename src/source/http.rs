@@ -14,8 +14,8 @@ use axum::{
 use super::rate::Rate;
 use crate::{
     format::{Bound, Headers, RejectionKind},
-    intake::{Accepted, EventId, Incoming, Intake, IntakeError, Receipt, Source},
-    web::{Body, Limit, Path, Problem, ProblemCode, limit_hit},
+    intake::{Accepted, EventId, Incoming, Intake, IntakeError, Receipt, Source, SourceName, Told},
+    web::{Body, Limit, Path, Problem, ProblemCode, limit_hit, problems},
 };
 
 /// A request header by which a sender of messages without identifiers can mark a repeat
@@ -33,11 +33,51 @@ pub struct Hooks {
     pub rates: Arc<BTreeMap<String, Rate>>,
 }
 
+problems!(
+    Refusals: MalformedMessage,
+    BadRequest,
+    UnknownSource,
+    BodyTooLarge,
+    UnsupportedEncoding,
+    UnprocessableMessage,
+    TooManyMessages,
+    Unavailable
+);
+
 /// Takes in one message: 201 when it told of a change, 200 when it told nothing new.
 ///
 /// # Errors
 /// `unknown-source`; `malformed-message` and `unprocessable-message`, with the message kept in the
-/// quarantine; `too-many-messages` when the source sends faster than it may; `unavailable` when nothing could be written and the message must be sent again.
+/// quarantine; `too-many-messages` when the source sends faster than it may; `unavailable` when nothing
+/// could be written and the message must be sent again.
+#[utoipa::path(
+    post,
+    path = "/hooks/{source}",
+    operation_id = "sendMessage",
+    tag = "in",
+    params(
+        ("source" = SourceName, Path, description = "The name of the source.", example = "content-change"),
+        ("Idempotency-Key" = Option<EventId>, Header, description = "What makes a repeat of a message known, where the \
+            message itself has no identifier."),
+    ),
+    request_body(
+        description = "One message in the dialect of the source. Its media type is a hint: the dialect knows its own.",
+        content(
+            (String = "application/atom+xml"),
+            (serde_json::Map<String, serde_json::Value> = "application/json", example = json!({
+                "object": "http://repository.example.org/things/1",
+                "items": [{ "uri": "http://repository.example.org/things/1/image", "change": "ADD" }],
+            })),
+            (serde_json::Map<String, serde_json::Value> = "application/ld+json"),
+        ),
+    ),
+    responses(
+        (status = 201, description = "It told of a change, which is on disk.", body = Told,
+            headers(("Location" = String, description = "The first change."))),
+        (status = 200, description = "It told nothing new.", body = Told),
+        Refusals,
+    ),
+)]
 pub async fn receive(
     State(hooks): State<Hooks>,
     Path(name): Path<String>,

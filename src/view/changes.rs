@@ -7,13 +7,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::{journal_problem, store_problem};
 use crate::{
     format::FORMATS,
     journal::Journal,
-    model::{ChangeId, Seq},
-    web::{Cache, Path, Problem, ProblemCode, Query, Representation, best_media_type},
+    model::{Change, ChangeId, Seq},
+    web::{Cache, Path, Problem, ProblemCode, Query, Representation, best_media_type, problems},
 };
 
 /// How many changes a page has when the client does not say.
@@ -28,29 +29,63 @@ pub struct Changes {
     pub largest_page: usize,
 }
 
+impl Changes {
+    /// How long a page is to be.
+    pub(super) fn limit(&self, told: Option<usize>) -> Result<usize, Problem> {
+        let limit = told.unwrap_or(DEFAULT_LIMIT.min(self.largest_page));
+        if limit == 0 || limit > self.largest_page {
+            let detail = format!("limit is {limit}; give 1 to {}.", self.largest_page);
+            return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
+        }
+        Ok(limit)
+    }
+}
+
 /// The query of `GET /changes`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct PageQuery {
     /// The number after which to begin; 0 or absent is the beginning.
     #[serde(default)]
+    #[param(value_type = Seq, required = false)]
     after: Option<u64>,
     /// How many changes at the most.
     #[serde(default)]
+    #[param(value_type = u64, minimum = 1)]
     limit: Option<usize>,
 }
+
+/// A page of the journal.
+#[derive(ToSchema)]
+#[schema(as = ChangePage)]
+#[expect(dead_code, reason = "the page is put together from the stored JSON; this describes it")]
+struct PageView {
+    /// The changes, oldest first.
+    changes: Vec<Change>,
+    /// The `after` of the following page.
+    next: Seq,
+}
+
+problems!(PageProblems: InvalidQuery, Gone, Unavailable);
+problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Going on with
 /// `after=next` misses nothing and repeats nothing.
 ///
 /// # Errors
-/// `invalid-query`; `unavailable` when the journal cannot be read.
+/// `invalid-query`; `gone` when the change after `after` is no longer kept; `unavailable` when the journal
+/// cannot be read.
+#[utoipa::path(
+    get,
+    path = "/changes",
+    operation_id = "listChanges",
+    tag = "out",
+    params(PageQuery),
+    responses((status = 200, description = "A page, oldest first.", body = PageView), PageProblems),
+)]
 pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
-    let limit = query.limit.unwrap_or(DEFAULT_LIMIT.min(view.largest_page));
-    if limit == 0 || limit > view.largest_page {
-        let detail = format!("limit is {limit}; give 1 to {}.", view.largest_page);
-        return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
-    }
+    let limit = view.limit(query.limit)?;
     let after = Seq(query.after.unwrap_or(0));
     let changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
     let next = changes.last().map_or(after, |newest| newest.seq());
@@ -73,6 +108,20 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -
 ///
 /// # Errors
 /// `not-found`; `not-acceptable`; `unavailable` when the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/changes/{id}",
+    operation_id = "getChange",
+    tag = "out",
+    params(("id" = String, Path, description = "Its identifier: a UUID, or `urn:uuid:` and a UUID.")),
+    responses(
+        (status = 200, description = "The change.", content(
+            (String = "application/atom+xml"), (Change = "application/json"), (String = "application/xml"),
+        )),
+        (status = 304, description = "The client has it."),
+        OneProblems,
+    ),
+)]
 pub async fn one(
     State(view): State<Changes>,
     Path(id): Path<String>,

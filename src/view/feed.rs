@@ -4,6 +4,8 @@
 //! are the subscription document, `/feed`; the complete pages before are archive documents, which
 //! never change. A walk from `/feed` along `prev-archive` meets every change once: what comes in
 //! meanwhile is above where it began. `docs/feed.md` tells readers the same.
+//!
+//! Pages whose oldest change is gone are gone. A restore from a backup leaves numbers out: some pages.
 
 use std::{
     path::Path,
@@ -24,15 +26,15 @@ use tokio::sync::Semaphore;
 
 use super::{
     atom::{self, Frame, MEDIA_TYPE, Site, page_link},
-    filtered::{self, Selection},
-    journal_problem,
+    filtered::{self, Parameters, Selection},
+    journal_problem, page_gone,
     pages::{PageCache, PageFolder},
     store_problem,
 };
 use crate::{
     journal::{Journal, Recorded, store::StoreError},
     model::{Seq, Timestamp},
-    web::{self, Cache, Problem, ProblemCode, Representation},
+    web::{self, Cache, Problem, ProblemCode, Representation, problems},
 };
 
 /// How many changes a page has. It is part of what an archive page's address means, and so can
@@ -71,6 +73,7 @@ struct Parts {
 #[derive(Clone)]
 struct Newest {
     head: Seq,
+    oldest: Seq,
     received: Option<DateTime<Utc>>,
     document: Representation,
 }
@@ -102,11 +105,26 @@ fn fingerprint(site: &Site) -> String {
     hex::encode(&digest.finalize()[..16])
 }
 
+problems!(NewestProblems: InvalidQuery, Unavailable);
+problems!(ArchiveProblems: NotFound, Gone, Unavailable);
+
 /// The newest changes as an archived feed (RFC 5005 section 4); with a query, those that the query
 /// wants, as a paged one (section 3).
 ///
 /// # Errors
 /// `invalid-query`; `unavailable` when the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/feed",
+    operation_id = "getFeed",
+    tag = "out",
+    params(Parameters),
+    responses(
+        (status = 200, description = "The feed, newest first.", body = String, content_type = "application/atom+xml"),
+        (status = 304, description = "The client has it."),
+        NewestProblems,
+    ),
+)]
 pub async fn newest(
     State(FeedView(parts)): State<FeedView>,
     RawQuery(query): RawQuery,
@@ -122,7 +140,21 @@ pub async fn newest(
 /// One archive page; it never changes.
 ///
 /// # Errors
-/// `not-found` where there is no such page yet; `unavailable` when the journal cannot be read.
+/// `not-found` where there is no such page yet; `gone` where it is no longer kept; `unavailable` when the
+/// journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/feed/archive/{page}",
+    operation_id = "getArchivePage",
+    tag = "out",
+    params(("page" = u64, Path, description = "Its number, from 1.", minimum = 1)),
+    responses(
+        (status = 200, description = "The page, newest first.", body = String, content_type = "application/atom+xml"),
+        (status = 304, description = "The client has it."),
+        (status = 307, description = "It is not complete yet: /feed has its changes."),
+        ArchiveProblems,
+    ),
+)]
 pub async fn archive(
     State(FeedView(parts)): State<FeedView>,
     web::Path(page): web::Path<u64>,
@@ -137,7 +169,20 @@ pub async fn archive(
     if page >= newest_complete {
         return Ok(not_yet(&parts.site));
     }
+    if first_of(page) < parts.journal.first() {
+        return Err(page_gone(page, parts.journal.first()));
+    }
     Ok(parts.archive_page(page).await?.respond(&method, &headers))
+}
+
+/// The page that has the change.
+fn page_of(seq: Seq) -> u64 {
+    seq.0.div_ceil(PAGE_CHANGES)
+}
+
+/// The number of a page's first change.
+fn first_of(page: u64) -> Seq {
+    Seq((page - 1) * PAGE_CHANGES).next()
 }
 
 /// The page is the newest complete one, or the one after it, which is being filled: `/feed` has its
@@ -165,13 +210,15 @@ impl Parts {
             return Ok(document);
         }
         let head = self.journal.head();
-        let complete = head.0 / PAGE_CHANGES;
-        let changes = self.changes(complete.saturating_sub(1) * PAGE_CHANGES + 1, head.0).await?;
+        let start = first_of((head.0 / PAGE_CHANGES).max(1));
+        let changes = self.changes(start, head).await?;
+        let oldest = changes.last().map_or(Seq::ZERO, |oldest| oldest.seq());
+        let prev = self.page_before(start).await?;
         let parts = Arc::clone(self);
         blocking(move || {
             // Kept until the work is done, even if the client has gone by then.
             let _turn = turn;
-            let newest = parts.render_newest(head, &changes)?;
+            let newest = parts.render_newest(head, oldest, prev, &changes)?;
             let document = newest.serve();
             *parts.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(newest);
             Ok(document)
@@ -181,19 +228,25 @@ impl Parts {
 
     fn newest_since(&self, head: Seq) -> Option<Representation> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.as_ref().filter(|newest| newest.head >= head).map(Newest::serve)
+        let is_kept = |newest: &&Newest| newest.head == Seq::ZERO || newest.oldest >= self.journal.first();
+        newest.as_ref().filter(|newest| newest.head >= head).filter(is_kept).map(Newest::serve)
     }
 
-    fn render_newest(&self, head: Seq, changes: &[Arc<Recorded>]) -> Result<Newest, Problem> {
+    fn render_newest(
+        &self,
+        head: Seq,
+        oldest: Seq,
+        prev: Option<u64>,
+        changes: &[Arc<Recorded>],
+    ) -> Result<Newest, Problem> {
         let received = received(changes)?;
         let mut links =
             vec![page_link("self", self.site.feed()), page_link("current", self.site.feed()), self.site.service_link()];
-        let archived = (head.0 / PAGE_CHANGES).saturating_sub(1);
-        links.extend((archived > 0).then(|| page_link("prev-archive", self.site.archive(archived))));
+        links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
         let updated = received.unwrap_or(Timestamp::EPOCH);
         let frame = Frame { id: self.site.journal, subtitle: SUBTITLE.to_owned(), updated, links, archive: false };
         let document = self.render(frame, changes, Cache::Revalidate)?;
-        Ok(Newest { head, received: received.map(Timestamp::datetime), document })
+        Ok(Newest { head, oldest, received: received.map(Timestamp::datetime), document })
     }
 
     /// An archive page: from memory, or from disk, or rendered. One is fetched at a time, so that no
@@ -212,27 +265,36 @@ impl Parts {
             self.cache.put(page, &document);
             return Ok(document);
         }
-        let changes = self.changes((page - 1) * PAGE_CHANGES + 1, page * PAGE_CHANGES).await?;
+        let changes = self.changes(first_of(page), Seq(page * PAGE_CHANGES)).await?;
+        let next = self.page_after(page, &changes).await?;
+        let prev = self.page_before(first_of(page)).await?;
         let parts = Arc::clone(self);
         blocking(move || {
             let _turn = turn;
-            let document = parts.render_archive(page, &changes)?;
+            let document = parts.render_archive(page, prev, next, &changes)?;
             parts.folder.keep(page, &document);
+            parts.folder.forget_before(page_of(parts.journal.first()));
             parts.cache.put(page, &document);
             Ok(document)
         })
         .await
     }
 
-    fn render_archive(&self, page: u64, changes: &[Arc<Recorded>]) -> Result<Representation, Problem> {
+    fn render_archive(
+        &self,
+        page: u64,
+        prev: Option<u64>,
+        next: u64,
+        changes: &[Arc<Recorded>],
+    ) -> Result<Representation, Problem> {
         let received = received(changes)?.unwrap_or(Timestamp::EPOCH);
         let mut links = vec![
             page_link("self", self.site.archive(page)),
             page_link("current", self.site.feed()),
             self.site.service_link(),
-            page_link("next-archive", self.site.archive(page + 1)),
+            page_link("next-archive", self.site.archive(next)),
         ];
-        links.extend((page > 1).then(|| page_link("prev-archive", self.site.archive(page - 1))));
+        links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
         let id = self.site.journal;
         let frame = Frame { id, subtitle: SUBTITLE.to_owned(), updated: received, links, archive: true };
         Ok(self.render(frame, changes, Cache::Immutable)?.last_modified(received.datetime()))
@@ -256,15 +318,46 @@ impl Parts {
         Ok(Representation::new(MEDIA_TYPE, document, cache))
     }
 
-    /// The changes from `first` to `last`, newest first.
-    async fn changes(&self, first: u64, last: u64) -> Result<Vec<Arc<Recorded>>, Problem> {
-        let wanted = usize::try_from((last + 1).saturating_sub(first)).unwrap_or(usize::MAX);
-        let changes = self.journal.before(Seq(last).next(), wanted).await.map_err(journal_problem)?;
-        let in_place = changes.iter().zip((first..=last).rev()).all(|(change, seq)| change.seq() == Seq(seq));
-        if in_place && changes.len() == wanted {
+    /// The changes from `first` to `last` that are kept, newest first, without a gap.
+    async fn changes(&self, first: Seq, last: Seq) -> Result<Vec<Arc<Recorded>>, Problem> {
+        let wanted = usize::try_from(last.next().0.saturating_sub(first.0)).unwrap_or(usize::MAX);
+        let mut changes = self.journal.before(last.next(), wanted).await.map_err(journal_problem)?;
+        changes.retain(|change| change.seq() >= first);
+        if changes.windows(2).all(|pair| pair[1].seq().next() == pair[0].seq()) {
             return Ok(changes);
         }
         Err(store_problem(StoreError::Damaged(format!("of the changes {first} to {last} some are not there"))))
+    }
+
+    /// The page of the newest change before `start`, if it is kept as a whole.
+    async fn page_before(&self, start: Seq) -> Result<Option<u64>, Problem> {
+        let older = self.journal.before(start, 1).await.map_err(journal_problem)?;
+        let page = older.first().map(|newest| page_of(newest.seq()));
+        Ok(page.filter(|page| first_of(*page) >= self.journal.first()))
+    }
+
+    /// The page of the first change after those of an archive page. It is the one after it, but where
+    /// a restore has left numbers out, which it does only where a page ends.
+    async fn page_after(&self, page: u64, changes: &[Arc<Recorded>]) -> Result<u64, Problem> {
+        let Some(newest) = changes.first().map(|newest| newest.seq()) else {
+            let first = self.journal.first();
+            if first > first_of(page) {
+                return Err(page_gone(page, first));
+            }
+            let detail = format!("There is no archive page {page}: a restore from a backup left its numbers out.");
+            return Err(Problem::new(ProblemCode::NotFound, detail));
+        };
+        let oldest = changes.last().map(|oldest| oldest.seq());
+        if oldest != Some(first_of(page)) {
+            return Err(page_gone(page, self.journal.first()));
+        }
+        let next = self.journal.after(newest, 1).await.map_err(journal_problem)?;
+        let next = next.first().map_or(page + 1, |next| page_of(next.seq()));
+        if newest.0 % PAGE_CHANGES != 0 && next == page + 1 {
+            let missing = newest.next();
+            return Err(store_problem(StoreError::Damaged(format!("change {missing} is not there"))));
+        }
+        Ok(next)
     }
 }
 
@@ -292,65 +385,4 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> +
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use chrono::{TimeDelta, Utc};
-
-    use super::{Cache, FeedView, Newest, Representation, Seq};
-    use crate::{
-        journal::{Journal, Settings, Submission, settle::SourcePolicy, store::sqlite},
-        model::{Draft, SourceName},
-    };
-
-    async fn view_of(changes: usize, folder: &std::path::Path) -> FeedView {
-        let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
-        let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
-        let draft: Draft =
-            serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
-        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
-        let drafts = vec![(None, draft); changes];
-        journal.append(Submission { policy, drafts }).await.unwrap();
-        FeedView::new(journal, "http://h/", folder)
-    }
-
-    /// Where the bytes of what each of a crowd got lie in memory: once, if it was rendered once.
-    async fn renderings<F>(ask: impl Fn() -> F) -> usize
-    where
-        F: Future<Output = Representation> + Send + 'static,
-    {
-        let crowd: Vec<_> = (0..200).map(|_| tokio::spawn(ask())).collect();
-        let mut documents = Vec::new();
-        for asked in crowd {
-            documents.push(asked.await.unwrap().body);
-        }
-        let places: std::collections::BTreeSet<_> = documents.iter().map(|body| body.as_ptr()).collect();
-        places.len()
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn a_crowd_causes_one_rendering() {
-        let folder = tempfile::tempdir().unwrap();
-        let FeedView(parts) = view_of(350, folder.path()).await;
-        let newest = || {
-            let parts = Arc::clone(&parts);
-            async move { parts.newest().await.unwrap() }
-        };
-        let archived = || {
-            let parts = Arc::clone(&parts);
-            async move { parts.archive_page(1).await.unwrap() }
-        };
-        assert_eq!(renderings(newest).await, 1);
-        assert_eq!(renderings(archived).await, 1);
-    }
-
-    #[test]
-    fn the_feed_is_dated_when_its_last_second_is_over_for_good() {
-        let document = Representation::new("text/plain", "x", Cache::Revalidate);
-        let served = |age| {
-            let received = Some(Utc::now() - TimeDelta::seconds(age));
-            Newest { head: Seq(1), received, document: document.clone() }.serve().last_modified == received
-        };
-        assert!(!served(0) && !served(50) && served(70));
-    }
-}
+mod tests;

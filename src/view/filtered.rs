@@ -30,20 +30,37 @@ const READ_AT_ONCE: usize = 250;
 const MAX_VALUES: usize = 50;
 
 /// The query parameters.
-#[derive(Debug, Deserialize)]
-struct Parameters {
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Parameters {
+    /// On the change: its source is one of these.
     #[serde(default)]
+    #[param(max_items = 50)]
     source: Vec<SourceName>,
+    /// On the change: the URI of its object begins with one of these.
     #[serde(default)]
+    #[param(max_items = 50)]
     object: Vec<UriPrefix>,
+    /// On the change: its object has one of these types.
     #[serde(default, rename = "type")]
+    #[param(max_items = 50)]
     types: Vec<Uri>,
+    /// On an item: one of these happened to it.
     #[serde(default)]
+    #[param(max_items = 50)]
     change: Vec<ItemChangeKind>,
+    /// On an item: it is in one of these states after the change.
     #[serde(default)]
+    #[param(max_items = 50)]
     state: Vec<State>,
+    /// On the change: it was received at that time or later.
+    #[param(value_type = Timestamp, required = false)]
     since: Option<Timestamp>,
+    /// How many changes a document has at the most.
+    #[param(value_type = u64, required = false, minimum = 1, maximum = 1000)]
     limit: Option<Limit>,
+    /// The number before which to begin; the links of the feed have it.
+    #[param(value_type = Seq, required = false)]
     before: Option<Seq>,
 }
 

@@ -10,20 +10,45 @@ mod filtered;
 pub mod objects;
 mod pages;
 pub mod service;
+pub mod snapshot;
 
 pub use filtered::Selection;
 
 use crate::{
     journal::{JournalError, store::StoreError},
-    web::Problem,
+    model::Seq,
+    web::{Problem, ProblemCode},
 };
 
-/// What a reader is told when the journal cannot be read.
+/// What a reader is told when the journal cannot be read, or no longer has what comes next.
 fn journal_problem(error: JournalError) -> Problem {
-    Problem::failure("The journal cannot be read at present", error.is_transient(), error)
+    match error {
+        JournalError::Gone { after, first } => gone(after, first),
+        error => Problem::failure("The journal cannot be read at present", error.is_transient(), error),
+    }
 }
 
 /// The same where a change of the journal cannot be read.
 fn store_problem(error: StoreError) -> Problem {
     journal_problem(JournalError::Store(error))
+}
+
+/// What a reader is told whose place is not in the journal any more, or never was: where to start.
+fn gone(after: Seq, first: Seq) -> Problem {
+    let detail = format!(
+        "The journal cannot be read on from {after}: what came next is no longer kept, or this is not a number of this \
+         journal (it may have been restored from a backup). The oldest change that is kept has the number {first}. Start \
+         again: read the registry as it is now, page by page from /snapshot, then go on with /changes?after= and the \
+         \"head\" of its first page."
+    );
+    Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
+}
+
+/// What a reader is told that walks the archive past the end of what is kept.
+fn page_gone(page: u64, first: Seq) -> Problem {
+    let detail = format!(
+        "Archive page {page} is no longer kept: the oldest change that is has the number {first}. What the objects have \
+         come to is in the registry: read it page by page from /snapshot."
+    );
+    Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
 }

@@ -8,7 +8,10 @@ use std::{
     collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -22,7 +25,11 @@ use crate::{
 
 /// The rendered pages on disk, `<data>/pages/<fingerprint>/<n>.atom` and `<n>.atom.gz`.
 #[derive(Clone, Debug)]
-pub(super) struct PageFolder(PathBuf);
+pub(super) struct PageFolder {
+    path: PathBuf,
+    /// Pages before this one have been removed.
+    forgotten: Arc<AtomicU64>,
+}
 
 impl PageFolder {
     /// The folder of the pages with that fingerprint (32 hexadecimal digits). Pages with another
@@ -40,7 +47,7 @@ impl PageFolder {
                 tracing::warn!(folder = %folder.path().display(), %error, "old archive pages were not removed");
             }
         }
-        Self(pages.join(fingerprint))
+        Self { path: pages.join(fingerprint), forgotten: Arc::new(AtomicU64::new(1)) }
     }
 
     /// The page, if it is there whole.
@@ -49,7 +56,7 @@ impl PageFolder {
         let gzip = fs::read(self.gzip_file(number)).ok()?;
         let updated = is_of(&gzip, &body).then(|| updated(&body)).flatten();
         if updated.is_none() {
-            tracing::warn!(number, folder = %self.0.display(), "an archive page is damaged and is rendered anew");
+            tracing::warn!(number, folder = %self.path.display(), "an archive page is damaged and is rendered anew");
         }
         let gzip = Some(Bytes::from(gzip));
         let page = Representation::compressed_before(MEDIA_TYPE, Bytes::from(body), gzip, Cache::Immutable);
@@ -60,20 +67,37 @@ impl PageFolder {
     pub(super) fn keep(&self, number: u64, page: &Representation) {
         // Too small to be worth compressing is too small to be worth keeping.
         let Some(gzip) = &page.gzip else { return };
-        let kept = fs::create_dir_all(&self.0)
+        let kept = fs::create_dir_all(&self.path)
             .and_then(|()| write_whole(&self.gzip_file(number), gzip))
             .and_then(|()| write_whole(&self.file(number), &page.body));
         if let Err(error) = kept {
-            tracing::warn!(number, folder = %self.0.display(), %error, "an archive page cannot be kept on disk");
+            tracing::warn!(number, folder = %self.path.display(), %error, "an archive page cannot be kept on disk");
+        }
+    }
+
+    /// Removes the pages before that one, which are no longer kept.
+    pub(super) fn forget_before(&self, number: u64) {
+        let Self { path, forgotten } = self;
+        if forgotten.fetch_max(number, Ordering::Relaxed) >= number {
+            return;
+        }
+        for file in fs::read_dir(path).into_iter().flatten().filter_map(Result::ok) {
+            let name = file.file_name();
+            let of = name.to_str().and_then(|name| name.split_once('.')).and_then(|(of, _)| of.parse::<u64>().ok());
+            if of.is_some_and(|of| of < number)
+                && let Err(error) = fs::remove_file(file.path())
+            {
+                tracing::warn!(file = %file.path().display(), %error, "an archive page that is gone was not removed");
+            }
         }
     }
 
     fn file(&self, number: u64) -> PathBuf {
-        self.0.join(format!("{number}.atom"))
+        self.path.join(format!("{number}.atom"))
     }
 
     fn gzip_file(&self, number: u64) -> PathBuf {
-        self.0.join(format!("{number}.atom.gz"))
+        self.path.join(format!("{number}.atom.gz"))
     }
 }
 
@@ -192,7 +216,7 @@ mod tests {
         let loaded = PageFolder::open(data.path(), FINGERPRINT).load(1).unwrap();
         assert_eq!((&loaded.body, &loaded.gzip, &loaded.etag), (&kept.body, &kept.gzip, &kept.etag));
         assert_eq!(loaded.last_modified, Some("2026-01-02T03:04:05.006Z".parse().unwrap()));
-        let names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name()).collect();
+        let names: Vec<_> = fs::read_dir(&folder.path).unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
     }
 
@@ -202,7 +226,7 @@ mod tests {
         let folder = PageFolder::open(data.path(), FINGERPRINT);
         for damaged in ["1.atom", "1.atom.gz"] {
             folder.keep(1, &page("x"));
-            let file = folder.0.join(damaged);
+            let file = folder.path.join(damaged);
             let whole = fs::read(&file).unwrap();
             fs::write(&file, &whole[..whole.len() - 1]).unwrap();
             assert!(folder.load(1).is_none(), "{damaged}");
@@ -220,6 +244,22 @@ mod tests {
         PageFolder::open(data.path(), "ffeeddccbbaa99887766554433221100");
         assert!(folder.load(1).is_none());
         assert!(data.path().join("pages/mine").exists());
+    }
+
+    #[test]
+    fn pages_that_are_gone_are_removed() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = PageFolder::open(data.path(), FINGERPRINT);
+        [9, 10, 11].iter().for_each(|number| folder.keep(*number, &page("x")));
+        folder.forget_before(10);
+        folder.keep(9, &page("x"));
+        folder.forget_before(10);
+        assert_eq!([9, 10, 11].map(|number| folder.load(number).is_some()), [true, true, true]);
+        folder.forget_before(11);
+        let names = fs::read_dir(&folder.path).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names, ["11.atom", "11.atom.gz"]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use quick_xml::{
     events::{BytesDecl, BytesText, Event},
 };
 
-use crate::web::{Cache, Problem, Representation};
+use crate::web::{Cache, Problem, Representation, problems};
 
 /// The media type of a service document (RFC 5023 section 16.2).
 const MEDIA_TYPE: &str = "application/atomsvc+xml";
@@ -38,10 +38,23 @@ pub struct Hook {
     pub accepts: &'static [&'static str],
 }
 
+problems!(Problems:);
+
 /// The service document.
 ///
 /// # Errors
 /// None that a client can cause.
+#[utoipa::path(
+    get,
+    path = "/service",
+    operation_id = "getServiceDocument",
+    tag = "out",
+    responses(
+        (status = 200, description = "The document.", body = String, content_type = "application/atomsvc+xml"),
+        (status = 304, description = "The client has it."),
+        Problems,
+    ),
+)]
 pub async fn document(State(service): State<Service>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
     let body = render(&service).map_err(Problem::internal)?;
     Ok(Representation::new(MEDIA_TYPE, body, Cache::Revalidate).respond(&method, &headers))

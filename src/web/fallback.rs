@@ -96,7 +96,7 @@ fn of_status(status: StatusCode) -> Problem {
     }
 }
 
-/// The body is larger than the limit that its extractor was given.
+/// The body is larger than the limit that its extractor was given; that is counted.
 pub(super) fn body_too_large() -> Problem {
     limit_hit(Limit::BodyBytes);
     let detail =

@@ -1,10 +1,8 @@
-//! Which limits clients have run into, counted since the program started.
+//! Which limits clients have run into, counted.
 //!
 //! A limit that is never met is too wide, and one that is met all day is too narrow or meets an
 //! attack; the count is how an operator knows. The limits themselves, their defaults and what
 //! happens at each stand in `docs/limits.md`, and a test compares the two lists.
-
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A limit on what clients may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,32 +58,11 @@ impl Limit {
     }
 }
 
-static HIT: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];
+/// The metric of requests that met a limit.
+pub const LIMITS_HIT: &str = "tidings_limits_hit_total";
 
 /// Counts that a client ran into `limit`.
 pub fn limit_hit(limit: Limit) {
     tracing::debug!(limit = limit.name(), "a limit was hit");
-    HIT[limit as usize].fetch_add(1, Ordering::Relaxed);
-}
-
-/// How often each limit was hit since the program started.
-#[must_use]
-pub fn limits_hit() -> [(Limit, u64); Limit::ALL.len()] {
-    Limit::ALL.map(|limit| (limit, HIT[limit as usize].load(Ordering::Relaxed)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Limit, limit_hit, limits_hit};
-
-    #[test]
-    fn each_is_counted_for_itself() {
-        for (index, limit) in Limit::ALL.into_iter().enumerate() {
-            assert_eq!(limit as usize, index, "the list is in the order of the type");
-        }
-        let before = limits_hit();
-        limit_hit(Limit::Rate);
-        let rate = |hits: [(Limit, u64); 9]| hits.into_iter().find(|(limit, _)| *limit == Limit::Rate);
-        assert!(rate(limits_hit()).unwrap().1 > rate(before).unwrap().1);
-    }
+    metrics::counter!(LIMITS_HIT, "limit" => limit.name()).increment(1);
 }

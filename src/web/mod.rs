@@ -6,10 +6,12 @@
 
 mod accept;
 mod access;
+mod answers;
 mod extract;
 mod fallback;
 mod inflate;
 mod limits;
+mod observe;
 mod problem;
 mod query;
 mod representation;
@@ -20,10 +22,13 @@ mod tls;
 
 pub use accept::{accepts_gzip, best_media_type};
 pub use access::{Access, Rule, Scope, Token};
+pub use answers::problem_answers;
+pub(crate) use answers::problems;
 pub use extract::{Body, BodyLimit, Path};
 pub use fallback::{every_error_is_a_problem, method_not_allowed, not_found, panicked, time_limit};
 pub use inflate::HeldBytes;
-pub use limits::{Limit, limit_hit, limits_hit};
+pub use limits::{LIMITS_HIT, Limit, limit_hit};
+pub use observe::{REQUEST_SECONDS, REQUESTS, observe};
 pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};
 pub use representation::{Cache, Representation};

@@ -246,12 +246,13 @@ impl Problem {
     }
 
     fn log(&self) {
-        let (code, detail) = (self.code.code(), self.detail.as_str());
+        let code = self.code.code();
         let cause = self.cause.as_deref().map(causes).unwrap_or_default();
         if self.code.status().is_server_error() {
-            tracing::error!(code, detail, cause, "request failed");
+            tracing::error!(code, detail = self.detail.as_str(), cause, "request failed");
         } else {
-            tracing::debug!(code, detail, cause, "request refused");
+            // The detail may repeat what the client wrote in its path and query, which no log shows.
+            tracing::debug!(code, cause, "request refused");
         }
     }
 }

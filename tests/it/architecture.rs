@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Which modules a module may import. What has no row here may import nothing.
-const TABLE: [(&str, &[&str]); 12] = [
+const TABLE: [(&str, &[&str]); 13] = [
     ("model", &[]),
     ("web", &[]),
     ("format", &["model"]),
@@ -18,9 +18,16 @@ const TABLE: [(&str, &[&str]); 12] = [
     ("view", &["journal", "model", "format", "web"]),
     ("admin", &["intake", "journal", "model", "format", "web"]),
     ("config", &["model", "format", "web"]),
-    ("router", &["source", "view", "admin", "journal", "web"]),
-    ("app", &["admin", "config", "format", "intake", "journal", "model", "router", "source", "view", "web"]),
-    ("lib", &["admin", "app", "config", "format", "intake", "journal", "model", "router", "source", "view", "web"]),
+    ("openapi", &["model", "source", "view", "admin", "web"]),
+    ("router", &["source", "view", "admin", "journal", "openapi", "web"]),
+    ("app", &["admin", "config", "format", "intake", "journal", "model", "openapi", "router", "source", "view", "web"]),
+    (
+        "lib",
+        &[
+            "admin", "app", "config", "format", "intake", "journal", "model", "openapi", "router", "source", "view",
+            "web",
+        ],
+    ),
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
-    config::{Config, DEFAULTS, Flags, Transport},
+    config::{Config, DEFAULTS, Flags, LogFormat, Transport},
     model::SourceName,
     web::{Scope, Secret},
 };
@@ -24,7 +24,7 @@ fn the_defaults_are_what_is_promised() {
     assert_eq!((config.limits.body_bytes, config.limits.page), (4 << 20, 1000));
     assert_eq!(config.limits.request, Duration::from_secs(30));
     assert_eq!((config.limits.quarantine_entries, config.limits.quarantine_bytes), (10_000, 256 << 20));
-    assert_eq!(config.log.filter, "info");
+    assert_eq!((config.log.filter.as_str(), config.log.format), ("info", LogFormat::Text));
     assert!(config.access.is_open() && !config.server.insecure && config.server.tls.is_none());
     let sources: Vec<_> = config
         .sources
@@ -179,7 +179,7 @@ fn the_defaults_tell_the_ranges_that_are_held() {
     };
     for table in ["server", "journal", "limits"] {
         for key in keys_of(table) {
-            let refusal = load(&format!("[{table}]\n{key} = 0"), &[]).unwrap_err();
+            let refusal = load(&format!("[{table}]\n{key} = {}", i64::MAX), &[]).unwrap_err();
             let Some((_, range)) = refusal.split_once("give a whole number from ") else { continue };
             let (before, _) = DEFAULTS.split_once(&format!("\n{key} = ")).unwrap();
             let comment: String = before.rsplit("\n\n").next().unwrap().to_owned();

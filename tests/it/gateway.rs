@@ -44,14 +44,14 @@ impl Gateway {
         if log.is_some() {
             serve.env("TIDINGS_LOG__FILTER", "trace");
         }
-        let mut child = serve
-            .args(["serve", "--data"])
-            .arg(data)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(log.map_or_else(Stdio::null, |log| File::create(log).unwrap().into()))
-            .spawn()
-            .unwrap();
+        serve.stderr(log.map_or_else(Stdio::null, |log| File::create(log).unwrap().into()));
+        Self::start_as(serve, data, arguments)
+    }
+
+    /// The same with an environment of the test's own.
+    pub(crate) fn start_as(mut serve: Command, data: &Path, arguments: &[&str]) -> Self {
+        let serve = serve.args(["serve", "--data"]).arg(data).args(arguments);
+        let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();

@@ -49,10 +49,22 @@ fn configuration() -> String {
 fn help_teaches_by_example_and_names_the_exit_codes() {
     let (code, help, _) = run(&["--help"]);
     assert_eq!(code, 0);
-    for word in ["serve", "convert", "replay", "check", "token", "/hooks/fedora3", "/feed", "Exit codes"] {
+    for word in [
+        "serve",
+        "convert",
+        "replay",
+        "check",
+        "token",
+        "backup",
+        "restore",
+        "verify",
+        "/hooks/fedora3",
+        "/feed",
+        "Exit codes",
+    ] {
         assert!(help.contains(word), "--help does not tell of {word}:\n{help}");
     }
-    for name in ["serve", "convert", "replay", "check", "token"] {
+    for name in ["serve", "convert", "replay", "check", "token", "backup", "restore", "verify"] {
         let (code, help, _) = run(&[name, "--help"]);
         assert_eq!(code, 0);
         assert!(help.contains("Exit codes:\n  0  "), "{name} --help:\n{help}");

@@ -14,7 +14,7 @@ use tidings::{
         Decision, EventIdentity, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError, event_key,
         sqlite::{Bounds, SqliteStore},
     },
-    model::{Change, ChangeId, Seq, Settlement, SourceName, Uri},
+    model::{Change, ChangeId, Seq, Settlement, SourceName, Timestamp, Uri},
 };
 
 /// Opens a store over what is kept in the folder.
@@ -184,7 +184,7 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
         let refused = store.append(&questions, &mut |known: Known| {
             let mut state = known.objects.get(&object()).cloned().unwrap_or_default();
             state.items.clear();
-            state.purged.at = Some(tidings::model::Timestamp::now());
+            state.purged.at = Some(Timestamp::now());
             Decision { changes: vec![change(Seq(2), 2), change(Seq(1), 3)], objects: [(object(), state)].into() }
         });
         assert!(refused.is_err());
@@ -206,5 +206,34 @@ fn promise_5_reading_moves_nothing() {
         }
         assert_eq!(seqs(&*store, 4), [] as [u64; 0]);
         assert_eq!(store.head().unwrap(), Seq(4));
+    });
+}
+
+#[test]
+fn the_oldest_changes_can_be_removed_and_nothing_else_goes() {
+    every_store(|folder, open| {
+        let store = open(folder, Bounds::default());
+        assert_eq!((store.first().unwrap(), store.first_of_newest(3).unwrap()), (None, None));
+        assert_eq!(store.prune(Seq(5), 9).unwrap(), 0);
+        append(&*store, &(1..=10).collect::<Vec<_>>()).unwrap();
+        let known = store.object(&object()).unwrap();
+        let received = change(Seq(1), 1).change.received;
+        let later = Timestamp::from_millis(received.millis() + 1).unwrap();
+        assert_eq!(store.first_since(received).unwrap(), Some(Seq(1)));
+        assert_eq!(store.first_since(later).unwrap(), None);
+        for (count, first) in [(0, 10), (1, 10), (4, 7), (10, 1)] {
+            assert_eq!(store.first_of_newest(count).unwrap(), Some(Seq(first)), "{count}");
+        }
+        assert_eq!(store.prune(Seq(8), 4).unwrap(), 4);
+        assert_eq!((seqs(&*store, 0), store.first().unwrap()), ((5..=10).collect(), Some(Seq(5))));
+        assert_eq!(store.prune(Seq(8), 4).unwrap(), 3);
+        assert_eq!(store.prune(Seq(u64::MAX), 9).unwrap(), 2, "the newest stays");
+        assert_eq!((store.holds(Seq(9)).unwrap(), store.holds(Seq(10)).unwrap()), (false, true));
+        drop(store);
+        let store = open(folder, Bounds::default());
+        assert_eq!((store.head().unwrap(), store.object(&object()).unwrap()), (Seq(10), known.clone()));
+        assert_eq!(store.registry(None, 9).unwrap(), [(object(), known.unwrap())]);
+        assert!(store.registry(Some(&object()), 9).unwrap().is_empty());
+        assert_eq!(append(&*store, &[3, 11]).unwrap(), [Seq(3), Seq(11)]);
     });
 }

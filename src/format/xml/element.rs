@@ -1,4 +1,4 @@
-//! The start of an element, and what is asked of it. [`Document`](super::Document) makes it.
+//! The start of an element: its name, its attributes and its place.
 
 use std::{borrow::Cow, rc::Rc};
 
@@ -8,10 +8,8 @@ use quick_xml::{
     name::QName,
 };
 
-use super::{
-    super::{Place, Rejection},
-    ATOM,
-};
+use super::ATOM;
+use crate::format::{Place, Rejection};
 
 /// The start of an element.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{
-    quarantine::{NewQuarantined, QuarantineId, Quarantined},
+    quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
     registry::ObjectState,
 };
 use crate::model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri};
@@ -66,11 +66,45 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails.
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError>;
 
-    /// The URIs of up to `limit` objects after `after`, in order.
+    /// Up to `limit` objects after `after`, in order of their URIs, as of one moment. A page may end
+    /// early where objects have very many items; it is empty only when none is left.
     ///
     /// # Errors
     /// When the storage fails.
-    fn objects(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError>;
+    fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError>;
+
+    /// Whether the change of that number is there.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn holds(&self, seq: Seq) -> Result<bool, StoreError>;
+
+    /// The number of the oldest change that is kept; `None` when there is no change yet.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn first(&self) -> Result<Option<Seq>, StoreError>;
+
+    /// The number of the oldest change that was received at `time` or later; `None` when all are older.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn first_since(&self, time: Timestamp) -> Result<Option<Seq>, StoreError>;
+
+    /// The number at which the newest `count` changes begin, one at least; `None` when there is no change.
+    /// It is before the oldest change when there are fewer.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn first_of_newest(&self, count: u64) -> Result<Option<Seq>, StoreError>;
+
+    /// Removes the oldest changes before `before`, `at_most` so many of them, and gives some of their
+    /// room back; says how many went. The newest change always stays, and with it the head and the
+    /// time of receipt that the next one is measured by. Registry, events and quarantine stay too.
+    ///
+    /// # Errors
+    /// When the storage fails; then none was removed.
+    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError>;
 
     /// Keeps messages that could not be read; gives their identifiers in the same order.
     ///
@@ -96,6 +130,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// When the storage fails.
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError>;
+
+    /// How much the quarantine holds.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn quarantine_size(&self) -> Result<QuarantineSize, StoreError>;
 
     /// What tells this journal from every other one, for ever.
     fn identity(&self) -> Uuid;

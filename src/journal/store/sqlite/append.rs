@@ -18,11 +18,13 @@ const KEYS_PRUNED_AT_ONCE: u64 = 2048;
 pub(super) fn append(
     connection: &mut Connection,
     bounds: Bounds,
+    floor: Seq,
     questions: &Questions,
     decide: &mut dyn FnMut(Known) -> Decision,
 ) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let known = answer(&transaction, questions)?;
+    let mut known = answer(&transaction, questions)?;
+    known.head = known.head.max(floor);
     let decision = decide(known);
     for new in &decision.changes {
         insert(&transaction, new)?;
@@ -76,8 +78,8 @@ fn insert(transaction: &Transaction<'_>, new: &NewChange) -> Result<(), StoreErr
     // The JSON is ours, so it is UTF-8.
     let json = std::str::from_utf8(&new.json).map_err(rows::damaged)?;
     transaction
-        .prepare_cached("INSERT INTO changes (seq, id, received, json) VALUES (?, ?, ?, ?)")?
-        .execute(params![seq, id.as_bytes().as_slice(), received, json])?;
+        .prepare_cached("INSERT INTO changes (seq, id, received, checksum, json) VALUES (?, ?, ?, ?, ?)")?
+        .execute(params![seq, id.as_bytes().as_slice(), received, rows::checksum(seq, &new.json), json])?;
     if let Some(key) = new.key {
         let sql = "INSERT INTO events (seq, key, received) VALUES (?, ?, ?)";
         transaction.prepare_cached(sql)?.execute(params![seq, key.0.as_slice(), received])?;
@@ -145,16 +147,20 @@ fn write_item(transaction: &Transaction<'_>, object: i64, uri: &Uri, record: &It
 /// Forgets events that are out of the window in which repeats are known: the index over random keys
 /// stays small, and appends stay as fast as on the first day.
 fn forget_old_events(transaction: &Transaction<'_>, bounds: Bounds, newest: &NewChange) -> Result<(), StoreError> {
-    let Some(kept_from) = newest.change.seq.0.checked_sub(bounds.dedupe_events) else { return Ok(()) };
+    if newest.change.seq.0 <= bounds.dedupe_events {
+        return Ok(());
+    }
+    let Some(kept_from) = read::first_of_newest(transaction, bounds.dedupe_events)? else { return Ok(()) };
+    let outdated = rows::number(kept_from.0) - 1;
     let oldest = "SELECT seq, received FROM events ORDER BY seq LIMIT 1";
     let oldest = transaction.prepare_cached(oldest)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((first, received)) = oldest else { return Ok(()) };
     let cutoff = newest.change.received.millis() - bounds.dedupe_millis;
     let first: i64 = first;
-    if first > rows::number(kept_from) || cutoff <= received {
+    if first > outdated || cutoff <= received {
         return Ok(());
     }
-    let last = rows::number(kept_from).min(first.saturating_add(rows::number(KEYS_PRUNED_AT_ONCE)));
+    let last = outdated.min(first.saturating_add(rows::number(KEYS_PRUNED_AT_ONCE)));
     transaction.prepare_cached("DELETE FROM events WHERE seq <= ? AND received < ?")?.execute(params![last, cutoff])?;
     Ok(())
 }

@@ -5,11 +5,15 @@
 //! and neither blocks the other.
 
 mod append;
+pub mod backup;
 mod open;
+mod prune;
 mod quarantine;
 mod read;
+pub mod restore;
 mod rows;
 mod schema;
+pub mod verify;
 
 use std::{
     fs::File,
@@ -24,10 +28,10 @@ pub use open::OpenError;
 use super::{Decision, Known, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
-        quarantine::{NewQuarantined, QuarantineId, Quarantined},
+        quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
         registry::ObjectState,
     },
-    model::{ChangeId, Seq, Uri},
+    model::{ChangeId, Seq, Timestamp, Uri},
 };
 
 /// The name of the journal's file in its folder.
@@ -64,6 +68,8 @@ impl Default for Bounds {
 pub struct SqliteStore {
     bounds: Bounds,
     identity: Uuid,
+    /// Changes are numbered after this one, or after the newest.
+    floor: Seq,
     // Fields are dropped in this order. Whoever closes last empties the write-ahead log into the file,
     // which a reader may not.
     readers: Readers,
@@ -106,7 +112,7 @@ impl Readers {
 
 impl Store for SqliteStore {
     fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<(), StoreError> {
-        append::append(&mut self.writer(), self.bounds, questions, decide)
+        append::append(&mut self.writer(), self.bounds, self.floor, questions, decide)
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
@@ -129,8 +135,28 @@ impl Store for SqliteStore {
         self.readers.read(|connection| read::object(connection, object))
     }
 
-    fn objects(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError> {
-        self.readers.read(|connection| read::objects(connection, after, limit))
+    fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
+        self.readers.read(|connection| read::registry(connection, after, limit))
+    }
+
+    fn holds(&self, seq: Seq) -> Result<bool, StoreError> {
+        self.readers.read(|connection| read::holds(connection, seq))
+    }
+
+    fn first(&self) -> Result<Option<Seq>, StoreError> {
+        self.readers.read(read::first)
+    }
+
+    fn first_since(&self, time: Timestamp) -> Result<Option<Seq>, StoreError> {
+        self.readers.read(|connection| read::first_since(connection, time))
+    }
+
+    fn first_of_newest(&self, count: u64) -> Result<Option<Seq>, StoreError> {
+        self.readers.read(|connection| read::first_of_newest(connection, count))
+    }
+
+    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+        prune::prune(&mut self.writer(), before, at_most)
     }
 
     fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {
@@ -147,6 +173,10 @@ impl Store for SqliteStore {
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
         quarantine::remove(&self.writer(), id)
+    }
+
+    fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
+        self.readers.read(quarantine::size)
     }
 
     fn identity(&self) -> Uuid {

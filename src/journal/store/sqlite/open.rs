@@ -11,7 +11,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use uuid::Uuid;
 
-use super::{Bounds, FILE_NAME, READERS, Readers, SqliteStore, schema};
+use super::{Bounds, FILE_NAME, READERS, Readers, SqliteStore, rows, schema};
 
 /// A journal up to this size is checked from end to end when it is opened, which takes a fraction
 /// of a second; a larger one is checked where damage shows at once.
@@ -69,6 +69,14 @@ pub enum OpenError {
         /// What is wrong.
         what: String,
     },
+    /// A restore was broken off.
+    #[error(
+        "restoring a backup into the journal's folder {path} was broken off; run `tidings restore` again with --force"
+    )]
+    HalfRestored {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The storage failed.
     #[error("the journal {path} cannot be opened: {error}")]
     Storage {
@@ -89,21 +97,32 @@ impl SqliteStore {
         let path = folder.join(FILE_NAME);
         fs::create_dir_all(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
         let lock = lock(folder, &path)?;
+        if folder.join(super::restore::READY_NAME).exists() {
+            return Err(OpenError::HalfRestored { path: folder.to_owned() });
+        }
         let mut writer = Connection::open(&path).map_err(|error| explain(&path, error))?;
         check_is_ours(&path, &writer)?;
-        configure(&writer).map_err(|error| explain(&path, error))?;
         let version = version(&writer).map_err(|error| explain(&path, error))?;
+        configure(&writer, version == 0).map_err(|error| explain(&path, error))?;
         schema::migrate(&mut writer, version).map_err(|error| explain(&path, error))?;
         check_is_whole(&path, &writer)?;
         let identity = identity(&writer).map_err(|error| explain(&path, error))?;
+        let floor = schema::floor(&writer).map_err(|error| explain(&path, error))?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
-        Ok(Self { bounds, identity, writer: Mutex::new(writer), readers, _lock: lock })
+        Ok(Self {
+            bounds,
+            identity,
+            floor: rows::seq(floor).unwrap_or_default(),
+            writer: Mutex::new(writer),
+            readers,
+            _lock: lock,
+        })
     }
 }
 
 /// Takes the lock file, which says who holds it. The lock goes with the process, however it ends.
-fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
     let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false);
@@ -136,7 +155,7 @@ fn try_lock(file: &File) -> Result<(), TryLockError> {
 }
 
 /// Looks before anything is written.
-fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+pub(super) fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let foreign = |what| OpenError::Foreign { path: path.to_owned(), what };
     let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let tables = match read("SELECT count(*) FROM sqlite_schema") {
@@ -160,9 +179,14 @@ fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), OpenError> 
     Ok(())
 }
 
-fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    // The page size is settled when the file is made; 8 KiB keeps a 2 kB row off overflow pages.
-    connection.pragma_update(None, "page_size", 8192)?;
+fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
+    if is_new {
+        // What is settled when the file is made: 8 KiB keeps a 2 kB row off overflow pages, and room
+        // can be given back a little at a time. Asked of a file that is there, the latter would write
+        // to it, and its header would no longer tell that it was cut short.
+        connection.pragma_update(None, "page_size", 8192)?;
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", -16_384)?;
@@ -186,10 +210,8 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
     let explain = |error| explain(path, error);
     // What a crash left in the write-ahead log goes into the file first, or the file looks short.
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
-    let (length, expected) = lengths(path).map_err(|error| damaged(error.to_string()))?;
-    if length < expected {
-        return Err(damaged(format!("the file has {length} bytes of {expected}")));
-    }
+    check_length(path)?;
+    let length = path.metadata().map_err(|error| damaged(error.to_string()))?.len();
     if length <= FULL_CHECK_BYTES {
         let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explain)?;
         if found != "ok" {
@@ -201,6 +223,16 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
     if let Some(newest) = newest.first() {
         serde_json::from_slice::<crate::model::Change>(&newest.json)
             .map_err(|error| damaged(format!("change {} cannot be read: {error}", newest.seq)))?;
+    }
+    Ok(())
+}
+
+/// Checks that the file is as long as its header says.
+pub(super) fn check_length(path: &Path) -> Result<(), OpenError> {
+    let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
+    let (length, expected) = lengths(path).map_err(|error| damaged(error.to_string()))?;
+    if length < expected {
+        return Err(damaged(format!("the file has {length} bytes of {expected}")));
     }
     Ok(())
 }
@@ -229,7 +261,7 @@ fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
     })
 }
 
-fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
+pub(super) fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {

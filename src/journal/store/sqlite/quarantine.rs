@@ -6,7 +6,8 @@ use rusqlite::{Connection, Row, Transaction, params};
 use super::{Bounds, rows};
 use crate::{
     journal::{
-        quarantine::{NewQuarantined, QuarantineId, Quarantined, count_dropped},
+        metrics,
+        quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
         store::StoreError,
     },
     model::SourceName,
@@ -41,16 +42,14 @@ pub(super) fn put(
     }
     let dropped = make_room(&transaction, bounds)?;
     transaction.commit()?;
-    count_dropped(dropped);
+    metrics::dropped(dropped);
     Ok(ids)
 }
 
-/// Drops the oldest messages until the bounds hold, and tells how many. The newest always stays.
+/// Drops the oldest messages until the bounds hold; says how many. The newest message always stays.
 fn make_room(transaction: &Transaction<'_>, bounds: Bounds) -> Result<u64, StoreError> {
+    let (mut entries, mut size) = count_and_sum(transaction)?;
     let mut dropped = 0;
-    let sql = "SELECT count(*), coalesce(sum(size), 0) FROM quarantine";
-    let (mut entries, mut size): (i64, i64) =
-        transaction.prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let full = |entries: i64, size: i64| {
         entries > rows::number(bounds.quarantine_entries) || size > rows::number(bounds.quarantine_bytes)
     };
@@ -61,6 +60,19 @@ fn make_room(transaction: &Transaction<'_>, bounds: Bounds) -> Result<u64, Store
         dropped += 1;
     }
     Ok(dropped)
+}
+
+pub(super) fn size(connection: &Connection) -> Result<QuarantineSize, StoreError> {
+    let (messages, bytes) = count_and_sum(connection)?;
+    Ok(QuarantineSize {
+        messages: u64::try_from(messages).map_err(rows::damaged)?,
+        bytes: u64::try_from(bytes).map_err(rows::damaged)?,
+    })
+}
+
+fn count_and_sum(connection: &Connection) -> Result<(i64, i64), StoreError> {
+    let sql = "SELECT count(*), coalesce(sum(size), 0) FROM quarantine";
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
 pub(super) fn before(

@@ -27,11 +27,16 @@ pub(super) fn head(connection: &Connection) -> Result<Seq, StoreError> {
 }
 
 pub(super) fn after(connection: &Connection, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
-    changes(connection, "SELECT seq, json FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", after, limit)
+    changes(connection, "SELECT seq, checksum, json FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", after, limit)
 }
 
 pub(super) fn before(connection: &Connection, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
-    changes(connection, "SELECT seq, json FROM changes WHERE seq < ? ORDER BY seq DESC LIMIT ?", before, limit)
+    changes(
+        connection,
+        "SELECT seq, checksum, json FROM changes WHERE seq < ? ORDER BY seq DESC LIMIT ?",
+        before,
+        limit,
+    )
 }
 
 fn changes(connection: &Connection, sql: &str, bound: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
@@ -45,13 +50,52 @@ fn changes(connection: &Connection, sql: &str, bound: Seq, limit: usize) -> Resu
 }
 
 pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT seq, json FROM changes WHERE id = ?")?;
+    let mut statement = connection.prepare_cached("SELECT seq, checksum, json FROM changes WHERE id = ?")?;
     let mut found = statement.query([id.uuid().as_bytes().as_slice()])?;
     found.next()?.map(change).transpose()
 }
 
+/// A change whose bytes are not those that were written is never shown to anybody.
 fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
-    Ok(StoredChange { seq: rows::seq(row.get(0)?)?, json: Bytes::from(row.get::<_, String>(1)?) })
+    let (seq, json): (i64, String) = (row.get(0)?, row.get(2)?);
+    if row.get::<_, i64>(1)? != rows::checksum(seq, json.as_bytes()) {
+        return Err(rows::damaged(format!("change {seq} is not as it was written: its checksum is wrong")));
+    }
+    Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json) })
+}
+
+pub(super) fn holds(connection: &Connection, seq: Seq) -> Result<bool, StoreError> {
+    Ok(connection.prepare_cached("SELECT 1 FROM changes WHERE seq = ?")?.exists([rows::number(seq.0)])?)
+}
+
+/// The oldest change's number.
+pub(super) fn first(connection: &Connection) -> Result<Option<Seq>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT seq FROM changes ORDER BY seq LIMIT 1")?;
+    let first: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+    first.map(rows::seq).transpose()
+}
+
+/// The first change that was received at `time` or later. Numbers and times of receipt grow
+/// together, so it is found by halving, without an index over the times.
+pub(super) fn first_since(connection: &Connection, time: Timestamp) -> Result<Option<Seq>, StoreError> {
+    let Some(first) = first(connection)? else { return Ok(None) };
+    let (newest, received) = newest(connection)?;
+    if received < Some(time) {
+        return Ok(None);
+    }
+    let sql = "SELECT received FROM changes WHERE seq >= ? ORDER BY seq LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let (mut low, mut high) = (rows::number(first.0), rows::number(newest.0));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let received: i64 = statement.query_row([middle], |row| row.get(0))?;
+        if received < time.millis() {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    rows::seq(low).map(Some)
 }
 
 pub(super) fn object(connection: &Connection, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
@@ -91,7 +135,52 @@ pub(super) fn object_with(
     Ok(Some(state))
 }
 
-pub(super) fn objects(connection: &Connection, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError> {
+/// Counts back from the newest change. Numbers have no gaps but those that restores have made.
+pub(super) fn first_of_newest(connection: &Connection, count: u64) -> Result<Option<Seq>, StoreError> {
+    let (mut newest, received) = newest(connection)?;
+    if received.is_none() {
+        return Ok(None);
+    }
+    let mut older = count.saturating_sub(1);
+    let mut statement = connection.prepare_cached("SELECT head, floor FROM restores ORDER BY head DESC")?;
+    let mut restores = statement.query([])?;
+    while let Some(row) = restores.next()? {
+        let (head, floor) = (rows::seq(row.get(0)?)?, rows::seq(row.get(1)?)?);
+        let since = newest.0.saturating_sub(floor.0);
+        if older < since {
+            break;
+        }
+        older -= since;
+        newest = newest.min(head);
+    }
+    Ok(Some(Seq(newest.0.saturating_sub(older))))
+}
+
+/// How many items one page of the registry has, before it is ended early.
+const ITEMS_ON_A_PAGE: usize = 20_000;
+
+/// Objects after `after`, in order, as of one moment.
+pub(super) fn registry(
+    connection: &Connection,
+    after: Option<&Uri>,
+    limit: usize,
+) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut page = Vec::new();
+    let mut items = 0;
+    for uri in objects(&transaction, after, limit)? {
+        if items >= ITEMS_ON_A_PAGE {
+            break;
+        }
+        if let Some(state) = object(&transaction, &uri)? {
+            items += state.items.len();
+            page.push((uri, state));
+        }
+    }
+    Ok(page)
+}
+
+fn objects(connection: &Connection, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT uri FROM objects WHERE uri > ? ORDER BY uri LIMIT ?")?;
     let mut found = statement.query(params![after.map_or("", Uri::as_str), rows::number(limit as u64)])?;
     let mut uris = Vec::new();

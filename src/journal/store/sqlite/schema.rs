@@ -13,11 +13,19 @@ pub(super) const MIGRATIONS: [&str; 1] = ["
         value BLOB NOT NULL
     ) WITHOUT ROWID;
 
-    -- The journal: one row a change, never updated.
+    -- After each restore from a backup: the newest change of the backup was `head`, and the next one
+    -- has the number `floor` + 1.
+    CREATE TABLE restores (
+        head INTEGER PRIMARY KEY,
+        floor INTEGER NOT NULL
+    );
+
+    -- The journal: one row a change, never updated; retention takes the oldest.
     CREATE TABLE changes (
         seq INTEGER PRIMARY KEY,
         id BLOB NOT NULL,
         received INTEGER NOT NULL,
+        checksum INTEGER NOT NULL, -- CRC-32 of seq (8 bytes, big-endian) and json
         json TEXT NOT NULL
     );
     CREATE UNIQUE INDEX changes_by_id ON changes (id);
@@ -83,4 +91,10 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> rusqlite::Re
         transaction.commit()?;
     }
     Ok(())
+}
+
+/// The number after which new changes are numbered, where that is past the newest change: a restored
+/// journal leaves out the numbers that the lost one may have given.
+pub(super) fn floor(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("SELECT coalesce(max(floor), 0) FROM restores", [], |row| row.get(0))
 }

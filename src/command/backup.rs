@@ -1,0 +1,57 @@
+//! `tidings backup`: a copy of the journal, while the gateway runs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tidings::{
+    config::Flags,
+    journal::store::sqlite::backup::{Held, back_up},
+};
+
+use super::{ConfigFile, Failure, print, progress::Progress};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidings backup /backups/tidings-2026-03-01.sqlite
+  tidings backup today.sqlite --data /var/lib/tidings
+
+The gateway may run meanwhile; the copy is of one moment. It is written as FILE.partial, checked, and
+renamed: FILE is there whole or not at all. A FILE that is there is not overwritten.
+
+Exit codes:
+  0  done
+  1  failed; standard error says why
+  2  wrong usage or configuration";
+
+/// Copy the journal to a file, while the gateway runs.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Backup {
+    /// The file to write.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
+    /// The folder of the journal; counts before the configuration.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl Backup {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let data = self.config.load(&Flags { data: self.data, ..Flags::default() })?.journal.data;
+        let progress = Progress::new("copied");
+        let held = back_up(&data, &self.file, &mut |done, all| progress.tell(done, all));
+        progress.finish();
+        let held = held.map_err(|error| Failure::Failed(error.to_string()))?;
+        print(format!("{} holds {}\n", self.file.display(), what(held)).as_bytes())
+    }
+}
+
+/// What a journal holds, for people.
+pub(super) fn what(held: Held) -> String {
+    match held.first {
+        Some(first) => format!("the changes {first} to {} ({} bytes)", held.head, held.bytes),
+        None => format!("no change ({} bytes)", held.bytes),
+    }
+}

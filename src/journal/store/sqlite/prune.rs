@@ -1,0 +1,33 @@
+//! Taking away the oldest changes, a few at a time, so that an append never waits for long.
+
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use super::rows;
+use crate::{journal::store::StoreError, model::Seq};
+
+/// How many free pages stay in the file for the changes to come: 2 MiB. Under a steady load the file
+/// keeps its size, and nothing is moved about.
+const SPARE_PAGES: i64 = 256;
+
+/// How many pages are given back to the file system at once at the most: 1 MiB.
+const PAGES_GIVEN_BACK: i64 = 128;
+
+pub(super) fn prune(connection: &mut Connection, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // By number and not by count alone: what is to go is a beginning of the journal.
+    let sql = "DELETE FROM changes WHERE seq <= (
+                   SELECT max(seq) FROM (
+                       SELECT seq FROM changes WHERE seq < min(?, (SELECT max(seq) FROM changes)) ORDER BY seq LIMIT ?))";
+    let bounds = params![rows::number(before.0), rows::number(at_most as u64)];
+    let removed = transaction.prepare_cached(sql)?.execute(bounds)?;
+    let free: i64 = transaction.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
+    let excess = (free - SPARE_PAGES).min(PAGES_GIVEN_BACK);
+    if excess > 0 {
+        // It gives a row for each page, and stops when nobody asks for the next.
+        let mut vacuum = transaction.prepare(&format!("PRAGMA incremental_vacuum({excess})"))?;
+        let mut rows = vacuum.query([])?;
+        while rows.next()?.is_some() {}
+    }
+    transaction.commit()?;
+    Ok(removed)
+}

@@ -1,0 +1,256 @@
+//! Is a journal what was written? Every change against its checksum and its columns, the numbering,
+//! the events, and the registry against the changes.
+//!
+//! It reads a journal that is in use as well as a backup, as of one moment, and changes nothing.
+
+mod registry;
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    path::Path,
+};
+
+use rusqlite::{Connection, Row};
+use uuid::Uuid;
+
+use self::registry::compare;
+use super::{
+    backup::open_to_read,
+    open::{OpenError, explain},
+    rows,
+};
+use crate::{
+    journal::registry::Registry,
+    model::{Change, Seq, Timestamp, Uri},
+};
+
+/// How many findings are told one by one; the others are counted.
+const FINDINGS_TOLD: usize = 100;
+
+/// How many objects are rebuilt in memory at once; the changes of a journal with more are read again for
+/// each such part of them.
+const OBJECTS_AT_ONCE: u64 = 100_000;
+
+/// How many changes are read between two reports of progress.
+const CHANGES_AT_ONCE: u64 = 1_000;
+
+/// What is in a journal, and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many changes there are.
+    pub changes: u64,
+    /// The oldest.
+    pub first: Option<Seq>,
+    /// The newest.
+    pub head: Seq,
+    /// How many objects the registry has.
+    pub objects: u64,
+    /// Whether every change since the first is there, so that the registry was compared as a whole;
+    /// else only those facts were that the changes which are kept have set.
+    pub complete: bool,
+    /// What is wrong, and where: the first 100.
+    pub findings: Vec<String>,
+    /// How much more is wrong.
+    pub more: u64,
+}
+
+impl Report {
+    fn find(&mut self, what: String) {
+        if self.findings.len() < FINDINGS_TOLD {
+            self.findings.push(what);
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// Verifies the journal, or backup, at `path`. `progress` is told what is done and how much there is,
+/// in changes read.
+///
+/// # Errors
+/// When the file cannot be opened as a journal. What is wrong in it stands in the report.
+pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, OpenError> {
+    let connection = open_to_read(path)?;
+    let mut report = Report::default();
+    if let Err(error) = examine(&connection, &mut report, progress) {
+        if matches!(explain(path, copy_of(&error)), OpenError::Storage { .. }) {
+            return Err(explain(path, error));
+        }
+        report.find(format!("the file cannot be read on: {error}"));
+    }
+    Ok(report)
+}
+
+/// What matters of an error for telling what sort it is.
+fn copy_of(error: &rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, text) => rusqlite::Error::SqliteFailure(*failure, text.clone()),
+        _ => rusqlite::Error::InvalidQuery,
+    }
+}
+
+fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
+    // From here on everything is as of this moment.
+    connection.execute_batch("BEGIN")?;
+    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(u64::try_from);
+    let mut failed = None;
+    for check in ["PRAGMA integrity_check(100)", "PRAGMA foreign_key_check"] {
+        failed = structure(connection, check, report).err().or(failed);
+    }
+    let total = count("SELECT count(*) FROM changes")?.unwrap_or_default();
+    report.objects = count("SELECT count(*) FROM objects")?.unwrap_or_default();
+    let parts = report.objects / OBJECTS_AT_ONCE + 1;
+    for part in 0..parts {
+        let mut walk = Walk { connection, report, parts, part, registry: Registry::default(), before: None };
+        walk.changes(&mut |done| progress(part * total + done, parts * total))?;
+        let Walk { registry, .. } = walk;
+        compare(connection, registry, |uri| part_of(uri, parts) == part, report)?;
+    }
+    events(connection, report)?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// SQLite's own checks of the file: pages, trees, indexes, references.
+fn structure(connection: &Connection, check: &str, report: &mut Report) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(check)?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        match row.get::<_, String>(0)? {
+            ok if ok == "ok" => {}
+            wrong if check.contains("foreign") => {
+                report.find(format!("a row of {wrong} refers to one that is not there"));
+            }
+            wrong => report.find(format!("the file: {wrong}")),
+        }
+    }
+    Ok(())
+}
+
+/// One reading of all changes, which rebuilds one part of the registry, and the first time checks
+/// each change.
+struct Walk<'a> {
+    connection: &'a Connection,
+    report: &'a mut Report,
+    parts: u64,
+    part: u64,
+    registry: Registry,
+    before: Option<(i64, i64)>,
+}
+
+impl Walk<'_> {
+    fn changes(&mut self, progress: &mut dyn FnMut(u64)) -> rusqlite::Result<()> {
+        let sql = "SELECT seq, id, received, checksum, json FROM changes NOT INDEXED ORDER BY seq";
+        let mut statement = self.connection.prepare(sql)?;
+        let mut found = statement.query([])?;
+        let mut done = 0;
+        while let Some(row) = found.next()? {
+            self.change(row)?;
+            done += 1;
+            if done % CHANGES_AT_ONCE == 0 {
+                progress(done);
+            }
+        }
+        progress(done);
+        Ok(())
+    }
+
+    fn change(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
+        let (seq, received): (i64, i64) = (row.get(0)?, row.get(2)?);
+        let json = match row.get_ref(4)? {
+            rusqlite::types::ValueRef::Text(json) | rusqlite::types::ValueRef::Blob(json) => json,
+            _ => &[],
+        };
+        let change = serde_json::from_slice::<Change>(json);
+        if self.part == 0 {
+            self.check(row, seq, received, json, change.as_ref())?;
+        }
+        if let Ok(change) = change
+            && part_of(&change.modification.object, self.parts) == self.part
+        {
+            self.registry.take(&change);
+        }
+        Ok(())
+    }
+
+    fn check(
+        &mut self,
+        row: &Row<'_>,
+        seq: i64,
+        received: i64,
+        json: &[u8],
+        change: Result<&Change, &serde_json::Error>,
+    ) -> rusqlite::Result<()> {
+        self.place(seq, received)?;
+        if row.get::<_, i64>(3)? != rows::checksum(seq, json) {
+            self.report.find(format!("change {seq} is not as it was written: its checksum is wrong"));
+        }
+        match change {
+            Err(error) => self.report.find(format!("change {seq} cannot be read: {error}")),
+            Ok(change) => {
+                if rows::number(change.seq.0) != seq {
+                    self.report.find(format!("change {seq} says of itself that it has the number {}", change.seq));
+                }
+                if Uuid::from_slice(&row.get::<_, Vec<u8>>(1)?).ok() != Some(change.modification.id.uuid()) {
+                    self.report.find(format!("change {seq} is {} and kept under another id", change.modification.id));
+                }
+                if change.received.millis() != received {
+                    self.report.find(format!(
+                        "change {seq} was received at {} and is kept under another time",
+                        change.received
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers and times of receipt go up, numbers one by one but for what restores have left out.
+    fn place(&mut self, seq: i64, received: i64) -> rusqlite::Result<()> {
+        let number = Seq(u64::try_from(seq).unwrap_or_default());
+        match self.before {
+            None => {
+                self.report.first = Some(number);
+                self.report.complete = seq == 1 || self.is_restored(0, seq)?;
+            }
+            Some((before, earlier)) => {
+                if before + 1 != seq && !self.is_restored(before, seq)? {
+                    self.report.complete = false;
+                    let (gap, end) = (before + 1, seq - 1);
+                    self.report.find(format!("the changes {gap} to {end} are missing"));
+                }
+                if received < earlier {
+                    let earlier = Timestamp::from_millis(earlier).map(|time| time.to_string()).unwrap_or_default();
+                    self.report.find(format!("change {seq} was received before {earlier}, when the one before it was"));
+                }
+            }
+        }
+        self.report.changes += 1;
+        self.report.head = number;
+        self.before = Some((seq, received));
+        Ok(())
+    }
+
+    /// Whether a restore made the numbering go on at `after` when `before` was the newest change.
+    fn is_restored(&self, before: i64, after: i64) -> rusqlite::Result<bool> {
+        let sql = "SELECT 1 FROM restores WHERE head = ? AND floor + 1 = ?";
+        self.connection.prepare_cached(sql)?.exists([before, after])
+    }
+}
+
+fn part_of(uri: &Uri, parts: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    uri.as_str().hash(&mut hasher);
+    hasher.finish() % parts
+}
+
+/// An event leads to a change that is there, or that retention has removed.
+fn events(connection: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+    let sql = "SELECT e.seq FROM events e LEFT JOIN changes c ON c.seq = e.seq
+               WHERE c.seq IS NULL AND e.seq >= ? ORDER BY e.seq";
+    let mut statement = connection.prepare(sql)?;
+    let mut found = statement.query([report.first.map_or(0, |first| rows::number(first.0))])?;
+    while let Some(row) = found.next()? {
+        report.find(format!("an event is known as change {}, which is not there", row.get::<_, i64>(0)?));
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! The registry against the changes.
+//!
+//! Where every change is there, they rebuild the registry exactly, but for confirmations, which come
+//! from events that are not in the journal. Where the oldest have been removed, only what the others
+//! have set can be held against it: a fact that a change set on time is newer than all that came
+//! before, so it must be in the registry just so.
+
+use rusqlite::Connection;
+
+use super::{super::read, Report};
+use crate::{
+    journal::{
+        registry::{Clock, ItemRecord, ObjectState, Register, Registry},
+        store::StoreError,
+    },
+    model::Uri,
+};
+
+/// Holds the objects that `belongs` chooses against what the changes say.
+pub(super) fn compare(
+    connection: &Connection,
+    mut rebuilt: Registry,
+    belongs: impl Fn(&Uri) -> bool,
+    report: &mut Report,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT uri FROM objects ORDER BY uri")?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let uri: String = row.get(0)?;
+        let Ok(uri) = Uri::parse(&uri) else {
+            report.find(format!("the registry has an object that is no URI: {uri:?}"));
+            continue;
+        };
+        if !belongs(&uri) {
+            continue;
+        }
+        let told = rebuilt.objects.remove(&uri).unwrap_or_default();
+        match read::object(connection, &uri) {
+            Ok(held) => {
+                let held = without_confirmations(held.unwrap_or_default());
+                for wrong in differences(&told, &held, report.complete) {
+                    report.find(format!("the registry differs from the changes: object {uri}, {wrong}"));
+                }
+            }
+            Err(StoreError::Damaged(what)) => report.find(format!("the registry, object {uri}: {what}")),
+            Err(error) => report.find(format!("the registry, object {uri}: {error}")),
+        }
+    }
+    for uri in rebuilt.objects.keys() {
+        report.find(format!("the registry lacks the object {uri}, of which changes tell"));
+    }
+    Ok(())
+}
+
+fn without_confirmations(mut state: ObjectState) -> ObjectState {
+    let clear = |clock: &mut Clock| clock.confirmed = None;
+    clear(&mut state.parent.clock);
+    clear(&mut state.types.clock);
+    clear(&mut state.purged);
+    for record in state.items.values_mut() {
+        clear(&mut record.existence.clock);
+        clear(&mut record.content.clock);
+        clear(&mut record.state.clock);
+        if let Some(beginning) = &mut record.begins_in {
+            beginning.confirmed = None;
+        }
+    }
+    state
+}
+
+/// What the registry holds otherwise than the changes tell.
+fn differences(told: &ObjectState, held: &ObjectState, complete: bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut note = |differs: bool, what: &str| wrong.extend(differs.then(|| what.to_owned()));
+    note(differs(&told.parent, &held.parent, complete), "its parent");
+    note(differs(&told.types, &held.types, complete), "its types");
+    let purged = if complete { told.purged != held.purged } else { told.purged.at > held.purged.at };
+    note(purged, "when it was purged");
+    for (uri, told) in &told.items {
+        match held.items.get(uri) {
+            None => note(true, &format!("item {uri}: it is not there")),
+            Some(held) => {
+                note(differs(&told.existence, &held.existence, complete), &format!("item {uri}: whether it is there"));
+                note(differs(&told.content, &held.content, complete), &format!("item {uri}: its content"));
+                note(differs(&told.state, &held.state, complete), &format!("item {uri}: its state"));
+                note(begins_otherwise(told, held, complete), &format!("item {uri}: the state that it began in"));
+            }
+        }
+    }
+    for uri in held.items.keys().filter(|uri| complete && !told.items.contains_key(*uri)) {
+        note(true, &format!("item {uri}: no change tells of it"));
+    }
+    wrong
+}
+
+fn differs<T: PartialEq>(told: &Register<T>, held: &Register<T>, complete: bool) -> bool {
+    (complete || told.clock.at.is_some()) && told != held
+}
+
+/// A beginning is not replaced by an earlier one, so one that was told before the oldest change that is
+/// kept may stand.
+fn begins_otherwise(told: &ItemRecord, held: &ItemRecord, complete: bool) -> bool {
+    match (&told.begins_in, &held.begins_in) {
+        _ if complete => told.begins_in != held.begins_in,
+        (Some(told), Some(held)) => told.at > held.at || (told.at == held.at && told.state != held.state),
+        (Some(_), None) => true,
+        (None, _) => false,
+    }
+}

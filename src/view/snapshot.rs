@@ -1,0 +1,83 @@
+//! `GET /snapshot`: the registry as it is now, page by page: where a reader starts from nothing, and
+//! where one starts again whose place has fallen off the end of the journal.
+//!
+//! A reader takes all pages, and then goes on with `/changes?after=` and the `head` of the **first**
+//! page. It has then missed nothing. The head is read before the registry, so an object as it is shown
+//! has every change up to that head in it, and perhaps some after it, since pages are read one after
+//! the other while the journal goes on. Those come again with `/changes`, each as a fact (is there,
+//! is gone, has this content, has this state), in order, up to the last one that was in what was
+//! shown: whoever applies them all ends where the registry is. What came or went between two pages is
+//! told by a change after that head as well.
+
+use axum::{
+    Json,
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{changes::Changes, journal_problem, objects::ObjectView};
+use crate::{
+    model::{Seq, Uri},
+    web::{Problem, ProblemCode, Query, problems},
+};
+
+/// The query of `GET /snapshot`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SnapshotQuery {
+    /// The object after which to begin; absent is the beginning.
+    #[serde(default)]
+    #[param(value_type = Uri, required = false)]
+    after: Option<String>,
+    /// How many objects to go through at the most.
+    #[serde(default)]
+    #[param(value_type = u64, minimum = 1)]
+    limit: Option<usize>,
+}
+
+/// A page of the registry.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SnapshotPage)]
+struct Page<'a> {
+    /// The number of the newest change when the page was begun.
+    head: Seq,
+    /// The objects that are there.
+    objects: Vec<ObjectView<'a>>,
+    /// The `after` of the following page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Uri>)]
+    next: Option<&'a Uri>,
+}
+
+problems!(Problems: InvalidQuery, Unavailable);
+
+/// A page of the objects that are there, in order of their URIs, each with the items that are there:
+/// `{ "head": SEQ, "objects": […], "next": URI }`. Going on with `after=next` until there is no `next`
+/// shows all of them. A page goes through `limit` objects, and shows fewer where some are gone.
+///
+/// # Errors
+/// `invalid-query`; `unavailable` when the journal cannot be read.
+#[utoipa::path(
+    get,
+    path = "/snapshot",
+    operation_id = "listSnapshot",
+    tag = "out",
+    params(SnapshotQuery),
+    responses((status = 200, description = "A page, in order of the objects' URIs.", body = Page), Problems),
+)]
+pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery>) -> Result<Response, Problem> {
+    let limit = view.limit(query.limit)?;
+    let after = query.after.as_deref().map(Uri::parse).transpose();
+    let after = after.map_err(|error| {
+        Problem::new(ProblemCode::InvalidQuery, format!("after: {error}.")).with("parameter", "after")
+    })?;
+    let head = view.journal.head();
+    let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
+    let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state)).collect();
+    let page = Page { head, objects, next: registry.last().map(|(uri, _)| uri) };
+    Ok(([(header::CACHE_CONTROL, "no-cache")], Json(page)).into_response())
+}

@@ -1,0 +1,153 @@
+//! A disk that is full, a folder that cannot be written: it says what is wrong, nothing that was
+//! acknowledged is lost, readers go on, and it works again when the cause is gone.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::{
+    gateway::Gateway,
+    keeping::{event, journal_file, post, run, stderr, verified},
+};
+
+/// A file system of its own, of four megabytes.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Self(folder);
+        assert!(
+            mount(&["-t", "tmpfs", "-o", "size=4m", "tmpfs"], disk.path()),
+            "this test mounts a small tmpfs: run it as root, in a container that may mount"
+        );
+        disk
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Fills it to the last byte; removing the file makes room.
+    fn fill(&self) -> PathBuf {
+        let path = self.path().join("filling");
+        let mut file = File::create(&path).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+        path
+    }
+
+    fn set_mode(&self, mode: &str) {
+        assert!(mount(&["-o", &format!("remount,{mode}")], self.path()));
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
+    }
+}
+
+fn mount(arguments: &[&str], folder: &Path) -> bool {
+    Command::new("mount").args(arguments).arg(folder).status().is_ok_and(|status| status.success())
+}
+
+async fn try_to_post(gateway: &Gateway, number: u64) -> reqwest::Response {
+    let url = format!("{}/hooks/content-change", gateway.url);
+    let request = gateway.http.post(url).header("content-type", "application/json");
+    request.body(event(number).to_string()).send().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_nothing_that_was_acknowledged_is_lost() {
+    let disk = SmallDisk::new();
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    let (mut accepted, mut number) = (Vec::new(), 0);
+    for round in 0..3 {
+        for _ in 0..20 {
+            number += 1;
+            post(&gateway, number).await;
+            accepted.push(number);
+        }
+        let filling = disk.fill();
+        // What there is room for within files that are as large as they were is still taken.
+        let refused = loop {
+            number += 1;
+            let answer = try_to_post(&gateway, number).await;
+            if !answer.status().is_success() {
+                break answer;
+            }
+            accepted.push(number);
+        };
+        assert_eq!(refused.status(), 503);
+        assert_eq!(refused.headers()["retry-after"], "5");
+        let problem: Value = refused.json().await.unwrap();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("the disk is full; free some room where the journal is kept"), "{detail}");
+        assert!(detail.contains("send the message again"), "{detail}");
+        // What cannot be read cannot be kept either, and its sender is told the same.
+        assert_eq!(gateway.post("content-change", "application/json", "x".repeat(9000)).await.0, 503);
+        let events = |changes: Vec<Value>| changes.iter().map(item).collect::<Vec<_>>();
+        assert_eq!(events(gateway.changes().await), accepted, "round {round}");
+        assert_eq!(gateway.json("/snapshot").await["head"], accepted.len());
+
+        fs::remove_file(filling).unwrap();
+        // The one that was refused is sent again, to the same gateway.
+        post(&gateway, number).await;
+        accepted.push(number);
+        assert_eq!(events(gateway.changes().await), accepted, "round {round}");
+    }
+    assert!(gateway.stop().success());
+    assert_eq!(verified(&journal_file(&data)).changes, accepted.len() as u64);
+}
+
+/// The number of the event that a change is of.
+fn item(change: &Value) -> u64 {
+    change["items"][0]["uri"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_backup_to_a_full_disk_fails_and_leaves_no_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(folder.path());
+    post(&gateway, 1).await;
+    let disk = SmallDisk::new();
+    let filling = disk.fill();
+    let file = disk.path().join("backup");
+    let back_up = || run("backup", &[&file, Path::new("--data"), folder.path()]);
+    let ended = back_up();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(stderr(&ended).contains("cannot be written"), "{}", stderr(&ended));
+    assert!(!file.exists());
+    fs::remove_file(filling).unwrap();
+    assert!(back_up().status.success());
+    verified(&file);
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_refused_until_it_can() {
+    let disk = SmallDisk::new();
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    post(&gateway, 1).await;
+    assert!(gateway.stop().success());
+    disk.set_mode("ro");
+    let ended = run("serve", &[Path::new("--listen"), Path::new("127.0.0.1:0"), Path::new("--data"), &data]);
+    assert_eq!(ended.status.code(), Some(1));
+    let told = stderr(&ended);
+    assert!(told.contains("Read-only file system") && told.contains("make it writable"), "{told}");
+    // To look at it nothing need be written.
+    let ended = run("verify", &[Path::new("--data"), &data]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    let copy = tempfile::tempdir().unwrap();
+    let ended = run("backup", &[&copy.path().join("backup"), Path::new("--data"), &data]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    disk.set_mode("rw");
+    let gateway = Gateway::start(&data);
+    assert_eq!(post(&gateway, 2).await, 2);
+}
