@@ -87,13 +87,16 @@ impl Modify for Credentials {
     }
 }
 
+/// What is read in pages as large as the configuration allows.
+const PAGED: [&str; 2] = ["/changes", "/snapshot"];
+
 /// The description of a gateway's HTTP interface.
 #[derive(Clone)]
 pub struct Documentation(Representation);
 
 impl Documentation {
-    /// The description of the gateway that is reached under `public_url` and whose pages of
-    /// `/changes` have at most `largest_page` changes.
+    /// The description of the gateway that is reached under `public_url` and whose pages
+    /// have at most `largest_page` changes or objects.
     #[must_use]
     pub fn new(public_url: &str, largest_page: usize) -> Self {
         let mut interface = Interface::openapi();
@@ -104,8 +107,10 @@ impl Documentation {
                 operation.description = operation.description.as_deref().and_then(without_errors);
             }
         }
-        if let Some(path) = interface.paths.paths.get_mut("/changes") {
-            bound(path, "limit", largest_page);
+        for (name, path) in &mut interface.paths.paths {
+            if PAGED.contains(&name.as_str()) {
+                bound(path, "limit", largest_page);
+            }
         }
         let document = interface.to_json().unwrap_or_default();
         Self(Representation::new("application/json", document, Cache::Revalidate))
