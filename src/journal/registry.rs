@@ -203,6 +203,25 @@ impl ObjectState {
         }
     }
 
+    /// The same without what events that are not in the journal have confirmed: what the journal
+    /// alone rebuilds.
+    #[must_use]
+    pub fn without_confirmations(mut self) -> Self {
+        let clear = |clock: &mut Clock| clock.confirmed = None;
+        clear(&mut self.parent.clock);
+        clear(&mut self.types.clock);
+        clear(&mut self.purged);
+        for record in self.items.values_mut() {
+            clear(&mut record.existence.clock);
+            clear(&mut record.content.clock);
+            clear(&mut record.state.clock);
+            if let Some(beginning) = &mut record.begins_in {
+                beginning.confirmed = None;
+            }
+        }
+        self
+    }
+
     /// Takes over how long facts have stood.
     pub fn confirm(&mut self, time: Timestamp, confirmations: &Confirmations) {
         for (uri, aspects) in &confirmations.items {

@@ -4,7 +4,7 @@
 //! says, whichever is first: either bounds the journal by itself. The registry, the numbering, the
 //! quarantine and the newest change stay.
 //!
-//! `crate::app` runs [`Retention::run`] beside the gateway. It removes a few changes at a time by
+//! The application runs [`Retention::run`] beside the gateway. It removes a few changes at a time by
 //! the journal's writer, in between the batches of those who append, and pauses for as long as each
 //! time took, so that the writer has at least half of its time for appends.
 

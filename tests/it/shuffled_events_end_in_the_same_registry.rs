@@ -8,7 +8,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use tidings::{
     journal::{
         Journal, Settings, Submission, WriterThread,
-        registry::{Clock, ObjectState, Registry},
+        registry::{ObjectState, Registry},
         settle::SourcePolicy,
         store::{EventIdentity, event_key, sqlite},
     },
@@ -196,23 +196,6 @@ fn shuffled_and_repeated_events_end_in_the_same_registry_as_ordered_ones() {
     the_journal_rebuilds_the_registry(&world);
 }
 
-/// Confirmations come from events that are not in the journal, so they are left aside.
-fn without_confirmations(mut state: ObjectState) -> ObjectState {
-    let clear = |clock: &mut Clock| clock.confirmed = None;
-    clear(&mut state.parent.clock);
-    clear(&mut state.types.clock);
-    clear(&mut state.purged);
-    for record in state.items.values_mut() {
-        clear(&mut record.existence.clock);
-        clear(&mut record.content.clock);
-        clear(&mut record.state.clock);
-        if let Some(beginning) = &mut record.begins_in {
-            beginning.confirmed = None;
-        }
-    }
-    state
-}
-
 fn the_journal_rebuilds_the_registry(world: &World) {
     let mut registry = Registry::default();
     let mut after = Seq::ZERO;
@@ -224,6 +207,6 @@ fn the_journal_rebuilds_the_registry(world: &World) {
     }
     assert!(registry.objects.len() > 100);
     for (uri, rebuilt) in registry.objects {
-        assert_eq!(rebuilt, without_confirmations(world.object(&uri)), "{uri}");
+        assert_eq!(rebuilt, world.object(&uri).without_confirmations(), "{uri}");
     }
 }

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::{super::read, Report};
 use crate::{
     journal::{
-        registry::{Clock, ItemRecord, ObjectState, Register, Registry},
+        registry::{ItemRecord, ObjectState, Register, Registry},
         store::StoreError,
     },
     model::Uri,
@@ -37,7 +37,7 @@ pub(super) fn compare(
         let told = rebuilt.objects.remove(&uri).unwrap_or_default();
         match read::object(connection, &uri) {
             Ok(held) => {
-                let held = without_confirmations(held.unwrap_or_default());
+                let held = held.unwrap_or_default().without_confirmations();
                 for wrong in differences(&told, &held, report.complete) {
                     report.find(format!("the registry differs from the changes: object {uri}, {wrong}"));
                 }
@@ -50,22 +50,6 @@ pub(super) fn compare(
         report.find(format!("the registry lacks the object {uri}, of which changes tell"));
     }
     Ok(())
-}
-
-fn without_confirmations(mut state: ObjectState) -> ObjectState {
-    let clear = |clock: &mut Clock| clock.confirmed = None;
-    clear(&mut state.parent.clock);
-    clear(&mut state.types.clock);
-    clear(&mut state.purged);
-    for record in state.items.values_mut() {
-        clear(&mut record.existence.clock);
-        clear(&mut record.content.clock);
-        clear(&mut record.state.clock);
-        if let Some(beginning) = &mut record.begins_in {
-            beginning.confirmed = None;
-        }
-    }
-    state
 }
 
 /// What the registry holds otherwise than the changes tell.
