@@ -1,5 +1,7 @@
 //! Writing a batch: answers, decision and writes in one transaction.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use uuid::Uuid;
 
@@ -23,14 +25,14 @@ pub(super) fn append(
     decide: &mut dyn FnMut(Known) -> Decision,
 ) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut known = answer(&transaction, questions)?;
+    let (mut known, held) = answer(&transaction, questions)?;
     known.head = known.head.max(floor);
     let decision = decide(known);
     for new in &decision.changes {
         insert(&transaction, new)?;
     }
     for (uri, state) in &decision.objects {
-        write_object(&transaction, uri, state)?;
+        write_object(&transaction, uri, state, held.get(uri))?;
     }
     if let Some(newest) = decision.changes.last() {
         forget_old_events(&transaction, bounds, newest)?;
@@ -38,7 +40,13 @@ pub(super) fn append(
     Ok(transaction.commit()?)
 }
 
-fn answer(transaction: &Transaction<'_>, questions: &Questions) -> Result<Known, StoreError> {
+/// An object as it is stored: only what differs from it afterwards is written.
+struct Held {
+    number: i64,
+    state: ObjectState,
+}
+
+fn answer(transaction: &Transaction<'_>, questions: &Questions) -> Result<(Known, BTreeMap<Uri, Held>), StoreError> {
     let (head, received) = read::newest(transaction)?;
     let mut known = Known { head, received, ..Known::default() };
     for key in &questions.keys {
@@ -52,12 +60,14 @@ fn answer(transaction: &Transaction<'_>, questions: &Questions) -> Result<Known,
             known.taken.insert(*id);
         }
     }
+    let mut held = BTreeMap::new();
     for (uri, items) in &questions.objects {
-        if let Some(state) = read::object_with(transaction, uri, items)? {
-            known.objects.insert(uri.clone(), state);
+        if let Some((number, state)) = read::object_with(transaction, uri, items)? {
+            known.objects.insert(uri.clone(), state.clone());
+            held.insert(uri.clone(), Held { number, state });
         }
     }
-    Ok(known)
+    Ok((known, held))
 }
 
 /// The change that an event has made already.
@@ -87,7 +97,28 @@ fn insert(transaction: &Transaction<'_>, new: &NewChange) -> Result<(), StoreErr
     Ok(())
 }
 
-fn write_object(transaction: &Transaction<'_>, uri: &Uri, state: &ObjectState) -> Result<(), StoreError> {
+fn write_object(
+    transaction: &Transaction<'_>,
+    uri: &Uri,
+    state: &ObjectState,
+    held: Option<&Held>,
+) -> Result<(), StoreError> {
+    let number = match held {
+        Some(Held { number, state: held }) if same_row(held, state) => *number,
+        _ => write_row(transaction, uri, state)?,
+    };
+    let unchanged = |uri, record| held.and_then(|held| held.state.items.get(uri)) == Some(record);
+    let mut changed = state.items.iter().filter(|(uri, record)| !unchanged(uri, record));
+    changed.try_for_each(|(uri, record)| write_item(transaction, number, uri, record))
+}
+
+/// Whether the row of the object itself is the same.
+fn same_row(one: &ObjectState, other: &ObjectState) -> bool {
+    one.parent == other.parent && one.types == other.types && one.purged == other.purged
+}
+
+/// Writes the row of the object itself; gives its number.
+fn write_row(transaction: &Transaction<'_>, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
     let (parent_at, parent_confirmed) = rows::clock_columns(state.parent.clock);
     let (types_at, types_confirmed) = rows::clock_columns(state.types.clock);
     let (purged_at, purged_confirmed) = rows::clock_columns(state.purged);
@@ -100,7 +131,7 @@ fn write_object(transaction: &Transaction<'_>, uri: &Uri, state: &ObjectState) -
          RETURNING object",
         rows::OBJECT_COLUMNS
     );
-    let number: i64 = transaction.prepare_cached(&sql)?.query_row(
+    let number = transaction.prepare_cached(&sql)?.query_row(
         params![
             uri.as_str(),
             state.parent.value.as_ref().map(Uri::as_str),
@@ -114,7 +145,7 @@ fn write_object(transaction: &Transaction<'_>, uri: &Uri, state: &ObjectState) -
         ],
         |row| row.get(0),
     )?;
-    state.items.iter().try_for_each(|(uri, record)| write_item(transaction, number, uri, record))
+    Ok(number)
 }
 
 fn write_item(transaction: &Transaction<'_>, object: i64, uri: &Uri, record: &ItemRecord) -> Result<(), StoreError> {

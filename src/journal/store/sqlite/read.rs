@@ -99,15 +99,15 @@ pub(super) fn first_since(connection: &Connection, time: Timestamp) -> Result<Op
 }
 
 pub(super) fn object(connection: &Connection, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
-    object_with(connection, uri, &ItemsAsked::All)
+    Ok(object_with(connection, uri, &ItemsAsked::All)?.map(|(_, state)| state))
 }
 
-/// What is known of an object and of the items asked for.
+/// An object's number, and what is known of it and of the items asked for.
 pub(super) fn object_with(
     connection: &Connection,
     uri: &Uri,
     items: &ItemsAsked,
-) -> Result<Option<ObjectState>, StoreError> {
+) -> Result<Option<(i64, ObjectState)>, StoreError> {
     let sql = format!("SELECT object, {} FROM objects WHERE uri = ?", rows::OBJECT_COLUMNS);
     let mut statement = connection.prepare_cached(&sql)?;
     let mut found = statement.query([uri.as_str()])?;
@@ -132,7 +132,7 @@ pub(super) fn object_with(
             }
         }
     }
-    Ok(Some(state))
+    Ok(Some((number, state)))
 }
 
 /// Counts back from the newest change. Numbers have no gaps but those that restores have made.
