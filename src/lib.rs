@@ -14,8 +14,9 @@ pub mod source;
 // The record.
 pub mod journal;
 
-// Out: what readers and administrators ask for.
+// Out: what subscribers are told, what readers and administrators ask for.
 pub mod admin;
+pub mod delivery;
 pub mod view;
 
 // Around: what every HTTP surface has in common, every URL, their description, the

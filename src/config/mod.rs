@@ -11,6 +11,7 @@ mod layer;
 mod secret;
 mod setting;
 mod source;
+mod subscription;
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +19,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -33,8 +35,9 @@ use setting::{Setting, whole};
 pub use source::{Allowance, SourceConfig, Transport};
 
 use crate::{
+    delivery::Definition,
     format::{self, DIALECTS, DialectKind},
-    model::SourceName,
+    model::{SourceName, SubscriptionName},
     web::Access,
 };
 
@@ -56,6 +59,8 @@ pub struct Config {
     pub access: Access,
     /// `[sources.NAME]`, those alone that are enabled.
     pub sources: BTreeMap<SourceName, SourceConfig>,
+    /// `[subscriptions.NAME]`
+    pub subscriptions: BTreeMap<SubscriptionName, Arc<Definition>>,
 }
 
 /// `[server]`: where the gateway is reached, and how it stops.
@@ -283,12 +288,15 @@ impl Config {
             }
             names.push(name);
         }
+        let subscriptions = root.entry("subscriptions")?.entries()?.into_iter();
+        let subscriptions = subscriptions.map(|(name, setting)| subscription::read(&name, &setting, environment));
+        let subscriptions = subscriptions.collect::<Result<_, _>>()?;
         let signature =
             |(name, source): (&SourceName, &SourceConfig)| Some((name.to_string(), source.signature.clone()?));
         let signatures = sources.iter().filter_map(signature).collect();
         let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
         access::refuse_open(&server, &access)?;
-        Ok(Self { server, journal, limits, log, access, sources })
+        Ok(Self { server, journal, limits, log, access, sources, subscriptions })
     }
 }
 
@@ -304,6 +312,9 @@ struct Tables {
     /// Read one by one, since a source's settings depend on its dialect.
     #[serde(rename = "sources")]
     _sources: IgnoredAny,
+    /// Read one by one too, since their settings depend on the delivery.
+    #[serde(rename = "subscriptions")]
+    _subscriptions: IgnoredAny,
 }
 
 /// What may stand in `[access]`; the tokens are read one by one, to check what they name.

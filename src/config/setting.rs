@@ -41,6 +41,18 @@ impl Setting {
         Ok(Self { key: join(&self.key, name), value: table.get(name).cloned().unwrap_or_default() })
     }
 
+    /// The setting at a path below this one, as in `filter.changes`, for saying what is wrong there; this
+    /// one where the path leads nowhere.
+    pub(super) fn at(&self, path: &str) -> Self {
+        let below = path.split('.').try_fold(self.clone(), |setting, name| setting.entry(name));
+        match below {
+            Ok(below) if !path.is_empty() && below.is_given() => below,
+            _ if path.is_empty() => self.clone(),
+            // A list, or what is missing: the path tells it, and the origin is that of the whole.
+            _ => Self { key: join(&self.key, path), value: self.value.clone() },
+        }
+    }
+
     /// Reads it as `T`.
     ///
     /// # Errors
@@ -88,7 +100,8 @@ impl Setting {
 
     /// Whether what stands here may be a secret, if only by mistake. Then no error shows it.
     fn may_be_secret(&self) -> bool {
-        self.key.starts_with("access.") || self.key.split('.').nth(2) == Some("signature")
+        let part = |number| self.key.split('.').nth(number).unwrap_or_default();
+        part(0) == "access" || part(2) == "signature" || part(2) == "url"
     }
 
     fn wrong(&self, expected: &str) -> Fault {

@@ -9,7 +9,9 @@ pub mod quarantine;
 pub mod registry;
 pub mod retention;
 pub mod settle;
+mod sight;
 pub mod store;
+pub mod subscriptions;
 mod tail;
 mod writer;
 
@@ -231,13 +233,27 @@ impl Journal {
     /// of this journal, as after a restore from a backup that is older than the reader's place. When
     /// the store fails.
     pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
+        self.after_within(after, limit, usize::MAX).await
+    }
+
+    /// The same, and no more of them once they have `bytes` of JSON, where they come from the disk;
+    /// one at least, if there is one. Those in memory are there already.
+    ///
+    /// # Errors
+    /// As [`Journal::after`].
+    pub async fn after_within(
+        &self,
+        after: Seq,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Arc<Recorded>>, JournalError> {
         let in_memory = self.tail.after(after, limit);
         metrics::tail_read(in_memory.is_some());
         if let Some(changes) = in_memory {
             return Ok(changes);
         }
         let found = self.read(move |store| {
-            let found = store.after(after, limit)?;
+            let found = store.after_within(after, limit, bytes)?;
             // The place is good if the change after it is there, or its own. Changes go from the oldest
             // on, so when its own is still there now, none after it had gone before.
             let is_good = match found.first() {
@@ -358,6 +374,11 @@ impl WriterThread {
         // A writer that panicked has nothing more to write; what it had acknowledged is on disk.
         let _ = self.0.join();
     }
+}
+
+#[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
+fn json_of(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("the model has a JSON shape for every value")
 }
 
 fn recorded(changes: Vec<StoredChange>) -> Vec<Arc<Recorded>> {

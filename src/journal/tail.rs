@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 
 use super::store::{StoreError, StoredChange};
-use crate::model::{Change, Seq};
+use crate::model::{Change, Filter, Seq, Sight};
 
 /// A change of the journal as readers get it: its JSON, and on demand the change itself and its
 /// other encodings, each made once.
@@ -17,14 +17,21 @@ use crate::model::{Change, Seq};
 pub struct Recorded {
     stored: StoredChange,
     change: OnceLock<Change>,
+    public: OnceLock<Option<Arc<Recorded>>>,
     encodings: Mutex<HashMap<&'static str, Bytes>>,
 }
 
 impl Recorded {
     /// A change that has just been written.
-    pub(super) fn new(change: Change, json: Bytes) -> Self {
-        let stored = StoredChange { seq: change.seq, json };
-        Self { stored, change: OnceLock::from(change), encodings: Mutex::default() }
+    pub(super) fn new(change: Change, json: Bytes, sight: Option<Bytes>) -> Self {
+        let stored = StoredChange { seq: change.seq, json, sight };
+        Self { change: OnceLock::from(change), ..Self::from(stored) }
+    }
+
+    /// A change that was kept elsewhere, by its JSON.
+    #[must_use]
+    pub fn from_json(seq: Seq, json: Bytes) -> Self {
+        Self::from(StoredChange { seq, json, sight: None })
     }
 
     /// Its number.
@@ -52,6 +59,37 @@ impl Recorded {
         Ok(self.change.get_or_init(|| change))
     }
 
+    /// The change as the public sees it ([`Change::public`]), worked out once however many read it;
+    /// `None` when the public sees nothing of it.
+    ///
+    /// # Errors
+    /// As [`Recorded::change`].
+    pub fn public(&self) -> Result<Option<&Arc<Self>>, StoreError> {
+        if let Some(public) = self.public.get() {
+            return Ok(public.as_ref());
+        }
+        let sight: Sight = match &self.stored.sight {
+            Some(sight) => serde_json::from_slice(sight)
+                .map_err(|error| StoreError::Damaged(format!("the sight of change {}: {error}", self.stored.seq)))?,
+            None => Sight::default(),
+        };
+        let public = self.change()?.public(&sight).map(|change| {
+            let json = Bytes::from(super::json_of(&change));
+            Arc::new(Self::new(change, json, None))
+        });
+        Ok(self.public.get_or_init(|| public).as_ref())
+    }
+
+    /// What a reader with this filter gets of the change; `None` when it is not wanted.
+    ///
+    /// # Errors
+    /// As [`Recorded::change`].
+    pub fn selected(self: &Arc<Self>, filter: &Filter) -> Result<Option<Arc<Self>>, StoreError> {
+        let shown = if filter.visibility { self.public()? } else { Some(self) };
+        let Some(shown) = shown else { return Ok(None) };
+        Ok(filter.matches(shown.change()?).then(|| Arc::clone(shown)))
+    }
+
     /// Its encoding in the format of that name, made by `encode` the first time.
     ///
     /// # Errors
@@ -65,7 +103,7 @@ impl Recorded {
 
 impl From<StoredChange> for Recorded {
     fn from(stored: StoredChange) -> Self {
-        Self { stored, change: OnceLock::new(), encodings: Mutex::default() }
+        Self { stored, change: OnceLock::new(), public: OnceLock::new(), encodings: Mutex::default() }
     }
 }
 
@@ -130,7 +168,9 @@ mod tests {
 
     fn tail(capacity: usize, numbers: std::ops::RangeInclusive<u64>) -> Tail {
         let tail = Tail::new(capacity);
-        tail.extend(numbers.map(|n| Arc::new(Recorded::from(StoredChange { seq: Seq(n), json: Bytes::new() }))));
+        tail.extend(
+            numbers.map(|n| Arc::new(Recorded::from(StoredChange { seq: Seq(n), json: Bytes::new(), sight: None }))),
+        );
         tail
     }
 
@@ -161,7 +201,9 @@ mod tests {
     #[test]
     fn a_gap_in_the_numbering_begins_it_anew() {
         let tail = tail(5, 1..=3);
-        tail.extend([7, 8].map(|n| Arc::new(Recorded::from(StoredChange { seq: Seq(n), json: Bytes::new() }))));
+        tail.extend(
+            [7, 8].map(|n| Arc::new(Recorded::from(StoredChange { seq: Seq(n), json: Bytes::new(), sight: None }))),
+        );
         assert_eq!(numbers(tail.after(Seq(6), 9)), Some(vec![7, 8]));
         assert_eq!(numbers(tail.after(Seq(3), 9)), None);
         assert_eq!(numbers(tail.before(Seq(9), 3)), None);
@@ -180,7 +222,8 @@ mod tests {
     #[test]
     fn an_encoding_is_made_once() {
         let json = include_str!("../../fixtures/change.json");
-        let recorded = Recorded::from(StoredChange { seq: Seq(1), json: Bytes::from_static(json.as_bytes()) });
+        let recorded =
+            Recorded::from(StoredChange { seq: Seq(1), json: Bytes::from_static(json.as_bytes()), sight: None });
         let first = recorded.encoded("x", |_| b"one".to_vec()).unwrap();
         assert_eq!(recorded.encoded("x", |_| b"two".to_vec()).unwrap(), first);
     }

@@ -11,14 +11,16 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    First, metrics,
+    First, json_of, metrics,
     quarantine::{NewQuarantined, QuarantineId},
     registry::Confirmations,
     settle::{Settled, SourcePolicy, settle},
+    sight::Before,
     store::{Decision, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError},
+    subscriptions::Write,
     tail::{Recorded, Tail},
 };
-use crate::model::{Change, ChangeId, Draft, DraftItems, Seq, Timestamp, Uri};
+use crate::model::{Change, ChangeId, Draft, DraftItems, Seq, Sight, SubscriptionName, Timestamp, Uri};
 
 /// What one message told, to be accepted as a whole.
 #[derive(Debug)]
@@ -56,7 +58,15 @@ pub(super) enum Order {
     Append(Submission, oneshot::Sender<Result<Vec<Outcome>, StoreError>>),
     Quarantine(NewQuarantined, oneshot::Sender<Result<QuarantineId, StoreError>>),
     Release(QuarantineId, oneshot::Sender<Result<bool, StoreError>>),
-    Prune { before: Seq, at_most: usize, answer: oneshot::Sender<Result<usize, StoreError>> },
+    /// Cursors that go forward. They go with the batch that is waiting, if there is one, and so cost
+    /// no sync of their own.
+    Advance(Vec<(SubscriptionName, Seq)>, oneshot::Sender<Result<(), StoreError>>),
+    Subscriptions(Vec<Write>, oneshot::Sender<Result<Vec<u64>, StoreError>>),
+    Prune {
+        before: Seq,
+        at_most: usize,
+        answer: oneshot::Sender<Result<usize, StoreError>>,
+    },
 }
 
 pub(super) struct Writer {
@@ -80,7 +90,8 @@ impl Writer {
         let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
         let (mut messages, mut senders) = (Vec::new(), Vec::new());
         let mut released = false;
-        let mut prunes = Vec::new();
+        let (mut cursors, mut advancers) = (Vec::new(), Vec::new());
+        let (mut writes, mut prunes) = (Vec::new(), Vec::new());
         for order in orders {
             match order {
                 Order::Append(submission, answer) => {
@@ -95,11 +106,23 @@ impl Writer {
                     released = true;
                     let _ = answer.send(self.store.release(id));
                 }
+                Order::Advance(places, answer) => {
+                    cursors.extend(places);
+                    advancers.push(answer);
+                }
+                Order::Subscriptions(what, answer) => writes.push((what, answer)),
                 Order::Prune { before, at_most, answer } => prunes.push((before, at_most, answer)),
             }
         }
-        if !submissions.is_empty() {
-            answer_all(submitters, self.append(submissions));
+        if !submissions.is_empty() || !cursors.is_empty() {
+            let outcomes = self.append(submissions, cursors);
+            let advanced = outcomes.as_ref().map(|_| vec![(); advancers.len()]).map_err(StoreError::clone);
+            answer_all(submitters, outcomes);
+            answer_all(advancers, advanced);
+        }
+        // After the cursors, so that none undoes a rewind that was ordered later.
+        for (what, answer) in writes {
+            let _ = answer.send(self.store.write_subscriptions(&what));
         }
         let quarantined = !messages.is_empty();
         if quarantined {
@@ -126,7 +149,11 @@ impl Writer {
         Ok(removed)
     }
 
-    fn append(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, StoreError> {
+    fn append(
+        &self,
+        submissions: Vec<Submission>,
+        mut cursors: Vec<(SubscriptionName, Seq)>,
+    ) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let began = Instant::now();
         let events = submissions.len();
         let questions = questions(&submissions);
@@ -138,14 +165,17 @@ impl Writer {
             for submission in submissions.take().unwrap_or_default() {
                 outcomes.push(batch.submission(submission));
             }
-            let decision = batch.decision();
-            recorded = decision.changes.iter().map(|new| (new.change.clone(), new.json.clone())).collect();
+            let decision = Decision { cursors: std::mem::take(&mut cursors), ..batch.decision() };
+            let of = |new: &NewChange| (new.change.clone(), new.json.clone(), new.sight.clone());
+            recorded = decision.changes.iter().map(of).collect();
             decision
         })?;
         let took = began.elapsed();
-        metrics::batch(events, took);
-        let oldest = recorded.first().map(|(change, _)| change.seq);
-        let newest = recorded.last().map(|(change, _)| change.seq);
+        if events > 0 {
+            metrics::batch(events, took);
+        }
+        let oldest = recorded.first().map(|(change, ..)| change.seq);
+        let newest = recorded.last().map(|(change, ..)| change.seq);
         if let (Some(first), Some(last)) = (oldest, newest) {
             let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
@@ -153,18 +183,14 @@ impl Writer {
                 self.first.set(first);
             }
         }
-        self.tail.extend(recorded.into_iter().map(|(change, json)| Arc::new(Recorded::new(change, json))));
+        let recorded = recorded.into_iter();
+        self.tail.extend(recorded.map(|(change, json, sight)| Arc::new(Recorded::new(change, json, sight))));
         if let Some(newest) = newest {
             self.head.send_replace(newest);
             metrics::head(newest);
         }
         Ok(outcomes)
     }
-}
-
-#[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
-fn json_of(change: &Change) -> Vec<u8> {
-    serde_json::to_vec(change).expect("the model has a JSON shape for every value")
 }
 
 /// Gives each its answer, or all the same error.
@@ -236,28 +262,31 @@ impl Batch {
             self.touched.insert(object.clone());
         }
         let Some((modification, settlement)) = change else { return Outcome::Unchanged };
+        let before = Before::of(state, &modification, &settlement);
         state.apply(order, &modification, &settlement);
+        let sight = before.note(state, &modification, &settlement);
         self.touched.insert(object);
         self.known.head = self.known.head.next();
         let change = Change { seq: self.known.head, received: self.received, modification, settlement };
-        self.number(key, change)
+        self.number(key, change, &sight)
     }
 
-    fn number(&mut self, key: Option<EventKey>, change: Change) -> Outcome {
+    fn number(&mut self, key: Option<EventKey>, change: Change, sight: &Sight) -> Outcome {
         let (seq, id) = (change.seq, change.modification.id);
         self.known.taken.insert(id);
         if let Some(key) = key {
             self.known.seen.insert(key, (seq, Some(id)));
         }
         let json = Bytes::from(json_of(&change));
-        self.changes.push(NewChange { change, json, key });
+        let sight = (!sight.is_empty()).then(|| Bytes::from(json_of(sight)));
+        self.changes.push(NewChange { change, json, sight, key });
         Outcome::Accepted { seq, id }
     }
 
     fn decision(self) -> Decision {
         let Self { known, changes, touched, .. } = self;
         let objects = known.objects.into_iter().filter(|(uri, _)| touched.contains(uri)).collect();
-        Decision { changes, objects }
+        Decision { changes, objects, cursors: Vec::new() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Change, ContentItemModification, ItemChange, SourceName, State, Timestamp, Uri};
+use super::{Change, ContentItemModification, ItemChange, MediaRange, SourceName, State, Timestamp, Uri};
 
 /// Which changes a reader wants. The values of one condition are alternatives, the conditions hold
 /// all together, and one without values always holds; so the default wants every change.
@@ -12,23 +12,62 @@ use super::{Change, ContentItemModification, ItemChange, SourceName, State, Time
 /// A change is wanted or not as a whole, with all its items: it is a set made at once, and a reader
 /// who got a part of it could not tell. It is wanted when the conditions on the change hold, and at
 /// least one of its items meets all the conditions on items.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// With `visibility`, the conditions are on the change as the public sees it ([`Change::public`]), and
+/// that is what the reader gets; who has the change gives the filter that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Filter {
     /// On the change: its source.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceName>,
     /// On the change: how the URI of its object begins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<UriPrefix>,
+    /// On the change: what its object belongs to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<Uri>,
     /// On the change: a type of its object.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<Uri>,
     /// On an item: what happened to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ItemChangeKind>,
+    /// On an item: the media type of its content. A change that does not tell one (a DELETE, a change
+    /// of state, a source that never does) is not held back by this: a reader who is told of one item
+    /// too many asks once in vain, and one who misses a deletion is wrong for ever.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub media_types: Vec<MediaRange>,
     /// On an item: its state after the change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
     /// On the change: it was received at that time or later, by the gateway's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
+    /// Only what changes what the public can see, as the public sees it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub visibility: bool,
 }
 
 impl Filter {
+    /// How many values one condition may have.
+    pub const MAX_VALUES: usize = 50;
+
+    /// The condition that has more than [`Filter::MAX_VALUES`], if there is one.
+    #[must_use]
+    pub fn longest_condition(&self) -> Option<&'static str> {
+        let lengths = [
+            ("sources", self.sources.len()),
+            ("objects", self.objects.len()),
+            ("parents", self.parents.len()),
+            ("types", self.types.len()),
+            ("changes", self.changes.len()),
+            ("media_types", self.media_types.len()),
+            ("states", self.states.len()),
+        ];
+        lengths.into_iter().find(|(_, length)| *length > Self::MAX_VALUES).map(|(name, _)| name)
+    }
+
     /// Whether the change is wanted.
     #[must_use]
     pub fn matches(&self, change: &Change) -> bool {
@@ -36,12 +75,17 @@ impl Filter {
         self.since.is_none_or(|since| change.received >= since)
             && any_of(&self.sources, |source| *source == told.origin.source)
             && any_of(&self.objects, |prefix| prefix.begins(&told.object))
+            && any_of(&self.parents, |wanted| told.parent.as_ref() == Some(wanted))
             && any_of(&self.types, |wanted| told.types.contains(wanted))
             && told.items.iter().any(|item| self.matches_item(item))
     }
 
     fn matches_item(&self, item: &ContentItemModification) -> bool {
         any_of(&self.changes, |kind| *kind == ItemChangeKind::of(&item.change))
+            && any_of(&self.media_types, |range| {
+                let told = item.change.content().and_then(|content| content.media_type.as_ref());
+                told.is_none_or(|told| range.takes(told))
+            })
             && any_of(&self.states, |state| item.change.after() == Some(state))
     }
 }
@@ -153,14 +197,16 @@ impl<'de> Deserialize<'de> for UriPrefix {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, Filter, InvalidUriPrefix, ItemChangeKind, SourceName, State, Timestamp, Uri, UriPrefix};
+    use super::{
+        Change, Filter, InvalidUriPrefix, ItemChangeKind, MediaRange, SourceName, State, Timestamp, Uri, UriPrefix,
+    };
 
     /// Two items: an ADD that is ACTIVE and a change of state to INACTIVE.
     const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3",
         "received":"2026-01-02T03:04:05.006Z","time":"2011-01-02T03:04:05Z","user":{"name":"fedoraAdmin"},
-        "object":"http://h/objects/demo:1","types":["info:fedora/a:M","info:fedora/a:N"],"description":"",
+        "object":"http://h/objects/demo:1","parent":"http://h/objects/demo:0","types":["info:fedora/a:M","info:fedora/a:N"],"description":"",
         "items":[
-          {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/1","change":"ADD","stateAfter":"ACTIVE"},
+          {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/1","change":"ADD","content":{"url":"http://h/c","mediaType":"image/png"},"stateAfter":"ACTIVE"},
           {"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa4","uri":"http://h/2","stateAfter":"INACTIVE"}]}"#;
 
     fn sources(names: &[&str]) -> Filter {
@@ -173,6 +219,14 @@ mod tests {
 
     fn types(uri: &str) -> Filter {
         Filter { types: vec![Uri::parse(uri).unwrap()], ..Filter::default() }
+    }
+
+    fn parent(uri: &str) -> Filter {
+        Filter { parents: vec![Uri::parse(uri).unwrap()], ..Filter::default() }
+    }
+
+    fn media(kind: ItemChangeKind, range: &str) -> Filter {
+        Filter { changes: vec![kind], media_types: vec![MediaRange::parse(range).unwrap()], ..Filter::default() }
     }
 
     fn item(kind: ItemChangeKind, state: &State) -> Filter {
@@ -193,6 +247,11 @@ mod tests {
             (sources(&["sfm"]), false),
             (object("http://h/objects/demo:"), true),
             (object("http://h/objects/test:"), false),
+            (parent("http://h/objects/demo:0"), true),
+            (parent("http://h/objects/demo:"), false),
+            (media(ItemChangeKind::Add, "image/*"), true),
+            (media(ItemChangeKind::Add, "text/xml"), false),
+            (media(ItemChangeKind::State, "text/xml"), true),
             (types("info:fedora/a:N"), true),
             (types("info:fedora/a:O"), false),
             (item(ItemChangeKind::Add, &State::ACTIVE), true),

@@ -12,6 +12,7 @@ mod draft;
 mod filter;
 mod item;
 mod json;
+mod media_range;
 mod names;
 mod object;
 mod schema;
@@ -19,6 +20,7 @@ mod state;
 mod text;
 mod time;
 mod uri;
+mod visibility;
 
 pub use aspect::{Aspect, AspectSet};
 pub use change::{Change, ItemNotes, Seq, Settlement};
@@ -26,9 +28,11 @@ pub use content::{ContentLocation, Digest, DigestAlgorithm, InvalidDigest, Inval
 pub use draft::{Draft, DraftChange, DraftItem, DraftItems};
 pub use filter::{Filter, InvalidUriPrefix, ItemChangeKind, UriPrefix};
 pub use item::{ChangeType, ContentItemModification, ItemChange, ItemChangeError};
-pub use names::{ChangeId, EventId, InvalidId, InvalidName, ItemId, SourceName};
+pub use media_range::{InvalidMediaRange, MediaRange};
+pub use names::{ChangeId, EventId, InvalidId, InvalidName, ItemId, SourceName, SubscriptionName};
 pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};
 pub use state::{InvalidState, State};
 pub use text::Text;
 pub use time::{InvalidTimestamp, Timestamp};
 pub use uri::{InvalidUri, Uri};
+pub use visibility::{Seen, Sight, SightNote, UnlistedItem, is_public};

@@ -5,48 +5,64 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
-/// The name of a configured source: `[a-z0-9][a-z0-9_-]*`, at most 64 bytes, so that it can stand
-/// in a URL path and in a routing key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct SourceName(Arc<str>);
-
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a name; use a-z, 0-9, - and _, starting with a letter or digit, at most 64 in all")]
 pub struct InvalidName(String);
 
-impl SourceName {
-    /// Takes a name.
-    ///
-    /// # Errors
-    /// When it has other characters or is too long.
-    pub fn parse(raw: &str) -> Result<Self, InvalidName> {
-        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let ok = raw.len() <= 64
-            && raw.bytes().next().is_some_and(allowed)
-            && raw.bytes().all(|b| allowed(b) || b == b'-' || b == b'_');
-        if ok { Ok(Self(raw.into())) } else { Err(InvalidName(raw.chars().take(64).collect())) }
-    }
+macro_rules! name {
+    ($(#[$about:meta])* $name:ident) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
 
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+        impl $name {
+            /// Takes a name.
+            ///
+            /// # Errors
+            /// When it has other characters or is too long.
+            pub fn parse(raw: &str) -> Result<Self, InvalidName> {
+                if is_name(raw) { Ok(Self(raw.into())) } else { Err(InvalidName(raw.chars().take(64).collect())) }
+            }
+
+            /// The name.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Self::parse(&raw).map_err(serde::de::Error::custom)
+            }
+        }
+    };
 }
 
-impl fmt::Display for SourceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+name! {
+    /// The name of a configured source: `[a-z0-9][a-z0-9_-]*`, at most 64 bytes, so that it can stand
+    /// in a URL path and in a routing key.
+    SourceName
+}
+name! {
+    /// The name of a subscription: as a source's, so that it can stand in a URL path and in a label.
+    SubscriptionName
 }
 
-impl<'de> Deserialize<'de> for SourceName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&raw).map_err(serde::de::Error::custom)
-    }
+fn is_name(raw: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    raw.len() <= 64
+        && raw.bytes().next().is_some_and(allowed)
+        && raw.bytes().all(|b| allowed(b) || b == b'-' || b == b'_')
 }
 
 /// The source's own identifier of an event, whatever its form: an Atom id, a broker's message id.

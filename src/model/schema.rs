@@ -14,7 +14,7 @@ use utoipa::{
 
 use super::{
     Aspect, AspectSet, Change, ChangeId, ChangeType, Digest, DigestAlgorithm, EventId, ItemChangeKind, ItemId,
-    MediaType, Seq, SourceName, State, Text, Timestamp, Uri, UriPrefix, json::Wire,
+    MediaRange, MediaType, Seq, SourceName, State, SubscriptionName, Text, Timestamp, Uri, UriPrefix, json::Wire,
 };
 
 macro_rules! schemas {
@@ -41,9 +41,11 @@ schemas! {
     ChangeType: words("What happened to the item.", ["ADD", "UPDATE", "DELETE"]),
     ItemChangeKind: words("What happened to an item; STATE where only its state changed.", ["ADD", "UPDATE", "DELETE", "STATE"]),
     EventId: text("The source's own identifier of the event, in whatever form it has.").min_length(Some(1)).max_length(Some(EventId::MAX_BYTES)),
+    MediaRange: text("A media type without parameters, or all of a type: image/*.").max_length(Some(MediaType::MAX_BYTES)),
     MediaType: text("A media type (RFC 6838) with its parameters.").max_length(Some(MediaType::MAX_BYTES)),
     Seq: whole_number("A place in the journal, from 1, without gaps."),
     SourceName: text("The name of a configured source.").pattern(Some("^[a-z0-9][a-z0-9_-]{0,63}$")),
+    SubscriptionName: text("The name of a subscription.").pattern(Some("^[a-z0-9][a-z0-9_-]{0,63}$")),
     State: text("A token of an open vocabulary; ACTIVE, INACTIVE and DELETED for content.").pattern(Some("^[A-Z][A-Z_]{0,63}$")),
     Text: text("Text for people, without what XML 1.0 cannot carry.").max_length(Some(Text::MAX_CHARS)),
     Timestamp: text("A time in UTC, to the millisecond.").format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),

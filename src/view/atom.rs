@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn an_archive_page_is_rendered_as_it_always_was() {
         let changes = CHANGES.map(|json| {
-            let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()) };
+            let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()), sight: None };
             Arc::new(Recorded::from(stored))
         });
         let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil() };

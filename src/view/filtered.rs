@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     journal::{Journal, Recorded},
-    model::{Filter, ItemChangeKind, Seq, SourceName, State, Timestamp, Uri, UriPrefix},
+    model::{Filter, ItemChangeKind, MediaRange, Seq, SourceName, State, Timestamp, Uri, UriPrefix},
     web::{Problem, ProblemCode, Query},
 };
 
@@ -26,8 +26,6 @@ use crate::{
 const MAX_EXAMINED: usize = 5_000;
 /// How many are read from the journal at once.
 const READ_AT_ONCE: usize = 250;
-/// How many values one condition of a filter may have.
-const MAX_VALUES: usize = 50;
 
 /// The query parameters.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -41,6 +39,10 @@ pub(super) struct Parameters {
     #[serde(default)]
     #[param(max_items = 50)]
     object: Vec<UriPrefix>,
+    /// On the change: its object belongs to one of these.
+    #[serde(default)]
+    #[param(max_items = 50)]
+    parent: Vec<Uri>,
     /// On the change: its object has one of these types.
     #[serde(default, rename = "type")]
     #[param(max_items = 50)]
@@ -49,6 +51,10 @@ pub(super) struct Parameters {
     #[serde(default)]
     #[param(max_items = 50)]
     change: Vec<ItemChangeKind>,
+    /// On an item: its content is of one of these media types, as far as the change tells one.
+    #[serde(default)]
+    #[param(max_items = 50)]
+    media_type: Vec<MediaRange>,
     /// On an item: it is in one of these states after the change.
     #[serde(default)]
     #[param(max_items = 50)]
@@ -56,6 +62,10 @@ pub(super) struct Parameters {
     /// On the change: it was received at that time or later.
     #[param(value_type = Timestamp, required = false)]
     since: Option<Timestamp>,
+    /// Whether to show only what changes what the public can see, as the public sees it.
+    #[serde(default)]
+    #[param(value_type = bool, required = false)]
+    visibility: bool,
     /// How many changes a document has at the most.
     #[param(value_type = u64, required = false, minimum = 1, maximum = 1000)]
     limit: Option<Limit>,
@@ -102,10 +112,13 @@ impl Selection {
         let filter = Filter {
             sources: in_order("source", told.source)?,
             objects: in_order("object", told.object)?,
+            parents: in_order("parent", told.parent)?,
             types: in_order("type", told.types)?,
             changes: in_order("change", told.change)?,
+            media_types: in_order("media_type", told.media_type)?,
             states: in_order("state", told.state)?,
             since: told.since,
+            visibility: told.visibility,
         };
         Ok(Self { filter, limit: told.limit, before: told.before })
     }
@@ -132,18 +145,23 @@ fn filter_query(filter: &Filter) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(filter.sources.iter().map(|source| ("source", source.as_str())));
     query.extend_pairs(filter.objects.iter().map(|prefix| ("object", prefix.as_str())));
+    query.extend_pairs(filter.parents.iter().map(|uri| ("parent", uri.as_str())));
     query.extend_pairs(filter.types.iter().map(|uri| ("type", uri.as_str())));
     query.extend_pairs(filter.changes.iter().map(|kind| ("change", kind.as_str())));
+    query.extend_pairs(filter.media_types.iter().map(|range| ("media_type", range.as_str())));
     query.extend_pairs(filter.states.iter().map(|state| ("state", state.as_str())));
     if let Some(since) = filter.since {
         query.append_pair("since", &since.to_string());
+    }
+    if filter.visibility {
+        query.append_pair("visibility", "true");
     }
     query.finish()
 }
 
 fn in_order<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Vec<T>, Problem> {
-    if values.len() > MAX_VALUES {
-        let detail = format!("The parameter {name:?} is wrong: it may be given at most {MAX_VALUES} times.");
+    if values.len() > Filter::MAX_VALUES {
+        let detail = format!("The parameter {name:?} is wrong: it may be given at most {} times.", Filter::MAX_VALUES);
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", name));
     }
     values.sort();
@@ -183,9 +201,7 @@ pub(super) async fn find(journal: &Journal, selection: &Selection) -> Result<Fou
             }
             cursor = change.seq;
             examined += 1;
-            if selection.filter.matches(change) {
-                found.changes.push(recorded);
-            }
+            found.changes.extend(recorded.selected(&selection.filter).map_err(store_problem)?);
             if found.changes.len() == limit {
                 found.next = older_than(cursor);
                 return Ok(found);
@@ -244,9 +260,10 @@ mod tests {
 
     #[test]
     fn one_selection_has_one_address() {
-        let written = "source=a&source=b&object=http%3A%2F%2Fh%2F&type=info%3Afedora%2Fx%3AM&change=ADD&change=STATE\
-                       &state=ACTIVE&since=2026-01-02T03%3A04%3A05.000Z&limit=7&before=9";
-        let shuffled = "before=9&change=STATE&source=b&type=info:fedora/x:M&source=a&source=b&state=ACTIVE&change=ADD\
+        let written = "source=a&source=b&object=http%3A%2F%2Fh%2F&parent=urn%3Ap&type=info%3Afedora%2Fx%3AM&change=ADD\
+                       &change=STATE&media_type=image%2F*&state=ACTIVE&since=2026-01-02T03%3A04%3A05.000Z&visibility=true\
+                       &limit=7&before=9";
+        let shuffled = "visibility=true&before=9&parent=urn:p&media_type=Image/*&change=STATE&source=b&type=info:fedora/x:M&source=a&source=b&state=ACTIVE&change=ADD\
                         &since=2026-01-02T04:04:05%2B01:00&limit=7&object=http://h/";
         let selection = Selection::parse(shuffled).unwrap();
         assert_eq!(selection.to_query(), written);
@@ -268,6 +285,8 @@ mod tests {
             ("change=ADD\u{6}x", "unknown variant `ADD\u{FFFD}x`"),
             ("state=active", "\"state\" is wrong: \"active\" is not a state"),
             ("since=yesterday", "\"since\" is wrong: \"yesterday\" is not a date and time"),
+            ("media_type=*", "\"media_type\" is wrong: \"*\" is not a media type"),
+            ("visibility=yes", "\"visibility\" is wrong: \"yes\" is not true or false"),
             ("limit=0", "\"limit\" is wrong: 0 is not from 1 to 1000"),
             ("limit=1001", "\"limit\" is wrong: 1001 is not from 1 to 1000"),
             ("limit=x", "\"limit\" is wrong: \"x\" is not a whole number"),

@@ -12,6 +12,7 @@ mod a_kill_during_upkeep_breaks_nothing;
 mod a_purge_lists_every_item;
 mod a_reader_starts_from_the_snapshot;
 mod a_thousand_connections_lose_nothing;
+mod a_visibility_subscriber_ends_with_what_the_public_sees;
 mod a_wrong_configuration_is_refused_with_advice;
 mod any;
 mod architecture;

@@ -20,7 +20,7 @@ use tidings::{
 
 /// What a repository may do next; what makes no sense at that point is passed over.
 #[derive(Clone, Debug)]
-enum Deed {
+pub(crate) enum Deed {
     Add { item: usize, state: usize },
     AddOrUpdate { item: usize },
     Update { item: usize },
@@ -32,7 +32,7 @@ enum Deed {
 
 const ITEMS: usize = 3;
 
-fn deed() -> impl Strategy<Value = Deed> {
+pub(crate) fn deed() -> impl Strategy<Value = Deed> {
     let item = || 0..ITEMS;
     prop_oneof![
         3 => (item(), 0..2usize).prop_map(|(item, state)| Deed::Add { item, state }),
@@ -50,7 +50,7 @@ fn state(number: usize) -> State {
 }
 
 /// The drafts that a repository would send while it does these deeds, in order.
-fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
+pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
     let mut live = [false; ITEMS];
     let mut drafts = Vec::new();
     for (moment, deed) in deeds.iter().enumerate() {
@@ -109,16 +109,16 @@ fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLoca
     state.live_items().map(|(uri, _)| item(uri)).collect()
 }
 
-struct World {
+pub(crate) struct World {
     _folder: tempfile::TempDir,
-    journal: Journal,
+    pub(crate) journal: Journal,
     _writer: WriterThread,
-    runtime: tokio::runtime::Runtime,
+    pub(crate) runtime: tokio::runtime::Runtime,
     policy: Arc<SourcePolicy>,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = sqlite::SqliteStore::open(folder.path(), sqlite::Bounds::default()).unwrap();
         let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Sends the drafts in three messages, so that the registry is read back in between.
-    fn send(&self, drafts: &[Draft]) {
+    pub(crate) fn send(&self, drafts: &[Draft]) {
         for part in drafts.chunks(drafts.len().div_ceil(3).max(1)) {
             let key = |draft: &Draft| {
                 let id = draft.event_id.as_ref().map(|id| EventIdentity::Id(id.as_str()));
@@ -141,13 +141,13 @@ impl World {
         }
     }
 
-    fn object(&self, object: &Uri) -> ObjectState {
+    pub(crate) fn object(&self, object: &Uri) -> ObjectState {
         self.runtime.block_on(self.journal.object(object.clone())).unwrap().unwrap_or_default()
     }
 }
 
 /// The order in which events arrive, some of them twice.
-fn arrivals(events: usize, keys: &[u64]) -> Vec<usize> {
+pub(crate) fn arrivals(events: usize, keys: &[u64]) -> Vec<usize> {
     let mut arrivals: Vec<_> = (0..events).chain((0..events).filter(|event| keys[*event].is_multiple_of(3))).collect();
     let mut turn = 0;
     arrivals.sort_by_cached_key(|_| {

@@ -46,7 +46,7 @@ fn change(seq: Seq, event: u64) -> NewChange {
     change.seq = seq;
     change.modification.id = ChangeId::mint();
     let json = Bytes::from(serde_json::to_vec(&change).unwrap());
-    NewChange { change, json, key: Some(key(event)) }
+    NewChange { change, json, sight: None, key: Some(key(event)) }
 }
 
 /// Appends what these events tell, as the writer does: an event that is known makes no change, and
@@ -185,7 +185,11 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
             let mut state = known.objects.get(&object()).cloned().unwrap_or_default();
             state.items.clear();
             state.purged.at = Some(Timestamp::now());
-            Decision { changes: vec![change(Seq(2), 2), change(Seq(1), 3)], objects: [(object(), state)].into() }
+            Decision {
+                changes: vec![change(Seq(2), 2), change(Seq(1), 3)],
+                objects: [(object(), state)].into(),
+                ..Decision::default()
+            }
         });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);

@@ -14,8 +14,9 @@ use uuid::Uuid;
 use super::{
     quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
     registry::ObjectState,
+    subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
 };
-use crate::model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri};
+use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri};
 
 /// A durable, totally ordered journal with the registry beside it. One writer at a time appends;
 /// any number read.
@@ -26,7 +27,7 @@ use crate::model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri};
 /// 3. A repeat returns the first number.
 /// 4. A batch, its registry changes and its event keys are stored together or not at all.
 /// 5. A reader's place is its own: reading moves nothing in the store, and the same place gives
-///    the same changes again.
+///    the same changes again. A subscription's cursor goes back only by a rewind.
 /// 6. The head never runs ahead of what can be read.
 pub trait Store: Send + Sync + 'static {
     /// Answers `questions`, has `decide` decide on the answers what to write, and writes it, all in
@@ -47,6 +48,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// When the storage fails.
     fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError>;
+
+    /// The same, and no more of them once they have `bytes` of JSON; one at least, if there is one.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn after_within(&self, after: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError>;
 
     /// Up to `limit` changes before `before`, newest first.
     ///
@@ -137,6 +144,47 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails.
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError>;
 
+    /// Every subscription, by name.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn subscriptions(&self) -> Result<Vec<Stored>, StoreError>;
+
+    /// Does this to subscriptions and their dead letters, in one transaction; says for each how many
+    /// it concerned.
+    ///
+    /// # Errors
+    /// When the storage fails; then nothing was done.
+    fn write_subscriptions(&self, writes: &[Write]) -> Result<Vec<u64>, StoreError>;
+
+    /// Up to `limit` dead letters of a subscription before `before` (all, if `None`), newest first.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn dead_letters(
+        &self,
+        subscription: &SubscriptionName,
+        before: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError>;
+
+    /// One dead letter of a subscription.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn dead_letter(&self, subscription: &SubscriptionName, id: DeadLetterId) -> Result<Option<DeadLetter>, StoreError>;
+
+    /// Up to `limit` dead letters of a subscription after `after` that are to be sent again, oldest first.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn replays(
+        &self,
+        subscription: &SubscriptionName,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError>;
+
     /// What tells this journal from every other one, for ever.
     fn identity(&self) -> Uuid;
 }
@@ -189,6 +237,8 @@ pub struct Decision {
     pub changes: Vec<NewChange>,
     /// The objects and items that changes or confirmations touched, as they are now.
     pub objects: BTreeMap<Uri, ObjectState>,
+    /// Subscriptions whose cursors go forward.
+    pub cursors: Vec<(SubscriptionName, Seq)>,
 }
 
 /// A change to be written.
@@ -198,6 +248,8 @@ pub struct NewChange {
     pub change: Change,
     /// Its JSON.
     pub json: Bytes,
+    /// The JSON of its [`Sight`](crate::model::Sight), where there is something to note.
+    pub sight: Option<Bytes>,
     /// The event that told it; `None` where a repeat cannot be known.
     pub key: Option<EventKey>,
 }
@@ -209,6 +261,8 @@ pub struct StoredChange {
     pub seq: Seq,
     /// Its JSON.
     pub json: Bytes,
+    /// The JSON of its [`Sight`](crate::model::Sight), where there is something to note.
+    pub sight: Option<Bytes>,
 }
 
 /// Why a store could not do as it was told.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use uuid::Uuid;
 
-use super::{Bounds, read, rows};
+use super::{Bounds, read, rows, subscriptions};
 use crate::{
     journal::{
         registry::{ItemRecord, ObjectState},
@@ -33,6 +33,9 @@ pub(super) fn append(
     }
     for (uri, state) in &decision.objects {
         write_object(&transaction, uri, state, held.get(uri))?;
+    }
+    for (name, cursor) in &decision.cursors {
+        subscriptions::advance(&transaction, name, *cursor)?;
     }
     if let Some(newest) = decision.changes.last() {
         forget_old_events(&transaction, bounds, newest)?;
@@ -87,9 +90,11 @@ fn insert(transaction: &Transaction<'_>, new: &NewChange) -> Result<(), StoreErr
     let id = new.change.modification.id.uuid();
     // The JSON is ours, so it is UTF-8.
     let json = std::str::from_utf8(&new.json).map_err(rows::damaged)?;
+    let sight = new.sight.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
+    let checksum = rows::checksum(seq, &new.json, new.sight.as_deref());
     transaction
-        .prepare_cached("INSERT INTO changes (seq, id, received, checksum, json) VALUES (?, ?, ?, ?, ?)")?
-        .execute(params![seq, id.as_bytes().as_slice(), received, rows::checksum(seq, &new.json), json])?;
+        .prepare_cached("INSERT INTO changes (seq, id, received, checksum, json, sight) VALUES (?, ?, ?, ?, ?, ?)")?
+        .execute(params![seq, id.as_bytes().as_slice(), received, checksum, json, sight])?;
     if let Some(key) = new.key {
         let sql = "INSERT INTO events (seq, key, received) VALUES (?, ?, ?)";
         transaction.prepare_cached(sql)?.execute(params![seq, key.0.as_slice(), received])?;

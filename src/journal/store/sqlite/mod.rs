@@ -13,6 +13,7 @@ mod read;
 pub mod restore;
 mod rows;
 mod schema;
+mod subscriptions;
 pub mod verify;
 
 use std::{
@@ -30,8 +31,9 @@ use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
         registry::ObjectState,
+        subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
     },
-    model::{ChangeId, Seq, Timestamp, Uri},
+    model::{ChangeId, Seq, SubscriptionName, Timestamp, Uri},
 };
 
 /// The name of the journal's file in its folder.
@@ -120,7 +122,11 @@ impl Store for SqliteStore {
     }
 
     fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
-        self.readers.read(|connection| read::after(connection, after, limit))
+        self.readers.read(|connection| read::after(connection, after, limit, usize::MAX))
+    }
+
+    fn after_within(&self, after: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError> {
+        self.readers.read(|connection| read::after(connection, after, limit, bytes))
     }
 
     fn before(&self, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
@@ -177,6 +183,36 @@ impl Store for SqliteStore {
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
         self.readers.read(quarantine::size)
+    }
+
+    fn subscriptions(&self) -> Result<Vec<Stored>, StoreError> {
+        self.readers.read(subscriptions::all)
+    }
+
+    fn write_subscriptions(&self, writes: &[Write]) -> Result<Vec<u64>, StoreError> {
+        subscriptions::write(&mut self.writer(), writes)
+    }
+
+    fn dead_letters(
+        &self,
+        subscription: &SubscriptionName,
+        before: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        self.readers.read(|connection| subscriptions::letters_before(connection, subscription, before, limit))
+    }
+
+    fn dead_letter(&self, subscription: &SubscriptionName, id: DeadLetterId) -> Result<Option<DeadLetter>, StoreError> {
+        self.readers.read(|connection| subscriptions::letter(connection, subscription, id))
+    }
+
+    fn replays(
+        &self,
+        subscription: &SubscriptionName,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        self.readers.read(|connection| subscriptions::replays(connection, subscription, after, limit))
     }
 
     fn identity(&self) -> Uuid {

@@ -26,31 +26,44 @@ pub(super) fn head(connection: &Connection) -> Result<Seq, StoreError> {
     newest(connection).map(|(seq, _)| seq)
 }
 
-pub(super) fn after(connection: &Connection, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
-    changes(connection, "SELECT seq, checksum, json FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", after, limit)
+pub(super) fn after(
+    connection: &Connection,
+    after: Seq,
+    limit: usize,
+    bytes: usize,
+) -> Result<Vec<StoredChange>, StoreError> {
+    let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq > ? ORDER BY seq LIMIT ?";
+    changes(connection, sql, after, limit, bytes)
 }
 
 pub(super) fn before(connection: &Connection, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
-    changes(
-        connection,
-        "SELECT seq, checksum, json FROM changes WHERE seq < ? ORDER BY seq DESC LIMIT ?",
-        before,
-        limit,
-    )
+    let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq < ? ORDER BY seq DESC LIMIT ?";
+    changes(connection, sql, before, limit, usize::MAX)
 }
 
-fn changes(connection: &Connection, sql: &str, bound: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
+fn changes(
+    connection: &Connection,
+    sql: &str,
+    bound: Seq,
+    limit: usize,
+    bytes: usize,
+) -> Result<Vec<StoredChange>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![rows::number(bound.0), rows::number(limit as u64)])?;
     let mut changes = Vec::new();
-    while let Some(row) = found.next()? {
-        changes.push(change(row)?);
+    let mut size = 0_usize;
+    while size < bytes
+        && let Some(row) = found.next()?
+    {
+        let change = change(row)?;
+        size = size.saturating_add(change.json.len());
+        changes.push(change);
     }
     Ok(changes)
 }
 
 pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT seq, checksum, json FROM changes WHERE id = ?")?;
+    let mut statement = connection.prepare_cached("SELECT seq, checksum, json, sight FROM changes WHERE id = ?")?;
     let mut found = statement.query([id.uuid().as_bytes().as_slice()])?;
     found.next()?.map(change).transpose()
 }
@@ -58,10 +71,11 @@ pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<Stor
 /// A change whose bytes are not those that were written is never shown to anybody.
 fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
     let (seq, json): (i64, String) = (row.get(0)?, row.get(2)?);
-    if row.get::<_, i64>(1)? != rows::checksum(seq, json.as_bytes()) {
+    let sight: Option<String> = row.get(3)?;
+    if row.get::<_, i64>(1)? != rows::checksum(seq, json.as_bytes(), sight.as_deref().map(str::as_bytes)) {
         return Err(rows::damaged(format!("change {seq} is not as it was written: its checksum is wrong")));
     }
-    Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json) })
+    Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json), sight: sight.map(Bytes::from) })
 }
 
 pub(super) fn holds(connection: &Connection, seq: Seq) -> Result<bool, StoreError> {

@@ -7,7 +7,8 @@ pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [&str; 1] = ["
+pub(super) const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
         value BLOB NOT NULL
@@ -68,7 +69,36 @@ pub(super) const MIGRATIONS: [&str; 1] = ["
         size INTEGER NOT NULL,
         body BLOB NOT NULL
     );
-    "];
+    ",
+    "
+    -- What the public sees of a change, where the change does not tell it by itself: JSON.
+    ALTER TABLE changes ADD COLUMN sight TEXT;
+
+    -- Every subscription that has ever run and was not deleted. `definition` is the JSON that was put,
+    -- of one that the configuration defines it is empty; it holds no secret.
+    CREATE TABLE subscriptions (
+        name TEXT PRIMARY KEY,
+        origin TEXT NOT NULL, -- config, api
+        definition TEXT NOT NULL,
+        cursor INTEGER NOT NULL, -- all changes up to this one are done with
+        paused INTEGER NOT NULL,
+        ended TEXT -- why the receiver wants no more
+    ) WITHOUT ROWID;
+
+    -- What a receiver refused for good: the change as it would have been sent.
+    CREATE TABLE dead_letters (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        subscription TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        refused INTEGER NOT NULL,
+        reason TEXT NOT NULL,
+        attempts INTEGER NOT NULL,
+        replay INTEGER NOT NULL, -- whether it is to be sent again
+        json TEXT NOT NULL
+    );
+    CREATE INDEX dead_letters_by_subscription ON dead_letters (subscription, id);
+    ",
+];
 
 /// The version that this program writes.
 pub(super) fn current_version() -> i64 {

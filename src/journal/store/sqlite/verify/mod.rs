@@ -139,8 +139,10 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn changes(&mut self, progress: &mut dyn FnMut(u64)) -> rusqlite::Result<()> {
-        let sql = "SELECT seq, id, received, checksum, json FROM changes NOT INDEXED ORDER BY seq";
-        let mut statement = self.connection.prepare(sql)?;
+        // A journal that no newer version has opened yet has no such column.
+        let sight = self.connection.prepare("SELECT sight FROM changes").map_or("NULL", |_| "sight");
+        let sql = format!("SELECT seq, id, received, checksum, json, {sight} FROM changes NOT INDEXED ORDER BY seq");
+        let mut statement = self.connection.prepare(&sql)?;
         let mut found = statement.query([])?;
         let mut done = 0;
         while let Some(row) = found.next()? {
@@ -181,7 +183,11 @@ impl Walk<'_> {
         change: Result<&Change, &serde_json::Error>,
     ) -> rusqlite::Result<()> {
         self.place(seq, received)?;
-        if row.get::<_, i64>(3)? != rows::checksum(seq, json) {
+        let sight = match row.get_ref(5)? {
+            rusqlite::types::ValueRef::Text(sight) => Some(sight),
+            _ => None,
+        };
+        if row.get::<_, i64>(3)? != rows::checksum(seq, json, sight) {
             self.report.find(format!("change {seq} is not as it was written: its checksum is wrong"));
         }
         match change {

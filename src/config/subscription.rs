@@ -1,0 +1,26 @@
+//! `[subscriptions.NAME]`: one subscriber that is told of changes. What may stand there is said where
+//! it is read, in `delivery`, since the same is read over HTTP.
+
+use std::{ffi::OsString, sync::Arc};
+
+use super::{error::ConfigError, setting::Setting};
+use crate::{
+    delivery::{Definition, Maker},
+    journal::subscriptions::MadeBy,
+    model::SubscriptionName,
+};
+
+/// Reads one subscription.
+pub(super) fn read(
+    name: &str,
+    table: &Setting,
+    environment: &[(OsString, OsString)],
+) -> Result<(SubscriptionName, Arc<Definition>), ConfigError> {
+    let name = SubscriptionName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
+    let variable = |name: &str| environment.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
+    let maker = Maker { made_by: MadeBy::Config, variable: &variable };
+    let definition = table.clone().read::<serde_json::Value>()?;
+    let definition =
+        Definition::read(definition, &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;
+    Ok((name, Arc::new(definition)))
+}

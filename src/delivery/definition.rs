@@ -1,0 +1,179 @@
+//! What a subscription is: the same keys in the configuration file and over HTTP.
+
+use std::{ffi::OsString, fmt, sync::Arc};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{Blueprint, DELIVERIES, DeliveryKind, Start};
+use crate::{
+    format::{FORMATS, FormatKind, format},
+    journal::subscriptions::MadeBy,
+    model::Filter,
+};
+
+/// The keys that every subscription has, whatever its delivery.
+const KEYS: [&str; 5] = ["delivery", "format", "filter", "start", "dead_letters"];
+
+/// The format of messages where the definition names none.
+const DEFAULT_FORMAT: &str = "atom";
+
+/// How many dead letters are kept where the definition does not say.
+const DEFAULT_DEAD_LETTERS: u64 = 1000;
+
+/// The most dead letters that a definition may have kept.
+const MOST_DEAD_LETTERS: u64 = 1_000_000;
+
+/// Who defines a subscription, and what they may refer to.
+#[derive(Clone, Copy)]
+pub struct Maker<'a> {
+    /// Who it is.
+    pub made_by: MadeBy,
+    /// The value of a variable of the environment.
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+impl Maker<'_> {
+    /// Somebody who asks over HTTP.
+    #[must_use]
+    pub fn api() -> Self {
+        Self { made_by: MadeBy::Api, variable: &|name| std::env::var_os(name) }
+    }
+}
+
+/// A subscription as it was defined, checked.
+pub struct Definition {
+    /// Which changes.
+    pub filter: Filter,
+    /// What messages are written in.
+    pub format: &'static FormatKind,
+    /// Where it begins when it is new.
+    pub start: Start,
+    /// How many dead letters it may have; with so many, the next refusal makes it wait.
+    pub dead_letters: u64,
+    /// How it is pushed.
+    pub delivery: &'static DeliveryKind,
+    /// To whom.
+    pub blueprint: Arc<dyn Blueprint>,
+}
+
+/// Without anything secret.
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Definition").field(&self.shown()).finish()
+    }
+}
+
+/// Why a definition is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {reason}")]
+pub struct InvalidDefinition {
+    /// The path of the key, as in `filter.changes`; empty where it is the whole.
+    pub key: String,
+    /// What is wrong, and what to do.
+    pub reason: String,
+}
+
+impl InvalidDefinition {
+    /// Says what is wrong with a key.
+    pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { key: key.into(), reason: reason.into() }
+    }
+}
+
+impl Definition {
+    /// Reads a definition.
+    ///
+    /// # Errors
+    /// When a key is unknown or missing, or its value is not of its type. No error repeats an address.
+    pub fn read(definition: Value, maker: &Maker<'_>) -> Result<Self, InvalidDefinition> {
+        let Value::Object(mut table) = definition else {
+            return Err(InvalidDefinition::new("", "give an object with the keys of a subscription"));
+        };
+        let delivery = named(&mut table, "delivery", None, &DELIVERIES.map(|kind| kind.name))?;
+        let delivery = DELIVERIES.into_iter().find(|kind| kind.name == delivery);
+        let delivery = delivery.ok_or_else(|| InvalidDefinition::new("delivery", "there is no such delivery"))?;
+        if let Some(unknown) = table.keys().find(|key| !is_known(key, delivery)) {
+            let known: Vec<&str> = KEYS.iter().chain(delivery.keys).copied().collect();
+            return Err(InvalidDefinition::new(unknown, format!("there is no such key; {}", advice(unknown, &known))));
+        }
+        let name = named(&mut table, "format", Some(DEFAULT_FORMAT), &FORMATS.map(|kind| kind.name))?;
+        let format = format(&name).ok_or_else(|| InvalidDefinition::new("format", "there is no such format"))?;
+        let filter: Filter = take(&mut table, "filter")?.unwrap_or_default();
+        if filter.since.is_some() {
+            return Err(InvalidDefinition::new("filter.since", "a subscription begins at its start; give that"));
+        }
+        if let Some(condition) = filter.longest_condition() {
+            let reason = format!("it has more than {} values; make two subscriptions", Filter::MAX_VALUES);
+            return Err(InvalidDefinition::new(format!("filter.{condition}"), reason));
+        }
+        let start = take(&mut table, "start")?.unwrap_or_default();
+        let dead_letters = take(&mut table, "dead_letters")?.unwrap_or(DEFAULT_DEAD_LETTERS);
+        if dead_letters > MOST_DEAD_LETTERS {
+            let reason = format!("it is {dead_letters}; give a whole number from 0 to {MOST_DEAD_LETTERS}");
+            return Err(InvalidDefinition::new("dead_letters", reason));
+        }
+        let blueprint = (delivery.read)(table, maker)?;
+        Ok(Self { filter, format, start, dead_letters, delivery, blueprint })
+    }
+
+    /// The definition with its defaults, and without anything secret.
+    #[must_use]
+    pub fn shown(&self) -> Map<String, Value> {
+        let mut shown = Map::new();
+        shown.insert("delivery".to_owned(), self.delivery.name.into());
+        shown.insert("format".to_owned(), self.format.name.into());
+        shown.insert("start".to_owned(), serde_json::to_value(self.start).unwrap_or_default());
+        shown.insert("filter".to_owned(), serde_json::to_value(&self.filter).unwrap_or_default());
+        shown.insert("dead_letters".to_owned(), self.dead_letters.into());
+        shown.extend(self.blueprint.shown());
+        shown
+    }
+}
+
+fn is_known(key: &str, delivery: &DeliveryKind) -> bool {
+    KEYS.contains(&key) || delivery.keys.contains(&key)
+}
+
+/// Takes a key whose value is one of these names.
+fn named(
+    table: &mut Map<String, Value>,
+    key: &str,
+    default: Option<&str>,
+    known: &[&str],
+) -> Result<String, InvalidDefinition> {
+    let there_are = known.join(", ");
+    match table.remove(key).filter(|value| !value.is_null()) {
+        Some(Value::String(name)) if known.contains(&name.as_str()) => Ok(name),
+        Some(Value::String(name)) => {
+            Err(InvalidDefinition::new(key, format!("there is no {key} {name:?}; {}", advice(&name, known))))
+        }
+        Some(_) => Err(InvalidDefinition::new(key, format!("give a name; there are {there_are}"))),
+        None => default
+            .map(ToOwned::to_owned)
+            .ok_or_else(|| InvalidDefinition::new(key, format!("it is missing; add it: there are {there_are}"))),
+    }
+}
+
+/// What was most likely meant, or what there is.
+fn advice(word: &str, known: &[&str]) -> String {
+    let distance = |known: &&&str| strsim::damerau_levenshtein(word, known);
+    match known.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= 1 + nearest.len() / 3) {
+        Some(nearest) => format!("did you mean {nearest:?}? There are {}", known.join(", ")),
+        None => format!("there are {}", known.join(", ")),
+    }
+}
+
+/// Takes the value of a key, if there is one, as a `T`.
+pub(super) fn take<T: DeserializeOwned>(
+    table: &mut Map<String, Value>,
+    key: &str,
+) -> Result<Option<T>, InvalidDefinition> {
+    let Some(value) = table.remove(key).filter(|value| !value.is_null()) else { return Ok(None) };
+    let read = serde_path_to_error::deserialize(value);
+    read.map(Some).map_err(|error| {
+        let path = error.path().to_string();
+        let key = if path == "." { key.to_owned() } else { format!("{key}.{path}") };
+        InvalidDefinition::new(key, error.inner().to_string())
+    })
+}

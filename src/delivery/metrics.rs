@@ -1,0 +1,28 @@
+//! What the deliveries count and measure, by the facade of the `metrics` crate.
+
+use metrics::{counter, gauge};
+
+use crate::model::SubscriptionName;
+
+/// What became of messages: delivered, unroutable, refused or retried.
+pub const DELIVERIES: &str = "tidings_deliveries_total";
+
+/// How many changes a subscription is behind.
+pub const LAG: &str = "tidings_subscription_lag_changes";
+
+/// 1 while a subscription delivers or waits for changes, else 0.
+pub const UP: &str = "tidings_subscription_up";
+
+/// How many dead letters a subscription has.
+pub const DEAD_LETTERS: &str = "tidings_dead_letters";
+
+pub(super) fn delivered(name: &SubscriptionName, outcome: &'static str, messages: u64) {
+    counter!(DELIVERIES, "subscription" => name.to_string(), "outcome" => outcome).increment(messages);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no journal holds 2⁵³ changes")]
+pub(super) fn subscription(name: &SubscriptionName, up: bool, lag: u64, dead_letters: u64) {
+    gauge!(UP, "subscription" => name.to_string()).set(if up { 1.0 } else { 0.0 });
+    gauge!(LAG, "subscription" => name.to_string()).set(lag as f64);
+    gauge!(DEAD_LETTERS, "subscription" => name.to_string()).set(dead_letters as f64);
+}

@@ -1,0 +1,121 @@
+//! What the application runs beside the gateway: the engines, and the writing of their cursors.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    cursors::Cursors,
+    engine::{End, Engine},
+    metrics,
+    status::{State, Status},
+    subscriptions::Inner,
+};
+use crate::journal::{Journal, subscriptions::Write};
+
+/// How often the gauges are told.
+const MEASURE: Duration = Duration::from_secs(1);
+
+/// An engine to be started.
+pub(super) struct Launch {
+    pub(super) engine: Engine,
+    /// Cancelled when the engine before it, of the same subscription, has ended.
+    pub(super) before: Option<CancellationToken>,
+    /// Cancels what says that this one has ended.
+    pub(super) ended: DropGuard,
+}
+
+/// Runs the engines. The application spawns [`Runner::run`].
+pub struct Runner {
+    pub(super) launches: mpsc::Receiver<Launch>,
+    pub(super) subscriptions: Arc<Inner>,
+}
+
+impl Runner {
+    /// Runs the engines until `stop`; then they finish what is on its way, and where they are is written.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut engines = JoinSet::new();
+        let cursors = self.subscriptions.cursors.clone();
+        let mut ticks = tokio::time::interval(MEASURE);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(launch) = self.launches.recv() => {
+                    let Launch { engine, before, ended } = launch;
+                    engines.spawn(run(engine, before, ended));
+                }
+                Some(ended) = engines.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a subscription's engine has failed; the others go on");
+                    }
+                }
+                () = cursors.due() => flush(&cursors).await,
+                _ = ticks.tick() => measure(&self.subscriptions),
+            }
+        }
+        self.subscriptions.stop_all();
+        self.launches.close();
+        while engines.join_next().await.is_some() {}
+        flush(&cursors).await;
+    }
+}
+
+async fn flush(cursors: &Cursors) {
+    if let Err(error) = cursors.flush().await {
+        tracing::warn!(%error, "where the subscriptions are could not be written; trying again");
+    }
+}
+
+/// Says that an engine failed, unless it is told otherwise: a panic must not leave a subscription that
+/// looks as if it ran.
+struct Watch(Option<Arc<Status>>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(status) = &self.0 {
+            status
+                .stopped(State::Failed, "its engine has failed by a fault of the gateway; see the log, and resume it");
+        }
+    }
+}
+
+async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard) {
+    if let Some(before) = before {
+        before.cancelled().await;
+    }
+    let (name, status, journal) = (engine.name.clone(), Arc::clone(&engine.status), engine.journal.clone());
+    let mut watch = Watch(Some(Arc::clone(&status)));
+    let end = engine.run().await;
+    watch.0 = None;
+    match end {
+        End::Stopped => {}
+        End::Gone(reason) => {
+            tracing::warn!(subscription = %name, reason, "the receiver wants no more; the subscription has ended");
+            status.stopped(State::Ended, &reason);
+            end_it(&journal, Write::End(name, Some(reason))).await;
+        }
+        End::FellBehind(error) => {
+            let advice = "rewind it, to \"beginning\" or \"now\", and let the receiver start anew from /snapshot";
+            tracing::error!(subscription = %name, %error, advice, "changes that were not delivered are gone");
+            status.stopped(State::FellBehind, &format!("{error}; {advice}"));
+        }
+    }
+    drop(ended);
+}
+
+async fn end_it(journal: &Journal, write: Write) {
+    if let Err(error) = journal.write_subscriptions(vec![write]).await {
+        // Then the receiver says so again after the next start.
+        tracing::warn!(%error, "the end of a subscription could not be written");
+    }
+}
+
+/// Tells the gauges of a subscription.
+fn measure(inner: &Inner) {
+    let head = inner.journal.head();
+    for (name, snapshot) in inner.snapshots() {
+        let up = matches!(snapshot.state, State::Running);
+        metrics::subscription(&name, up, head.0.saturating_sub(snapshot.cursor.0), snapshot.dead_letters);
+    }
+}

@@ -1,0 +1,70 @@
+//! The address of a receiver, which may hold a password.
+//!
+//! The administrator's configuration may give it as it is, or tell a file or a variable of the
+//! environment that holds it. Who makes a subscription through the HTTP interface gives an address
+//! without a password, or names a variable that was meant for this: what is put there is kept in the
+//! journal and shown again, and a token for the interface must not open every file and variable.
+
+use std::{fs::File, io::Read};
+
+use serde_json::Value;
+
+use super::{InvalidDefinition, Maker};
+use crate::{journal::subscriptions::MadeBy, web::Secret};
+
+/// What the names of variables begin with that the interface may refer to.
+const VARIABLES: &str = "TIDINGS_SECRET_";
+
+/// The most that is read of a file, in bytes.
+const LONGEST: u64 = 64 * 1024;
+
+/// Reads the setting `key`: `"…"`, `{ file = "PATH" }` or `{ env = "NAME" }`. No error repeats it.
+pub(super) fn read(key: &str, setting: Option<Value>, maker: &Maker<'_>) -> Result<Secret, InvalidDefinition> {
+    let wrong = |reason: String| InvalidDefinition::new(key, reason);
+    match setting {
+        None => Err(wrong("it is missing; add it".to_owned())),
+        Some(Value::String(text)) => {
+            let has_password = url::Url::parse(&text).is_ok_and(|url| url.password().is_some());
+            if maker.made_by == MadeBy::Api && has_password {
+                return Err(wrong(format!(
+                    "it has a password, which would be kept and shown; set a variable of the environment of the \
+                     gateway to the whole address and give {{\"env\": \"{VARIABLES}…\"}}, or define the subscription \
+                     in the configuration file"
+                )));
+            }
+            Ok(Secret::new(text))
+        }
+        Some(Value::Object(mut table)) => {
+            let (env, file) = (table.remove("env"), table.remove("file"));
+            let found = match (env, file) {
+                (Some(Value::String(name)), None) if table.is_empty() => variable(&name, maker),
+                (None, Some(Value::String(path))) if table.is_empty() && maker.made_by == MadeBy::Config => {
+                    from_file(&path)
+                }
+                (None, Some(_)) if maker.made_by == MadeBy::Api => {
+                    Err(format!("only the configuration file may name a file; give {{\"env\": \"{VARIABLES}…\"}}"))
+                }
+                _ => Err("give the address, or either file or env".to_owned()),
+            };
+            found.map(|text| Secret::new(text.trim())).map_err(wrong)
+        }
+        Some(_) => Err(wrong("give an address in quotation marks".to_owned())),
+    }
+}
+
+fn variable(name: &str, maker: &Maker<'_>) -> Result<String, String> {
+    if maker.made_by == MadeBy::Api && !name.starts_with(VARIABLES) {
+        return Err(format!("only variables whose names begin with {VARIABLES} may be named here"));
+    }
+    let value = (maker.variable)(name).ok_or("the environment variable that it names is not set")?;
+    value.into_string().map_err(|_| "the environment variable that it names is not UTF-8".to_owned())
+}
+
+fn from_file(path: &str) -> Result<String, String> {
+    let mut text = String::new();
+    match File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)) {
+        Ok(_) if text.len() as u64 > LONGEST => Err(format!("its file has more than {LONGEST} bytes")),
+        Ok(_) => Ok(text),
+        Err(error) => Err(format!("its file cannot be read: {error}")),
+    }
+}

@@ -1,0 +1,170 @@
+//! The tables of subscriptions and their dead letters.
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+
+use super::rows;
+use crate::{
+    journal::{
+        store::StoreError,
+        subscriptions::{DeadLetter, DeadLetterId, MadeBy, NewDeadLetter, Stored, Write},
+    },
+    model::{Seq, SubscriptionName, Timestamp},
+};
+
+const LETTER: &str = "id, seq, refused, reason, attempts, replay, json";
+
+pub(super) fn all(connection: &Connection) -> Result<Vec<Stored>, StoreError> {
+    let sql = "SELECT name, origin, definition, cursor, paused, ended,
+                      (SELECT count(*) FROM dead_letters WHERE subscription = name)
+               FROM subscriptions ORDER BY name";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([])?;
+    let mut all = Vec::new();
+    while let Some(row) = found.next()? {
+        let (name, origin): (String, String) = (row.get(0)?, row.get(1)?);
+        let made_by = [MadeBy::Config, MadeBy::Api].into_iter().find(|made_by| made_by.as_str() == origin);
+        all.push(Stored {
+            name: SubscriptionName::parse(&name).map_err(rows::damaged)?,
+            made_by: made_by.ok_or_else(|| rows::damaged(format!("{origin} makes no subscriptions")))?,
+            definition: row.get(2)?,
+            cursor: rows::seq(row.get(3)?)?,
+            paused: row.get(4)?,
+            ended: row.get(5)?,
+            dead_letters: number(row.get(6)?)?,
+        });
+    }
+    Ok(all)
+}
+
+/// Moves a cursor forward, and never back.
+pub(super) fn advance(transaction: &Transaction<'_>, name: &SubscriptionName, cursor: Seq) -> Result<u64, StoreError> {
+    let sql = "UPDATE subscriptions SET cursor = ?2 WHERE name = ?1 AND cursor < ?2";
+    let concerned = transaction.prepare_cached(sql)?.execute(params![name.as_str(), rows::number(cursor.0)])?;
+    Ok(concerned as u64)
+}
+
+pub(super) fn write(connection: &mut Connection, writes: &[Write]) -> Result<Vec<u64>, StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let concerned = writes.iter().map(|write| one(&transaction, write)).collect::<Result<_, _>>()?;
+    transaction.commit()?;
+    Ok(concerned)
+}
+
+fn one(transaction: &Transaction<'_>, write: &Write) -> Result<u64, StoreError> {
+    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<u64, StoreError> {
+        Ok(transaction.prepare_cached(sql)?.execute(values)? as u64)
+    };
+    match write {
+        Write::Put { name, made_by, definition, cursor } => run(
+            "INSERT INTO subscriptions (name, origin, definition, cursor, paused) VALUES (?, ?, ?, ?, 0)
+             ON CONFLICT (name) DO UPDATE SET origin = excluded.origin, definition = excluded.definition",
+            &[&name.as_str(), &made_by.as_str(), definition, &rows::number(cursor.0)],
+        ),
+        Write::Delete(name) => {
+            run("DELETE FROM dead_letters WHERE subscription = ?", &[&name.as_str()])?;
+            run("DELETE FROM subscriptions WHERE name = ?", &[&name.as_str()])
+        }
+        Write::Rewind(name, cursor) => {
+            run("UPDATE subscriptions SET cursor = ?2 WHERE name = ?1", &[&name.as_str(), &rows::number(cursor.0)])
+        }
+        Write::Pause(name, paused) => {
+            run("UPDATE subscriptions SET paused = ?2 WHERE name = ?1", &[&name.as_str(), paused])
+        }
+        Write::End(name, reason) => {
+            run("UPDATE subscriptions SET ended = ?2 WHERE name = ?1", &[&name.as_str(), reason])
+        }
+        Write::Park(name, letter) => park(transaction, name, letter),
+        Write::Replay(name, id) => run(
+            "UPDATE dead_letters SET replay = 1 WHERE subscription = ?1 AND id = coalesce(?2, id)",
+            &[&name.as_str(), &id.map(|id| rows::number(id.0))],
+        ),
+        Write::RefusedAgain(name, id, reason) => run(
+            "UPDATE dead_letters SET replay = 0, attempts = attempts + 1, reason = ?3, refused = ?4
+             WHERE subscription = ?1 AND id = ?2",
+            &[&name.as_str(), &rows::number(id.0), reason, &Timestamp::now().millis()],
+        ),
+        Write::Drop(name, id) => run(
+            "DELETE FROM dead_letters WHERE subscription = ?1 AND id = coalesce(?2, id)",
+            &[&name.as_str(), &id.map(|id| rows::number(id.0))],
+        ),
+    }
+}
+
+fn park(transaction: &Transaction<'_>, name: &SubscriptionName, letter: &NewDeadLetter) -> Result<u64, StoreError> {
+    let json = std::str::from_utf8(&letter.json).map_err(rows::damaged)?;
+    let sql = "INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
+               VALUES (?, ?, ?, ?, 1, 0, ?)";
+    transaction.prepare_cached(sql)?.execute(params![
+        name.as_str(),
+        rows::number(letter.seq.0),
+        Timestamp::now().millis(),
+        letter.reason,
+        json
+    ])?;
+    advance(transaction, name, letter.seq)?;
+    Ok(1)
+}
+
+pub(super) fn letters_before(
+    connection: &Connection,
+    subscription: &SubscriptionName,
+    before: Option<DeadLetterId>,
+    limit: usize,
+) -> Result<Vec<DeadLetter>, StoreError> {
+    let sql = format!("SELECT {LETTER} FROM dead_letters WHERE subscription = ? AND id < ? ORDER BY id DESC LIMIT ?");
+    let bound = before.map_or(i64::MAX, |id| rows::number(id.0));
+    letters(connection, &sql, params![subscription.as_str(), bound, rows::number(limit as u64)])
+}
+
+pub(super) fn replays(
+    connection: &Connection,
+    subscription: &SubscriptionName,
+    after: Option<DeadLetterId>,
+    limit: usize,
+) -> Result<Vec<DeadLetter>, StoreError> {
+    let sql = format!(
+        "SELECT {LETTER} FROM dead_letters WHERE subscription = ? AND id > ? AND replay = 1 ORDER BY id LIMIT ?"
+    );
+    let bound = after.map_or(0, |id| rows::number(id.0));
+    letters(connection, &sql, params![subscription.as_str(), bound, rows::number(limit as u64)])
+}
+
+fn letters(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> Result<Vec<DeadLetter>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(values)?;
+    let mut letters = Vec::new();
+    while let Some(row) = found.next()? {
+        letters.push(read_letter(row)?);
+    }
+    Ok(letters)
+}
+
+pub(super) fn letter(
+    connection: &Connection,
+    subscription: &SubscriptionName,
+    id: DeadLetterId,
+) -> Result<Option<DeadLetter>, StoreError> {
+    let sql = format!("SELECT {LETTER} FROM dead_letters WHERE subscription = ? AND id = ?");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let read = |row: &Row<'_>| Ok(read_letter(row));
+    statement.query_row(params![subscription.as_str(), rows::number(id.0)], read).optional()?.transpose()
+}
+
+fn read_letter(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
+    Ok(DeadLetter {
+        id: DeadLetterId(number(row.get(0)?)?),
+        refused: rows::time(row.get(2)?)?,
+        attempts: number(row.get(4)?)?,
+        replay: row.get(5)?,
+        letter: NewDeadLetter {
+            seq: rows::seq(row.get(1)?)?,
+            reason: row.get(3)?,
+            json: Bytes::from(row.get::<_, String>(6)?),
+        },
+    })
+}
+
+fn number(value: i64) -> Result<u64, StoreError> {
+    u64::try_from(value).map_err(rows::damaged)
+}

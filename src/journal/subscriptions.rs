@@ -1,0 +1,186 @@
+//! What the journal keeps of each subscription: how far it is, whether it is paused, and what its
+//! receiver refused. Deliveries read it when they start and write it through the journal's writer.
+//!
+//! A cursor goes back only by a rewind ([`Write::Rewind`]): what advances it takes the larger of two,
+//! so that a word of progress that comes late undoes nothing.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{Journal, JournalError, store::Store, writer::Order};
+use crate::model::{Seq, SubscriptionName, Timestamp};
+
+/// Who made a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MadeBy {
+    /// The configuration file, which alone changes it.
+    Config,
+    /// Somebody through the HTTP interface.
+    Api,
+}
+
+impl MadeBy {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Api => "api",
+        }
+    }
+}
+
+/// A subscription as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its name.
+    pub name: SubscriptionName,
+    /// Who made it.
+    pub made_by: MadeBy,
+    /// The JSON that was put; empty for one of the configuration.
+    pub definition: String,
+    /// All changes up to this one are done with.
+    pub cursor: Seq,
+    /// Whether somebody has paused it.
+    pub paused: bool,
+    /// Why its receiver wants no more, if it has said so.
+    pub ended: Option<String>,
+    /// How many dead letters it has.
+    pub dead_letters: u64,
+}
+
+/// Identifies a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeadLetterId(pub u64);
+
+impl fmt::Display for DeadLetterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A change that a receiver refused for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Its identifier.
+    pub id: DeadLetterId,
+    /// When it was last refused.
+    pub refused: Timestamp,
+    /// How often it has been sent.
+    pub attempts: u64,
+    /// Whether it is to be sent again.
+    pub replay: bool,
+    /// What was refused.
+    pub letter: NewDeadLetter,
+}
+
+/// What is to be kept of a change that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewDeadLetter {
+    /// Its number.
+    pub seq: Seq,
+    /// Why it was refused.
+    pub reason: String,
+    /// The JSON of the change as it was to be sent. It stays when the journal no longer has the change.
+    pub json: Bytes,
+}
+
+/// Something to be written about a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// It is there; an older one of that name keeps its cursor and its dead letters.
+    Put {
+        /// Its name.
+        name: SubscriptionName,
+        /// Who made it.
+        made_by: MadeBy,
+        /// The JSON that was put.
+        definition: String,
+        /// Where a new one begins.
+        cursor: Seq,
+    },
+    /// It is gone, with its cursor and its dead letters.
+    Delete(SubscriptionName),
+    /// It goes on after this change, be that back or forward.
+    Rewind(SubscriptionName, Seq),
+    /// It is paused, or no longer.
+    Pause(SubscriptionName, bool),
+    /// Its receiver wants no more, for this reason; or that is over.
+    End(SubscriptionName, Option<String>),
+    /// A change was refused; with it, everything up to it is done with.
+    Park(SubscriptionName, NewDeadLetter),
+    /// A dead letter, or every one, is to be sent again.
+    Replay(SubscriptionName, Option<DeadLetterId>),
+    /// A dead letter was refused once more, for this reason.
+    RefusedAgain(SubscriptionName, DeadLetterId, String),
+    /// A dead letter, or every one, is dropped.
+    Drop(SubscriptionName, Option<DeadLetterId>),
+}
+
+impl Journal {
+    /// Moves cursors of subscriptions forward. On return that is on disk.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn advance(&self, cursors: Vec<(SubscriptionName, Seq)>) -> Result<(), JournalError> {
+        self.order(|answer| Order::Advance(cursors, answer)).await
+    }
+
+    /// Writes about subscriptions, all at once; says for each how many it concerned.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn write_subscriptions(&self, writes: Vec<Write>) -> Result<Vec<u64>, JournalError> {
+        self.order(|answer| Order::Subscriptions(writes, answer)).await
+    }
+
+    /// Every subscription, by name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn subscriptions(&self) -> Result<Vec<Stored>, JournalError> {
+        self.read(Store::subscriptions).await
+    }
+
+    /// Up to `limit` dead letters of a subscription before `before` (all, if `None`), newest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn dead_letters(
+        &self,
+        subscription: SubscriptionName,
+        before: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, JournalError> {
+        self.read(move |store| store.dead_letters(&subscription, before, limit)).await
+    }
+
+    /// One dead letter of a subscription.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn dead_letter(
+        &self,
+        subscription: SubscriptionName,
+        id: DeadLetterId,
+    ) -> Result<Option<DeadLetter>, JournalError> {
+        self.read(move |store| store.dead_letter(&subscription, id)).await
+    }
+
+    /// Up to `limit` dead letters of a subscription after `after` that are to be sent again, oldest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn replays(
+        &self,
+        subscription: SubscriptionName,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, JournalError> {
+        self.read(move |store| store.replays(&subscription, after, limit)).await
+    }
+}
