@@ -19,8 +19,9 @@ pub mod admin;
 pub mod delivery;
 pub mod view;
 
-// Around: what every HTTP surface has in common, every URL, their description, the
-// configuration, the wiring.
+// Around: what every HTTP surface has in common, connections to brokers, every URL, their
+// description, the configuration, the wiring.
+pub mod amqp;
 pub mod app;
 pub mod config;
 pub mod openapi;

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use tidings::config::{Flags, Log, LogFormat};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::filter_fn, prelude::*};
 
 use super::{ConfigFile, Failure, runtime};
 
@@ -61,8 +61,10 @@ fn log_to_stderr(log: &Log) {
     let filter = EnvFilter::new(&log.filter);
     let colours = io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // It writes every frame, with passwords and bodies; what goes wrong there is told by what waits for it.
+    let is_shown = filter_fn(|line| !line.target().starts_with("lapin"));
     match log.format {
-        LogFormat::Text => lines.with_ansi(colours).init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).init(),
+        LogFormat::Text => lines.with_ansi(colours).finish().with(is_shown).init(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).finish().with(is_shown).init(),
     }
 }

@@ -4,6 +4,7 @@
 
 mod a_backup_is_whole_and_can_be_restored;
 mod a_bomb_costs_no_more_than_the_limit;
+mod a_connection_to_a_broker_never_hangs;
 mod a_feed_reader_that_walks_the_archive_rebuilds_every_change;
 mod a_filtered_feed_shows_every_match_once;
 mod a_full_disk_loses_nothing;
@@ -37,6 +38,7 @@ mod limits_are_held;
 mod metrics_tell_what_happened;
 mod nobody_gets_in_without_the_right_token;
 mod old_changes_go_and_the_registry_stays;
+mod rabbitmq;
 mod replay_posts_in_order_and_tries_again;
 mod shuffled_events_end_in_the_same_registry;
 mod the_certificate_is_read_again_at_sighup;

@@ -1,0 +1,281 @@
+//! A connection to a broker, its channels and its consumers, every wait of which ends.
+
+use std::{path::PathBuf, pin::pin, time::Duration};
+
+use futures_util::StreamExt;
+use lapin::{
+    BasicProperties, ConnectionProperties, ExchangeKind, PublisherConfirm,
+    message::Delivery,
+    options::{
+        BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
+        ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+    },
+    types::{AMQPValue, FieldTable, ShortString},
+};
+
+use super::{
+    address::Address,
+    error::{AmqpError, Step},
+    socket::{self, Cut},
+};
+
+/// How long a connection may take to be made, from the name of the host to the virtual host.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long the broker may take to do what it is asked.
+const OPERATION: Duration = Duration::from_secs(10);
+
+/// How long a channel or a connection may take to be closed in good order.
+const CLOSE: Duration = Duration::from_secs(2);
+
+/// How often either side says that it is there, in seconds. A broker that is frozen, or that the
+/// network has swallowed, is found out after twice that.
+pub(super) const HEARTBEAT_SECONDS: u16 = 5;
+
+/// AMQP's reply code for an end in good order.
+const GOODBYE: u16 = 200;
+
+/// How connections to one broker are made.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    address: Address,
+    name: String,
+    ca: Option<PathBuf>,
+}
+
+/// A connection. When it is dropped its socket is closed, whatever the broker does.
+///
+/// Its channels are to be closed before it: the library's own close hangs now and then where a channel
+/// was only let go. Here such a close ends at its bound.
+pub struct Connection {
+    inner: lapin::Connection,
+    /// After `inner`, so that what is said last is said before.
+    _cut: Cut,
+}
+
+/// A channel of a connection.
+///
+/// After any error it is to be let go of, and its connection with it: on a channel that was opened
+/// while a quorum queue had no leader, RabbitMQ answers nack for as long as the channel lives.
+pub struct Channel(lapin::Channel);
+
+/// The messages of a queue, as they come.
+pub struct Consumer(lapin::Consumer);
+
+/// How a queue is kept by the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueType {
+    /// On several nodes, where there are several; every message is on disk.
+    Quorum,
+    /// On one node.
+    Classic,
+}
+
+impl QueueType {
+    /// Every type.
+    pub const ALL: [Self; 2] = [Self::Quorum, Self::Classic];
+
+    /// The name that brokers have for it, and the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quorum => "quorum",
+            Self::Classic => "classic",
+        }
+    }
+}
+
+impl Connector {
+    /// For the broker at `address`. The broker shows its administrator the connections under `name`.
+    /// With `ca`, certificates are checked against the authority in that PEM file, and else against those
+    /// that the operating system trusts.
+    #[must_use]
+    pub fn new(address: Address, name: &str, ca: Option<PathBuf>) -> Self {
+        Self { address, name: name.to_owned(), ca }
+    }
+
+    /// Where they go.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Makes a connection, within ten seconds.
+    ///
+    /// # Errors
+    /// When there is none; nothing of the attempt stays behind.
+    pub async fn connect(&self) -> Result<Connection, AmqpError> {
+        let properties = ConnectionProperties::default()
+            .with_connection_name(self.name.as_str().into())
+            .with_client_property("product".into(), "tidings".into())
+            .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into());
+        let connected = socket::connect(&self.address, self.ca.as_deref(), properties);
+        let (inner, cut) = within(CONNECT, "let the gateway in", connected).await?;
+        Ok(Connection { inner, _cut: cut })
+    }
+}
+
+impl Connection {
+    /// Opens a channel.
+    ///
+    /// # Errors
+    /// When the broker does not, or not in time.
+    pub async fn channel(&self) -> Result<Channel, AmqpError> {
+        asked(Step::Work, "open a channel", self.inner.create_channel()).await.map(Channel)
+    }
+
+    /// Whether the broker takes nothing at present, since it is short of memory or disk. It says so to
+    /// those connections alone that publish.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.inner.status().blocked()
+    }
+
+    /// Whether it is there, as far as is known.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.inner.status().connected()
+    }
+
+    /// Says goodbye, for two seconds at most, and closes the socket.
+    pub async fn close(self) {
+        let _ = tokio::time::timeout(CLOSE, self.inner.close(GOODBYE, "goodbye".into())).await;
+    }
+}
+
+impl Channel {
+    /// Declares a durable topic exchange, or with `passive` sees whether there is an exchange of that
+    /// name, of any kind.
+    ///
+    /// # Errors
+    /// When there is none, or one of another kind, or the user may not.
+    pub async fn exchange(&self, name: &ShortString, passive: bool) -> Result<(), AmqpError> {
+        let options = ExchangeDeclareOptions { passive, durable: true, ..ExchangeDeclareOptions::default() };
+        let declared = self.0.exchange_declare(name.clone(), ExchangeKind::Topic, options, FieldTable::default());
+        asked(Step::Declare, "declare an exchange", declared).await
+    }
+
+    /// Declares a durable queue, or with `passive` sees whether there is a queue of that name, of any
+    /// type.
+    ///
+    /// # Errors
+    /// As [`Channel::exchange`].
+    pub async fn queue(&self, name: &ShortString, kind: QueueType, passive: bool) -> Result<(), AmqpError> {
+        let options = QueueDeclareOptions { passive, durable: true, ..QueueDeclareOptions::default() };
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.name().into()));
+        let declared = self.0.queue_declare(name.clone(), options, arguments);
+        asked(Step::Declare, "declare a queue", declared).await.map(drop)
+    }
+
+    /// Has an exchange send the queue what has a routing key that fits `binding`.
+    ///
+    /// # Errors
+    /// When either is not there, or the user may not.
+    pub async fn bind(
+        &self,
+        queue: &ShortString,
+        exchange: &ShortString,
+        binding: &ShortString,
+    ) -> Result<(), AmqpError> {
+        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+        let bound = self.0.queue_bind(queue.clone(), exchange.clone(), binding.clone(), options, none);
+        asked(Step::Declare, "bind a queue", bound).await
+    }
+
+    /// Begins to take messages of a queue: up to `prefetch` of them come before one is acknowledged.
+    ///
+    /// # Errors
+    /// When there is no such queue, or the user may not read it.
+    pub async fn consume(&self, queue: &ShortString, prefetch: u16) -> Result<Consumer, AmqpError> {
+        let bounded = self.0.basic_qos(prefetch, BasicQosOptions::default());
+        asked(Step::Work, "bound what it sends", bounded).await?;
+        let options = BasicConsumeOptions::default();
+        let consumed = self.0.basic_consume(queue.clone(), ShortString::default(), options, FieldTable::default());
+        asked(Step::Declare, "send the messages of a queue", consumed).await.map(Consumer)
+    }
+
+    /// Ends a consumer: no further message comes, but those that were on their way.
+    ///
+    /// # Errors
+    /// When the broker does not, or not in time.
+    pub async fn cancel(&self, consumer: &Consumer) -> Result<(), AmqpError> {
+        let cancelled = self.0.basic_cancel(consumer.0.tag(), BasicCancelOptions::default());
+        asked(Step::Work, "send no more messages", cancelled).await
+    }
+
+    /// Acknowledges the message with that delivery tag and all before it.
+    ///
+    /// # Errors
+    /// When the connection is gone. Then the broker delivers them again.
+    pub async fn acknowledge_up_to(&self, tag: u64) -> Result<(), AmqpError> {
+        let acknowledged = self.0.basic_ack(tag, BasicAckOptions { multiple: true });
+        asked(Step::Work, "take an acknowledgement", acknowledged).await
+    }
+
+    /// Has the broker confirm what is published from now on.
+    ///
+    /// # Errors
+    /// When the broker does not, or not in time.
+    pub async fn confirm(&self) -> Result<(), AmqpError> {
+        let options = ConfirmSelectOptions::default();
+        asked(Step::Work, "confirm messages", self.0.confirm_select(options)).await
+    }
+
+    /// Hands a message to the connection. Whether it arrived is told by the confirmation, whose wait is
+    /// for the caller to bound. With `mandatory` a message that reaches no queue comes back with its
+    /// confirmation, which is an acknowledgement too.
+    ///
+    /// # Errors
+    /// When the connection is gone, or takes nothing for ten seconds, as while it is blocked.
+    pub async fn publish(
+        &self,
+        exchange: &ShortString,
+        routing_key: &ShortString,
+        mandatory: bool,
+        body: &[u8],
+        properties: BasicProperties,
+    ) -> Result<PublisherConfirm, AmqpError> {
+        let options = BasicPublishOptions { mandatory, immediate: false };
+        let sent = self.0.basic_publish(exchange.clone(), routing_key.clone(), options, body, properties);
+        asked(Step::Work, "take a message", sent).await
+    }
+
+    /// Says goodbye, for two seconds at most. It is to be called before the connection is closed.
+    pub async fn close(self) {
+        let _ = tokio::time::timeout(CLOSE, self.0.close(GOODBYE, "goodbye".into())).await;
+    }
+}
+
+impl Consumer {
+    /// The next message. This wait has no bound: a queue may be empty for ever. Dropping the future
+    /// loses no message.
+    ///
+    /// # Errors
+    /// When the consumer, its channel or its connection has ended.
+    pub async fn next(&mut self) -> Result<Delivery, AmqpError> {
+        match pin!(&mut self.0).next().await {
+            Some(Ok(delivery)) => Ok(delivery),
+            Some(Err(error)) => Err(AmqpError::at(Step::Work, &error)),
+            None => Err(AmqpError::Cancelled),
+        }
+    }
+}
+
+async fn asked<T>(
+    step: Step,
+    what: &'static str,
+    answered: impl Future<Output = lapin::Result<T>>,
+) -> Result<T, AmqpError> {
+    let answered = async { answered.await.map_err(|error| AmqpError::at(step, &error)) };
+    within(OPERATION, what, answered).await
+}
+
+async fn within<T>(
+    bound: Duration,
+    asked: &'static str,
+    answered: impl Future<Output = Result<T, AmqpError>>,
+) -> Result<T, AmqpError> {
+    let answered = tokio::time::timeout(bound, answered).await;
+    answered.unwrap_or(Err(AmqpError::Silent { asked, after: bound }))
+}

@@ -1,0 +1,155 @@
+//! How a connection is, for those who administer it.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectionState {
+    /// An attempt is being made.
+    Connecting,
+    /// It does its work.
+    Connected,
+    /// The broker takes nothing, since it is short of memory or disk.
+    Blocked,
+    /// It is there, and it waits for something else of this gateway, as for the journal to be writable.
+    Paused,
+    /// The last attempt failed, and it is not yet time for the next.
+    Waiting,
+    /// The gateway is stopping.
+    Stopped,
+}
+
+impl ConnectionState {
+    /// Every state.
+    pub const ALL: [Self; 6] =
+        [Self::Connecting, Self::Connected, Self::Blocked, Self::Paused, Self::Waiting, Self::Stopped];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Blocked => "blocked",
+            Self::Paused => "paused",
+            Self::Waiting => "waiting",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// What went wrong last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ConnectionFailure)]
+pub struct Failure {
+    /// What it was, and what to do about it.
+    pub reason: String,
+    /// When it was.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: DateTime<Utc>,
+}
+
+/// A connection's state as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Connection)]
+#[serde(rename_all = "camelCase")]
+pub struct Shown {
+    /// What it is doing.
+    pub state: ConnectionState,
+    /// Since when.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: DateTime<Utc>,
+    /// What went wrong last, if anything has since the gateway started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub last_error: Option<Failure>,
+    /// When the next attempt is made, while it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    pub next_attempt: Option<DateTime<Utc>>,
+}
+
+/// A connection's state, told by whoever supervises it.
+#[derive(Debug)]
+pub struct ConnectionStatus(Mutex<Shown>);
+
+impl Default for ConnectionStatus {
+    fn default() -> Self {
+        let state = ConnectionState::Connecting;
+        Self(Mutex::new(Shown { state, since: Utc::now(), last_error: None, next_attempt: None }))
+    }
+}
+
+impl ConnectionStatus {
+    /// It does something else now; says whether it did not before.
+    pub fn is(&self, state: ConnectionState) -> bool {
+        let mut shown = self.lock();
+        shown.next_attempt = None;
+        enter(&mut shown, state)
+    }
+
+    /// Something went wrong, and it goes on in `state`; in `again` comes the next attempt.
+    pub fn failed(&self, state: ConnectionState, reason: &str, again: Duration) {
+        let mut shown = self.lock();
+        let now = Utc::now();
+        shown.last_error = Some(Failure { reason: reason.to_owned(), at: now });
+        shown.next_attempt = Some(now + again);
+        enter(&mut shown, state);
+    }
+
+    /// How it is now.
+    #[must_use]
+    pub fn shown(&self) -> Shown {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        // What is held is whole whenever the lock is free.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn enter(shown: &mut Shown, state: ConnectionState) -> bool {
+    let is_new = shown.state != state;
+    if is_new {
+        shown.state = state;
+        shown.since = Utc::now();
+    }
+    is_new
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{ConnectionState, ConnectionStatus};
+
+    #[test]
+    fn the_last_error_stays_when_all_is_well_again() {
+        let status = ConnectionStatus::default();
+        status.failed(ConnectionState::Waiting, "nobody is there", Duration::from_secs(3));
+        let waiting = status.shown();
+        assert_eq!(waiting.state, ConnectionState::Waiting);
+        assert!(waiting.next_attempt.unwrap() > waiting.since);
+        assert!(status.is(ConnectionState::Connected));
+        assert!(!status.is(ConnectionState::Connected));
+        let connected = status.shown();
+        assert_eq!(connected.last_error.unwrap().reason, "nobody is there");
+        assert_eq!(connected.next_attempt, None);
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_json() {
+        for state in ConnectionState::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        }
+    }
+}

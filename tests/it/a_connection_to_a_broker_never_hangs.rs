@@ -1,0 +1,185 @@
+//! Whatever a broker does, whoever waits for it gets an answer in bounded time: one that says what is
+//! wrong and whether somebody must act, and nothing stays behind of what failed.
+
+use std::{
+    io::Read,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
+
+use tidings::amqp::{Address, AmqpError, Connection, Connector, QueueType};
+
+use crate::rabbitmq::{Broker, Vhost};
+
+fn connector(url: &str) -> Connector {
+    Connector::new(Address::parse(url).unwrap(), "a test", None)
+}
+
+async fn connected(vhost: &Vhost<'_>) -> Connection {
+    connector(&vhost.url()).connect().await.unwrap()
+}
+
+async fn refused(url: &str) -> AmqpError {
+    match connector(url).connect().await {
+        Ok(_) => panic!("it let the gateway in"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_is_given_up_and_its_socket_closed() {
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let accepting = std::thread::spawn(move || {
+        let (mut socket, _) = silent.accept().unwrap();
+        let mut told = Vec::new();
+        // To the end: a socket that is left open is never read to its end.
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket.read_to_end(&mut told).map(|_| told)
+    });
+    let error = refused(&format!("amqp://127.0.0.1:{port}")).await;
+    assert!(matches!(error, AmqpError::Silent { .. }) && error.is_transient(), "{error}");
+    assert_eq!(accepting.join().unwrap().expect("the socket was closed"), b"AMQP\0\0\x09\x01");
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_at_once() {
+    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let began = Instant::now();
+    let error = refused(&format!("amqp://127.0.0.1:{free}")).await;
+    assert!(matches!(error, AmqpError::Unreachable(_)) && error.is_transient(), "{error}");
+    let error = refused("amqp://no-such-host.invalid").await;
+    assert!(matches!(error, AmqpError::Unreachable(_)), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(8));
+}
+
+#[tokio::test]
+async fn what_an_administrator_must_mend_is_told_as_such() {
+    let vhost = Broker::shared().vhost();
+    let error = refused(&vhost.url_as("guest", "hush-hush")).await;
+    assert!(matches!(error, AmqpError::Credentials(_)) && !error.is_transient(), "{error}");
+    assert!(!error.to_string().contains("hush"));
+    let error = refused(&vhost.url().replace(&vhost.name, "nowhere")).await;
+    assert!(matches!(error, AmqpError::VirtualHost(_)) && !error.is_transient(), "{error}");
+    let queue = "q".into();
+    let on_a_new_channel = async || connected(&vhost).await.channel().await.unwrap();
+    let error = on_a_new_channel().await.queue(&queue, QueueType::Quorum, true).await.unwrap_err();
+    assert!(matches!(error, AmqpError::NotFound(_)) && !error.is_transient(), "{error}");
+    on_a_new_channel().await.queue(&queue, QueueType::Quorum, false).await.unwrap();
+    let error = on_a_new_channel().await.queue(&queue, QueueType::Classic, false).await.unwrap_err();
+    assert!(matches!(error, AmqpError::Different(_)) && !error.is_transient(), "{error}");
+}
+
+#[tokio::test]
+async fn closing_in_order_ends_every_time() {
+    let vhost = Broker::shared().vhost();
+    for _ in 0..60 {
+        let connection = connected(&vhost).await;
+        let (first, second) = (connection.channel().await.unwrap(), connection.channel().await.unwrap());
+        // The library's close of a connection may hang for ever where a channel was only let go of.
+        drop(first);
+        let began = Instant::now();
+        second.close().await;
+        connection.close().await;
+        assert!(began.elapsed() < Duration::from_secs(6));
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_broker_is_noticed_and_let_go_of() {
+    let broker = Broker::start();
+    let vhost = broker.vhost();
+    let connection = connected(&vhost).await;
+    let channel = connection.channel().await.unwrap();
+    channel.queue(&"q".into(), QueueType::Classic, false).await.unwrap();
+    let mut consumer = channel.consume(&"q".into(), 1).await.unwrap();
+    broker.freeze();
+    let began = Instant::now();
+    // By the heartbeat: nothing was asked of it.
+    let error = tokio::time::timeout(Duration::from_secs(20), consumer.next()).await.expect("it is noticed");
+    assert!(matches!(error, Err(AmqpError::Broken(_))), "{error:?}");
+    assert!(began.elapsed() > Duration::from_secs(4), "the heartbeat was not waited for");
+    let began = Instant::now();
+    channel.close().await;
+    connection.close().await;
+    assert!(began.elapsed() < Duration::from_secs(6));
+    // A new connection is not made either, and that is told in time.
+    let error = refused(&vhost.url()).await;
+    assert!(matches!(error, AmqpError::Silent { .. }), "{error}");
+    broker.thaw();
+    connected(&vhost).await.close().await;
+}
+
+#[tokio::test]
+async fn a_broker_short_of_memory_blocks_who_publishes_for_a_bounded_time() {
+    let broker = Broker::start();
+    let vhost = broker.vhost();
+    let (publishing, waiting) = (connected(&vhost).await, connected(&vhost).await);
+    let (channel, other) = (publishing.channel().await.unwrap(), waiting.channel().await.unwrap());
+    channel.queue(&"q".into(), QueueType::Classic, false).await.unwrap();
+    channel.confirm().await.unwrap();
+    broker.starve();
+    let began = Instant::now();
+    let error = loop {
+        assert!(began.elapsed() < Duration::from_secs(60), "publishing goes on");
+        let sent = channel.publish(&"".into(), &"q".into(), true, b"body", lapin::BasicProperties::default()).await;
+        if let Err(error) = sent {
+            break error;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(matches!(error, AmqpError::Silent { .. }), "{error}");
+    assert!(publishing.is_blocked());
+    // Who only reads is let alone.
+    other.queue(&"q".into(), QueueType::Classic, true).await.unwrap();
+    assert!(!waiting.is_blocked());
+    let began = Instant::now();
+    channel.close().await;
+    publishing.close().await;
+    assert!(began.elapsed() < Duration::from_secs(6));
+    broker.feed();
+}
+
+#[tokio::test]
+async fn what_broke_is_told_at_once_and_a_broker_that_is_back_is_taken() {
+    let mut broker = Broker::start();
+    let url = broker.vhost().url();
+    let connection = connector(&url).connect().await.unwrap();
+    let channel = connection.channel().await.unwrap();
+    channel.queue(&"q".into(), QueueType::Quorum, false).await.unwrap();
+    let mut consumer = channel.consume(&"q".into(), 1).await.unwrap();
+    broker.kill();
+    let began = Instant::now();
+    let ended = consumer.next().await.unwrap_err();
+    assert!(ended.is_transient(), "{ended}");
+    assert!(began.elapsed() < Duration::from_secs(2), "the library tried to mend it");
+    assert!(channel.queue(&"q".into(), QueueType::Quorum, true).await.is_err());
+    assert!(!connection.is_open());
+    broker.start_again();
+    let connection = connector(&url).connect().await.unwrap();
+    let channel = connection.channel().await.unwrap();
+    let mut consumer = channel.consume(&"q".into(), 1).await.unwrap();
+    channel.confirm().await.unwrap();
+    let sent = channel.publish(&"".into(), &"q".into(), true, b"1", lapin::BasicProperties::default()).await.unwrap();
+    assert!(matches!(sent.await.unwrap(), lapin::Confirmation::Ack(None)));
+    let delivery = consumer.next().await.unwrap();
+    channel.acknowledge_up_to(delivery.delivery_tag).await.unwrap();
+    broker.stop();
+    let ended = consumer.next().await.unwrap_err();
+    assert!(matches!(&ended, AmqpError::Closed(told) if told.contains("CONNECTION_FORCED")), "{ended}");
+}
+
+#[tokio::test]
+async fn a_queue_that_is_deleted_cancels_its_consumer() {
+    let vhost = Broker::shared().vhost();
+    let client = vhost.client().await;
+    client.queue("q", "quorum").await;
+    let connection = connected(&vhost).await;
+    let channel = connection.channel().await.unwrap();
+    let mut consumer = channel.consume(&"q".into(), 1).await.unwrap();
+    client.delete_queue("q").await;
+    assert!(matches!(consumer.next().await, Err(AmqpError::Cancelled)));
+    channel.close().await;
+    connection.close().await;
+    client.close().await;
+}

@@ -1,0 +1,376 @@
+//! A RabbitMQ of the test's own: on free ports, with its own folder, cookie and epmd, as whoever runs the
+//! tests. A broker of the system is not touched.
+//!
+//! [`Broker::shared`] is one for all tests that leave it alone, each in a virtual host of its own;
+//! [`Broker::start`] is one for a test that stops, kills or starves it. Either is watched by a shell that
+//! holds the other end of a pipe: when the test process ends, however it does, the shell kills the
+//! broker and its epmd, and removes the folder.
+
+use std::{
+    fs,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::StreamExt;
+use lapin::{
+    BasicProperties, ExchangeKind,
+    message::Delivery,
+    options::{
+        BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
+        QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+    },
+    types::{AMQPValue, FieldTable},
+};
+use serde_json::json;
+
+/// Where Debian has the scripts that do not change the user.
+const BIN: &str = "/usr/lib/rabbitmq/bin";
+
+/// How long anything of a broker may take; it starts in three seconds on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How many virtual hosts a broker has from the start.
+const VHOSTS: usize = 48;
+
+/// Does what it reads, and cleans up when there is nobody left to read from.
+const KEEPER: &str = r#"
+    folder=$1
+    . "$folder/environment"
+    while read -r order; do
+        setsid "$BIN/rabbitmq-server" </dev/null >>"$folder/out" 2>&1 &
+        echo $! >"$folder/pid.new" && mv "$folder/pid.new" "$folder/pid"
+    done
+    kill -9 "$(cat "$folder/pid")"
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        epmd -kill && break
+        sleep 0.1
+    done
+    rm -rf "$folder"
+"#;
+
+/// A running broker.
+pub(crate) struct Broker {
+    folder: PathBuf,
+    /// The port that it listens on.
+    pub(crate) port: u16,
+    keeper: Child,
+    vhosts: AtomicUsize,
+}
+
+impl Broker {
+    /// The broker of all tests that leave it alone.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Broker> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// Starts one, and waits until it takes connections.
+    pub(crate) fn start() -> Self {
+        assert!(
+            Path::new(BIN).join("rabbitmq-server").exists(),
+            "this test needs RabbitMQ: run scripts/test, which installs Debian's rabbitmq-server"
+        );
+        let folder = tempfile::Builder::new().prefix("tidings-rabbitmq-").tempdir().unwrap().keep();
+        let [port, epmd, distribution] = free_ports();
+        set_up(&folder, port, epmd, distribution);
+        let mut keeper = Command::new("setsid");
+        keeper.args(["sh", "-c", KEEPER, "keeper"]).arg(&folder).stdin(Stdio::piped());
+        let keeper = keeper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut broker = Self { folder, port, keeper, vhosts: AtomicUsize::new(0) };
+        broker.start_again();
+        broker
+    }
+
+    /// Starts it with the data that it has, and waits until it takes connections.
+    pub(crate) fn start_again(&mut self) {
+        use std::io::Write;
+        let _ = fs::remove_file(self.folder.join("pid"));
+        self.keeper.stdin.as_mut().unwrap().write_all(b"start\n").unwrap();
+        wait_until("the broker starts", || {
+            self.folder.join("pid").exists() && TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+        });
+        self.ctl(&["await_startup"]);
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill(&self) {
+        self.signal("KILL");
+        self.wait_for_end();
+    }
+
+    /// Stops it in good order.
+    pub(crate) fn stop(&self) {
+        self.signal("TERM");
+        self.wait_for_end();
+    }
+
+    /// Has it do nothing any more, while its connections stay.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// Has it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    /// Has it believe that it is short of memory: it takes nothing more from those who publish.
+    pub(crate) fn starve(&self) {
+        self.ctl(&["set_vm_memory_high_watermark", "absolute", "1000"]);
+    }
+
+    /// Takes that back.
+    pub(crate) fn feed(&self) {
+        self.ctl(&["set_vm_memory_high_watermark", "absolute", "2GB"]);
+    }
+
+    /// Runs `rabbitmqctl`; gives what it says.
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#". "$0/environment"; exec "$BIN/rabbitmqctl" --silent "$@""#]);
+        let done = command.arg(&self.folder).args(arguments).stdin(Stdio::null()).output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "rabbitmqctl {arguments:?}: {told}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+
+    /// A virtual host that no other test has.
+    pub(crate) fn vhost(&self) -> Vhost<'_> {
+        let number = self.vhosts.fetch_add(1, Ordering::Relaxed);
+        let name = format!("v{number}");
+        if number >= VHOSTS {
+            self.ctl(&["add_vhost", &name]);
+            self.ctl(&["set_permissions", "--vhost", &name, "guest", ".*", ".*", ".*"]);
+        }
+        Vhost { broker: self, name }
+    }
+
+    fn process(&self) -> String {
+        fs::read_to_string(self.folder.join("pid")).unwrap().trim().to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.process()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn wait_for_end(&self) {
+        let program = PathBuf::from("/proc").join(self.process()).join("exe");
+        wait_until("the broker ends", || fs::read_link(&program).is_err());
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // The keeper reads to the end, and cleans up.
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// Waits for a condition.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "it takes too long until {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Ports that were free a moment ago; all are held at once, so that they differ.
+fn free_ports() -> [u16; 3] {
+    let held = [(); 3].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    held.map(|listener| listener.local_addr().unwrap().port())
+}
+
+fn set_up(folder: &Path, port: u16, epmd: u16, distribution: u16) {
+    for name in ["home", "mnesia", "log"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    let write = |name: &str, text: String| fs::write(folder.join(name), text).unwrap();
+    let at = folder.display();
+    write("home/.erlang.cookie", format!("tidings{port}"));
+    let mut mode = fs::metadata(folder.join("home/.erlang.cookie")).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o400);
+    fs::set_permissions(folder.join("home/.erlang.cookie"), mode).unwrap();
+    write("enabled_plugins", "[rabbitmq_shovel].\n".to_owned());
+    write("advanced.config", "[].\n".to_owned());
+    write("env.conf", String::new());
+    write(
+        "rabbitmq.conf",
+        format!(
+            "listeners.tcp.1 = 127.0.0.1:{port}\nlog.console = false\nvm_memory_high_watermark.absolute = 2GB\n\
+             disk_free_limit.absolute = 100MB\nload_definitions = {at}/definitions.json\n"
+        ),
+    );
+    let vhosts: Vec<_> = (0..VHOSTS).map(|number| format!("v{number}")).chain(["/".to_owned()]).collect();
+    let permission = |vhost| json!({ "user": "guest", "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*" });
+    let definitions = json!({
+        "users": [{
+            "name": "guest",
+            // The four bytes of salt and the SHA-256 of them with the password "guest".
+            "password_hash": "kI3GCrswBLNZQzHJJ95QLoyfAVooYhnvf7jbqiW9BjOYUloe",
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": "administrator",
+        }],
+        "vhosts": vhosts.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>(),
+        "permissions": vhosts.iter().map(permission).collect::<Vec<_>>(),
+    });
+    write("definitions.json", definitions.to_string());
+    write(
+        "environment",
+        format!(
+            "export BIN={BIN} HOME={at}/home LANG=C.UTF-8 RUNNING_UNDER_SYSTEMD=true\n\
+             export RABBITMQ_NODENAME=tidings{port}@localhost RABBITMQ_NODE_PORT={port}\n\
+             export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_DIST_PORT={distribution}\n\
+             export ERL_EPMD_PORT={epmd} ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_RELAXED_COMMAND_CHECK=1\n\
+             export RABBITMQ_MNESIA_BASE={at}/mnesia RABBITMQ_LOG_BASE={at}/log\n\
+             export RABBITMQ_ENABLED_PLUGINS_FILE={at}/enabled_plugins RABBITMQ_CONFIG_FILE={at}/rabbitmq.conf\n\
+             export RABBITMQ_ADVANCED_CONFIG_FILE={at}/advanced.config RABBITMQ_CONF_ENV_FILE={at}/env.conf\n\
+             export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {{127,0,0,1}}'\n"
+        ),
+    );
+}
+
+/// A virtual host of a broker.
+#[derive(Clone)]
+pub(crate) struct Vhost<'b> {
+    broker: &'b Broker,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl Vhost<'_> {
+    /// Its address, for the user that may do everything.
+    pub(crate) fn url(&self) -> String {
+        self.url_as("guest", "guest")
+    }
+
+    /// Its address, for somebody.
+    pub(crate) fn url_as(&self, user: &str, password: &str) -> String {
+        format!("amqp://{user}:{password}@127.0.0.1:{}/{}", self.broker.port, self.name)
+    }
+
+    /// A connection of the test's own.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.url()).await
+    }
+}
+
+/// A connection of the test's own: it plays those who write to the gateway's queues and read what it
+/// publishes.
+pub(crate) struct Client {
+    connection: lapin::Connection,
+    channel: lapin::Channel,
+}
+
+impl Client {
+    pub(crate) async fn connect(url: &str) -> Self {
+        let connection = bounded(lapin::Connection::connect(url, lapin::ConnectionProperties::default())).await;
+        let channel = bounded(connection.create_channel()).await;
+        bounded(channel.confirm_select(ConfirmSelectOptions::default())).await;
+        Self { connection, channel }
+    }
+
+    /// Declares a durable topic exchange.
+    pub(crate) async fn exchange(&self, name: &str) {
+        let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+        bounded(self.channel.exchange_declare(name.into(), ExchangeKind::Topic, options, FieldTable::default())).await;
+    }
+
+    /// Declares a durable queue of that type, "quorum" or "classic".
+    pub(crate) async fn queue(&self, name: &str, kind: &str) {
+        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
+        bounded(self.channel.queue_declare(name.into(), options, arguments)).await;
+    }
+
+    /// Binds a queue.
+    pub(crate) async fn bind(&self, queue: &str, exchange: &str, binding: &str) {
+        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+        bounded(self.channel.queue_bind(queue.into(), exchange.into(), binding.into(), options, none)).await;
+    }
+
+    /// Deletes a queue and what is in it.
+    pub(crate) async fn delete_queue(&self, name: &str) {
+        bounded(self.channel.queue_delete(name.into(), QueueDeleteOptions::default())).await;
+    }
+
+    /// How many messages of a queue wait for somebody to take them.
+    pub(crate) async fn waiting(&self, queue: &str) -> u32 {
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        bounded(self.channel.queue_declare(queue.into(), options, FieldTable::default())).await.message_count()
+    }
+
+    /// Publishes a persistent JSON message, and waits for the confirmation.
+    pub(crate) async fn publish(&self, exchange: &str, routing_key: &str, body: impl AsRef<[u8]>) {
+        let properties = BasicProperties::default().with_content_type("application/json".into()).with_delivery_mode(2);
+        self.publish_with(exchange, routing_key, body, properties).await;
+    }
+
+    /// The same with properties of the test's own.
+    pub(crate) async fn publish_with(
+        &self,
+        exchange: &str,
+        routing_key: &str,
+        body: impl AsRef<[u8]>,
+        properties: BasicProperties,
+    ) {
+        self.publish_all(exchange, routing_key, [body], &properties).await;
+    }
+
+    /// Publishes many, and waits for all the confirmations: each must have reached a queue.
+    pub(crate) async fn publish_all<B: AsRef<[u8]>>(
+        &self,
+        exchange: &str,
+        routing_key: &str,
+        bodies: impl IntoIterator<Item = B>,
+        properties: &BasicProperties,
+    ) {
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let mut confirms = Vec::new();
+        for body in bodies {
+            let (exchange, key) = (exchange.into(), routing_key.into());
+            let sent = self.channel.basic_publish(exchange, key, options, body.as_ref(), properties.clone());
+            confirms.push(bounded(sent).await);
+        }
+        for confirm in confirms {
+            let confirmed = bounded(confirm).await;
+            assert!(matches!(confirmed, lapin::Confirmation::Ack(None)), "{confirmed:?}");
+        }
+    }
+
+    /// Takes so many messages of a queue, and acknowledges them.
+    pub(crate) async fn read(&self, queue: &str, count: usize) -> Vec<Delivery> {
+        let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        let mut consumer = bounded(self.channel.basic_consume(queue.into(), "".into(), options, none)).await;
+        let mut read = Vec::new();
+        while read.len() < count {
+            let next = tokio::time::timeout(PATIENCE, consumer.next()).await;
+            let next = next.unwrap_or_else(|_| panic!("{} of {count} messages came", read.len()));
+            let delivery = next.unwrap().unwrap();
+            bounded(delivery.ack(BasicAckOptions::default())).await;
+            read.push(delivery);
+        }
+        bounded(self.channel.basic_cancel(consumer.tag(), lapin::options::BasicCancelOptions::default())).await;
+        read
+    }
+
+    /// Lets go of it in good order.
+    pub(crate) async fn close(self) {
+        let _ = tokio::time::timeout(PATIENCE, self.channel.close(200, "".into())).await;
+        let _ = tokio::time::timeout(PATIENCE, self.connection.close(200, "".into())).await;
+    }
+}
+
+async fn bounded<T>(done: impl IntoFuture<Output = lapin::Result<T>>) -> T {
+    tokio::time::timeout(PATIENCE, done.into_future()).await.expect("the broker answers").unwrap()
+}
