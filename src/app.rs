@@ -1,8 +1,8 @@
 //! Wiring: puts the parts together, starts them, and stops them in order. The only place that starts
 //! anything.
 //!
-//! Stopping: first nothing new is accepted, then what was accepted is finished, then the journal is
-//! closed; all of it within the grace time.
+//! Stopping: first nothing new is accepted, then what was accepted is finished, then what is on its way
+//! to subscribers is confirmed and where they are is written, then the journal is closed; all of it within the grace time.
 
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,6 +12,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::{
     admin::{metrics::Metrics, quarantine::Quarantine, sources::Listed},
     config::{Allowance, Config, SourceConfig},
+    delivery::{OperationError, Subscriptions, Tuning},
     intake::{Intake, Source},
     journal::{
         self, Journal, WriterThread,
@@ -35,6 +36,9 @@ use crate::{
 
 /// How much of the grace time is kept for closing the journal, after the last request.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// How much of it, at the most, for what is on its way to subscribers when the last request is done.
+const DRAINING_TIME: Duration = Duration::from_secs(3);
 
 /// How often what was measured is sorted into its buckets.
 const SETTLE_METRICS: Duration = Duration::from_secs(5);
@@ -72,6 +76,12 @@ pub enum ServeError {
         /// What the operating system said.
         error: std::io::Error,
     },
+    /// The subscriptions cannot be set up.
+    #[error("the subscriptions cannot be set up: {0}")]
+    Subscriptions(#[from] OperationError),
+    /// What runs the subscriptions has failed, by a fault of the gateway.
+    #[error("what runs the subscriptions has failed: {0}")]
+    Deliveries(tokio::task::JoinError),
     /// What is counted cannot be received.
     #[error("cannot set up the metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
@@ -113,8 +123,10 @@ pub async fn serve_until(
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
+    let (subscriptions, runner) =
+        Subscriptions::open(journal.clone(), config.subscriptions.clone(), Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
-    let surfaces = surfaces(&config, journal, sources, public_url.as_str(), metrics.clone());
+    let surfaces = surfaces(&config, journal, sources, subscriptions, public_url.as_str(), metrics.clone());
     let limits = &config.limits;
     let bounds = router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request };
     let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
@@ -124,18 +136,25 @@ pub async fn serve_until(
     warn_of_access(&config);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
     listening(address);
+    let grace = config.server.grace;
+    let draining = (grace / 4).min(DRAINING_TIME);
+    let stop_deliveries = CancellationToken::new();
+    let mut deliveries = AbortOnDropHandle::new(tokio::spawn(runner.run(stop_deliveries.clone(), draining)));
     let _settling = AbortOnDropHandle::new(tokio::spawn(settle_metrics(metrics)));
     let serving = server::serve(listener, tls, router, stop.clone(), bounds);
-    let grace = config.server.grace;
     let cut_off = async {
         stop.cancelled().await;
         tracing::info!("stopping: no new requests are taken");
-        tokio::time::sleep(grace.saturating_sub(CLOSING_TIME)).await;
+        tokio::time::sleep(grace.saturating_sub(CLOSING_TIME + draining)).await;
     };
     tokio::select! {
         () = serving => {}
+        died = &mut deliveries => return died.map_err(ServeError::Deliveries),
         () = cut_off => tracing::warn!("some requests were cut off: they were not finished within the grace time"),
     }
+    // Nothing comes in any more; what is on its way out is finished, and where each subscription is is written.
+    stop_deliveries.cancel();
+    deliveries.await.map_err(ServeError::Deliveries)?;
     retention.abort();
     let _ = retention.await;
     close(writer).await;
@@ -235,6 +254,7 @@ fn surfaces(
     config: &Config,
     journal: Journal,
     sources: BTreeMap<String, Listed>,
+    subscriptions: Subscriptions,
     public_url: &str,
     metrics: Metrics,
 ) -> Surfaces {
@@ -258,6 +278,7 @@ fn surfaces(
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         sources,
+        subscriptions,
         metrics,
         documentation: Documentation::new(public_url, config.limits.page),
         journal,

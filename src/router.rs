@@ -13,11 +13,13 @@ use tower_http::{
 
 use crate::{
     admin::{
-        health,
+        dead_letters, health,
         metrics::{self, Metrics},
         quarantine::{self, Quarantine},
         sources::{self, Sources},
+        subscriptions,
     },
+    delivery::Subscriptions,
     journal::Journal,
     openapi::{self, Documentation},
     source::http::{self, Hooks},
@@ -50,6 +52,8 @@ pub struct Surfaces {
     pub quarantine: Quarantine,
     /// The sources.
     pub sources: Sources,
+    /// The subscriptions.
+    pub subscriptions: Subscriptions,
     /// What is counted and measured.
     pub metrics: Metrics,
     /// The description of this very interface.
@@ -84,6 +88,23 @@ pub fn routes() -> Routes<Surfaces> {
         .get("/quarantine/{id}", Admin, quarantine::one, |all| all.quarantine.clone())
         .delete("/quarantine/{id}", Admin, quarantine::delete, |all| all.quarantine.clone())
         .post("/quarantine/{id}/retry", Admin, quarantine::retry, |all| all.quarantine.clone())
+        .get("/subscriptions", Admin, subscriptions::list, |all| all.subscriptions.clone())
+        .get("/subscriptions/{name}", Admin, subscriptions::one, |all| all.subscriptions.clone())
+        .put("/subscriptions/{name}", Admin, subscriptions::put, |all| all.subscriptions.clone())
+        .delete("/subscriptions/{name}", Admin, subscriptions::delete, |all| all.subscriptions.clone())
+        .post("/subscriptions/{name}/pause", Admin, subscriptions::pause, |all| all.subscriptions.clone())
+        .post("/subscriptions/{name}/resume", Admin, subscriptions::resume, |all| all.subscriptions.clone())
+        .post("/subscriptions/{name}/rewind", Admin, subscriptions::rewind, |all| all.subscriptions.clone())
+        .get("/subscriptions/{name}/dead-letters", Admin, dead_letters::list, |all| all.subscriptions.clone())
+        .delete("/subscriptions/{name}/dead-letters", Admin, dead_letters::delete_all, |all| all.subscriptions.clone())
+        .post("/subscriptions/{name}/dead-letters/replay", Admin, dead_letters::replay_all, |all| {
+            all.subscriptions.clone()
+        })
+        .get("/subscriptions/{name}/dead-letters/{id}", Admin, dead_letters::one, |all| all.subscriptions.clone())
+        .delete("/subscriptions/{name}/dead-letters/{id}", Admin, dead_letters::delete, |all| all.subscriptions.clone())
+        .post("/subscriptions/{name}/dead-letters/{id}/replay", Admin, dead_letters::replay, |all| {
+            all.subscriptions.clone()
+        })
         .get("/healthz", Open, health::alive, |_| ())
         .get("/readyz", Open, health::ready, |all| all.journal.clone())
         .get("/metrics", Read, metrics::scrape, |all| all.metrics.clone())

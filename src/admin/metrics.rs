@@ -17,6 +17,7 @@ use metrics::{describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::{
+    delivery::metrics as delivery,
     intake,
     journal::metrics as journal,
     web::{self, problems},
@@ -76,7 +77,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 15] = [
+pub const METRICS: [Metric; 19] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -131,6 +132,30 @@ pub const METRICS: [Metric; 15] = [
         kind: Kind::Counter,
         labels: &[],
         about: "Messages that the quarantine dropped to make room for newer ones.",
+    },
+    Metric {
+        name: delivery::DELIVERIES,
+        kind: Kind::Counter,
+        labels: &["subscription", "outcome"],
+        about: "What became of messages to subscribers: delivered, unroutable or refused; retried counts failed attempts.",
+    },
+    Metric {
+        name: delivery::LAG,
+        kind: Kind::Gauge,
+        labels: &["subscription"],
+        about: "By how many numbers of the journal a subscription is behind.",
+    },
+    Metric {
+        name: delivery::UP,
+        kind: Kind::Gauge,
+        labels: &["subscription"],
+        about: "1 while a subscription delivers or waits for changes, else 0.",
+    },
+    Metric {
+        name: delivery::DEAD_LETTERS,
+        kind: Kind::Gauge,
+        labels: &["subscription"],
+        about: "How many messages a subscription's receiver has refused for good.",
     },
     Metric {
         name: web::REQUESTS,

@@ -1,9 +1,12 @@
-//! What the administrator looks at and acts on: the sources, the quarantine, the gateway's health.
+//! What the administrator looks at and acts on: the sources, the subscriptions, the
+//! quarantine, the gateway's health.
 
+pub mod dead_letters;
 pub mod health;
 pub mod metrics;
 pub mod quarantine;
 pub mod sources;
+pub mod subscriptions;
 
 use crate::{journal::JournalError, web::Problem};
 

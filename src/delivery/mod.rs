@@ -7,7 +7,7 @@
 //!
 //! To add a delivery: one new file, and one line in [`DELIVERIES`].
 
-// mod amqp;
+mod amqp;
 mod backoff;
 mod cursors;
 mod definition;
@@ -39,7 +39,7 @@ use crate::{format::FormatKind, journal::Recorded, model::SubscriptionName};
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Every way to push, by name.
-pub static DELIVERIES: [&DeliveryKind; 0] = [];
+pub static DELIVERIES: [&DeliveryKind; 1] = [&amqp::AMQP];
 
 /// A way to push, as subscriptions name it.
 pub struct DeliveryKind {

@@ -33,8 +33,9 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Runs the engines until `stop`; then they finish what is on its way, and where they are is written.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Runs the engines until `stop`; then they have `draining` to finish what is on its way, and where they
+    /// are is written.
+    pub async fn run(mut self, stop: CancellationToken, draining: Duration) {
         let mut engines = JoinSet::new();
         let cursors = self.subscriptions.cursors.clone();
         let mut ticks = tokio::time::interval(MEASURE);
@@ -56,7 +57,11 @@ impl Runner {
         }
         self.subscriptions.stop_all();
         self.launches.close();
-        while engines.join_next().await.is_some() {}
+        let ended = async { while engines.join_next().await.is_some() {} };
+        if tokio::time::timeout(draining, ended).await.is_err() {
+            tracing::warn!("some messages were not confirmed in time; they are sent again after the next start");
+            engines.shutdown().await;
+        }
         flush(&cursors).await;
     }
 }

@@ -19,8 +19,8 @@ use utoipa::{
 };
 
 use crate::{
-    admin::{health, metrics, quarantine, sources},
-    model::{ItemChangeKind, UriPrefix},
+    admin::{dead_letters, health, metrics, quarantine, sources, subscriptions},
+    model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
     view::{changes, feed, objects, service, snapshot},
     web::{Cache, Problem, Representation, problems},
@@ -55,6 +55,19 @@ use crate::{
         quarantine::one,
         quarantine::delete,
         quarantine::retry,
+        subscriptions::list,
+        subscriptions::one,
+        subscriptions::put,
+        subscriptions::delete,
+        subscriptions::pause,
+        subscriptions::resume,
+        subscriptions::rewind,
+        dead_letters::list,
+        dead_letters::one,
+        dead_letters::replay_all,
+        dead_letters::replay,
+        dead_letters::delete_all,
+        dead_letters::delete,
         health::alive,
         health::ready,
         metrics::scrape,
@@ -62,7 +75,7 @@ use crate::{
         page,
     ),
     // Those that no answer names, but parameters do.
-    components(schemas(Problem, ItemChangeKind, UriPrefix)),
+    components(schemas(Problem, ItemChangeKind, MediaRange, SubscriptionName, UriPrefix)),
     // The first is for a gateway without access control.
     security((), ("token" = []), ("password" = []), ("signature" = [])),
     modifiers(&Credentials),
@@ -102,7 +115,7 @@ impl Documentation {
         let mut interface = Interface::openapi();
         interface.servers = Some(vec![ServerBuilder::new().url(public_url).build()]);
         for path in interface.paths.paths.values_mut() {
-            for operation in [&mut path.get, &mut path.post, &mut path.delete].into_iter().flatten() {
+            for operation in [&mut path.get, &mut path.put, &mut path.post, &mut path.delete].into_iter().flatten() {
                 operation.summary = operation.summary.as_deref().map(in_one_line);
                 operation.description = operation.description.as_deref().and_then(without_errors);
             }

@@ -44,6 +44,10 @@ pub enum ProblemCode {
     InvalidQuery,
     /// The request cannot be read: its body broke off, or a header contradicts it.
     BadRequest,
+    /// What is asked for goes against how things are: it is defined elsewhere, or there is no room.
+    Conflict,
+    /// The definition of a subscription is wrong, or it cannot go on where it is told to.
+    InvalidSubscription,
     /// The request body is larger than the limit.
     BodyTooLarge,
     /// The request body is in a content coding that is not read here.
@@ -60,7 +64,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// Every code.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -72,6 +76,8 @@ impl ProblemCode {
         Self::NotAcceptable,
         Self::InvalidQuery,
         Self::BadRequest,
+        Self::Conflict,
+        Self::InvalidSubscription,
         Self::BodyTooLarge,
         Self::UnsupportedEncoding,
         Self::TooManyMessages,
@@ -115,6 +121,10 @@ impl ProblemCode {
             Self::NotAcceptable => ("not-acceptable", StatusCode::NOT_ACCEPTABLE, "No acceptable media type"),
             Self::InvalidQuery => ("invalid-query", StatusCode::BAD_REQUEST, "The query is invalid"),
             Self::BadRequest => ("bad-request", StatusCode::BAD_REQUEST, "The request cannot be read"),
+            Self::Conflict => ("conflict", StatusCode::CONFLICT, "It cannot be done as things are"),
+            Self::InvalidSubscription => {
+                ("invalid-subscription", StatusCode::UNPROCESSABLE_ENTITY, "The subscription is wrong")
+            }
             Self::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "The body is too large"),
             Self::UnsupportedEncoding => {
                 ("unsupported-encoding", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content coding is not read here")

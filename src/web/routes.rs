@@ -70,6 +70,22 @@ impl<S> Routes<S> {
         self.add(Method::POST, path, rule, move |all| routing::post(handler).with_state(part(all)))
     }
 
+    /// Adds a handler of PUT.
+    #[must_use]
+    pub fn put<H: Handler<T, P>, T: 'static, P>(
+        self,
+        path: &'static str,
+        rule: Rule,
+        handler: H,
+        part: fn(&S) -> P,
+    ) -> Self
+    where
+        P: Clone + Send + Sync + 'static,
+        S: 'static,
+    {
+        self.add(Method::PUT, path, rule, move |all| routing::put(handler).with_state(part(all)))
+    }
+
     /// Adds a handler of DELETE.
     #[must_use]
     pub fn delete<H: Handler<T, P>, T: 'static, P>(

@@ -1,0 +1,251 @@
+//! Pushing to a RabbitMQ exchange, or that of another AMQP 0-9-1 broker, with publisher confirms.
+//!
+//! A message counts as delivered when the broker has confirmed it and it has reached a queue: it is
+//! published as `mandatory`, and what comes back is acknowledged too, so that an acknowledgement
+//! alone says little. Confirmations are awaited while more is sent, up to the window. After a nack, a
+//! lost connection or a confirmation that does not come, everything that is not confirmed is sent
+//! again, in order, on a new connection: a channel that was opened while a quorum queue had no leader
+//! is answered with nacks for as long as it lives.
+
+mod routing;
+mod settings;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use lapin::{
+    BasicProperties, Confirmation, PublisherConfirm,
+    types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString},
+};
+
+use self::settings::{Settings, Unroutable};
+use super::{Delivery, DeliveryError, DeliveryKind, Doing, Outcome, Outgoing, Pending, Window};
+use crate::{
+    amqp::{Channel, Connection, Connector},
+    model::{Change, ItemChangeKind, SubscriptionName},
+};
+
+/// AMQP as a delivery.
+pub(super) static AMQP: DeliveryKind = DeliveryKind {
+    name: "amqp",
+    about: "publishes to an exchange of a RabbitMQ, or another AMQP 0-9-1 broker",
+    keys: &settings::KEYS,
+    read: settings::read,
+};
+
+/// What a message is, to a consumer that reads several kinds (the property `type`).
+const MESSAGE_TYPE: &str = "content-change";
+
+/// Who publishes (the property `app-id`).
+const APP_ID: &str = "tidings";
+
+/// Messages are to outlive the broker.
+const PERSISTENT: u8 = 2;
+
+/// How often the connection is looked at while nothing is sent.
+const LOOK: Duration = Duration::from_secs(1);
+
+struct Amqp {
+    settings: Arc<Settings>,
+    connector: Connector,
+    line: Option<Line>,
+    /// The largest body that the broker takes, once it has told.
+    largest: Arc<AtomicUsize>,
+}
+
+/// A connection with the channel that is published on. Nothing else uses either.
+struct Line {
+    connection: Connection,
+    channel: Channel,
+}
+
+impl Amqp {
+    fn new(settings: Arc<Settings>, subscription: &SubscriptionName) -> Self {
+        let name = format!("tidings subscription {subscription}");
+        let connector = Connector::new(settings.address.clone(), &name, settings.ca.clone());
+        let largest = Arc::new(AtomicUsize::new(settings.max_message_bytes));
+        Self { settings, connector, line: None, largest }
+    }
+
+    async fn set_up(&mut self) -> Result<(), DeliveryError> {
+        self.hang_up().await;
+        let connection = self.connector.connect().await.map_err(failed)?;
+        let channel = connection.channel().await.map_err(failed)?;
+        let line = self.line.insert(Line { connection, channel });
+        let Settings { exchange, queues, declare, .. } = &*self.settings;
+        line.channel.exchange(exchange, !declare).await.map_err(failed)?;
+        for queue in queues {
+            line.channel.queue(&queue.name, queue.kind, !declare).await.map_err(failed)?;
+            for binding in queue.bindings.iter().filter(|_| *declare) {
+                line.channel.bind(&queue.name, exchange, binding).await.map_err(failed)?;
+            }
+        }
+        line.channel.confirm().await.map_err(failed)
+    }
+
+    async fn publish(&mut self, message: Outgoing) -> Result<Pending, DeliveryError> {
+        let largest = self.largest.load(Ordering::Relaxed);
+        if message.body.len() > largest {
+            let reason = format!("it has {} bytes, and the broker takes {largest} at most", message.body.len());
+            return Ok(Box::pin(std::future::ready(Outcome::Refused { reason })));
+        }
+        let Some(line) = &self.line else { return Err(DeliveryError("there is no connection".to_owned())) };
+        let change = message.change.change().map_err(failed)?;
+        let key = self.settings.routing_key.fill(change);
+        let properties = properties(change, message.format.media_type);
+        let sent = line.channel.publish(&self.settings.exchange, &key, true, &message.body, properties).await;
+        let confirm = sent.map_err(|error| {
+            let reason = error.to_string();
+            learn(&self.largest, &reason);
+            DeliveryError(blocked(line, reason))
+        })?;
+        Ok(Box::pin(outcome(confirm, self.settings.unroutable, Arc::clone(&self.largest))))
+    }
+
+    async fn hang_up(&mut self) {
+        if let Some(Line { connection, channel }) = self.line.take() {
+            channel.close().await;
+            connection.close().await;
+        }
+    }
+}
+
+impl Delivery for Amqp {
+    fn connect(&mut self) -> Doing<'_, Result<(), DeliveryError>> {
+        Box::pin(self.set_up())
+    }
+
+    fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
+        Box::pin(self.publish(message))
+    }
+
+    fn failed(&mut self) -> Doing<'_, DeliveryError> {
+        Box::pin(async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if !self.line.as_ref().is_some_and(|line| line.connection.is_open()) {
+                    return DeliveryError("the connection to the broker is gone".to_owned());
+                }
+            }
+        })
+    }
+
+    fn close(&mut self) -> Doing<'_, ()> {
+        Box::pin(self.hang_up())
+    }
+
+    fn window(&self) -> Window {
+        self.settings.window
+    }
+}
+
+fn failed(error: impl ToString) -> DeliveryError {
+    DeliveryError(error.to_string())
+}
+
+/// A broker that is short of memory or disk says so to those who publish, and takes nothing.
+fn blocked(line: &Line, reason: String) -> String {
+    if line.connection.is_blocked() {
+        format!("{reason}: the broker is short of memory or disk, and takes no messages until it has room again")
+    } else {
+        reason
+    }
+}
+
+async fn outcome(confirm: PublisherConfirm, unroutable: Unroutable, largest: Arc<AtomicUsize>) -> Outcome {
+    let retry = |reason: String| Outcome::Retry { reason, after: None };
+    match confirm.await {
+        Ok(Confirmation::Ack(None)) => Outcome::Delivered,
+        // It came back, and is acknowledged all the same.
+        Ok(Confirmation::Ack(Some(_))) => match unroutable {
+            Unroutable::Count => Outcome::Unroutable,
+            Unroutable::Hold => retry(
+                "it reached no queue: no queue is bound to the exchange for its routing key; bind one, or set \
+                 unroutable = \"count\""
+                    .to_owned(),
+            ),
+        },
+        Ok(Confirmation::Nack(_)) => retry("the broker could not take it (nack)".to_owned()),
+        Ok(Confirmation::NotRequested) => retry("the broker confirms nothing".to_owned()),
+        Err(error) => {
+            let reason = error.to_string();
+            learn(&largest, &reason);
+            retry(format!("the connection to the broker broke: {reason}"))
+        }
+    }
+}
+
+/// A broker closes the channel when a message is larger than it takes, and does not say which it was;
+/// but it says how much it takes. From then on such a message is refused here, and the rest goes on.
+fn learn(largest: &AtomicUsize, reason: &str) {
+    if let Some(told) = told_size(reason) {
+        largest.fetch_min(told, Ordering::Relaxed);
+    }
+}
+
+/// `message size 200 is larger than configured max size 100` (RabbitMQ's channel, since 3.8), or
+/// `message size 200 larger than max size 100` (before).
+fn told_size(reason: &str) -> Option<usize> {
+    let (_, told) = reason.split_once("message size ")?;
+    let (_, told) = told.split_once("max size ")?;
+    told.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn properties(change: &Change, media_type: &str) -> BasicProperties {
+    let told = &change.modification;
+    let properties = BasicProperties::default()
+        .with_message_id(short(&told.id.to_string()))
+        .with_content_type(short(media_type))
+        .with_type(short(MESSAGE_TYPE))
+        .with_app_id(short(APP_ID))
+        .with_delivery_mode(PERSISTENT)
+        .with_headers(headers(change));
+    // The protocol counts seconds since 1970, and has no time before.
+    match u64::try_from(told.time.millis() / 1000) {
+        Ok(seconds) => properties.with_timestamp(seconds),
+        Err(_) => properties,
+    }
+}
+
+fn headers(change: &Change) -> FieldTable {
+    let told = &change.modification;
+    let text = |text: &str| AMQPValue::LongString(LongString::from(text));
+    let mut headers = FieldTable::default();
+    headers.insert("seq".into(), AMQPValue::LongLongInt(i64::try_from(change.seq.0).unwrap_or(i64::MAX)));
+    headers.insert("object".into(), text(told.object.as_str()));
+    headers.insert("source".into(), text(told.origin.source.as_str()));
+    let kinds = kinds(change).into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
+    headers.insert("changes".into(), AMQPValue::FieldArray(FieldArray::from(kinds)));
+    headers
+}
+
+/// What happened to the items of a change, each kind once.
+fn kinds(change: &Change) -> Vec<ItemChangeKind> {
+    let mut kinds: Vec<_> = change.modification.items.iter().map(|item| ItemChangeKind::of(&item.change)).collect();
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
+
+/// A short string has at most 255 bytes; all that are made here are shorter.
+fn short(text: &str) -> ShortString {
+    ShortString::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told_size;
+
+    #[test]
+    fn a_broker_tells_how_much_it_takes() {
+        let told = "PRECONDITION_FAILED - message size 20480 is larger than configured max size 10240";
+        assert_eq!(told_size(told), Some(10240));
+        assert_eq!(told_size("message size 20480 larger than max size 7"), Some(7));
+        assert_eq!(told_size("PRECONDITION_FAILED - inequivalent arg 'type'"), None);
+    }
+}

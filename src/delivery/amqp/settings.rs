@@ -1,0 +1,204 @@
+//! What a subscription says about the exchange that it publishes to.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use lapin::types::ShortString;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{super::definition::take, Amqp, routing::RoutingKey};
+use crate::{
+    amqp::{Address, QueueType},
+    delivery::{Blueprint, Delivery, InvalidDefinition, Maker, Window, secret_url},
+    journal::subscriptions::MadeBy,
+    model::SubscriptionName,
+};
+
+/// The keys of the settings.
+pub(super) const KEYS: [&str; 11] = [
+    "url",
+    "ca",
+    "exchange",
+    "declare",
+    "queues",
+    "routing_key",
+    "unroutable",
+    "window",
+    "window_bytes",
+    "confirm_seconds",
+    "max_message_bytes",
+];
+
+const DEFAULT_ROUTING_KEY: &str = "content.{kind}.{source}";
+
+/// How many unconfirmed messages there may be: more bring no more throughput, and fewer less.
+const DEFAULT_WINDOW: u64 = 1000;
+
+/// How many bytes of unconfirmed messages there may be.
+const DEFAULT_WINDOW_BYTES: u64 = 8 * 1024 * 1024;
+
+/// How long a confirmation is waited for. A quorum queue that elects a leader takes a few seconds.
+const DEFAULT_CONFIRM_SECONDS: u64 = 30;
+
+/// RabbitMQ's own bound before version 4 (`max_message_size`).
+const DEFAULT_MAX_MESSAGE: u64 = 128 * 1024 * 1024;
+
+/// The settings, checked.
+pub(super) struct Settings {
+    pub(super) address: Address,
+    pub(super) ca: Option<PathBuf>,
+    pub(super) exchange: ShortString,
+    pub(super) declare: bool,
+    pub(super) queues: Vec<Queue>,
+    pub(super) routing_key: RoutingKey,
+    pub(super) unroutable: Unroutable,
+    pub(super) window: Window,
+    pub(super) max_message_bytes: usize,
+}
+
+/// What it means that a message reaches no queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Unroutable {
+    /// It waits, and everything behind it, until there is a queue for it.
+    #[default]
+    Hold,
+    /// It is counted, and the next one is sent.
+    Count,
+}
+
+impl Unroutable {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Count => "count",
+        }
+    }
+}
+
+/// A queue of a consumer that is known by name.
+pub(super) struct Queue {
+    pub(super) name: ShortString,
+    pub(super) bindings: Vec<ShortString>,
+    pub(super) kind: QueueType,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueueTable {
+    name: String,
+    #[serde(default)]
+    bindings: Option<Vec<String>>,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+}
+
+pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Result<Arc<dyn Blueprint>, InvalidDefinition> {
+    let url = secret_url::read("url", table.remove("url"), maker)?;
+    let address = Address::parse(&String::from_utf8_lossy(url.expose()));
+    let address = address.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
+    let ca: Option<PathBuf> = take(&mut table, "ca")?;
+    if ca.is_some() && maker.made_by == MadeBy::Api {
+        return Err(InvalidDefinition::new("ca", "only the configuration file may name a file; define it there"));
+    }
+    let exchange: Option<String> = take(&mut table, "exchange")?;
+    let exchange = exchange.ok_or_else(|| InvalidDefinition::new("exchange", "it is missing; add it"))?;
+    let routing_key: Option<String> = take(&mut table, "routing_key")?;
+    let routing_key = RoutingKey::parse(routing_key.as_deref().unwrap_or(DEFAULT_ROUTING_KEY))
+        .map_err(|reason| InvalidDefinition::new("routing_key", reason))?;
+    let queues: Vec<QueueTable> = take(&mut table, "queues")?.unwrap_or_default();
+    let queues = queues.into_iter().enumerate().map(|(at, queue)| queue.checked(&format!("queues.{at}")));
+    let window = Window {
+        messages: number(&mut table, "window", DEFAULT_WINDOW, 1, 65_535)?,
+        bytes: number(&mut table, "window_bytes", DEFAULT_WINDOW_BYTES, 1024, 1 << 30)?,
+        patience: Duration::from_secs(number(&mut table, "confirm_seconds", DEFAULT_CONFIRM_SECONDS, 1, 3600)? as u64),
+    };
+    let max_message_bytes = number(&mut table, "max_message_bytes", DEFAULT_MAX_MESSAGE, 1024, 1 << 30)?;
+    Ok(Arc::new(Blue(Arc::new(Settings {
+        address,
+        ca,
+        exchange: name("exchange", &exchange)?,
+        declare: take(&mut table, "declare")?.unwrap_or(true),
+        queues: queues.collect::<Result<_, _>>()?,
+        routing_key,
+        unroutable: take(&mut table, "unroutable")?.unwrap_or_default(),
+        window,
+        max_message_bytes,
+    }))))
+}
+
+impl QueueTable {
+    fn checked(self, at: &str) -> Result<Queue, InvalidDefinition> {
+        let named = self.kind.as_deref().unwrap_or(QueueType::Quorum.name());
+        let kind = QueueType::ALL.into_iter().find(|kind| kind.name() == named).ok_or_else(|| {
+            let known = QueueType::ALL.map(QueueType::name).join(" or ");
+            InvalidDefinition::new(format!("{at}.type"), format!("it is {named:?}; give {known}"))
+        })?;
+        let bindings = self.bindings.unwrap_or_else(|| vec!["#".to_owned()]);
+        let binding = |binding: &String| bounded(&format!("{at}.bindings"), binding);
+        Ok(Queue {
+            name: name(&format!("{at}.name"), &self.name)?,
+            bindings: bindings.iter().map(binding).collect::<Result<_, _>>()?,
+            kind,
+        })
+    }
+}
+
+/// The name of an exchange or a queue. That without a name is one that nothing can be bound to.
+fn name(key: &str, name: &str) -> Result<ShortString, InvalidDefinition> {
+    if name.is_empty() { Err(InvalidDefinition::new(key, "it is empty; give a name")) } else { bounded(key, name) }
+}
+
+fn bounded(key: &str, text: &str) -> Result<ShortString, InvalidDefinition> {
+    if text.len() > 255 {
+        return Err(InvalidDefinition::new(key, format!("it has {} bytes; AMQP takes 255", text.len())));
+    }
+    Ok(ShortString::from(text))
+}
+
+fn number(
+    table: &mut Map<String, Value>,
+    key: &str,
+    default: u64,
+    least: u64,
+    most: u64,
+) -> Result<usize, InvalidDefinition> {
+    let number: u64 = take(table, key)?.unwrap_or(default);
+    let in_range = (least..=most).contains(&number).then(|| usize::try_from(number).ok()).flatten();
+    let reason = || format!("it is {number}; give a whole number from {least} to {most}");
+    in_range.ok_or_else(|| InvalidDefinition::new(key, reason()))
+}
+
+/// The settings as a blueprint of the delivery.
+struct Blue(Arc<Settings>);
+
+impl Blueprint for Blue {
+    fn build(&self, subscription: &SubscriptionName) -> Box<dyn Delivery> {
+        Box::new(Amqp::new(Arc::clone(&self.0), subscription))
+    }
+
+    fn shown(&self) -> Map<String, Value> {
+        let settings = &*self.0;
+        let queue = |queue: &Queue| {
+            let bindings: Vec<_> = queue.bindings.iter().map(ShortString::as_str).collect();
+            json!({ "name": queue.name.as_str(), "bindings": bindings, "type": queue.kind.name() })
+        };
+        let shown = json!({
+            "url": settings.address.to_string(),
+            "ca": settings.ca,
+            "exchange": settings.exchange.as_str(),
+            "declare": settings.declare,
+            "queues": settings.queues.iter().map(queue).collect::<Vec<_>>(),
+            "routing_key": settings.routing_key.as_str(),
+            "unroutable": settings.unroutable.name(),
+            "window": settings.window.messages,
+            "window_bytes": settings.window.bytes,
+            "confirm_seconds": settings.window.patience.as_secs(),
+            "max_message_bytes": settings.max_message_bytes,
+        });
+        match shown {
+            Value::Object(shown) => shown.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            _ => Map::new(),
+        }
+    }
+}
