@@ -305,6 +305,7 @@ fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 }
 
 /// What the administrator is told when something could not be done.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn problem(error: OperationError) -> Problem {
     let told = |code| Problem::new(code, format!("{}.", sentence(&error.to_string())));
     match &error {

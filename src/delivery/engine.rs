@@ -375,6 +375,7 @@ async fn next_page(journal: Journal, after: Seq) -> Result<Vec<Arc<Recorded>>, J
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn retry(reason: impl ToString) -> Cut {
     Cut::Retry { reason: reason.to_string(), after: None }
 }

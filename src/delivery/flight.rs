@@ -38,10 +38,13 @@ pub(super) struct Flight {
     entries: VecDeque<Entry>,
     /// The number of the entry at the front.
     front: u64,
-    running: FuturesUnordered<Pin<Box<dyn Future<Output = (u64, Outcome)> + Send>>>,
+    running: FuturesUnordered<Awaited>,
     bytes: usize,
     letters: usize,
 }
+
+/// The outcome of the entry of that number.
+type Awaited = Pin<Box<dyn Future<Output = (u64, Outcome)> + Send>>;
 
 struct Entry {
     what: What,

@@ -14,7 +14,7 @@ pub const LAG: &str = "tidings_subscription_lag_changes";
 pub const UP: &str = "tidings_subscription_up";
 
 /// How many dead letters a subscription has.
-pub const DEAD_LETTERS: &str = "tidings_dead_letters";
+pub const DEAD_LETTERS: &str = "tidings_dead_letter_messages";
 
 pub(super) fn delivered(name: &SubscriptionName, outcome: &'static str, messages: u64) {
     counter!(DELIVERIES, "subscription" => name.to_string(), "outcome" => outcome).increment(messages);

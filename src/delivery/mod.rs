@@ -50,8 +50,11 @@ pub struct DeliveryKind {
     /// The keys of its settings, which stand in a definition beside those that all have.
     pub keys: &'static [&'static str],
     /// Reads its settings.
-    pub read: fn(Map<String, Value>, &Maker<'_>) -> Result<Arc<dyn Blueprint>, InvalidDefinition>,
+    pub read: fn(Map<String, Value>, &Maker<'_>) -> Read,
 }
+
+/// The settings of a delivery, or what is wrong with them.
+pub type Read = Result<Arc<dyn Blueprint>, InvalidDefinition>;
 
 /// The settings of a delivery, read and checked.
 pub trait Blueprint: Send + Sync {

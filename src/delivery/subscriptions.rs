@@ -258,8 +258,8 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Has a subscription go on from somewhere else, be that back or forward. One that is paused stays
-    /// paused.
+    /// Has a subscription go on from somewhere else, be that back or forward, also one whose receiver
+    /// wanted no more. One that is paused stays paused.
     ///
     /// # Errors
     /// When there is none, it cannot go on there, or the journal fails.
@@ -269,9 +269,13 @@ impl Subscriptions {
         let cursor = to.cursor(&self.0.journal).await?;
         self.0.halt(name).await;
         self.0.cursors.forget(name).await;
-        let written = self.0.journal.write_subscriptions(vec![Write::Rewind(name.clone(), cursor)]).await;
+        let writes = vec![Write::Rewind(name.clone(), cursor), Write::End(name.clone(), None)];
+        let written = self.0.journal.write_subscriptions(writes).await;
         if written.is_ok() {
-            self.0.with(name, |entry| entry.status.moved(cursor))?;
+            self.0.with(name, |entry| {
+                entry.status.moved(cursor);
+                entry.ended = false;
+            })?;
         }
         self.0.start(name);
         written?;

@@ -40,18 +40,17 @@ impl Seen {
     pub fn between(was: Option<bool>, is: bool, told: &ItemChange) -> Self {
         let gives_content = matches!(told, ItemChange::Add { .. } | ItemChange::Update { .. });
         let is_new = matches!(told, ItemChange::Add { .. });
-        match (was, is) {
-            (Some(false), true) => Self::Appears,
-            (_, true) if is_new => Self::Appears,
-            (_, true) if gives_content => Self::Changes,
-            (Some(true), true) => Self::Nothing,
-            (None, true) => Self::Appears,
-            (Some(true), false) => Self::Disappears,
-            (Some(false), false) => Self::Nothing,
-            // What was there before anybody told of it may have been seen.
-            (None, false) if is_new || !is_public(told.before()) => Self::Nothing,
-            (None, false) => Self::Disappears,
+        if is {
+            return match was {
+                Some(false) => Self::Appears,
+                _ if gives_content && !is_new => Self::Changes,
+                Some(true) if !is_new => Self::Nothing,
+                _ => Self::Appears,
+            };
         }
+        // What was there before anybody told of it may have been seen.
+        let was = was.unwrap_or(!is_new && is_public(told.before()));
+        if was { Self::Disappears } else { Self::Nothing }
     }
 
     /// What is seen of a change as far as it tells by itself.

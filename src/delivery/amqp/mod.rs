@@ -144,6 +144,7 @@ impl Delivery for Amqp {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn failed(error: impl ToString) -> DeliveryError {
     DeliveryError(error.to_string())
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{super::definition::take, Amqp, routing::RoutingKey};
 use crate::{
     amqp::{Address, QueueType},
-    delivery::{Blueprint, Delivery, InvalidDefinition, Maker, Window, secret_url},
+    delivery::{Blueprint, Delivery, InvalidDefinition, Maker, Read, Window, secret_url},
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
 };
@@ -93,7 +93,7 @@ struct QueueTable {
     kind: Option<String>,
 }
 
-pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Result<Arc<dyn Blueprint>, InvalidDefinition> {
+pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     let url = secret_url::read("url", table.remove("url"), maker)?;
     let address = Address::parse(&String::from_utf8_lossy(url.expose()));
     let address = address.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
