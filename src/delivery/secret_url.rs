@@ -22,7 +22,7 @@ const LONGEST: u64 = 64 * 1024;
 pub(super) fn read(key: &str, setting: Option<Value>, maker: &Maker<'_>) -> Result<Secret, InvalidDefinition> {
     let wrong = |reason: String| InvalidDefinition::new(key, reason);
     match setting {
-        None => Err(wrong("it is missing; add it".to_owned())),
+        None | Some(Value::Null) => Err(wrong("it is missing; add it".to_owned())),
         Some(Value::String(text)) => {
             let has_password = url::Url::parse(&text).is_ok_and(|url| url.password().is_some());
             if maker.made_by == MadeBy::Api && has_password {

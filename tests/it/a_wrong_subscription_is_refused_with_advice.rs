@@ -107,7 +107,7 @@ fn in_the_configuration_file() {
             "subscriptions.index.filter.changes",
         ),
         (table.to_owned(), "the setting subscriptions.index.url"),
-        (table.replace("index", "In dex"), "is not a name"),
+        (table.replace("subscriptions.index", "subscriptions.\"in dex\""), "is not a name"),
     ] {
         let refusal = refused(&lines);
         assert!(refusal.contains(told) && !refusal.contains("hush"), "{refusal}");

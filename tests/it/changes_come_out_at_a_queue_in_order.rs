@@ -33,7 +33,8 @@ fn is_in_order(messages: &[Delivery], last: u64) {
 async fn read_up_to(client: &crate::rabbitmq::Client, queue: &str, last: u64) -> Vec<Delivery> {
     let mut messages: Vec<Delivery> = Vec::new();
     while messages.iter().all(|message| seq(message) != last) {
-        messages.extend(client.read(queue, 1).await);
+        let waiting = client.waiting(queue).await;
+        messages.extend(client.read(queue, waiting as usize).await);
     }
     messages
 }

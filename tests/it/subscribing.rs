@@ -20,7 +20,7 @@ pub(crate) fn gateway(data: &Path, lines: &str) -> Gateway {
 pub(crate) fn index(url: &str, more: &str) -> String {
     format!(
         "[subscriptions.index]\ndelivery = \"amqp\"\nstart = \"beginning\"\nurl = \"{url}\"\nexchange = \"content\"\n\
-         queues = [{{ name = \"index\", bindings = [\"content.#\"] }}]\n{more}\n"
+         queues = [{{ name = \"index\", bindings = [\"content.#\"], type = \"classic\" }}]\n{more}\n"
     )
 }
 

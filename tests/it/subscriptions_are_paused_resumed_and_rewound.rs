@@ -71,7 +71,7 @@ async fn one_made_over_http_outlives_the_gateway_and_its_secret_is_kept_nowhere(
         ("beginning", json!("beginning"), 0),
         ("now", json!("now"), 3),
         ("third", json!(3), 2),
-        ("time", json!("2000-01-01T00:00:00Z"), 0),
+        ("time", json!("2000-01-01T00:00:00.000Z"), 0),
     ] {
         let put = Some(definition(name, &start));
         let (status, shown) = gateway.ask("PUT", &format!("/subscriptions/{name}"), put.clone()).await;
