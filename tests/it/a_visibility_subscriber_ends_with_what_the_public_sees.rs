@@ -25,7 +25,7 @@ struct Subscriber {
 impl Subscriber {
     fn take(&mut self, change: &Recorded) {
         self.messages += 1;
-        for item in change.change().unwrap().modification.items.iter() {
+        for item in &*change.change().unwrap().modification.items {
             match &item.change {
                 ItemChange::Add { content, .. } => {
                     self.items.insert(item.uri.clone(), content.clone());

@@ -14,6 +14,7 @@ use crate::{
 };
 
 /// A definition with these members in place of its own.
+#[expect(clippy::needless_pass_by_value, reason = "it stands around json!")]
 fn with(members: Value) -> Value {
     let mut definition = json!({ "delivery": "amqp", "url": "amqp://h", "exchange": "content" });
     for (key, value) in members.as_object().unwrap() {
@@ -97,7 +98,7 @@ fn in_the_configuration_file() {
         assert!(refusal.reason.contains(told), "{refusal}");
         assert!(!refusal.to_string().contains("hush"), "{refusal}");
     }
-    let refused = |lines: &str| load(lines, &[]).unwrap_err().to_string();
+    let refused = |lines: &str| load(lines, &[]).unwrap_err();
     let table = "[subscriptions.index]\ndelivery = \"amqp\"\nexchange = \"content\"\n";
     for (lines, told) in [
         (format!("{table}url = \"amqp://me:hush@\"\n"), "the setting subscriptions.index.url"),
