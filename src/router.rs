@@ -13,7 +13,7 @@ use tower_http::{
 
 use crate::{
     admin::{
-        health,
+        health::{self, Ready},
         metrics::{self, Metrics},
         quarantine::{self, Quarantine},
         sources::{self, Sources},
@@ -48,6 +48,8 @@ pub struct Surfaces {
     pub service: Service,
     /// The quarantine.
     pub quarantine: Quarantine,
+    /// Whether the gateway can do its work.
+    pub ready: Ready,
     /// The sources.
     pub sources: Sources,
     /// What is counted and measured.
@@ -85,7 +87,7 @@ pub fn routes() -> Routes<Surfaces> {
         .delete("/quarantine/{id}", Admin, quarantine::delete, |all| all.quarantine.clone())
         .post("/quarantine/{id}/retry", Admin, quarantine::retry, |all| all.quarantine.clone())
         .get("/healthz", Open, health::alive, |_| ())
-        .get("/readyz", Open, health::ready, |all| all.journal.clone())
+        .get("/readyz", Open, health::ready, |all| all.ready.clone())
         .get("/metrics", Read, metrics::scrape, |all| all.metrics.clone())
         .get("/openapi.json", Read, openapi::document, |all| all.documentation.clone())
         .get("/docs", Read, openapi::page, |_| ())

@@ -67,6 +67,11 @@ impl Setting {
         ConfigError::Invalid { key: self.key.clone(), origin: self.origin(), reason: reason.into() }
     }
 
+    /// Says that it is not there and must be.
+    pub(super) fn missing(&self) -> ConfigError {
+        ConfigError::Missing { key: self.key.clone() }
+    }
+
     /// Where it comes from.
     pub(super) fn origin(&self) -> Origin {
         origin(&self.key, &self.value)
@@ -88,7 +93,7 @@ impl Setting {
 
     /// Whether what stands here may be a secret, if only by mistake. Then no error shows it.
     fn may_be_secret(&self) -> bool {
-        self.key.starts_with("access.") || self.key.split('.').nth(2) == Some("signature")
+        self.key.starts_with("access.") || matches!(self.key.split('.').nth(2), Some("signature" | "url"))
     }
 
     fn wrong(&self, expected: &str) -> Fault {

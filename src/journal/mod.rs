@@ -138,18 +138,27 @@ impl Journal {
     /// When it could not be written, or not in time. Then it may still be written later: the same
     /// message can be sent again and makes no second change.
     pub async fn append(&self, submission: Submission) -> Result<Vec<Outcome>, JournalError> {
+        Ok(self.append_all(vec![submission]).await?.pop().unwrap_or_default())
+    }
+
+    /// The same for several messages, in their order and in one transaction: either all are on disk, or
+    /// none is. The outcomes are in the same order.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn append_all(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, JournalError> {
         let began = Instant::now();
-        let outcomes = self.order(|answer| Order::Append(submission, answer)).await?;
+        let outcomes = self.order(|answer| Order::Append(submissions, answer)).await?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
     }
 
-    /// Keeps a message that no dialect could read.
+    /// Keeps messages that no dialect could read, all or none; their identifiers are in the same order.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub async fn quarantine(&self, message: NewQuarantined) -> Result<QuarantineId, JournalError> {
-        self.order(|answer| Order::Quarantine(message, answer)).await
+    pub async fn quarantine_all(&self, messages: Vec<NewQuarantined>) -> Result<Vec<QuarantineId>, JournalError> {
+        self.order(|answer| Order::Quarantine(messages, answer)).await
     }
 
     /// Removes a message from the quarantine; says whether it was there.

@@ -50,11 +50,14 @@ pub enum Outcome {
     Unchanged,
 }
 
+/// Where the answer goes to an order of several: one for each, in order, or that none was done.
+type Answer<T> = oneshot::Sender<Result<Vec<T>, StoreError>>;
+
 /// An order to the writer, with the place where the answer goes. Who has stopped waiting for an
 /// answer has not withdrawn the order.
 pub(super) enum Order {
-    Append(Submission, oneshot::Sender<Result<Vec<Outcome>, StoreError>>),
-    Quarantine(NewQuarantined, oneshot::Sender<Result<QuarantineId, StoreError>>),
+    Append(Vec<Submission>, Answer<Vec<Outcome>>),
+    Quarantine(Vec<NewQuarantined>, Answer<QuarantineId>),
     Release(QuarantineId, oneshot::Sender<Result<bool, StoreError>>),
     Prune { before: Seq, at_most: usize, answer: oneshot::Sender<Result<usize, StoreError>> },
 }
@@ -83,13 +86,13 @@ impl Writer {
         let mut prunes = Vec::new();
         for order in orders {
             match order {
-                Order::Append(submission, answer) => {
-                    submissions.push(submission);
-                    submitters.push(answer);
+                Order::Append(more, answer) => {
+                    submitters.push((more.len(), answer));
+                    submissions.extend(more);
                 }
-                Order::Quarantine(message, answer) => {
-                    messages.push(message);
-                    senders.push(answer);
+                Order::Quarantine(more, answer) => {
+                    senders.push((more.len(), answer));
+                    messages.extend(more);
                 }
                 Order::Release(id, answer) => {
                     released = true;
@@ -167,16 +170,17 @@ fn json_of(change: &Change) -> Vec<u8> {
     serde_json::to_vec(change).expect("the model has a JSON shape for every value")
 }
 
-/// Gives each its answer, or all the same error.
-fn answer_all<T>(waiting: Vec<oneshot::Sender<Result<T, StoreError>>>, answers: Result<Vec<T>, StoreError>) {
+/// Gives each as many answers as it has asked for, or all the same error.
+fn answer_all<T>(waiting: Vec<(usize, Answer<T>)>, answers: Result<Vec<T>, StoreError>) {
     match answers {
         Ok(answers) => {
-            for (waiting, answer) in waiting.into_iter().zip(answers) {
-                let _ = waiting.send(Ok(answer));
+            let mut answers = answers.into_iter();
+            for (count, waiting) in waiting {
+                let _ = waiting.send(Ok(answers.by_ref().take(count).collect()));
             }
         }
         Err(error) => {
-            for waiting in waiting {
+            for (_, waiting) in waiting {
                 let _ = waiting.send(Err(error.clone()));
             }
         }

@@ -16,10 +16,10 @@ use crate::{
 };
 
 /// A file system of its own, of four megabytes.
-struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = Self(folder);
         assert!(
@@ -29,12 +29,12 @@ impl SmallDisk {
         disk
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// Fills it to the last byte; removing the file makes room.
-    fn fill(&self) -> PathBuf {
+    pub(crate) fn fill(&self) -> PathBuf {
         let path = self.path().join("filling");
         let mut file = File::create(&path).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
