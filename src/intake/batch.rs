@@ -124,3 +124,72 @@ fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
         source.count(outcome, messages);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Arrived, Batch, Incoming, Intake, Source};
+    use crate::{
+        format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
+        journal::{
+            Journal, Settings,
+            store::sqlite::{Bounds, SqliteStore},
+        },
+        model::SourceName,
+    };
+
+    static KIND: DialectKind = DialectKind {
+        name: "frail",
+        about: "",
+        accepts: &[],
+        headers: &["read"],
+        repeats: Repeats::SameBody,
+        build: |_, _| -> Result<Box<dyn Dialect>, InvalidSettings> { Ok(Box::new(Frail)) },
+    };
+
+    /// Panics at what is no JSON.
+    struct Frail;
+
+    impl Dialect for Frail {
+        fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+            Ok(Reading::one(serde_json::from_slice(message.body).unwrap()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_at_which_the_dialect_panics_is_kept_and_the_others_are_journaled() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
+        let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+        let name = SourceName::parse("s").unwrap();
+        let source = Source::new(name, &KIND, serde_json::Value::Null, false, Limits::default()).unwrap();
+        let intake = Intake::new(journal.clone());
+        let headers: Headers = [("read", "1"), ("routing-key", "a.b"), ("secret", "2")].into_iter().collect();
+        let event = |item: &str| {
+            let item = format!("http://h/{item}");
+            let event = serde_json::json!({ "object": "http://h/1", "items": [{ "uri": item, "change": "ADD" }] });
+            event.to_string().into_bytes()
+        };
+        let message = |body: Vec<u8>| Incoming {
+            content_type: None,
+            headers: headers.clone(),
+            body: body.into(),
+            transport_id: None,
+        };
+        let arrived =
+            [event("a"), b"no JSON".to_vec(), event("b"), event("a")].map(|body| Arrived::Whole(message(body)));
+        let mut batch = Batch::read(&source, arrived.to_vec());
+        intake.accept_batch(&source, &mut batch).await.unwrap();
+        // It is done: again, it is nothing.
+        intake.accept_batch(&source, &mut batch).await.unwrap();
+        assert_eq!(journal.head().0, 2);
+        let kept = journal.quarantined_before(None, 10).await.unwrap();
+        assert_eq!(kept.len(), 1);
+        let kept = journal.quarantined(kept[0].id).await.unwrap().unwrap().message;
+        assert!(kept.reason.contains("the dialect failed at it"), "{}", kept.reason);
+        assert_eq!(kept.body, "no JSON");
+        let expected = [("read", "1"), ("routing-key", "a.b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(kept.headers, expected);
+        let counted = [&source.counts().accepted, &source.counts().duplicate, &source.counts().quarantined];
+        assert_eq!(counted.map(|count| count.load(std::sync::atomic::Ordering::Relaxed)), [2, 1, 1]);
+    }
+}

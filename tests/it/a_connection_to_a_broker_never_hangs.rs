@@ -72,6 +72,41 @@ async fn what_an_administrator_must_mend_is_told_as_such() {
 }
 
 #[tokio::test]
+async fn an_encrypted_connection_is_made_where_the_certificate_is_trusted() {
+    let broker = Broker::shared();
+    let vhost = broker.vhost();
+    let url = |host: &str| format!("amqps://{host}:{}/{}", broker.tls_port, vhost.name);
+    let by = |host: &str, ca| Connector::new(Address::parse(&url(host)).unwrap(), "a test", ca);
+    for host in ["localhost", "127.0.0.1"] {
+        let connection = by(host, Some(broker.certificate())).connect().await.unwrap();
+        let channel = connection.channel().await.unwrap();
+        channel.queue(&"q".into(), QueueType::Classic, false).await.unwrap();
+        channel.close().await;
+        connection.close().await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.pem");
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(&other, params.self_signed(&key).unwrap().pem()).unwrap();
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    for (ca, told) in [
+        (Some(other), "no encrypted connection can be made"),
+        (None, "no encrypted connection can be made"),
+        (Some(empty), "it holds none"),
+        (Some(folder.path().join("none.pem")), "No such file"),
+    ] {
+        let Err(error) = by("localhost", ca).connect().await else { panic!("it was trusted") };
+        assert!(error.to_string().contains(told) && !error.is_transient(), "{error}");
+    }
+    // Encrypted words to one who speaks plainly, and the other way round.
+    let plain = url("localhost").replace(&broker.tls_port.to_string(), &broker.port.to_string());
+    assert!(!refused(&plain).await.is_transient());
+    assert!(refused(&url("localhost").replace("amqps", "amqp")).await.is_transient());
+}
+
+#[tokio::test]
 async fn closing_in_order_ends_every_time() {
     let vhost = Broker::shared().vhost();
     for _ in 0..60 {

@@ -112,8 +112,9 @@ async fn what_cannot_be_read_is_kept_with_its_routing_key_and_holds_nothing_up()
         assert!(reason.contains(told), "{reason}");
         assert_eq!(kept["source"], SOURCE);
         assert_eq!(kept["size"], body.len(), "it is kept as it came");
-        let headers = kept["headers"].to_string();
-        assert!(headers.contains("odd.one") && headers.contains(EXCHANGE), "{kept:#}");
+        let shown = gateway.json(&format!("/quarantine/{}", kept["id"])).await;
+        let headers = shown["headers"].to_string();
+        assert!(headers.contains("odd.one") && headers.contains(EXCHANGE), "{shown:#}");
     }
     client.publish_with(EXCHANGE, "a", gzip(good.as_bytes()), gzipped()).await;
     client.publish_with(EXCHANGE, "a", event(2).to_string(), json().with_content_encoding("utf-8".into())).await;
@@ -141,7 +142,7 @@ async fn an_event_is_known_again_by_its_message_id() {
 #[tokio::test]
 async fn a_journal_that_cannot_be_written_pauses_the_queue_and_it_goes_on_by_itself() {
     let vhost = Broker::shared().vhost();
-    let (folder, disk) = (tempfile::tempdir().unwrap(), SmallDisk::new());
+    let (folder, disk) = (tempfile::tempdir().unwrap(), SmallDisk::of(24));
     let config = source(folder.path(), &vhost.url(), "prefetch = 40");
     let gateway = Gateway::start_with(&disk.path().join("data"), &["--config", &config]);
     until_state(&gateway, "connected").await;
@@ -202,7 +203,13 @@ async fn a_gateway_that_is_killed_or_stopped_leaves_the_rest_in_the_queue() {
     })
     .await;
     assert_eq!(counts(&gateway).await["duplicate"], 0);
-    assert_eq!(numbers(&gateway).await, (1..=6000).collect::<Vec<_>>());
+    let mut all = numbers(&gateway).await;
+    let turns = all.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    // What a gateway had not acknowledged when it was killed is given out again, perhaps behind what the
+    // next one was given at once.
+    assert!(turns <= 4, "{turns} times an earlier event came after a later one");
+    all.sort_unstable();
+    assert_eq!(all, (1..=6000).collect::<Vec<_>>());
     assert_nothing_is_left(gateway, &client).await;
 }
 
