@@ -6,12 +6,13 @@
 
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    admin::{metrics::Metrics, quarantine::Quarantine, sources::Listed},
-    config::{Allowance, Config, SourceConfig},
+    admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, sources::Listed},
+    amqp::ConnectionStatus,
+    config::{Allowance, Config, SourceConfig, Transport},
     delivery::{OperationError, Subscriptions, Tuning},
     intake::{Intake, Source},
     journal::{
@@ -25,7 +26,7 @@ use crate::{
     model::SourceName,
     openapi::Documentation,
     router::{self, Surfaces, router},
-    source::{http::Hooks, rate::Rate},
+    source::{amqp::QueueSource, http::Hooks, rate::Rate},
     view::{
         changes::Changes,
         feed::FeedView,
@@ -126,6 +127,7 @@ pub async fn serve_until(
     let (subscriptions, runner) =
         Subscriptions::open(journal.clone(), config.subscriptions.clone(), Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
+    let mut queues = read_queues(&config, &journal, &sources, &stop);
     let surfaces = surfaces(&config, journal, sources, subscriptions, public_url.as_str(), metrics.clone());
     let limits = &config.limits;
     let bounds = router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request };
@@ -147,11 +149,27 @@ pub async fn serve_until(
         tracing::info!("stopping: no new requests are taken");
         tokio::time::sleep(grace.saturating_sub(CLOSING_TIME + draining)).await;
     };
+    let finished = async {
+        // The death of a source is a fault of this program: nobody would notice that it is not read.
+        let died = async {
+            match queues.join_next().await {
+                Some(_) if !stop.is_cancelled() => {
+                    tracing::error!("a source has died: the gateway stops");
+                    stop.cancel();
+                }
+                Some(_) => {}
+                None => stop.cancelled().await,
+            }
+        };
+        tokio::join!(serving, died);
+        while queues.join_next().await.is_some() {}
+    };
     tokio::select! {
-        () = serving => {}
+        () = finished => {}
         died = &mut deliveries => return died.map_err(ServeError::Deliveries),
-        () = cut_off => tracing::warn!("some requests were cut off: they were not finished within the grace time"),
+        () = cut_off => tracing::warn!("some messages were cut off: they were not finished within the grace time"),
     }
+    queues.shutdown().await;
     // Nothing comes in any more; what is on its way out is finished, and where each subscription is is written.
     stop_deliveries.cancel();
     deliveries.await.map_err(ServeError::Deliveries)?;
@@ -159,6 +177,32 @@ pub async fn serve_until(
     let _ = retention.await;
     close(writer).await;
     Ok(())
+}
+
+/// Starts to read the queues.
+fn read_queues(
+    config: &Config,
+    journal: &Journal,
+    sources: &BTreeMap<String, Listed>,
+    stop: &CancellationToken,
+) -> JoinSet<()> {
+    let mut queues = JoinSet::new();
+    for listed in sources.values() {
+        let Some(SourceConfig { transport: Transport::Amqp(queue), .. }) = config.sources.get(listed.source.name())
+        else {
+            continue;
+        };
+        let Some(status) = &listed.connection else { continue };
+        let source = QueueSource {
+            intake: Intake::new(journal.clone()),
+            source: Arc::clone(&listed.source),
+            queue: (**queue).clone(),
+            largest: config.limits.body_bytes,
+            status: Arc::clone(status),
+        };
+        queues.spawn(source.run(stop.clone()));
+    }
+    queues
 }
 
 /// What is allowed, and is perhaps not meant.
@@ -212,7 +256,11 @@ fn sources(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
         let source =
             Source::new(name.clone(), dialect, settings.clone(), *metadata_changes, config.limits.of_messages())
                 .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
-        Ok((name.to_string(), Listed { source: Arc::new(source), transport: transport.name() }))
+        let connection = match transport {
+            Transport::Http => None,
+            Transport::Amqp(_) => Some(Arc::new(ConnectionStatus::of(format!("sources.{name}")))),
+        };
+        Ok((name.to_string(), Listed { source: Arc::new(source), transport: transport.name(), connection }))
     };
     config.sources.iter().map(set_up).collect()
 }
@@ -223,6 +271,7 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
         dedupe_millis: i64::from(config.journal.dedupe_days) * MILLIS_PER_DAY,
         quarantine_entries: config.limits.quarantine_entries,
         quarantine_bytes: config.limits.quarantine_bytes,
+        ..sqlite::Bounds::default()
     };
     let settings = journal::Settings {
         queue: config.journal.queue,
@@ -259,14 +308,15 @@ fn surfaces(
     metrics: Metrics,
 ) -> Surfaces {
     let intake = Intake::new(journal.clone());
-    let hook = |(name, listed): (&String, &Listed)| Hook {
-        source: name.clone(),
+    let by_http: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.connection.is_none()).collect();
+    let hook = |(name, listed): (&&String, &&Listed)| Hook {
+        source: (*name).clone(),
         about: listed.source.kind().about,
         accepts: listed.source.kind().accepts,
     };
-    let hooks = sources.iter().map(hook).collect();
+    let hooks = by_http.iter().map(hook).collect();
+    let by_http = by_http.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
     let sources = Arc::new(sources);
-    let by_http = sources.iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
         source.rate.map(|Allowance { per_second, burst }| (name.to_string(), Rate::new(per_second, burst)))
     };
@@ -277,6 +327,7 @@ fn surfaces(
         feed: FeedView::new(journal.clone(), public_url, &config.journal.data),
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
+        ready: Ready { journal: journal.clone(), sources: Arc::clone(&sources) },
         sources,
         subscriptions,
         metrics,

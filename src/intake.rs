@@ -1,6 +1,8 @@
 //! The only door to the journal: bytes from a source go through its dialect, and what comes out is
 //! appended; what no dialect can read goes to the quarantine. When [`Intake::accept`] returns,
-//! either is on disk.
+//! either is on disk. A [`Batch`] is for many messages at once, where their order counts.
+
+mod batch;
 
 use std::sync::{
     Arc,
@@ -13,6 +15,7 @@ use tracing::Instrument;
 use utoipa::ToSchema;
 
 pub use crate::model::{EventId, SourceName};
+pub use batch::{Arrived, Batch};
 
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
@@ -86,6 +89,10 @@ pub enum IntakeError {
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
+
+/// Beginnings of the names of the headers that say how a message came. They are kept in the quarantine
+/// whatever the dialect reads.
+const ROUTE: [&str; 2] = ["routing-key", "exchange"];
 
 /// Why a message that told of something made no change.
 const NOTHING_NEW: &str = "what it tells is what the registry holds: content and state stand as they were";
@@ -245,15 +252,27 @@ impl Source {
         Some(event_key(self.name(), identity, ordinal))
     }
 
-    fn count(&self, outcome: &'static str) {
+    /// What a message tells, for the journal; and if it tells nothing, why.
+    fn submission(&self, incoming: &Incoming, reading: Reading) -> (Submission, Option<&'static str>) {
+        let (drafts, nothing) = match reading {
+            Reading::Drafts(drafts) => (drafts.into_vec(), None),
+            Reading::Nothing(reason) => (Vec::new(), Some(reason)),
+        };
+        let headers = self.headers_read(incoming);
+        let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
+        let drafts = drafts.into_iter().enumerate().map(keyed).collect();
+        (Submission { policy: Arc::clone(&self.policy), drafts }, nothing)
+    }
+
+    fn count(&self, outcome: &'static str, messages: u64) {
         let count = match outcome {
             "accepted" => &self.counts.accepted,
             "duplicate" => &self.counts.duplicate,
             "quarantined" => &self.counts.quarantined,
             _ => &self.counts.unchanged,
         };
-        count.fetch_add(1, Ordering::Relaxed);
-        self.counter(outcome).increment(1);
+        count.fetch_add(messages, Ordering::Relaxed);
+        self.counter(outcome).increment(messages);
     }
 
     fn counter(&self, outcome: &'static str) -> metrics::Counter {
@@ -289,9 +308,9 @@ impl Intake {
             Ok(reading) => Ok(self.append(source, &incoming, reading).await?),
             Err(rejection) => {
                 let message = to_quarantine(source, incoming, &rejection);
-                let id = self.journal.quarantine(message).await?;
-                source.count("quarantined");
-                tracing::warn!(source = %source.name(), quarantine = %id, %rejection, "a message went to the quarantine");
+                let id = self.journal.quarantine_all(vec![message]).await?.pop().ok_or(JournalError::Closed)?;
+                source.count("quarantined", 1);
+                tell_quarantined(source, id, &rejection);
                 Err(IntakeError::Quarantined { id, rejection })
             }
         }
@@ -317,30 +336,34 @@ impl Intake {
     }
 
     async fn append(&self, source: &Source, incoming: &Incoming, reading: Reading) -> Result<Receipt, JournalError> {
-        let (drafts, nothing) = match reading {
-            Reading::Drafts(drafts) => (drafts.into_vec(), None),
-            Reading::Nothing(reason) => (Vec::new(), Some(reason)),
-        };
-        let headers = source.headers_read(incoming);
-        let keyed = |(ordinal, draft): (usize, Draft)| (source.key(incoming, &headers, &draft, ordinal), draft);
-        let drafts: Vec<_> = drafts.into_iter().enumerate().map(keyed).collect();
-        let outcomes = if drafts.is_empty() {
+        let (submission, nothing) = source.submission(incoming, reading);
+        let outcomes = if submission.drafts.is_empty() {
             Vec::new()
         } else {
-            let span = tracing::debug_span!("append", drafts = drafts.len());
-            self.journal.append(Submission { policy: Arc::clone(&source.policy), drafts }).instrument(span).await?
+            let span = tracing::debug_span!("append", drafts = submission.drafts.len());
+            self.journal.append(submission).instrument(span).await?
         };
         let receipt = Receipt { outcomes, nothing };
-        source.count(receipt.outcome());
-        for Accepted { seq, id } in receipt.accepted() {
-            tracing::debug!(source = %source.name(), change = %id, seq = seq.0, "a change is in the journal");
-        }
+        source.count(receipt.outcome(), 1);
+        tell(source, &receipt);
         Ok(receipt)
     }
 }
 
+fn tell(source: &Source, receipt: &Receipt) {
+    for Accepted { seq, id } in receipt.accepted() {
+        tracing::debug!(source = %source.name(), change = %id, seq = seq.0, "a change is in the journal");
+    }
+}
+
+fn tell_quarantined(source: &Source, id: QuarantineId, rejection: &Rejection) {
+    tracing::warn!(source = %source.name(), quarantine = %id, %rejection, "a message went to the quarantine");
+}
+
 fn to_quarantine(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantined {
-    let headers = source.headers_read(&incoming);
+    let kept = [source.kind.headers, &ROUTE].concat();
+    let headers = incoming.headers.only(&kept);
+    let headers = headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     NewQuarantined {
         source: source.name().clone(),
         received: Timestamp::now(),

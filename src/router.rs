@@ -13,7 +13,8 @@ use tower_http::{
 
 use crate::{
     admin::{
-        dead_letters, health,
+        dead_letters,
+        health::{self, Ready},
         metrics::{self, Metrics},
         quarantine::{self, Quarantine},
         sources::{self, Sources},
@@ -50,6 +51,8 @@ pub struct Surfaces {
     pub service: Service,
     /// The quarantine.
     pub quarantine: Quarantine,
+    /// Whether the gateway can do its work.
+    pub ready: Ready,
     /// The sources.
     pub sources: Sources,
     /// The subscriptions.
@@ -106,7 +109,7 @@ pub fn routes() -> Routes<Surfaces> {
             all.subscriptions.clone()
         })
         .get("/healthz", Open, health::alive, |_| ())
-        .get("/readyz", Open, health::ready, |all| all.journal.clone())
+        .get("/readyz", Open, health::ready, |all| all.ready.clone())
         .get("/metrics", Read, metrics::scrape, |all| all.metrics.clone())
         .get("/openapi.json", Read, openapi::document, |all| all.documentation.clone())
         .get("/docs", Read, openapi::page, |_| ())

@@ -13,7 +13,11 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{intake::Source, web::problems};
+use crate::{
+    amqp::{ConnectionStatus, Shown},
+    intake::Source,
+    web::problems,
+};
 
 /// A source with the transport that brings its messages.
 #[derive(Clone)]
@@ -22,6 +26,8 @@ pub struct Listed {
     pub source: Arc<Source>,
     /// The name of its transport.
     pub transport: &'static str,
+    /// The state of its connection, where it has one.
+    pub connection: Option<Arc<ConnectionStatus>>,
 }
 
 /// Every source, by name.
@@ -45,6 +51,10 @@ struct SourceView<'a> {
     transport: &'static str,
     /// Which wire format they have.
     dialect: &'static str,
+    /// How its connection is; a hook has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    connection: Option<Shown>,
     /// What has become of them since the gateway started.
     messages: MessagesView,
 }
@@ -65,7 +75,8 @@ struct MessagesView {
 
 problems!(Problems:);
 
-/// Every source, with how many of its messages had which outcome since the gateway started.
+/// Every source, with how its connection is and how many of its messages had which outcome since the
+/// gateway started.
 #[utoipa::path(
     get,
     path = "/sources",
@@ -84,6 +95,7 @@ fn view<'a>(name: &'a str, listed: &Listed) -> SourceView<'a> {
         name,
         transport: listed.transport,
         dialect: listed.source.kind().name,
+        connection: listed.connection.as_ref().map(|connection| connection.shown()),
         messages: MessagesView {
             accepted: counts.accepted.load(Ordering::Relaxed),
             duplicate: counts.duplicate.load(Ordering::Relaxed),

@@ -11,31 +11,38 @@ const LONGEST: Duration = Duration::from_secs(15);
 /// What worked for so long was no attempt that failed: the next wait is a short one.
 const STABLE: Duration = Duration::from_secs(10);
 
-/// Waits between attempts, each about twice the one before, up to 15 seconds; each at random between
+/// Waits between attempts, each about twice the one before, up to 15 seconds by default; each at random between
 /// half and all of it, so that many who lost the same broker do not come back at once.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     next: Duration,
+    longest: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { next: SHORTEST }
+        Self::up_to(LONGEST)
     }
 }
 
 impl Backoff {
+    /// With another longest wait.
+    #[must_use]
+    pub fn up_to(longest: Duration) -> Self {
+        Self { next: SHORTEST.min(longest), longest }
+    }
+
     /// How long to wait after a failure. `worked` is for how long all was well before it; what only an
     /// administrator can mend (`transient` is false) is tried again at the slow end.
     pub fn after_failure(&mut self, worked: Duration, transient: bool) -> Duration {
         if worked >= STABLE {
-            self.next = SHORTEST;
+            self.next = SHORTEST.min(self.longest);
         }
         if !transient {
-            self.next = LONGEST;
+            self.next = self.longest;
         }
         let wait = self.next;
-        self.next = (wait * 2).min(LONGEST);
+        self.next = (wait * 2).min(self.longest);
         wait.mul_f64(0.5 + 0.5 * fastrand::f64())
     }
 }
@@ -62,7 +69,9 @@ mod tests {
     #[test]
     fn what_had_worked_for_a_while_is_tried_again_soon() {
         let mut backoff = Backoff::default();
-        (0..20).for_each(|_| drop(backoff.after_failure(Duration::ZERO, true)));
+        for _ in 0..20 {
+            backoff.after_failure(Duration::ZERO, true);
+        }
         assert!(backoff.after_failure(STABLE, true) <= SHORTEST);
     }
 

@@ -109,7 +109,8 @@ impl Connector {
             .with_connection_name(self.name.as_str().into())
             .with_client_property("product".into(), "tidings".into())
             .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into());
-        let connected = socket::connect(&self.address, self.ca.as_deref(), properties);
+        // The future holds the library's, which is large.
+        let connected = Box::pin(socket::connect(&self.address, self.ca.as_deref(), properties));
         let (inner, cut) = within(CONNECT, "let the gateway in", connected).await?;
         Ok(Connection { inner, _cut: cut })
     }

@@ -12,6 +12,7 @@ mod address;
 mod backoff;
 mod connection;
 mod error;
+mod queue;
 mod socket;
 mod status;
 
@@ -19,4 +20,14 @@ pub use address::{Address, InvalidAddress};
 pub use backoff::Backoff;
 pub use connection::{Channel, Connection, Connector, Consumer, QueueType};
 pub use error::AmqpError;
-pub use status::{ConnectionState, ConnectionStatus, Failure, Shown};
+pub use lapin::{message::Delivery, types::ShortString};
+pub use queue::{OpenQueue, QueueSettings};
+pub use status::{CONNECTION_FAILURES, CONNECTION_STATE, ConnectionState, ConnectionStatus, Failure, Shown};
+
+/// The metric of messages that a broker delivered although it had delivered them before.
+pub const REDELIVERED: &str = "tidings_redelivered_messages_total";
+
+/// Counts that a broker delivered a message to a source again.
+pub fn delivered_again(source: &str) {
+    metrics::counter!(REDELIVERED, "source" => source.to_owned()).increment(1);
+}

@@ -77,23 +77,37 @@ pub struct Shown {
     pub next_attempt: Option<DateTime<Utc>>,
 }
 
+/// The metric of what a connection is doing: 1 for its state, 0 for every other.
+pub const CONNECTION_STATE: &str = "tidings_connection_state_info";
+
+/// The metric of failures: attempts to connect, and connections that broke.
+pub const CONNECTION_FAILURES: &str = "tidings_connection_failures_total";
+
 /// A connection's state, told by whoever supervises it.
 #[derive(Debug)]
-pub struct ConnectionStatus(Mutex<Shown>);
-
-impl Default for ConnectionStatus {
-    fn default() -> Self {
-        let state = ConnectionState::Connecting;
-        Self(Mutex::new(Shown { state, since: Utc::now(), last_error: None, next_attempt: None }))
-    }
+pub struct ConnectionStatus {
+    name: String,
+    shown: Mutex<Shown>,
 }
 
 impl ConnectionStatus {
+    /// For the connection of what the configuration calls `name`, as in `sources.sfm`.
+    #[must_use]
+    pub fn of(name: String) -> Self {
+        let state = ConnectionState::Connecting;
+        // A rate needs to see the zero from which it rises.
+        metrics::counter!(CONNECTION_FAILURES, "connection" => name.clone()).increment(0);
+        for other in ConnectionState::ALL {
+            measure(&name, other, other == state);
+        }
+        Self { name, shown: Mutex::new(Shown { state, since: Utc::now(), last_error: None, next_attempt: None }) }
+    }
+
     /// It does something else now; says whether it did not before.
     pub fn is(&self, state: ConnectionState) -> bool {
         let mut shown = self.lock();
         shown.next_attempt = None;
-        enter(&mut shown, state)
+        self.enter(&mut shown, state)
     }
 
     /// Something went wrong, and it goes on in `state`; in `again` comes the next attempt.
@@ -102,7 +116,8 @@ impl ConnectionStatus {
         let now = Utc::now();
         shown.last_error = Some(Failure { reason: reason.to_owned(), at: now });
         shown.next_attempt = Some(now + again);
-        enter(&mut shown, state);
+        self.enter(&mut shown, state);
+        metrics::counter!(CONNECTION_FAILURES, "connection" => self.name.clone()).increment(1);
     }
 
     /// How it is now.
@@ -113,17 +128,24 @@ impl ConnectionStatus {
 
     fn lock(&self) -> MutexGuard<'_, Shown> {
         // What is held is whole whenever the lock is free.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, shown: &mut Shown, state: ConnectionState) -> bool {
+        let is_new = shown.state != state;
+        if is_new {
+            measure(&self.name, shown.state, false);
+            measure(&self.name, state, true);
+            shown.state = state;
+            shown.since = Utc::now();
+        }
+        is_new
     }
 }
 
-fn enter(shown: &mut Shown, state: ConnectionState) -> bool {
-    let is_new = shown.state != state;
-    if is_new {
-        shown.state = state;
-        shown.since = Utc::now();
-    }
-    is_new
+fn measure(name: &str, state: ConnectionState, holds: bool) {
+    let gauge = metrics::gauge!(CONNECTION_STATE, "connection" => name.to_owned(), "state" => state.name());
+    gauge.set(if holds { 1.0 } else { 0.0 });
 }
 
 #[cfg(test)]
@@ -134,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_last_error_stays_when_all_is_well_again() {
-        let status = ConnectionStatus::default();
+        let status = ConnectionStatus::of("sources.s".to_owned());
         status.failed(ConnectionState::Waiting, "nobody is there", Duration::from_secs(3));
         let waiting = status.shown();
         assert_eq!(waiting.state, ConnectionState::Waiting);

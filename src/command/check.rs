@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use clap::Args;
-use tidings::config::{Config, Flags};
+use tidings::config::{Config, Flags, Transport};
 
 use super::{ConfigFile, EXIT_CODES, Failure, print};
 
@@ -37,7 +37,11 @@ fn tell(config: &Config) -> Result<String, fmt::Error> {
     for (name, source) in &config.sources {
         let (transport, dialect) = (source.transport.name(), source.dialect.name);
         let signed = if source.signature.is_some() { ", signed" } else { "" };
-        writeln!(told, "source      {name}: {transport}, {dialect}, /hooks/{name}{signed}")?;
+        let from = match &source.transport {
+            Transport::Http => format!("/hooks/{name}{signed}"),
+            Transport::Amqp(queue) => format!("the queue {} of {}", queue.queue, queue.address),
+        };
+        writeln!(told, "source      {name}: {transport}, {dialect}, {from}")?;
     }
     Ok(told)
 }

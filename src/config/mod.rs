@@ -8,6 +8,7 @@
 mod access;
 mod error;
 mod layer;
+mod queue;
 mod secret;
 mod setting;
 mod source;

@@ -23,9 +23,9 @@ struct Elsewhere {
     env: Option<String>,
 }
 
-/// Reads a secret: `"…"`, `{ file = "PATH" }` or `{ env = "NAME" }`. White space around it does not
-/// count, since a file mostly ends in a line break.
-pub(super) fn read(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<Secret, ConfigError> {
+/// Reads a text that has a secret in it: `"…"`, `{ file = "PATH" }` or `{ env = "NAME" }`. White space
+/// around it does not count, since a file mostly ends in a line break.
+pub(super) fn text(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<String, ConfigError> {
     let text = if setting.is_table() {
         let elsewhere: Elsewhere = setting.clone().read()?;
         match (elsewhere.file, elsewhere.env) {
@@ -36,7 +36,12 @@ pub(super) fn read(setting: &Setting, environment: &[(OsString, OsString)]) -> R
     } else {
         setting.clone().read::<String>()?
     };
-    match text.trim() {
+    Ok(text.trim().to_owned())
+}
+
+/// Reads a secret that was made at random, given as for [`text`].
+pub(super) fn read(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<Secret, ConfigError> {
+    match text(setting, environment)? {
         text if text.len() < SHORTEST => {
             Err(setting.invalid(format!("it is too short to be safe; give at least {SHORTEST} bytes, at random")))
         }

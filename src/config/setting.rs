@@ -42,13 +42,15 @@ impl Setting {
     }
 
     /// The setting at a path below this one, as in `filter.changes`, for saying what is wrong there; this
-    /// one where the path leads nowhere.
+    /// one where the path is empty.
     pub(super) fn at(&self, path: &str) -> Self {
+        if path.is_empty() {
+            return self.clone();
+        }
         let below = path.split('.').try_fold(self.clone(), |setting, name| setting.entry(name));
         match below {
-            Ok(below) if !path.is_empty() && below.is_given() => below,
-            _ if path.is_empty() => self.clone(),
-            // A list, or what is missing: the path tells it, and the origin is that of the whole.
+            Ok(below) if below.is_given() => below,
+            // In a list, or missing: the path tells it, and the origin is that of the whole.
             _ => Self { key: join(&self.key, path), value: self.value.clone() },
         }
     }
@@ -79,6 +81,11 @@ impl Setting {
         ConfigError::Invalid { key: self.key.clone(), origin: self.origin(), reason: reason.into() }
     }
 
+    /// Says that it is not there and must be.
+    pub(super) fn missing(&self) -> ConfigError {
+        ConfigError::Missing { key: self.key.clone() }
+    }
+
     /// Where it comes from.
     pub(super) fn origin(&self) -> Origin {
         origin(&self.key, &self.value)
@@ -100,8 +107,7 @@ impl Setting {
 
     /// Whether what stands here may be a secret, if only by mistake. Then no error shows it.
     fn may_be_secret(&self) -> bool {
-        let part = |number| self.key.split('.').nth(number).unwrap_or_default();
-        part(0) == "access" || part(2) == "signature" || part(2) == "url"
+        self.key.starts_with("access.") || matches!(self.key.split('.').nth(2), Some("signature" | "url"))
     }
 
     fn wrong(&self, expected: &str) -> Fault {

@@ -6,10 +6,12 @@ use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use super::{
     error::{ConfigError, nearest},
+    queue::{self, QueueTable},
     secret,
     setting::{Setting, whole},
 };
 use crate::{
+    amqp::QueueSettings,
     format::{DialectKind, Limits},
     model::SourceName,
     web::Secret,
@@ -54,51 +56,109 @@ pub struct Allowance {
 }
 
 /// How messages come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Transport {
     /// `POST /hooks/NAME`.
     Http,
+    /// A queue of a broker.
+    Amqp(Box<QueueSettings>),
 }
 
 impl Transport {
-    /// Every transport.
-    pub const ALL: [Self; 1] = [Self::Http];
-
     /// The name in the configuration.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Http => TransportName::Http,
+            Self::Amqp(_) => TransportName::Amqp,
+        }
+        .as_str()
+    }
+}
+
+/// A transport as the table names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TransportName {
+    Http,
+    Amqp,
+}
+
+impl TransportName {
+    const ALL: [Self; 2] = [Self::Http, Self::Amqp];
+
+    fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
+            Self::Amqp => "amqp",
         }
     }
-}
 
-impl<'de> Deserialize<'de> for Transport {
-    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(setting)?;
-        let found = Self::ALL.into_iter().find(|transport| transport.name() == name);
-        found.ok_or_else(|| serde::de::Error::custom(unknown("transport", &name, &Self::ALL.map(Self::name))))
+    /// The settings that it has for itself.
+    fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Http => &["rate", "burst", "signature"],
+            Self::Amqp => &["url", "ca", "exchange", "queue", "queue_type", "bindings", "prefetch", "declare"],
+        }
+    }
+
+    /// Refuses the settings of every other transport.
+    fn refuse_others(self, table: &Setting) -> Result<(), ConfigError> {
+        for other in Self::ALL.into_iter().filter(|other| *other != self) {
+            for name in other.settings() {
+                let setting = table.entry(name)?;
+                if setting.is_given() {
+                    let (other, own) = (other.as_str(), self.as_str());
+                    let reason = format!("it is for the transport {other:?}, and this source has {own:?}");
+                    return Err(setting.invalid(reason));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-/// What may stand in the table. No transport has settings of its own yet; those of one that has
-/// come beside these, and go to the transport.
+impl<'de> Deserialize<'de> for TransportName {
+    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(setting)?;
+        let found = Self::ALL.into_iter().find(|transport| transport.as_str() == name);
+        found.ok_or_else(|| serde::de::Error::custom(unknown("transport", &name, &Self::ALL.map(Self::as_str))))
+    }
+}
+
+/// What may stand in the table: what every source has, then what those of one transport have.
 #[derive(Deserialize)]
 struct Table {
     #[serde(default = "enabled")]
     enabled: bool,
-    transport: Transport,
+    transport: TransportName,
     dialect: String,
+    #[serde(default)]
+    metadata_changes: bool,
+    #[serde(default)]
+    settings: serde_json::Value,
     #[serde(default, deserialize_with = "messages")]
     rate: Option<u32>,
     #[serde(default, deserialize_with = "messages")]
     burst: Option<u32>,
     #[serde(default)]
-    metadata_changes: bool,
-    #[serde(default)]
-    settings: serde_json::Value,
-    #[serde(default)]
     signature: Option<SignatureTable>,
+    /// Read by itself, since it holds a password and may be elsewhere.
+    #[serde(default, rename = "url")]
+    _url: IgnoredAny,
+    #[serde(default)]
+    ca: Option<String>,
+    #[serde(default)]
+    exchange: Option<String>,
+    #[serde(default)]
+    queue: Option<String>,
+    #[serde(default)]
+    queue_type: Option<String>,
+    #[serde(default)]
+    bindings: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "queue::prefetch")]
+    prefetch: Option<u16>,
+    #[serde(default)]
+    declare: Option<bool>,
 }
 
 /// What may stand in `signature`; the secret is read by itself, since it may be elsewhere.
@@ -126,9 +186,10 @@ pub(super) fn read(
     dialects: &[&'static DialectKind],
 ) -> Result<Option<(SourceName, SourceConfig)>, ConfigError> {
     let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
-    let Table { enabled, transport, dialect, rate, burst, metadata_changes, settings, signature } =
-        table.clone().read()?;
-    let rate = match (rate, burst) {
+    let told: Table = table.clone().read()?;
+    let Table { enabled, transport, dialect, rate, burst, metadata_changes, settings, signature, .. } = &told;
+    transport.refuse_others(table)?;
+    let rate = match (*rate, *burst) {
         (Some(per_second), burst) => Some(Allowance { per_second, burst: burst.unwrap_or(per_second) }),
         (None, Some(_)) => return Err(table.entry("burst")?.invalid("there is no burst without a rate; give both")),
         (None, None) => None,
@@ -138,7 +199,7 @@ pub(super) fn read(
     }
     let Some(kind) = dialects.iter().find(|kind| kind.name == dialect) else {
         let known: Vec<&str> = dialects.iter().map(|kind| kind.name).collect();
-        return Err(table.entry("dialect")?.invalid(unknown("dialect", &dialect, &known)));
+        return Err(table.entry("dialect")?.invalid(unknown("dialect", dialect, &known)));
     };
     (kind.build)(settings.clone(), Limits::default()).map_err(|error| ConfigError::Settings {
         key: format!("sources.{name}.settings"),
@@ -149,10 +210,19 @@ pub(super) fn read(
         Some(_) => Some(secret::read(&table.entry("signature")?.entry("secret")?, environment)?),
         None => None,
     };
+    let (metadata_changes, settings) = (*metadata_changes, settings.clone());
+    let transport = match transport {
+        TransportName::Http => Transport::Http,
+        TransportName::Amqp => {
+            let Table { ca, exchange, queue, queue_type, bindings, prefetch, declare, .. } = told;
+            let told = QueueTable { ca, exchange, queue, queue_type, bindings, prefetch, declare };
+            Transport::Amqp(Box::new(queue::read(told, table, environment)?))
+        }
+    };
     Ok(Some((name, SourceConfig { transport, dialect: kind, rate, metadata_changes, settings, signature })))
 }
 
-fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let there_are = known.join(", ");
     match nearest(name, known.iter().copied()) {
         Some(nearest) => format!("there is no {what} {name:?}; did you mean {nearest:?}? There are {there_are}"),

@@ -17,7 +17,7 @@ mod writer;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
@@ -36,6 +36,9 @@ use registry::ObjectState;
 use store::{Store, StoreError, StoredChange};
 use tail::Tail;
 use writer::{Order, Writer};
+
+/// Room for the JSON of most changes, in bytes.
+const USUAL_JSON: usize = 1024;
 
 /// How the journal works.
 #[derive(Clone, Copy, Debug)]
@@ -67,10 +70,10 @@ pub struct Journal {
     patience: Duration,
 }
 
-/// The journal's writing thread. It ends when every [`Journal`] has been dropped and every order is
+/// The journal's writing threads. They end when every [`Journal`] has been dropped and every order is
 /// done.
 #[must_use = "the journal is closed properly by joining its writer"]
-pub struct WriterThread(JoinHandle<()>);
+pub struct WriterThread([JoinHandle<()>; 2]);
 
 /// Why the journal did not do as it was told.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -116,22 +119,28 @@ impl Journal {
         let head = store.head()?;
         let tail = Arc::new(Tail::new(settings.tail));
         let newest = store.before(head.next(), settings.tail)?;
-        tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
+        let _ = tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
         let first = Arc::new(First::new(store.first()?));
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
-        let writer = Writer {
+        let writer = Arc::new(Writer {
             store: Arc::clone(&store),
             tail: Arc::clone(&tail),
             head: moved,
             first: Arc::clone(&first),
             batch: settings.batch,
+            orders: Mutex::new(waiting),
+        });
+        let thread = || {
+            let writer = Arc::clone(&writer);
+            let thread = std::thread::Builder::new().name("journal-writer".to_owned());
+            let spawned = thread.spawn(move || writer.run());
+            spawned.map_err(|error| StoreError::Io(format!("no thread for the writer: {error}")))
         };
-        let thread = std::thread::Builder::new().name("journal-writer".to_owned()).spawn(move || writer.run(waiting));
-        let thread = thread.map_err(|error| StoreError::Io(format!("no thread for the writer: {error}")))?;
-        Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(thread)))
+        let threads = [thread()?, thread()?];
+        Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))
     }
 
     /// Settles and appends what one message told, as a whole. On return it is on disk.
@@ -140,18 +149,27 @@ impl Journal {
     /// When it could not be written, or not in time. Then it may still be written later: the same
     /// message can be sent again and makes no second change.
     pub async fn append(&self, submission: Submission) -> Result<Vec<Outcome>, JournalError> {
+        Ok(self.append_all(vec![submission]).await?.pop().unwrap_or_default())
+    }
+
+    /// The same for several messages, in their order and in one transaction: either all are on disk, or
+    /// none is. The outcomes are in the same order.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn append_all(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, JournalError> {
         let began = Instant::now();
-        let outcomes = self.order(|answer| Order::Append(submission, answer)).await?;
+        let outcomes = self.order(|answer| Order::Append(submissions, answer)).await?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
     }
 
-    /// Keeps a message that no dialect could read.
+    /// Keeps messages that no dialect could read, all or none; their identifiers are in the same order.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub async fn quarantine(&self, message: NewQuarantined) -> Result<QuarantineId, JournalError> {
-        self.order(|answer| Order::Quarantine(message, answer)).await
+    pub async fn quarantine_all(&self, messages: Vec<NewQuarantined>) -> Result<Vec<QuarantineId>, JournalError> {
+        self.order(|answer| Order::Quarantine(messages, answer)).await
     }
 
     /// Removes a message from the quarantine; says whether it was there.
@@ -372,13 +390,17 @@ impl WriterThread {
     /// Waits until every order is done and the journal is closed.
     pub fn join(self) {
         // A writer that panicked has nothing more to write; what it had acknowledged is on disk.
-        let _ = self.0.join();
+        for thread in self.0 {
+            let _ = thread.join();
+        }
     }
 }
 
 #[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
 fn json_of(value: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("the model has a JSON shape for every value")
+    let mut json = Vec::with_capacity(USUAL_JSON);
+    serde_json::to_writer(&mut json, value).expect("the model has a JSON shape for every value");
+    json
 }
 
 fn recorded(changes: Vec<StoredChange>) -> Vec<Arc<Recorded>> {

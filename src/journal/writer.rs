@@ -1,11 +1,15 @@
-//! The single writer: a thread that takes what is waiting, settles it, and appends it in one
-//! transaction (group commit), so that throughput grows with concurrency while each waits for one
-//! sync of the disk only.
+//! The writer: takes what is waiting, settles it, and appends it in one transaction (group commit), so
+//! that throughput grows with concurrency while each waits for one sync of the disk only. Two threads
+//! take turns, so that one batch is settled while the one before is written.
 //!
 //! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -13,14 +17,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     First, json_of, metrics,
     quarantine::{NewQuarantined, QuarantineId},
-    registry::Confirmations,
+    registry::ObjectState,
     settle::{Settled, SourcePolicy, settle},
     sight::Before,
-    store::{Decision, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError},
+    store::{
+        self, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError, Touched,
+    },
     subscriptions::Write,
     tail::{Recorded, Tail},
 };
-use crate::model::{Change, ChangeId, Draft, DraftItems, Seq, Sight, SubscriptionName, Timestamp, Uri};
+use crate::model::{
+    Change, ChangeId, ContentObjectModification, Draft, DraftItems, Seq, Settlement, Sight, SubscriptionName,
+    Timestamp, Uri,
+};
 
 /// What one message told, to be accepted as a whole.
 #[derive(Debug)]
@@ -55,19 +64,25 @@ pub enum Outcome {
 /// An order to the writer, with the place where the answer goes. Who has stopped waiting for an
 /// answer has not withdrawn the order.
 pub(super) enum Order {
-    Append(Submission, oneshot::Sender<Result<Vec<Outcome>, StoreError>>),
-    Quarantine(NewQuarantined, oneshot::Sender<Result<QuarantineId, StoreError>>),
-    Release(QuarantineId, oneshot::Sender<Result<bool, StoreError>>),
+    Append(Vec<Submission>, Answers<Vec<Outcome>>),
+    Quarantine(Vec<NewQuarantined>, Answers<QuarantineId>),
+    Release(QuarantineId, Answer<bool>),
     /// Cursors that go forward. They go with the batch that is waiting, if there is one, and so cost
     /// no sync of their own.
-    Advance(Vec<(SubscriptionName, Seq)>, oneshot::Sender<Result<(), StoreError>>),
-    Subscriptions(Vec<Write>, oneshot::Sender<Result<Vec<u64>, StoreError>>),
+    Advance(Vec<(SubscriptionName, Seq)>, Answer<()>),
+    Subscriptions(Vec<Write>, Answer<Vec<u64>>),
     Prune {
         before: Seq,
         at_most: usize,
-        answer: oneshot::Sender<Result<usize, StoreError>>,
+        answer: Answer<usize>,
     },
 }
+
+/// Where an answer goes.
+pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// Where the answer goes to an order of several: one for each, in order, or that none was done.
+type Answers<T> = Answer<Vec<T>>;
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
@@ -75,60 +90,62 @@ pub(super) struct Writer {
     pub(super) head: watch::Sender<Seq>,
     pub(super) first: Arc<First>,
     pub(super) batch: usize,
+    pub(super) orders: Mutex<mpsc::Receiver<Order>>,
+}
+
+/// The orders that one thread has taken at once.
+#[derive(Default)]
+struct Taken {
+    submissions: Vec<Submission>,
+    submitters: Vec<(usize, Answers<Vec<Outcome>>)>,
+    messages: Vec<NewQuarantined>,
+    senders: Vec<(usize, Answers<QuarantineId>)>,
+    releases: Vec<(QuarantineId, Answer<bool>)>,
+    cursors: Vec<(SubscriptionName, Seq)>,
+    advancers: Vec<Answer<()>>,
+    writes: Vec<(Vec<Write>, Answer<Vec<u64>>)>,
+    prunes: Vec<(Seq, usize, Answer<usize>)>,
 }
 
 impl Writer {
-    /// Works until all senders of orders are gone and all orders are done.
-    pub(super) fn run(self, mut orders: mpsc::Receiver<Order>) {
+    /// Works until all senders of orders are gone and all orders are done. Two threads do this at the
+    /// same time: while one has its batch written, the other settles the next.
+    pub(super) fn run(&self) {
         let mut waiting = Vec::with_capacity(self.batch);
-        while orders.blocking_recv_many(&mut waiting, self.batch) > 0 {
-            self.execute(waiting.drain(..));
+        loop {
+            // Whoever has the orders takes some and decides on them before the other takes more, so
+            // that what came first is settled first.
+            let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+            if orders.blocking_recv_many(&mut waiting, self.batch) == 0 {
+                return;
+            }
+            self.execute(sorted(waiting.drain(..)), orders);
         }
     }
 
-    fn execute(&self, orders: impl Iterator<Item = Order>) {
-        let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
-        let (mut messages, mut senders) = (Vec::new(), Vec::new());
-        let mut released = false;
-        let (mut cursors, mut advancers) = (Vec::new(), Vec::new());
-        let (mut writes, mut prunes) = (Vec::new(), Vec::new());
-        for order in orders {
-            match order {
-                Order::Append(submission, answer) => {
-                    submissions.push(submission);
-                    submitters.push(answer);
-                }
-                Order::Quarantine(message, answer) => {
-                    messages.push(message);
-                    senders.push(answer);
-                }
-                Order::Release(id, answer) => {
-                    released = true;
-                    let _ = answer.send(self.store.release(id));
-                }
-                Order::Advance(places, answer) => {
-                    cursors.extend(places);
-                    advancers.push(answer);
-                }
-                Order::Subscriptions(what, answer) => writes.push((what, answer)),
-                Order::Prune { before, at_most, answer } => prunes.push((before, at_most, answer)),
+    fn execute(&self, taken: Taken, orders: MutexGuard<'_, mpsc::Receiver<Order>>) {
+        let Taken { submissions, submitters, messages, senders, releases, cursors, advancers, writes, prunes } = taken;
+        if submissions.is_empty() && cursors.is_empty() {
+            drop(orders);
+        } else {
+            let outcomes = self.append(submissions, cursors, orders);
+            for advancer in advancers {
+                let _ = advancer.send(outcomes.as_ref().map(|_| ()).map_err(StoreError::clone));
             }
-        }
-        if !submissions.is_empty() || !cursors.is_empty() {
-            let outcomes = self.append(submissions, cursors);
-            let advanced = outcomes.as_ref().map(|_| vec![(); advancers.len()]).map_err(StoreError::clone);
             answer_all(submitters, outcomes);
-            answer_all(advancers, advanced);
         }
         // After the cursors, so that none undoes a rewind that was ordered later.
         for (what, answer) in writes {
             let _ = answer.send(self.store.write_subscriptions(&what));
         }
-        let quarantined = !messages.is_empty();
-        if quarantined {
+        let quarantine_changes = !messages.is_empty() || !releases.is_empty();
+        if !messages.is_empty() {
             answer_all(senders, self.store.quarantine(&messages));
         }
-        if quarantined || released {
+        for (id, answer) in releases {
+            let _ = answer.send(self.store.release(id));
+        }
+        if quarantine_changes {
             // Who asked has been answered; if this fails, the numbers are old for a while.
             let _ = self.store.quarantine_size().map(metrics::quarantined);
         }
@@ -152,57 +169,99 @@ impl Writer {
     fn append(
         &self,
         submissions: Vec<Submission>,
-        mut cursors: Vec<(SubscriptionName, Seq)>,
+        cursors: Vec<(SubscriptionName, Seq)>,
+        orders: MutexGuard<'_, mpsc::Receiver<Order>>,
     ) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let began = Instant::now();
         let events = submissions.len();
         let questions = questions(&submissions);
-        let mut submissions = Some(submissions);
-        let mut outcomes = Vec::new();
-        let mut recorded = Vec::new();
-        self.store.append(&questions, &mut |known| {
-            let mut batch = Batch::new(known, Timestamp::now());
-            for submission in submissions.take().unwrap_or_default() {
-                outcomes.push(batch.submission(submission));
-            }
-            let decision = Decision { cursors: std::mem::take(&mut cursors), ..batch.decision() };
-            let of = |new: &NewChange| (new.change.clone(), new.json.clone(), new.sight.clone());
-            recorded = decision.changes.iter().map(of).collect();
-            decision
-        })?;
-        let took = began.elapsed();
+        let mut appending = Appending {
+            writer: self,
+            orders: Some(orders),
+            submissions,
+            cursors,
+            outcomes: Vec::new(),
+            old: Vec::new(),
+        };
+        self.store.append(&questions, &mut appending)?;
         if events > 0 {
-            metrics::batch(events, took);
+            metrics::batch(events, began.elapsed());
         }
-        let oldest = recorded.first().map(|(change, ..)| change.seq);
-        let newest = recorded.last().map(|(change, ..)| change.seq);
-        if let (Some(first), Some(last)) = (oldest, newest) {
-            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-            tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
-            if self.first.get().is_none() {
-                self.first.set(first);
-            }
-        }
-        let recorded = recorded.into_iter();
-        self.tail.extend(recorded.map(|(change, json, sight)| Arc::new(Recorded::new(change, json, sight))));
-        if let Some(newest) = newest {
-            self.head.send_replace(newest);
-            metrics::head(newest);
-        }
-        Ok(outcomes)
+        Ok(appending.outcomes)
     }
 }
 
-/// Gives each its answer, or all the same error.
-fn answer_all<T>(waiting: Vec<oneshot::Sender<Result<T, StoreError>>>, answers: Result<Vec<T>, StoreError>) {
+/// Submissions on their way into the store.
+struct Appending<'a> {
+    writer: &'a Writer,
+    orders: Option<MutexGuard<'a, mpsc::Receiver<Order>>>,
+    submissions: Vec<Submission>,
+    cursors: Vec<(SubscriptionName, Seq)>,
+    outcomes: Vec<Vec<Outcome>>,
+    /// What has left the tail: it is freed when the store is free for the next batch.
+    old: Vec<Arc<Recorded>>,
+}
+
+impl store::Batch for Appending<'_> {
+    fn decide(&mut self, known: Known) -> Decision {
+        let mut settling = Settlements::new(known, Timestamp::now());
+        let submissions = std::mem::take(&mut self.submissions);
+        self.outcomes = submissions.into_iter().map(|submission| settling.submission(submission)).collect();
+        self.orders = None;
+        Decision { cursors: std::mem::take(&mut self.cursors), ..settling.decision() }
+    }
+
+    fn written(&mut self, decision: Decision) {
+        let Writer { first, tail, head, .. } = self.writer;
+        let changes = decision.changes;
+        let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return };
+        let (oldest, newest) = (oldest.change.seq, newest.change.seq);
+        tracing::debug!(changes = changes.len(), first_seq = oldest.0, last_seq = newest.0, "a batch is on disk");
+        if first.get().is_none() {
+            first.set(oldest);
+        }
+        self.old = tail.extend(changes.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json, new.sight))));
+        head.send_replace(newest);
+        metrics::head(newest);
+    }
+}
+
+/// Orders by what they ask for.
+fn sorted(orders: impl Iterator<Item = Order>) -> Taken {
+    let mut taken = Taken::default();
+    for order in orders {
+        match order {
+            Order::Append(more, answer) => {
+                taken.submitters.push((more.len(), answer));
+                taken.submissions.extend(more);
+            }
+            Order::Quarantine(more, answer) => {
+                taken.senders.push((more.len(), answer));
+                taken.messages.extend(more);
+            }
+            Order::Release(id, answer) => taken.releases.push((id, answer)),
+            Order::Advance(places, answer) => {
+                taken.cursors.extend(places);
+                taken.advancers.push(answer);
+            }
+            Order::Subscriptions(what, answer) => taken.writes.push((what, answer)),
+            Order::Prune { before, at_most, answer } => taken.prunes.push((before, at_most, answer)),
+        }
+    }
+    taken
+}
+
+/// Gives each as many answers as it has asked for, or all the same error.
+fn answer_all<T>(waiting: Vec<(usize, Answers<T>)>, answers: Result<Vec<T>, StoreError>) {
     match answers {
         Ok(answers) => {
-            for (waiting, answer) in waiting.into_iter().zip(answers) {
-                let _ = waiting.send(Ok(answer));
+            let mut answers = answers.into_iter();
+            for (count, waiting) in waiting {
+                let _ = waiting.send(Ok(answers.by_ref().take(count).collect()));
             }
         }
         Err(error) => {
-            for waiting in waiting {
+            for (_, waiting) in waiting {
                 let _ = waiting.send(Err(error.clone()));
             }
         }
@@ -229,18 +288,31 @@ fn questions(submissions: &[Submission]) -> Questions {
 }
 
 /// A batch being settled: each draft sees what the ones before it in the batch have done.
-struct Batch {
-    known: Known,
+struct Settlements {
+    head: Seq,
     received: Timestamp,
+    seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    taken: BTreeSet<ChangeId>,
+    objects: BTreeMap<Uri, Settling>,
     changes: Vec<NewChange>,
-    touched: BTreeSet<Uri>,
 }
 
-impl Batch {
+/// An object, and what of it was touched.
+#[derive(Default)]
+struct Settling {
+    object: KnownObject,
+    itself: bool,
+    items: BTreeSet<Uri>,
+}
+
+impl Settlements {
     fn new(known: Known, now: Timestamp) -> Self {
+        let Known { head, received, seen, taken, objects } = known;
         // A clock that was set back must not make what comes now older than what came before.
-        let received = known.received.map_or(now, |newest| newest.max(now));
-        Self { known, received, changes: Vec::new(), touched: BTreeSet::new() }
+        let received = received.map_or(now, |newest| newest.max(now));
+        let settling = |object| Settling { object, ..Settling::default() };
+        let objects = objects.into_iter().map(|(uri, object)| (uri, settling(object))).collect();
+        Self { head, received, seen, taken, objects, changes: Vec::new() }
     }
 
     fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
@@ -249,33 +321,27 @@ impl Batch {
     }
 
     fn draft(&mut self, policy: &SourcePolicy, key: Option<EventKey>, mut draft: Draft) -> Outcome {
-        if let Some((seq, id)) = key.and_then(|key| self.known.seen.get(&key)) {
+        if let Some((seq, id)) = key.and_then(|key| self.seen.get(&key)) {
             return Outcome::Duplicate { seq: *seq, id: *id };
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
-        draft.id = draft.id.filter(|id| !self.known.taken.contains(id));
-        let object = draft.object.clone();
-        let state = self.known.objects.entry(object.clone()).or_default();
-        let Settled { change, confirmations, order } = settle(draft, policy, self.received, state);
-        if confirmations != Confirmations::default() {
-            state.confirm(order, &confirmations);
-            self.touched.insert(object.clone());
+        draft.id = draft.id.filter(|id| !self.taken.contains(id));
+        if !self.objects.contains_key(&draft.object) {
+            self.objects.insert(draft.object.clone(), Settling::default());
         }
-        let Some((modification, settlement)) = change else { return Outcome::Unchanged };
-        let before = Before::of(state, &modification, &settlement);
-        state.apply(order, &modification, &settlement);
-        let sight = before.note(state, &modification, &settlement);
-        self.touched.insert(object);
-        self.known.head = self.known.head.next();
-        let change = Change { seq: self.known.head, received: self.received, modification, settlement };
-        self.number(key, change, &sight)
+        let Some(settling) = self.objects.get_mut(&draft.object) else { return Outcome::Unchanged };
+        let Some((modification, settlement, sight)) = settling.draft(draft, policy, self.received) else {
+            return Outcome::Unchanged;
+        };
+        self.head = self.head.next();
+        self.number(key, Change { seq: self.head, received: self.received, modification, settlement }, &sight)
     }
 
     fn number(&mut self, key: Option<EventKey>, change: Change, sight: &Sight) -> Outcome {
         let (seq, id) = (change.seq, change.modification.id);
-        self.known.taken.insert(id);
+        self.taken.insert(id);
         if let Some(key) = key {
-            self.known.seen.insert(key, (seq, Some(id)));
+            self.seen.insert(key, (seq, Some(id)));
         }
         let json = Bytes::from(json_of(&change));
         let sight = (!sight.is_empty()).then(|| Bytes::from(json_of(sight)));
@@ -284,9 +350,33 @@ impl Batch {
     }
 
     fn decision(self) -> Decision {
-        let Self { known, changes, touched, .. } = self;
-        let objects = known.objects.into_iter().filter(|(uri, _)| touched.contains(uri)).collect();
-        Decision { changes, objects, cursors: Vec::new() }
+        let touched = |(uri, Settling { object, itself, items })| Touched { uri, object, itself, items };
+        let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
+        let objects = self.objects.into_iter().filter(is_touched).map(touched).collect();
+        Decision { changes: self.changes, objects, cursors: Vec::new() }
+    }
+}
+
+impl Settling {
+    /// Settles a draft of this object, and takes over what it says.
+    fn draft(
+        &mut self,
+        draft: Draft,
+        policy: &SourcePolicy,
+        received: Timestamp,
+    ) -> Option<(ContentObjectModification, Settlement, Sight)> {
+        let state = &mut self.object.state;
+        let Settled { change, confirmations, order } = settle(draft, policy, received, state);
+        state.confirm(order, &confirmations);
+        self.itself |= confirmations.purged;
+        self.items.extend(confirmations.items.into_iter().map(|(uri, _)| uri));
+        let (modification, settlement) = change?;
+        let before = Before::of(state, &modification, &settlement);
+        state.apply(order, &modification, &settlement);
+        let sight = before.note(state, &modification, &settlement);
+        self.itself |= ObjectState::is_told_by(&modification, &settlement);
+        self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
+        Some((modification, settlement, sight))
     }
 }
 
@@ -294,7 +384,7 @@ impl Batch {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Batch, Known, Outcome, SourcePolicy, Submission, Timestamp};
+    use super::{Known, Outcome, Settlements, SourcePolicy, Submission, Timestamp};
     use crate::model::{Draft, SourceName};
 
     #[test]
@@ -307,7 +397,7 @@ mod tests {
         for (newest, now, received) in [(None, 5_000, 5_000), (Some(9_000), 5_000, 9_000), (Some(9_000), 9_500, 9_500)]
         {
             let known = Known { received: newest.map(time), ..Known::default() };
-            let mut batch = Batch::new(known, time(now));
+            let mut batch = Settlements::new(known, time(now));
             let drafts = vec![(None, draft.clone())];
             let outcomes = batch.submission(Submission { policy: Arc::clone(&policy), drafts });
             assert!(matches!(outcomes[..], [Outcome::Accepted { .. }]), "{outcomes:?}");

@@ -2,8 +2,9 @@
 //! and to report, and nothing of what a message says: it hands bytes and headers to
 //! [`crate::intake`] and acknowledges what the intake has put on disk.
 //!
-//! To add a transport: one new file here, and one line in the list of transports that the
+//! To add a transport: one new file here, and one variant in the list of transports that the
 //! configuration reads.
 
+pub mod amqp;
 pub mod http;
 pub mod rate;

@@ -90,6 +90,44 @@ pub(super) enum Refused {
     Corrupt(io::Error),
 }
 
+/// What became of a body that came otherwise than by HTTP.
+#[derive(Debug)]
+pub enum Inflated {
+    /// What it tells is no coding: nothing, or a charset.
+    AsItIs,
+    /// It is inflated.
+    Body(Bytes),
+    /// It would be larger than the limit.
+    TooLarge,
+    /// It is not of the coding that it tells.
+    Corrupt(String),
+    /// It is of a coding that is not read.
+    Unknown,
+}
+
+/// Inflates a body that says of itself that it is of `coding`, to at most `limit` bytes.
+#[must_use]
+pub fn inflate(coding: &str, body: &[u8], limit: usize) -> Inflated {
+    let coding = match coding.trim().to_ascii_lowercase().as_str() {
+        "gzip" | "x-gzip" => Coding::Gzip,
+        "zstd" => Coding::Zstd,
+        // The rest of the registry of HTTP's content codings; what is in none is a charset.
+        "br" | "compress" | "x-compress" | "deflate" | "dcb" | "dcz" | "exi" | "pack200-gzip" | "aes128gcm" => {
+            return Inflated::Unknown;
+        }
+        _ => return Inflated::AsItIs,
+    };
+    let inflated = Incoming::new(coding, 0, limit, HeldBytes::default()).and_then(|mut incoming| {
+        incoming.write(body)?;
+        incoming.finish()
+    });
+    match inflated {
+        Ok(body) => Inflated::Body(body),
+        Err(Refused::Corrupt(reason)) => Inflated::Corrupt(reason.to_string()),
+        Err(Refused::TooLarge | Refused::NoRoom) => Inflated::TooLarge,
+    }
+}
+
 /// What has come of a body so far. What it holds is given back when it is dropped, or when the
 /// [`Bytes`] that are made of it are.
 struct Taken {

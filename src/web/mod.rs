@@ -26,7 +26,7 @@ pub use answers::problem_answers;
 pub(crate) use answers::problems;
 pub use extract::{Body, BodyLimit, Path};
 pub use fallback::{every_error_is_a_problem, method_not_allowed, not_found, panicked, time_limit};
-pub use inflate::HeldBytes;
+pub use inflate::{HeldBytes, Inflated, inflate};
 pub use limits::{LIMITS_HIT, Limit, limit_hit};
 pub use observe::{REQUEST_SECONDS, REQUESTS, observe};
 pub use problem::{Problem, ProblemCode};

@@ -15,26 +15,27 @@ use crate::{
     keeping::{event, journal_file, post, run, stderr, verified},
 };
 
-/// A file system of its own, of four megabytes.
-struct SmallDisk(tempfile::TempDir);
+/// A small file system of its own.
+pub(crate) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn new() -> Self {
+    /// One of so many megabytes.
+    pub(crate) fn of(megabytes: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = Self(folder);
         assert!(
-            mount(&["-t", "tmpfs", "-o", "size=4m", "tmpfs"], disk.path()),
+            mount(&["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"], disk.path()),
             "this test mounts a small tmpfs: run it as root, in a container that may mount"
         );
         disk
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// Fills it to the last byte; removing the file makes room.
-    fn fill(&self) -> PathBuf {
+    pub(crate) fn fill(&self) -> PathBuf {
         let path = self.path().join("filling");
         let mut file = File::create(&path).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
@@ -64,7 +65,7 @@ async fn try_to_post(gateway: &Gateway, number: u64) -> reqwest::Response {
 
 #[tokio::test]
 async fn a_full_disk_is_told_and_nothing_that_was_acknowledged_is_lost() {
-    let disk = SmallDisk::new();
+    let disk = SmallDisk::of(4);
     let data = disk.path().join("data");
     let gateway = Gateway::start(&data);
     let (mut accepted, mut number) = (Vec::new(), 0);
@@ -116,7 +117,7 @@ async fn a_backup_to_a_full_disk_fails_and_leaves_no_backup() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
     post(&gateway, 1).await;
-    let disk = SmallDisk::new();
+    let disk = SmallDisk::of(4);
     let filling = disk.fill();
     let file = disk.path().join("backup");
     let back_up = || run("backup", &[&file, Path::new("--data"), folder.path()]);
@@ -131,7 +132,7 @@ async fn a_backup_to_a_full_disk_fails_and_leaves_no_backup() {
 
 #[tokio::test]
 async fn a_folder_that_cannot_be_written_is_refused_until_it_can() {
-    let disk = SmallDisk::new();
+    let disk = SmallDisk::of(4);
     let data = disk.path().join("data");
     let gateway = Gateway::start(&data);
     post(&gateway, 1).await;

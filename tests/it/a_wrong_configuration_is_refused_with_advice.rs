@@ -129,8 +129,8 @@ fn in_a_file() {
             "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, content-change",
         ),
         (
-            "[sources.fedora]\ntransport = \"amqp\"",
-            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amqp\"; there are http",
+            "[sources.fedora]\ntransport = \"amq\"",
+            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp",
         ),
         (
             "[sources.fedora]\nenabled = \"yes\"",
@@ -237,6 +237,73 @@ fn about_a_secret_without_telling_it() {
         assert!(!message.contains(SECRET));
         assert_eq!(load(&file, &[]).map(|_| ()), Err(message), "{file}");
     }
+}
+
+#[test]
+fn about_a_queue_without_telling_its_password() {
+    let password = "hush-hush";
+    let source = |lines: &str| format!("[sources.q]\ntransport = \"amqp\"\ndialect = \"islandora\"\n{lines}");
+    let url = |url: &str| source(&format!("queue = \"q\"\nurl = {url}"));
+    let good = |lines: &str| url(&format!("\"amqp://me:{password}@h\"\n{lines}"));
+    let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
+    let address = |reason: &str| {
+        wrong("url", &format!("it {reason}; give an address as in amqp://user:password@broker.example.org:5672/%2f"))
+    };
+    let unreadable = "its file cannot be read: No such file or directory (os error 2)";
+    for (file, message) in [
+        (source("queue = \"q\""), "the setting sources.q.url is missing; add it to [sources.q]".to_owned()),
+        (
+            source(&format!("url = \"amqp://me:{password}@h\"")),
+            "the setting sources.q.queue is missing; add it to [sources.q]".to_owned(),
+        ),
+        (url(&format!("\"http://me:{password}@h\"")), address("is neither amqp nor amqps")),
+        (url(&format!("\"{password}\"")), address("is not a URL")),
+        (
+            url(&format!("\"amqp://me:{password}@h/\"")),
+            address("ends in a slash: leave it out, or name the virtual host / by /%2f"),
+        ),
+        (url("7"), wrong("url", "give text in quotation marks")),
+        (url(&format!("[\"{password}\"]")), wrong("url", "give text in quotation marks")),
+        (url(&format!("{{ file = \"{password}\" }}")), wrong("url", unreadable)),
+        (
+            url(&format!("{{ env = \"{password}\" }}")),
+            wrong("url", "the environment variable that it names is not set"),
+        ),
+        (
+            url(&format!("{{ value = \"{password}\" }}")),
+            "unknown setting sources.q.url.value in my.toml; sources.q.url has file, env.".to_owned(),
+        ),
+        (good("prefetch = 0"), wrong("prefetch", "it is 0; give a whole number from 1 to 65535")),
+        (good("prefetch = 70000"), wrong("prefetch", "it is 70000; give a whole number from 1 to 65535")),
+        (
+            good("queue_type = \"quorun\""),
+            wrong(
+                "queue_type",
+                "there is no type of queue \"quorun\"; did you mean \"quorum\"? There are quorum, classic",
+            ),
+        ),
+        (good("bindings = [\"#\"]"), wrong("bindings", "there are no bindings without an exchange; give both")),
+        (good("exchange = \"\""), wrong("exchange", "it is empty; give a name")),
+        (
+            good(&format!("exchange = \"{}\"", "x".repeat(256))),
+            wrong("exchange", "it has more than 255 bytes, and AMQP takes no longer name"),
+        ),
+        (good("ca = \"ca.pem\""), wrong("ca", "nothing is encrypted; give an url with amqps, or leave it out")),
+        (good("rate = 5"), wrong("rate", "it is for the transport \"http\", and this source has \"amqp\"")),
+        (
+            "[sources.fedora]\nqueue = \"q\"".to_owned(),
+            "the setting sources.fedora.queue in my.toml is wrong: it is for the transport \"amqp\", and this source \
+             has \"http\""
+                .to_owned(),
+        ),
+        (good("quue = 1"), "unknown setting sources.q.quue in my.toml; did you mean sources.q.queue?".to_owned()),
+    ] {
+        assert!(!message.contains(password));
+        assert_eq!(load(&file, &[]).map(|_| ()), Err(message), "{file}");
+    }
+    let config = load(&good("exchange = \"e\""), &[]).unwrap();
+    assert!(!format!("{config:?}").contains(password));
+    load(&url("{ env = \"BROKER\" }"), &[("BROKER", " amqps://h\n")]).unwrap();
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn the_defaults_are_what_is_promised() {
         .sources
         .iter()
         .map(|(name, source)| {
-            assert_eq!(source.transport, Transport::Http);
+            assert!(matches!(source.transport, Transport::Http));
             assert!(!source.metadata_changes);
             (name.as_str(), source.dialect.name)
         })

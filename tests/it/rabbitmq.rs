@@ -60,6 +60,8 @@ pub(crate) struct Broker {
     folder: PathBuf,
     /// The port that it listens on.
     pub(crate) port: u16,
+    /// The port on which it listens for encrypted connections.
+    pub(crate) tls_port: u16,
     keeper: Child,
     vhosts: AtomicUsize,
 }
@@ -78,12 +80,13 @@ impl Broker {
             "this test needs RabbitMQ: run scripts/test, which installs Debian's rabbitmq-server"
         );
         let folder = tempfile::Builder::new().prefix("tidings-rabbitmq-").tempdir().unwrap().keep();
-        let [port, epmd, distribution] = free_ports();
-        set_up(&folder, port, epmd, distribution);
+        let ports = free_ports();
+        set_up(&folder, ports);
+        let [port, tls_port, ..] = ports;
         let mut keeper = Command::new("setsid");
         keeper.args(["sh", "-c", KEEPER, "keeper"]).arg(&folder).stdin(Stdio::piped());
         let keeper = keeper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let mut broker = Self { folder, port, keeper, vhosts: AtomicUsize::new(0) };
+        let mut broker = Self { folder, port, tls_port, keeper, vhosts: AtomicUsize::new(0) };
         broker.start_again();
         broker
     }
@@ -101,6 +104,9 @@ impl Broker {
 
     /// Ends it as a power cut would.
     pub(crate) fn kill(&self) {
+        // It keeps the names of its quorum queues in tables that it writes every half second. A queue that
+        // is younger than that when it is killed never comes back, which is not what is tested here.
+        self.ctl(&["eval", "[dets:sync(Table) || Table <- dets:all()]."]);
         self.signal("KILL");
         self.wait_for_end();
     }
@@ -139,6 +145,11 @@ impl Broker {
         let told = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "rabbitmqctl {arguments:?}: {told}");
         String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+
+    /// The certificate of its encrypted connections, which is its own authority.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.join("certificate.pem")
     }
 
     /// A virtual host that no other test has.
@@ -185,12 +196,12 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Ports that were free a moment ago; all are held at once, so that they differ.
-fn free_ports() -> [u16; 3] {
-    let held = [(); 3].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+fn free_ports() -> [u16; 4] {
+    let held = [(); 4].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap().port())
 }
 
-fn set_up(folder: &Path, port: u16, epmd: u16, distribution: u16) {
+fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
     for name in ["home", "mnesia", "log"] {
         fs::create_dir(folder.join(name)).unwrap();
     }
@@ -200,13 +211,18 @@ fn set_up(folder: &Path, port: u16, epmd: u16, distribution: u16) {
     let mut mode = fs::metadata(folder.join("home/.erlang.cookie")).unwrap().permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o400);
     fs::set_permissions(folder.join("home/.erlang.cookie"), mode).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    write("certificate.pem", certificate.self_signed(&key).unwrap().pem());
+    write("key.pem", key.serialize_pem());
     write("enabled_plugins", "[rabbitmq_shovel].\n".to_owned());
     write("advanced.config", "[].\n".to_owned());
     write("env.conf", String::new());
     write(
         "rabbitmq.conf",
         format!(
-            "listeners.tcp.1 = 127.0.0.1:{port}\nlog.console = false\nvm_memory_high_watermark.absolute = 2GB\n\
+            "listeners.tcp.1 = 127.0.0.1:{port}\nlisteners.ssl.1 = 127.0.0.1:{tls_port}\n\
+             ssl_options.certfile = {at}/certificate.pem\nssl_options.keyfile = {at}/key.pem\nlog.console = false\nvm_memory_high_watermark.absolute = 2GB\n\
              disk_free_limit.absolute = 100MB\nload_definitions = {at}/definitions.json\n"
         ),
     );
