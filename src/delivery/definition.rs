@@ -12,9 +12,6 @@ use crate::{
     model::Filter,
 };
 
-/// The keys that every subscription has, whatever its delivery.
-const KEYS: [&str; 5] = ["delivery", "format", "filter", "start", "dead_letters"];
-
 /// The format of messages where the definition names none.
 const DEFAULT_FORMAT: &str = "atom";
 
@@ -82,6 +79,9 @@ impl InvalidDefinition {
 }
 
 impl Definition {
+    /// The keys that every subscription has, whatever its delivery.
+    pub const KEYS: [&'static str; 5] = ["delivery", "format", "filter", "start", "dead_letters"];
+
     /// Reads a definition.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Definition {
         let delivery = DELIVERIES.into_iter().find(|kind| kind.name == delivery);
         let delivery = delivery.ok_or_else(|| InvalidDefinition::new("delivery", "there is no such delivery"))?;
         if let Some(unknown) = table.keys().find(|key| !is_known(key, delivery)) {
-            let known: Vec<&str> = KEYS.iter().chain(delivery.keys).copied().collect();
+            let known: Vec<&str> = Self::KEYS.iter().chain(delivery.keys).copied().collect();
             return Err(InvalidDefinition::new(unknown, format!("there is no such key; {}", advice(unknown, &known))));
         }
         let name = named(&mut table, "format", Some(DEFAULT_FORMAT), &FORMATS.map(|kind| kind.name))?;
@@ -132,7 +132,7 @@ impl Definition {
 }
 
 fn is_known(key: &str, delivery: &DeliveryKind) -> bool {
-    KEYS.contains(&key) || delivery.keys.contains(&key)
+    Definition::KEYS.contains(&key) || delivery.keys.contains(&key)
 }
 
 /// Takes a key whose value is one of these names.

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
     config::{Config, DEFAULTS, Flags, LogFormat, Transport},
+    delivery::{DELIVERIES, Definition},
     model::SourceName,
     web::{Scope, Secret},
 };
@@ -118,7 +119,7 @@ fn documented(text: &str) -> BTreeSet<String> {
         keys.extend(entries(settings).into_keys().map(|key| format!("{table}.{key}")));
     };
     for (name, table) in tables {
-        if name != "sources" {
+        if !matches!(name.as_str(), "sources" | "subscriptions") {
             insert(&name, &table);
         }
         for (key, value) in entries(&table) {
@@ -129,6 +130,7 @@ fn documented(text: &str) -> BTreeSet<String> {
                         insert("sources.NAME.signature", signature);
                     }
                 }
+                ("subscriptions", ..) => insert("subscriptions.NAME", &value),
                 ("access", "tokens", _) => {
                     entries(&value).values().for_each(|token| insert("access.tokens.NAME", token));
                 }
@@ -157,7 +159,7 @@ fn the_defaults_document_every_setting() {
 
     let mut there_are = BTreeSet::new();
     for table in keys_of("") {
-        if table != "sources" {
+        if !matches!(table.as_str(), "sources" | "subscriptions") {
             there_are.extend(keys_of(&table).iter().map(|key| format!("{table}.{key}")));
         }
     }
@@ -169,6 +171,8 @@ fn the_defaults_document_every_setting() {
     ] {
         there_are.extend(keys_of(table).iter().map(|key| format!("{documented}.{key}")));
     }
+    let of_a_subscription = Definition::KEYS.iter().chain(DELIVERIES.iter().flat_map(|kind| kind.keys));
+    there_are.extend(of_a_subscription.map(|key| format!("subscriptions.NAME.{key}")));
     assert_eq!(documented(&with_examples), there_are);
 }
 

@@ -10,12 +10,15 @@ use std::{
 
 use bytes::Bytes;
 use tidings::{
-    journal::store::{
-        Batch, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store,
-        StoreError, Touched, event_key,
-        sqlite::{self, Bounds, SqliteStore},
+    journal::{
+        store::{
+            Batch, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store,
+            StoreError, Touched, event_key,
+            sqlite::{self, Bounds, SqliteStore},
+        },
+        subscriptions::{MadeBy, NewDeadLetter, Write},
     },
-    model::{Change, ChangeId, Seq, Settlement, SourceName, Timestamp, Uri},
+    model::{Change, ChangeId, Seq, Settlement, SourceName, SubscriptionName, Timestamp, Uri},
 };
 
 /// Opens a store over what is kept in the folder.
@@ -313,6 +316,63 @@ fn promise_5_reading_moves_nothing() {
         }
         assert_eq!(seqs(&*store, 4), [] as [u64; 0]);
         assert_eq!(store.head().unwrap(), Seq(4));
+    });
+}
+
+/// Cursors of subscriptions on their way into the store.
+struct Advance(Vec<(SubscriptionName, Seq)>);
+
+impl Batch for Advance {
+    fn decide(&mut self, _: Known) -> Decision {
+        Decision { cursors: std::mem::take(&mut self.0), ..Decision::default() }
+    }
+
+    fn written(&mut self, _: Decision) {}
+}
+
+#[test]
+fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
+    every_store(|folder, open| {
+        let store = open(folder, Bounds::default());
+        let name = SubscriptionName::parse("index").unwrap();
+        let put = |cursor| Write::Put {
+            name: name.clone(),
+            made_by: MadeBy::Api,
+            definition: String::new(),
+            cursor: Seq(cursor),
+        };
+        let advance = |to| store.append(&Questions::default(), &mut Advance(vec![(name.clone(), Seq(to))])).unwrap();
+        let kept = |store: &dyn Store| {
+            let all = store.subscriptions().unwrap();
+            (all[0].cursor.0, all[0].paused, all[0].dead_letters)
+        };
+        let letter = |seq| NewDeadLetter { seq: Seq(seq), reason: "no".to_owned(), json: Bytes::from_static(b"{}") };
+        store.write_subscriptions(&[put(3), Write::Pause(name.clone(), true)]).unwrap();
+        advance(7);
+        advance(5);
+        assert_eq!(kept(&*store), (7, true, 0));
+        store.write_subscriptions(&[put(1), Write::Park(name.clone(), letter(6))]).unwrap();
+        assert_eq!(kept(&*store), (7, true, 1), "one that is put again keeps its place");
+        store
+            .write_subscriptions(&[Write::Rewind(name.clone(), Seq(2)), Write::Park(name.clone(), letter(4))])
+            .unwrap();
+        drop(store);
+        let store = open(folder, Bounds::default());
+        assert_eq!(kept(&*store), (4, true, 2), "a dead letter is written with the cursor past it");
+
+        let letters = store.dead_letters(&name, None, 9).unwrap();
+        assert_eq!(letters.iter().map(|letter| letter.letter.seq.0).collect::<Vec<_>>(), [4, 6]);
+        assert_eq!(store.dead_letters(&name, Some(letters[0].id), 9).unwrap(), letters[1..]);
+        assert!(store.replays(&name, None, 9).unwrap().is_empty());
+        let concerned = store.write_subscriptions(&[Write::Replay(name.clone(), Some(letters[1].id))]).unwrap();
+        assert_eq!((concerned, store.replays(&name, None, 9).unwrap().len()), (vec![1], 1));
+        let again = Write::RefusedAgain(name.clone(), letters[1].id, "still no".to_owned());
+        store.write_subscriptions(&[again]).unwrap();
+        let refused = store.dead_letter(&name, letters[1].id).unwrap().unwrap();
+        assert_eq!((refused.attempts, refused.replay, refused.letter.reason.as_str()), (2, false, "still no"));
+        let concerned = store.write_subscriptions(&[Write::Drop(name.clone(), None), Write::Delete(name.clone())]);
+        assert_eq!(concerned.unwrap(), [2, 1]);
+        assert!(store.subscriptions().unwrap().is_empty());
     });
 }
 
