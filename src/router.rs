@@ -93,8 +93,12 @@ pub fn routes() -> Routes<Surfaces> {
 
 /// Routes, and what holds for all of them.
 pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Router {
-    routes()
-        .into_router(surfaces, access)
+    around(routes().into_router(surfaces, access), bounds)
+}
+
+/// What holds for all routes, put around these.
+pub fn around(routes: Router, bounds: Bounds) -> Router {
+    routes
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
         .layer(from_fn_with_state(bounds.time, web::time_limit))

@@ -5,17 +5,21 @@
     missing_docs,
     clippy::unwrap_used,
     clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
 
 mod formats;
+mod http;
 mod journal;
 mod measure;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 2] = [("formats", formats::measure), ("journal", journal::measure)];
+const PARTS: [(&str, fn()); 3] =
+    [("formats", formats::measure), ("journal", journal::measure), ("http", http::measure)];
 
 fn main() {
     // cargo adds `--bench`.
