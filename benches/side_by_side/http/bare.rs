@@ -26,7 +26,7 @@ use tidings::{
         store::{EventIdentity, event_key},
     },
     model::{ChangeId, Seq},
-    router::{Bounds, around},
+    router::{Bounds, surrounded},
     web::{self, Access, Routes, Rule, server},
 };
 use tokio_util::sync::CancellationToken;
@@ -60,7 +60,7 @@ impl Bare {
         };
         let routes = Routes::default().post("/hooks/{source}", Rule::Publish, receive, |hook: &Hook| hook.clone());
         let bounds = Bounds { body: 4 << 20, held: 256 << 20, time: Duration::from_secs(30) };
-        let router = around(routes.into_router(&hook, &Arc::new(Access::default())), bounds);
+        let router = surrounded(routes.into_router(&hook, &Arc::new(Access::default())), bounds);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
