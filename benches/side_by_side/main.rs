@@ -18,8 +18,12 @@ mod journal;
 mod measure;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 3] =
-    [("formats", formats::measure), ("journal", journal::measure), ("http", http::measure)];
+const PARTS: [(&str, fn()); 4] = [
+    ("formats", formats::measure),
+    ("appends", journal::appends),
+    ("growth", journal::growth),
+    ("http", http::measure),
+];
 
 fn main() {
     // cargo adds `--bench`.

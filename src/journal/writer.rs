@@ -5,7 +5,11 @@
 //! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Instant,
+};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -13,12 +17,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     First, metrics,
     quarantine::{NewQuarantined, QuarantineId},
-    registry::Confirmations,
+    registry::ObjectState,
     settle::{Settled, SourcePolicy, settle},
-    store::{Decision, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError},
+    store::{Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError, Touched},
     tail::{Recorded, Tail},
 };
-use crate::model::{Change, ChangeId, Draft, DraftItems, Seq, Timestamp, Uri};
+use crate::model::{Change, ChangeId, ContentObjectModification, Draft, DraftItems, Seq, Settlement, Timestamp, Uri};
+
+/// Room for the JSON of most changes, in bytes.
+const USUAL_JSON: usize = 1024;
 
 /// What one message told, to be accepted as a whole.
 #[derive(Debug)]
@@ -132,20 +139,18 @@ impl Writer {
         let questions = questions(&submissions);
         let mut submissions = Some(submissions);
         let mut outcomes = Vec::new();
-        let mut recorded = Vec::new();
-        self.store.append(&questions, &mut |known| {
+        let written = self.store.append(&questions, &mut |known| {
             let mut batch = Batch::new(known, Timestamp::now());
             for submission in submissions.take().unwrap_or_default() {
                 outcomes.push(batch.submission(submission));
             }
-            let decision = batch.decision();
-            recorded = decision.changes.iter().map(|new| (new.change.clone(), new.json.clone())).collect();
-            decision
+            batch.decision()
         })?;
+        let recorded = written.changes;
         let took = began.elapsed();
         metrics::batch(events, took);
-        let oldest = recorded.first().map(|(change, _)| change.seq);
-        let newest = recorded.last().map(|(change, _)| change.seq);
+        let oldest = recorded.first().map(|new| new.change.seq);
+        let newest = recorded.last().map(|new| new.change.seq);
         if let (Some(first), Some(last)) = (oldest, newest) {
             let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
@@ -153,7 +158,7 @@ impl Writer {
                 self.first.set(first);
             }
         }
-        self.tail.extend(recorded.into_iter().map(|(change, json)| Arc::new(Recorded::new(change, json))));
+        self.tail.extend(recorded.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json))));
         if let Some(newest) = newest {
             self.head.send_replace(newest);
             metrics::head(newest);
@@ -164,7 +169,9 @@ impl Writer {
 
 #[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
 fn json_of(change: &Change) -> Vec<u8> {
-    serde_json::to_vec(change).expect("the model has a JSON shape for every value")
+    let mut json = Vec::with_capacity(USUAL_JSON);
+    serde_json::to_writer(&mut json, change).expect("the model has a JSON shape for every value");
+    json
 }
 
 /// Gives each its answer, or all the same error.
@@ -204,17 +211,30 @@ fn questions(submissions: &[Submission]) -> Questions {
 
 /// A batch being settled: each draft sees what the ones before it in the batch have done.
 struct Batch {
-    known: Known,
+    head: Seq,
     received: Timestamp,
+    seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    taken: BTreeSet<ChangeId>,
+    objects: BTreeMap<Uri, Settling>,
     changes: Vec<NewChange>,
-    touched: BTreeSet<Uri>,
+}
+
+/// An object, and what of it was touched.
+#[derive(Default)]
+struct Settling {
+    object: KnownObject,
+    itself: bool,
+    items: BTreeSet<Uri>,
 }
 
 impl Batch {
     fn new(known: Known, now: Timestamp) -> Self {
+        let Known { head, received, seen, taken, objects } = known;
         // A clock that was set back must not make what comes now older than what came before.
-        let received = known.received.map_or(now, |newest| newest.max(now));
-        Self { known, received, changes: Vec::new(), touched: BTreeSet::new() }
+        let received = received.map_or(now, |newest| newest.max(now));
+        let settling = |object| Settling { object, ..Settling::default() };
+        let objects = objects.into_iter().map(|(uri, object)| (uri, settling(object))).collect();
+        Self { head, received, seen, taken, objects, changes: Vec::new() }
     }
 
     fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
@@ -223,31 +243,27 @@ impl Batch {
     }
 
     fn draft(&mut self, policy: &SourcePolicy, key: Option<EventKey>, mut draft: Draft) -> Outcome {
-        if let Some((seq, id)) = key.and_then(|key| self.known.seen.get(&key)) {
+        if let Some((seq, id)) = key.and_then(|key| self.seen.get(&key)) {
             return Outcome::Duplicate { seq: *seq, id: *id };
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
-        draft.id = draft.id.filter(|id| !self.known.taken.contains(id));
-        let object = draft.object.clone();
-        let state = self.known.objects.entry(object.clone()).or_default();
-        let Settled { change, confirmations, order } = settle(draft, policy, self.received, state);
-        if confirmations != Confirmations::default() {
-            state.confirm(order, &confirmations);
-            self.touched.insert(object.clone());
+        draft.id = draft.id.filter(|id| !self.taken.contains(id));
+        if !self.objects.contains_key(&draft.object) {
+            self.objects.insert(draft.object.clone(), Settling::default());
         }
-        let Some((modification, settlement)) = change else { return Outcome::Unchanged };
-        state.apply(order, &modification, &settlement);
-        self.touched.insert(object);
-        self.known.head = self.known.head.next();
-        let change = Change { seq: self.known.head, received: self.received, modification, settlement };
-        self.number(key, change)
+        let Some(settling) = self.objects.get_mut(&draft.object) else { return Outcome::Unchanged };
+        let Some((modification, settlement)) = settling.draft(draft, policy, self.received) else {
+            return Outcome::Unchanged;
+        };
+        self.head = self.head.next();
+        self.number(key, Change { seq: self.head, received: self.received, modification, settlement })
     }
 
     fn number(&mut self, key: Option<EventKey>, change: Change) -> Outcome {
         let (seq, id) = (change.seq, change.modification.id);
-        self.known.taken.insert(id);
+        self.taken.insert(id);
         if let Some(key) = key {
-            self.known.seen.insert(key, (seq, Some(id)));
+            self.seen.insert(key, (seq, Some(id)));
         }
         let json = Bytes::from(json_of(&change));
         self.changes.push(NewChange { change, json, key });
@@ -255,9 +271,31 @@ impl Batch {
     }
 
     fn decision(self) -> Decision {
-        let Self { known, changes, touched, .. } = self;
-        let objects = known.objects.into_iter().filter(|(uri, _)| touched.contains(uri)).collect();
-        Decision { changes, objects }
+        let touched = |(uri, Settling { object, itself, items })| Touched { uri, object, itself, items };
+        let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
+        let objects = self.objects.into_iter().filter(is_touched).map(touched).collect();
+        Decision { changes: self.changes, objects }
+    }
+}
+
+impl Settling {
+    /// Settles a draft of this object, and takes over what it says.
+    fn draft(
+        &mut self,
+        draft: Draft,
+        policy: &SourcePolicy,
+        received: Timestamp,
+    ) -> Option<(ContentObjectModification, Settlement)> {
+        let state = &mut self.object.state;
+        let Settled { change, confirmations, order } = settle(draft, policy, received, state);
+        state.confirm(order, &confirmations);
+        self.itself |= confirmations.purged;
+        self.items.extend(confirmations.items.into_iter().map(|(uri, _)| uri));
+        let (modification, settlement) = change?;
+        state.apply(order, &modification, &settlement);
+        self.itself |= ObjectState::is_told_by(&modification, &settlement);
+        self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
+        Some((modification, settlement))
     }
 }
 

@@ -11,7 +11,8 @@ use std::{
 use bytes::Bytes;
 use tidings::{
     journal::store::{
-        Decision, EventIdentity, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError, event_key,
+        Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError,
+        Touched, event_key,
         sqlite::{Bounds, SqliteStore},
     },
     model::{Change, ChangeId, Seq, Settlement, SourceName, Timestamp, Uri},
@@ -49,6 +50,12 @@ fn change(seq: Seq, event: u64) -> NewChange {
     NewChange { change, json, key: Some(key(event)) }
 }
 
+/// An object all of which is to be written.
+fn touched(known: KnownObject) -> Touched {
+    let items = known.state.items.keys().cloned().collect();
+    Touched { uri: object(), object: known, itself: true, items }
+}
+
 /// Appends what these events tell, as the writer does: an event that is known makes no change, and
 /// the registry takes over every change.
 fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
@@ -60,7 +67,7 @@ fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
     let mut numbers = Vec::new();
     store.append(&questions, &mut |known: Known| {
         let mut decision = Decision::default();
-        let mut state = known.objects.get(&object()).cloned().unwrap_or_default();
+        let mut known_object = known.objects.get(&object()).cloned().unwrap_or_default();
         let mut head = known.head;
         numbers.clear();
         for event in events {
@@ -71,10 +78,10 @@ fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
             head = head.next();
             numbers.push(head);
             let new = change(head, *event);
-            state.apply(new.change.modification.time, &new.change.modification, &Settlement::default());
+            known_object.state.apply(new.change.modification.time, &new.change.modification, &Settlement::default());
             decision.changes.push(new);
         }
-        decision.objects.insert(object(), state);
+        decision.objects.push(touched(known_object));
         decision
     })?;
     Ok(numbers)
@@ -182,10 +189,9 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
         let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
         // The second change takes a number that is taken: the store cannot write it.
         let refused = store.append(&questions, &mut |known: Known| {
-            let mut state = known.objects.get(&object()).cloned().unwrap_or_default();
-            state.items.clear();
-            state.purged.at = Some(Timestamp::now());
-            Decision { changes: vec![change(Seq(2), 2), change(Seq(1), 3)], objects: [(object(), state)].into() }
+            let mut known_object = known.objects.get(&object()).cloned().unwrap_or_default();
+            known_object.state.purged.at = Some(Timestamp::now());
+            Decision { changes: vec![change(Seq(2), 2), change(Seq(1), 3)], objects: vec![touched(known_object)] }
         });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);

@@ -29,12 +29,12 @@ use crate::model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri};
 ///    the same changes again.
 /// 6. The head never runs ahead of what can be read.
 pub trait Store: Send + Sync + 'static {
-    /// Answers `questions`, has `decide` decide on the answers what to write, and writes it, all in
-    /// one transaction.
+    /// Answers `questions`, has `decide` decide on the answers what to write, writes it, all in one
+    /// transaction, and gives back what was written.
     ///
     /// # Errors
     /// When the storage fails; then nothing was written.
-    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<(), StoreError>;
+    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<Decision, StoreError>;
 
     /// The number of the newest change.
     ///
@@ -179,7 +179,16 @@ pub struct Known {
     /// The identifiers that are taken.
     pub taken: BTreeSet<ChangeId>,
     /// The objects that are known, with the items asked for.
-    pub objects: BTreeMap<Uri, ObjectState>,
+    pub objects: BTreeMap<Uri, KnownObject>,
+}
+
+/// An object of the registry.
+#[derive(Clone, Debug, Default)]
+pub struct KnownObject {
+    /// What the store finds it by; `None` for one that it does not know.
+    pub(super) number: Option<i64>,
+    /// What is known of it, and of the items asked for.
+    pub state: ObjectState,
 }
 
 /// What the writer decided to write.
@@ -187,8 +196,21 @@ pub struct Known {
 pub struct Decision {
     /// The changes, numbered on from the head without a gap.
     pub changes: Vec<NewChange>,
-    /// The objects and items that changes or confirmations touched, as they are now.
-    pub objects: BTreeMap<Uri, ObjectState>,
+    /// The objects that changes or confirmations touched, in order of their URIs.
+    pub objects: Vec<Touched>,
+}
+
+/// What is to be written of an object.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    /// The object.
+    pub uri: Uri,
+    /// As it is now.
+    pub object: KnownObject,
+    /// Whether the object itself was touched: its parent, its types, when it was purged.
+    pub itself: bool,
+    /// Which of its items were.
+    pub items: BTreeSet<Uri>,
 }
 
 /// A change to be written.

@@ -6,6 +6,8 @@
 
 mod append;
 pub mod backup;
+mod events;
+mod objects;
 mod open;
 mod prune;
 mod quarantine;
@@ -20,6 +22,7 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
+use append::Writing;
 use rusqlite::Connection;
 use uuid::Uuid;
 
@@ -73,13 +76,13 @@ pub struct SqliteStore {
     // Fields are dropped in this order. Whoever closes last empties the write-ahead log into the file,
     // which a reader may not.
     readers: Readers,
-    writer: Mutex<Connection>,
+    writer: Mutex<Writing>,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }
 
 impl SqliteStore {
-    fn writer(&self) -> MutexGuard<'_, Connection> {
+    fn writer(&self) -> MutexGuard<'_, Writing> {
         // A panic in the middle of a transaction rolled it back when the transaction was dropped.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,8 +114,8 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
-    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<(), StoreError> {
-        append::append(&mut self.writer(), self.bounds, self.floor, questions, decide)
+    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<Decision, StoreError> {
+        self.writer().append(self.bounds, self.floor, questions, decide)
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
@@ -132,7 +135,7 @@ impl Store for SqliteStore {
     }
 
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError> {
-        self.readers.read(|connection| read::object(connection, object))
+        self.readers.read(|connection| objects::object(connection, object))
     }
 
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
@@ -156,11 +159,11 @@ impl Store for SqliteStore {
     }
 
     fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
-        prune::prune(&mut self.writer(), before, at_most)
+        prune::prune(&mut self.writer().connection, before, at_most)
     }
 
     fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {
-        quarantine::put(&mut self.writer(), self.bounds, messages)
+        quarantine::put(&mut self.writer().connection, self.bounds, messages)
     }
 
     fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
@@ -172,7 +175,7 @@ impl Store for SqliteStore {
     }
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
-        quarantine::remove(&self.writer(), id)
+        quarantine::remove(&self.writer().connection, id)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
