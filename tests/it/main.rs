@@ -4,6 +4,7 @@
 
 mod a_backup_is_whole_and_can_be_restored;
 mod a_bomb_costs_no_more_than_the_limit;
+mod a_clock_that_goes_back_changes_no_order;
 mod a_feed_reader_that_walks_the_archive_rebuilds_every_change;
 mod a_filtered_feed_shows_every_match_once;
 mod a_full_disk_loses_nothing;
@@ -15,6 +16,7 @@ mod a_signature_lets_in_what_it_signs;
 mod a_thousand_connections_lose_nothing;
 mod a_wrong_configuration_is_refused_with_advice;
 mod access_control_begins_with_the_first_token;
+mod an_older_journal_is_brought_up_whole;
 mod any;
 mod architecture;
 mod archive_pages_never_change;
