@@ -4,6 +4,7 @@
 //! registry and appends it in the same transaction. Views and deliveries read [`Recorded`] changes
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 
+mod gather;
 pub mod metrics;
 pub mod quarantine;
 pub mod registry;

@@ -15,7 +15,9 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    First, metrics,
+    First,
+    gather::Batches,
+    metrics,
     quarantine::{NewQuarantined, QuarantineId},
     registry::ObjectState,
     settle::{Settled, SourcePolicy, settle},
@@ -76,9 +78,10 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Works until all senders of orders are gone and all orders are done.
-    pub(super) fn run(self, mut orders: mpsc::Receiver<Order>) {
+    pub(super) fn run(self, orders: mpsc::Receiver<Order>) {
+        let mut batches = Batches::new(orders, self.batch);
         let mut waiting = Vec::with_capacity(self.batch);
-        while orders.blocking_recv_many(&mut waiting, self.batch) > 0 {
+        while batches.next(&mut waiting) {
             self.execute(waiting.drain(..));
         }
     }

@@ -243,7 +243,7 @@ pub enum StoreError {
     #[error("the journal cannot be written ({0}); check its folder's permissions and mount")]
     ReadOnly(String),
     /// The operating system failed to read or write.
-    #[error("the journal cannot be read or written ({0}); check the disk")]
+    #[error("the journal cannot be read or written ({0}); check the disk, and whether it is still mounted for writing")]
     Io(String),
     /// What is stored does not make sense.
     #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]

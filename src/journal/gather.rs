@@ -1,0 +1,119 @@
+//! How orders gather to batches. A batch costs one sync of the disk, however much is in it, so the
+//! writer should not begin one while those whom it has just answered are on their way back with their
+//! next order: it would serve them in two halves by turns, each waiting for the other's sync.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{Receiver, error::TryRecvError};
+
+/// The longest that a batch is held back for more to come.
+const LONGEST: Duration = Duration::from_millis(5);
+
+/// How long is waited before looking again.
+const NAP: Duration = Duration::from_micros(20);
+
+/// Orders as batches.
+pub(super) struct Batches<T> {
+    orders: Receiver<T>,
+    most: usize,
+    last: usize,
+    began: Instant,
+}
+
+impl<T> Batches<T> {
+    /// Batches of at most so many orders.
+    pub(super) fn new(orders: Receiver<T>, most: usize) -> Self {
+        Self { orders, most, last: 0, began: Instant::now() }
+    }
+
+    /// The next batch, when the one before is done; `false` when there will be none.
+    ///
+    /// Expected are as many as the last batch had and as have come during it. They are waited for half
+    /// as long as that took: who sends one after the other is never waited for, and who stays away
+    /// costs the others one such wait.
+    pub(super) fn next(&mut self, batch: &mut Vec<T>) -> bool {
+        let patience = (self.began.elapsed() / 2).min(LONGEST);
+        let came = self.gather(batch, patience);
+        self.began = Instant::now();
+        came
+    }
+
+    fn gather(&mut self, batch: &mut Vec<T>, patience: Duration) -> bool {
+        let expected = self.most.min(self.last + self.orders.len());
+        if self.orders.blocking_recv_many(batch, self.most) == 0 {
+            return false;
+        }
+        let began = Instant::now();
+        while batch.len() < expected {
+            match self.orders.try_recv() {
+                Ok(order) => batch.push(order),
+                Err(TryRecvError::Empty) if began.elapsed() < patience => std::thread::sleep(NAP),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        self.last = batch.len();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use tokio::sync::mpsc;
+
+    use super::Batches;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn who_was_answered_is_waited_for() {
+        let (sender, orders) = mpsc::channel(16);
+        let mut batches = Batches::new(orders, 16);
+        let mut batch = Vec::new();
+        (1..=4).for_each(|order| sender.blocking_send(order).unwrap());
+        assert!(batches.gather(&mut batch, LONG));
+        assert_eq!(batch.len(), 4);
+        // Two have come meanwhile, and the four come back one by one.
+        (5..=6).for_each(|order| sender.blocking_send(order).unwrap());
+        let returning = thread::spawn(move || {
+            (7..=10).for_each(|order| {
+                thread::yield_now();
+                sender.blocking_send(order).unwrap();
+            });
+            sender
+        });
+        batch.clear();
+        assert!(batches.gather(&mut batch, LONG));
+        assert_eq!(batch, [5, 6, 7, 8, 9, 10]);
+        // Who stays away is waited for once.
+        let sender = returning.join().unwrap();
+        for _ in 0..2 {
+            sender.blocking_send(11).unwrap();
+            batch.clear();
+            assert!(batches.gather(&mut batch, Duration::ZERO));
+            assert_eq!(batch, [11]);
+        }
+        // Who sends one after the other is not waited for at all, or this would take its time.
+        let alone = thread::spawn(move || sender.blocking_send(12).unwrap());
+        batch.clear();
+        assert!(batches.gather(&mut batch, LONG));
+        assert_eq!(batch, [12]);
+        alone.join().unwrap();
+        assert!(!batches.gather(&mut batch, LONG));
+    }
+
+    #[test]
+    fn a_batch_has_no_more_than_it_may() {
+        let (sender, orders) = mpsc::channel(16);
+        let mut batches = Batches::new(orders, 3);
+        (1..=7).for_each(|order| sender.blocking_send(order).unwrap());
+        let mut sizes = Vec::new();
+        for _ in 0..3 {
+            let mut batch = Vec::new();
+            assert!(batches.gather(&mut batch, Duration::ZERO));
+            sizes.push(batch.len());
+        }
+        assert_eq!(sizes, [3, 3, 1]);
+    }
+}
