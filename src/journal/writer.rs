@@ -1,13 +1,13 @@
-//! The single writer: a thread that takes what is waiting, settles it, and appends it in one
-//! transaction (group commit), so that throughput grows with concurrency while each waits for one
-//! sync of the disk only.
+//! The writer: takes what is waiting, settles it, and appends it in one transaction (group commit), so
+//! that throughput grows with concurrency while each waits for one sync of the disk only. Two threads
+//! take turns, so that one batch is settled while the one before is written.
 //!
 //! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -15,13 +15,13 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    First,
-    gather::Batches,
-    metrics,
+    First, metrics,
     quarantine::{NewQuarantined, QuarantineId},
     registry::ObjectState,
     settle::{Settled, SourcePolicy, settle},
-    store::{Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError, Touched},
+    store::{
+        self, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError, Touched,
+    },
     tail::{Recorded, Tail},
 };
 use crate::model::{Change, ChangeId, ContentObjectModification, Draft, DraftItems, Seq, Settlement, Timestamp, Uri};
@@ -62,11 +62,14 @@ pub enum Outcome {
 /// An order to the writer, with the place where the answer goes. Who has stopped waiting for an
 /// answer has not withdrawn the order.
 pub(super) enum Order {
-    Append(Submission, oneshot::Sender<Result<Vec<Outcome>, StoreError>>),
-    Quarantine(NewQuarantined, oneshot::Sender<Result<QuarantineId, StoreError>>),
-    Release(QuarantineId, oneshot::Sender<Result<bool, StoreError>>),
-    Prune { before: Seq, at_most: usize, answer: oneshot::Sender<Result<usize, StoreError>> },
+    Append(Submission, Answer<Vec<Outcome>>),
+    Quarantine(NewQuarantined, Answer<QuarantineId>),
+    Release(QuarantineId, Answer<bool>),
+    Prune { before: Seq, at_most: usize, answer: Answer<usize> },
 }
+
+/// Where an answer goes.
+pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
@@ -74,48 +77,51 @@ pub(super) struct Writer {
     pub(super) head: watch::Sender<Seq>,
     pub(super) first: Arc<First>,
     pub(super) batch: usize,
+    pub(super) orders: Mutex<mpsc::Receiver<Order>>,
+}
+
+/// The orders that one thread has taken at once.
+#[derive(Default)]
+struct Taken {
+    submissions: Vec<Submission>,
+    submitters: Vec<Answer<Vec<Outcome>>>,
+    messages: Vec<NewQuarantined>,
+    senders: Vec<Answer<QuarantineId>>,
+    releases: Vec<(QuarantineId, Answer<bool>)>,
+    prunes: Vec<(Seq, usize, Answer<usize>)>,
 }
 
 impl Writer {
-    /// Works until all senders of orders are gone and all orders are done.
-    pub(super) fn run(self, orders: mpsc::Receiver<Order>) {
-        let mut batches = Batches::new(orders, self.batch);
+    /// Works until all senders of orders are gone and all orders are done. Two threads do this at the
+    /// same time: while one has its batch written, the other settles the next.
+    pub(super) fn run(&self) {
         let mut waiting = Vec::with_capacity(self.batch);
-        while batches.next(&mut waiting) {
-            self.execute(waiting.drain(..));
+        loop {
+            // Whoever has the orders takes some and decides on them before the other takes more, so
+            // that what came first is settled first.
+            let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+            if orders.blocking_recv_many(&mut waiting, self.batch) == 0 {
+                return;
+            }
+            self.execute(sorted(waiting.drain(..)), orders);
         }
     }
 
-    fn execute(&self, orders: impl Iterator<Item = Order>) {
-        let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
-        let (mut messages, mut senders) = (Vec::new(), Vec::new());
-        let mut released = false;
-        let mut prunes = Vec::new();
-        for order in orders {
-            match order {
-                Order::Append(submission, answer) => {
-                    submissions.push(submission);
-                    submitters.push(answer);
-                }
-                Order::Quarantine(message, answer) => {
-                    messages.push(message);
-                    senders.push(answer);
-                }
-                Order::Release(id, answer) => {
-                    released = true;
-                    let _ = answer.send(self.store.release(id));
-                }
-                Order::Prune { before, at_most, answer } => prunes.push((before, at_most, answer)),
-            }
+    fn execute(&self, taken: Taken, orders: MutexGuard<'_, mpsc::Receiver<Order>>) {
+        let Taken { submissions, submitters, messages, senders, releases, prunes } = taken;
+        if submissions.is_empty() {
+            drop(orders);
+        } else {
+            answer_all(submitters, self.append(submissions, orders));
         }
-        if !submissions.is_empty() {
-            answer_all(submitters, self.append(submissions));
-        }
-        let quarantined = !messages.is_empty();
-        if quarantined {
+        let quarantine_changes = !messages.is_empty() || !releases.is_empty();
+        if !messages.is_empty() {
             answer_all(senders, self.store.quarantine(&messages));
         }
-        if quarantined || released {
+        for (id, answer) in releases {
+            let _ = answer.send(self.store.release(id));
+        }
+        if quarantine_changes {
             // Who asked has been answered; if this fails, the numbers are old for a while.
             let _ = self.store.quarantine_size().map(metrics::quarantined);
         }
@@ -136,38 +142,74 @@ impl Writer {
         Ok(removed)
     }
 
-    fn append(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, StoreError> {
+    fn append(
+        &self,
+        submissions: Vec<Submission>,
+        orders: MutexGuard<'_, mpsc::Receiver<Order>>,
+    ) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let began = Instant::now();
         let events = submissions.len();
         let questions = questions(&submissions);
-        let mut submissions = Some(submissions);
-        let mut outcomes = Vec::new();
-        let written = self.store.append(&questions, &mut |known| {
-            let mut batch = Batch::new(known, Timestamp::now());
-            for submission in submissions.take().unwrap_or_default() {
-                outcomes.push(batch.submission(submission));
-            }
-            batch.decision()
-        })?;
-        let recorded = written.changes;
-        let took = began.elapsed();
-        metrics::batch(events, took);
-        let oldest = recorded.first().map(|new| new.change.seq);
-        let newest = recorded.last().map(|new| new.change.seq);
-        if let (Some(first), Some(last)) = (oldest, newest) {
-            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-            tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
-            if self.first.get().is_none() {
-                self.first.set(first);
-            }
-        }
-        self.tail.extend(recorded.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json))));
-        if let Some(newest) = newest {
-            self.head.send_replace(newest);
-            metrics::head(newest);
-        }
-        Ok(outcomes)
+        let mut appending =
+            Appending { writer: self, orders: Some(orders), submissions, outcomes: Vec::new(), old: Vec::new() };
+        self.store.append(&questions, &mut appending)?;
+        metrics::batch(events, began.elapsed());
+        Ok(appending.outcomes)
     }
+}
+
+/// Submissions on their way into the store.
+struct Appending<'a> {
+    writer: &'a Writer,
+    orders: Option<MutexGuard<'a, mpsc::Receiver<Order>>>,
+    submissions: Vec<Submission>,
+    outcomes: Vec<Vec<Outcome>>,
+    /// What has left the tail: it is freed when the store is free for the next batch.
+    old: Vec<Arc<Recorded>>,
+}
+
+impl store::Batch for Appending<'_> {
+    fn decide(&mut self, known: Known) -> Decision {
+        let mut settling = Settlements::new(known, Timestamp::now());
+        let submissions = std::mem::take(&mut self.submissions);
+        self.outcomes = submissions.into_iter().map(|submission| settling.submission(submission)).collect();
+        self.orders = None;
+        settling.decision()
+    }
+
+    fn written(&mut self, decision: Decision) {
+        let Writer { first, tail, head, .. } = self.writer;
+        let changes = decision.changes;
+        let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return };
+        let (oldest, newest) = (oldest.change.seq, newest.change.seq);
+        tracing::debug!(changes = changes.len(), first_seq = oldest.0, last_seq = newest.0, "a batch is on disk");
+        if first.get().is_none() {
+            first.set(oldest);
+        }
+        self.old = tail.extend(changes.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json))));
+        head.send_replace(newest);
+        metrics::head(newest);
+    }
+}
+
+/// Orders by what they ask for.
+fn sorted(orders: impl Iterator<Item = Order>) -> Taken {
+    let mut taken = Taken::default();
+    for order in orders {
+        match order {
+            Order::Append(submission, answer) => {
+                taken.submissions.push(submission);
+                taken.submitters.push(answer);
+            }
+            Order::Quarantine(message, answer) => {
+                taken.messages.push(message);
+                taken.senders.push(answer);
+            }
+            Order::Release(id, answer) => taken.releases.push((id, answer)),
+            Order::Prune { before, at_most, answer } => taken.prunes.push((before, at_most, answer)),
+        }
+    }
+    taken
 }
 
 #[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
@@ -178,7 +220,7 @@ fn json_of(change: &Change) -> Vec<u8> {
 }
 
 /// Gives each its answer, or all the same error.
-fn answer_all<T>(waiting: Vec<oneshot::Sender<Result<T, StoreError>>>, answers: Result<Vec<T>, StoreError>) {
+fn answer_all<T>(waiting: Vec<Answer<T>>, answers: Result<Vec<T>, StoreError>) {
     match answers {
         Ok(answers) => {
             for (waiting, answer) in waiting.into_iter().zip(answers) {
@@ -213,7 +255,7 @@ fn questions(submissions: &[Submission]) -> Questions {
 }
 
 /// A batch being settled: each draft sees what the ones before it in the batch have done.
-struct Batch {
+struct Settlements {
     head: Seq,
     received: Timestamp,
     seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
@@ -230,7 +272,7 @@ struct Settling {
     items: BTreeSet<Uri>,
 }
 
-impl Batch {
+impl Settlements {
     fn new(known: Known, now: Timestamp) -> Self {
         let Known { head, received, seen, taken, objects } = known;
         // A clock that was set back must not make what comes now older than what came before.
@@ -306,7 +348,7 @@ impl Settling {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Batch, Known, Outcome, SourcePolicy, Submission, Timestamp};
+    use super::{Known, Outcome, Settlements, SourcePolicy, Submission, Timestamp};
     use crate::model::{Draft, SourceName};
 
     #[test]
@@ -319,7 +361,7 @@ mod tests {
         for (newest, now, received) in [(None, 5_000, 5_000), (Some(9_000), 5_000, 9_000), (Some(9_000), 9_500, 9_500)]
         {
             let known = Known { received: newest.map(time), ..Known::default() };
-            let mut batch = Batch::new(known, time(now));
+            let mut batch = Settlements::new(known, time(now));
             let drafts = vec![(None, draft.clone())];
             let outcomes = batch.submission(Submission { policy: Arc::clone(&policy), drafts });
             assert!(matches!(outcomes[..], [Outcome::Accepted { .. }]), "{outcomes:?}");

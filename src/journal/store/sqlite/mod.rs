@@ -1,8 +1,7 @@
 //! The embedded store: one SQLite file, readable with any SQLite tool.
 //!
-//! WAL with `synchronous=FULL`: a commit is on disk when it returns. One connection writes, under a
-//! lock that the journal's single writer never has to wait for; a few read-only connections read,
-//! and neither blocks the other.
+//! WAL with `synchronous=FULL`: a commit is on disk when it returns. One connection writes, a few
+//! read-only ones read, and neither blocks the other.
 
 mod append;
 pub mod backup;
@@ -19,16 +18,17 @@ pub mod verify;
 
 use std::{
     fs::File,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
-use append::Writing;
+use append::{Deciding, Failure};
+use events::EventKeys;
 use rusqlite::Connection;
 use uuid::Uuid;
 
 pub use open::OpenError;
 
-use super::{Decision, Known, Questions, Store, StoreError, StoredChange};
+use super::{Batch, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
@@ -50,6 +50,8 @@ pub struct Bounds {
     pub dedupe_events: u64,
     /// … and for at least so many milliseconds.
     pub dedupe_millis: i64,
+    /// How many keys of events gather in memory, at some 40 bytes each, before they go to their tree.
+    pub gathered_keys: usize,
     /// How many messages the quarantine holds at most; the oldest go first.
     pub quarantine_entries: u64,
     /// How many bytes of bodies the quarantine holds at most; the oldest go first.
@@ -61,6 +63,7 @@ impl Default for Bounds {
         Self {
             dedupe_events: 1_000_000,
             dedupe_millis: 30 * 24 * 60 * 60 * 1000,
+            gathered_keys: 32 * 1024,
             quarantine_entries: 10_000,
             quarantine_bytes: 256 * 1024 * 1024,
         }
@@ -76,13 +79,16 @@ pub struct SqliteStore {
     // Fields are dropped in this order. Whoever closes last empties the write-ahead log into the file,
     // which a reader may not.
     readers: Readers,
-    writer: Mutex<Writing>,
+    deciding: Mutex<Deciding>,
+    writer: Mutex<Connection>,
+    keys: RwLock<EventKeys>,
+    failure: Failure,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }
 
 impl SqliteStore {
-    fn writer(&self) -> MutexGuard<'_, Writing> {
+    fn writer(&self) -> MutexGuard<'_, Connection> {
         // A panic in the middle of a transaction rolled it back when the transaction was dropped.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,8 +120,8 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
-    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<Decision, StoreError> {
-        self.writer().append(self.bounds, self.floor, questions, decide)
+    fn append(&self, questions: &Questions, batch: &mut dyn Batch) -> Result<(), StoreError> {
+        self.append_batch(questions, batch)
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
@@ -159,11 +165,11 @@ impl Store for SqliteStore {
     }
 
     fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
-        prune::prune(&mut self.writer().connection, before, at_most)
+        prune::prune(&mut self.writer(), before, at_most)
     }
 
     fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {
-        quarantine::put(&mut self.writer().connection, self.bounds, messages)
+        quarantine::put(&mut self.writer(), self.bounds, messages)
     }
 
     fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
@@ -175,7 +181,7 @@ impl Store for SqliteStore {
     }
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
-        quarantine::remove(&self.writer().connection, id)
+        quarantine::remove(&self.writer(), id)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {

@@ -30,8 +30,15 @@ const READ_OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM o
 const READ_ITEMS: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ?");
 const READ_ITEM: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ? AND uri = ?");
 
-const ADD_OBJECT: &str =
-    concat!("INSERT INTO objects (uri, ", object_columns!(), ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING object");
+/// The batch before may have added the object already.
+const ADD_OBJECT: &str = concat!(
+    "INSERT INTO objects (uri, ",
+    object_columns!(),
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET (",
+    object_columns!(),
+    ") = (excluded.parent, excluded.parent_at, excluded.parent_confirmed, excluded.types, excluded.types_at, \
+     excluded.types_confirmed, excluded.purged_at, excluded.purged_confirmed) RETURNING object"
+);
 const WRITE_OBJECT: &str =
     concat!("UPDATE objects SET (", object_columns!(), ") = (?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?");
 const WRITE_ITEM: &str = concat!(

@@ -4,14 +4,19 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{Read, Seek, Write},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Mutex, RwLock},
     time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use uuid::Uuid;
 
-use super::{Bounds, FILE_NAME, READERS, Readers, SqliteStore, append::Writing, events::EventKeys, rows, schema};
+use super::{
+    Bounds, FILE_NAME, READERS, Readers, SqliteStore,
+    append::{Deciding, Failure},
+    events::EventKeys,
+    rows, schema,
+};
 
 /// A journal up to this size is checked from end to end when it is opened, which takes a fraction
 /// of a second; a larger one is checked where damage shows at once.
@@ -111,13 +116,17 @@ impl SqliteStore {
         let identity = identity(&writer).map_err(|error| explain(&path, error))?;
         let floor = schema::floor(&writer).map_err(|error| explain(&path, error))?;
         let keys = EventKeys::load(&writer).map_err(|error| explain(&path, error))?;
+        let deciding = reader(&path).map_err(|error| explain(&path, error))?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
         Ok(Self {
             bounds,
             identity,
             floor: rows::seq(floor).unwrap_or_default(),
-            writer: Mutex::new(Writing { connection: writer, keys }),
+            writer: Mutex::new(writer),
+            deciding: Mutex::new(Deciding::new(deciding)),
+            keys: RwLock::new(keys),
+            failure: Failure::default(),
             readers,
             _lock: lock,
         })
