@@ -32,7 +32,7 @@ pub(crate) fn measure() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let gateway = Gateway::start(&folder.path().join("data"));
     hooks(&gateway);
-    pages(&gateway, Nginx::start(&folder.path().join("nginx"), &gateway.get("/feed/archive/1")));
+    pages(&gateway, &Nginx::start(&folder.path().join("nginx"), &gateway.get("/feed/archive/1")));
 }
 
 fn is_there(tool: &str) -> bool {
@@ -59,7 +59,7 @@ fn hooks(gateway: &Gateway) {
     );
 }
 
-fn pages(gateway: &Gateway, nginx: Nginx) {
+fn pages(gateway: &Gateway, nginx: &Nginx) {
     let ours = format!("{}/feed/archive/1", gateway.url);
     let size = gateway.get("/feed/archive/1").len() / 1000;
     compare(
