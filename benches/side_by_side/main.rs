@@ -14,6 +14,10 @@ mod formats;
 mod journal;
 mod measure;
 
+/// The program's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The parts, by name.
 const PARTS: [(&str, fn()); 3] =
     [("formats", formats::measure), ("appends", journal::appends), ("growth", journal::growth)];
