@@ -111,7 +111,7 @@ pub struct Registry {
 impl Registry {
     /// Takes over the next change of the journal.
     pub fn take(&mut self, change: &Change) {
-        let order = order_of(change.modification.time, change.received);
+        let order = order_of(change.settlement.as_of.unwrap_or(change.modification.time), change.received);
         let object = self.objects.entry(change.modification.object.clone()).or_default();
         object.apply(order, &change.modification, &change.settlement);
     }
@@ -169,6 +169,13 @@ impl ObjectState {
     /// The items that are there, in order of their URIs.
     pub fn live_items(&self) -> impl Iterator<Item = (&Uri, &ItemRecord)> {
         self.items.iter().filter(|(uri, _)| self.is_live(uri))
+    }
+
+    /// The latest time of which anything is known of the object or of those of its items that are
+    /// here.
+    pub(super) fn newest(&self) -> Option<Timestamp> {
+        let of_items = self.items.values().flat_map(|item| [item.existence.clock, item.content.clock, item.state_clock()]);
+        [self.parent.clock, self.types.clock, self.purged].into_iter().chain(of_items).filter_map(Clock::latest).max()
     }
 
     /// Whether an event at `time` is older than what is held of that aspect. Events at the same

@@ -18,7 +18,9 @@ use super::{
     store::{Decision, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError},
     tail::{Recorded, Tail},
 };
-use crate::model::{Change, ChangeId, Draft, DraftItems, Seq, Timestamp, Uri};
+use crate::model::{
+    Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, ItemChange, Seq, Settlement, Timestamp, Uri,
+};
 
 /// What one message told, to be accepted as a whole.
 #[derive(Debug)]
@@ -27,6 +29,18 @@ pub struct Submission {
     pub policy: Arc<SourcePolicy>,
     /// What it tells, each with the key by which a repeat is known; `None` where none can be known.
     pub drafts: Vec<(Option<EventKey>, Draft)>,
+    /// What it means that a key is known.
+    pub known_key: KnownKey,
+}
+
+/// What it means that the key of a draft is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownKey {
+    /// It is the same event.
+    Same,
+    /// It is the same event, unless it is news: it tells a state that the registry does not hold,
+    /// and it is not late.
+    SameUnlessNews,
 }
 
 /// What became of a draft.
@@ -218,19 +232,30 @@ impl Batch {
     }
 
     fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
-        let Submission { policy, drafts } = submission;
-        drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, draft)).collect()
+        let Submission { policy, drafts, known_key } = submission;
+        drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, known_key, draft)).collect()
     }
 
-    fn draft(&mut self, policy: &SourcePolicy, key: Option<EventKey>, mut draft: Draft) -> Outcome {
-        if let Some((seq, id)) = key.and_then(|key| self.known.seen.get(&key)) {
-            return Outcome::Duplicate { seq: *seq, id: *id };
+    fn draft(
+        &mut self,
+        policy: &SourcePolicy,
+        key: Option<EventKey>,
+        known_key: KnownKey,
+        mut draft: Draft,
+    ) -> Outcome {
+        let first = key.and_then(|key| self.known.seen.get(&key)).copied();
+        let first = first.map(|(seq, id)| Outcome::Duplicate { seq, id });
+        if let Some(first) = first.filter(|_| known_key == KnownKey::Same) {
+            return first;
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
         draft.id = draft.id.filter(|id| !self.known.taken.contains(id));
         let object = draft.object.clone();
         let state = self.known.objects.entry(object.clone()).or_default();
         let Settled { change, confirmations, order } = settle(draft, policy, self.received, state);
+        if let Some(first) = first.filter(|_| !change.as_ref().is_some_and(is_news)) {
+            return first;
+        }
         if confirmations != Confirmations::default() {
             state.confirm(order, &confirmations);
             self.touched.insert(object.clone());
@@ -246,6 +271,8 @@ impl Batch {
     fn number(&mut self, key: Option<EventKey>, change: Change) -> Outcome {
         let (seq, id) = (change.seq, change.modification.id);
         self.known.taken.insert(id);
+        // Of one event that was told twice the first is remembered.
+        let key = key.filter(|key| !self.known.seen.contains_key(key));
         if let Some(key) = key {
             self.known.seen.insert(key, (seq, Some(id)));
         }
@@ -261,11 +288,19 @@ impl Batch {
     }
 }
 
+/// Whether a state is told that is not the one before, and not too late.
+fn is_news((modification, settlement): &(ContentObjectModification, Settlement)) -> bool {
+    modification.items.iter().enumerate().any(|(index, item)| {
+        let on_time = !settlement.item(index).late.contains(Aspect::State);
+        on_time && matches!(item.change, ItemChange::State { .. })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::{Batch, Known, Outcome, SourcePolicy, Submission, Timestamp};
+    use super::{Batch, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
     use crate::model::{Draft, SourceName};
 
     #[test]
@@ -280,7 +315,7 @@ mod tests {
             let known = Known { received: newest.map(time), ..Known::default() };
             let mut batch = Batch::new(known, time(now));
             let drafts = vec![(None, draft.clone())];
-            let outcomes = batch.submission(Submission { policy: Arc::clone(&policy), drafts });
+            let outcomes = batch.submission(Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same });
             assert!(matches!(outcomes[..], [Outcome::Accepted { .. }]), "{outcomes:?}");
             assert_eq!(batch.decision().changes[0].change.received, time(received));
         }

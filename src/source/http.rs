@@ -94,6 +94,7 @@ pub async fn receive(
         headers: text_headers(&headers),
         body,
         transport_id: headers.get(IDEMPOTENCY_KEY).and_then(|key| EventId::parse(key.to_str().ok()?)),
+        redelivered: false,
     };
     match hooks.intake.accept(source, incoming).await {
         Ok(receipt) => Ok(answer(&receipt)),

@@ -12,7 +12,7 @@ use super::{
         Bound, Limits, Rejection,
         xml::{Document, Element},
     },
-    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, OBJECT_TYPE_SCHEME, TIDINGS,
+    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_SCHEME, TIDINGS,
     VERSION_SCHEME,
 };
 use crate::model::{
@@ -122,7 +122,7 @@ impl<'a> Feed<'a> {
                 .find_map(|category| category.attribute("term"))
                 .map(|version| Text::new(&version)),
             user: self.user()?,
-            time: self.time()?,
+            time: self.time()?.into(),
             object: match link(&self.links, "via") {
                 Some(via) => uri(via, "href")?,
                 None => {
@@ -238,6 +238,7 @@ impl<'a> Entry<'a> {
             media_type: content.attribute("type").and_then(|raw| MediaType::parse(&raw).ok()),
             size: via.attribute("length").map(|raw| refused(raw.trim().parse(), via, "the length")).transpose()?,
             digest: self.digest.as_ref().map(digest).transpose()?,
+            generated_by: link(&self.links, GENERATED_BY).map(|activity| uri(activity, "href")).transpose()?,
         })
     }
 }
