@@ -177,7 +177,8 @@ fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draf
                 let (journal, policy) = (journal.clone(), Arc::clone(&policy));
                 tokio::spawn(async move {
                     for keyed in share {
-                        let submission = Submission { policy: Arc::clone(&policy), drafts: vec![keyed], known_key: KnownKey::Same };
+                        let submission =
+                            Submission { policy: Arc::clone(&policy), drafts: vec![keyed], known_key: KnownKey::Same };
                         journal.append(submission).await.unwrap();
                     }
                 })

@@ -8,7 +8,9 @@ use std::{
 
 use clap::Args;
 use tidings::{
-    format::{DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, Reading, Redacted, Rejection, dialect},
+    format::{
+        DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, Reading, Redacted, Rejection, dialect,
+    },
     journal::settle::{SourcePolicy, settle_alone},
     model::{Draft, SourceName},
 };

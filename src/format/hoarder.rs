@@ -26,8 +26,7 @@ use super::{
     utf8::utf8,
 };
 use crate::model::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty, State, Text, Uri,
-    User,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty, State, Text, Uri, User,
 };
 
 /// The dialect `hoarder`.

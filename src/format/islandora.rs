@@ -12,9 +12,9 @@ use std::collections::HashSet;
 use serde::Deserialize;
 
 use super::{
-    Bound, Dialect, DialectKind, Limits, Message, Reading, Rejection, Repeats, nothing_secret,
+    Bound, Dialect, DialectKind, Limits, Message, Reading, Rejection, Repeats,
     json_ld::{self, Context, Node, activity_streams_term, in_words},
-    settings,
+    nothing_secret, settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, MediaType, NonEmpty, Text, Uri,

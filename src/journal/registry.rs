@@ -174,7 +174,8 @@ impl ObjectState {
     /// The latest time of which anything is known of the object or of those of its items that are
     /// here.
     pub(super) fn newest(&self) -> Option<Timestamp> {
-        let of_items = self.items.values().flat_map(|item| [item.existence.clock, item.content.clock, item.state_clock()]);
+        let of_items =
+            self.items.values().flat_map(|item| [item.existence.clock, item.content.clock, item.state_clock()]);
         [self.parent.clock, self.types.clock, self.purged].into_iter().chain(of_items).filter_map(Clock::latest).max()
     }
 

@@ -6,8 +6,8 @@
 use super::registry::{Confirmations, ObjectState, order_of};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
-    DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, NonEmpty, Origin, Settlement,
-    SourceName, State, Timestamp, Uri,
+    DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, NonEmpty, Origin,
+    Settlement, SourceName, State, Timestamp, Uri,
 };
 
 /// What is the same for all drafts of a source.

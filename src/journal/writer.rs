@@ -315,7 +315,8 @@ mod tests {
             let known = Known { received: newest.map(time), ..Known::default() };
             let mut batch = Batch::new(known, time(now));
             let drafts = vec![(None, draft.clone())];
-            let outcomes = batch.submission(Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same });
+            let outcomes =
+                batch.submission(Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same });
             assert!(matches!(outcomes[..], [Outcome::Accepted { .. }]), "{outcomes:?}");
             assert_eq!(batch.decision().changes[0].change.received, time(received));
         }

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tidings::{
     config::{Config, Flags},
-    format::{Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, nothing_secret, settings},
+    format::{
+        Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, nothing_secret, settings,
+    },
 };
 
 /// The dialects of the defaults, so that the test does not depend on what they really take.
@@ -15,7 +17,15 @@ pub(crate) static DIALECTS: [&DialectKind; 4] =
     [&kind("fedora-apim"), &kind("fedora-events"), &kind("islandora"), &kind("content-change")];
 
 const fn kind(name: &'static str) -> DialectKind {
-    DialectKind { name, about: "", accepts: &[], headers: &[], repeats: Repeats::SameBody, redact: nothing_secret, build }
+    DialectKind {
+        name,
+        about: "",
+        accepts: &[],
+        headers: &[],
+        repeats: Repeats::SameBody,
+        redact: nothing_secret,
+        build,
+    }
 }
 
 #[derive(Default, Deserialize)]

@@ -163,13 +163,13 @@ pub(crate) fn change() -> impl Strategy<Value = Change> {
         let notes = vec(item_notes(), 0..=modification.items.len());
         (aspects(), aspects(), any::<bool>(), option::of(time()), notes).prop_map(
             move |(filled, late, purge, as_of, mut items)| {
-            // What has nothing to note at the end of the list is left out of it.
-            while items.last() == Some(&ItemNotes::default()) {
-                items.pop();
-            }
-            let settlement = Settlement { filled, late, purge, as_of, items };
-            Change { seq: Seq(seq), received, modification: modification.clone(), settlement }
-        },
+                // What has nothing to note at the end of the list is left out of it.
+                while items.last() == Some(&ItemNotes::default()) {
+                    items.pop();
+                }
+                let settlement = Settlement { filled, late, purge, as_of, items };
+                Change { seq: Seq(seq), received, modification: modification.clone(), settlement }
+            },
         )
     })
 }

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Bound, Dialect, DialectKind, FormatKind, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, nothing_secret,
-    json, utf8::utf8,
+    Bound, Dialect, DialectKind, FormatKind, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats,
+    json, nothing_secret, utf8::utf8,
 };
 use crate::model::{Draft, DraftItems};
 

@@ -12,8 +12,8 @@ use super::{
         Bound, Limits, Rejection,
         xml::{Document, Element},
     },
-    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_SCHEME, TIDINGS,
-    VERSION_SCHEME,
+    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_SCHEME,
+    TIDINGS, VERSION_SCHEME,
 };
 use crate::model::{
     ChangeId, ChangeType, ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, EventId,

@@ -24,8 +24,8 @@ use self::{
     rest::BaseUrl,
 };
 use super::{
-    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, nothing_secret,
-    settings,
+    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats,
+    nothing_secret, settings,
 };
 use crate::model::{Draft, EventId, Text, User};
 

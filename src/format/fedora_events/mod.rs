@@ -23,9 +23,9 @@ use self::{
     kind::{Kinds, Outcome},
 };
 use super::{
-    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats, nothing_secret,
+    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats,
     json_ld::{self, Context, Node, in_words},
-    settings,
+    nothing_secret, settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, NonEmpty, Text, Timestamp, Uri,

@@ -84,7 +84,8 @@ impl Settings {
         if !files_path.starts_with('/') {
             return Err(format!("files_path: {files_path:?} is no folder from the root; write it as in /sfm-data"));
         }
-        let default_url = || SystemUrl::parse(&base_url.join("sfm-data").map_err(|error| error.to_string())?.to_string());
+        let default_url =
+            || SystemUrl::parse(&base_url.join("sfm-data").map_err(|error| error.to_string())?.to_string());
         Ok(Address {
             harvest: template("harvest", &templates.harvest, "id")?,
             collection: template("collection", &templates.collection, "id")?,
@@ -116,7 +117,8 @@ impl Files {
     pub(super) fn url(&self, path: &str, pointer: &str) -> Result<Uri, Rejection> {
         let within = path.strip_prefix(&self.path).and_then(|rest| rest.strip_prefix('/'));
         let Some(within) = within.filter(|within| !within.is_empty()) else {
-            let reason = format!("the path {path:?} is not in {}; set files_path in the settings of the source", self.path);
+            let reason =
+                format!("the path {path:?} is not in {}; set files_path in the settings of the source", self.path);
             return Err(refused(pointer, reason));
         };
         if within.split('/').any(|segment| matches!(segment, "." | "..")) {
@@ -136,10 +138,10 @@ mod tests {
     fn told(settings: Value) -> String {
         let settings: Result<Settings, _> = serde_json::from_value(settings);
         match settings.map_err(|error| error.to_string()).and_then(Settings::address) {
-            Ok(address) => address.files.url("/sfm-data/a b/c:d.warc.gz", "/path").map_or_else(
-                |rejection| rejection.to_string(),
-                |url| url.to_string(),
-            ),
+            Ok(address) => address
+                .files
+                .url("/sfm-data/a b/c:d.warc.gz", "/path")
+                .map_or_else(|rejection| rejection.to_string(), |url| url.to_string()),
             Err(error) => error,
         }
     }

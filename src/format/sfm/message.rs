@@ -1,9 +1,12 @@
 //! The messages as they are sent. What says which thing it is and what became of it must be right;
 //! what is for people alone is taken as it comes, since it is no reason to lose an event.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, marker::PhantomData, ops::Deref};
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::{Map, Value};
 
 use super::{address::Files, refused};
@@ -30,6 +33,38 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
+/// An object of JSON: serde would take a list as well, with the members in their order.
+#[derive(Debug)]
+pub(super) struct Object<T>(T);
+
+impl<T> Deref for Object<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(members)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
 /// What is referred to by its identifier.
 #[derive(Debug, Deserialize)]
 pub(super) struct Reference {
@@ -48,8 +83,8 @@ pub(super) struct Start {
     pub(super) id: Id,
     #[serde(rename = "type")]
     pub(super) harvest_type: Option<String>,
-    pub(super) collection: Option<Reference>,
-    pub(super) collection_set: Option<Reference>,
+    pub(super) collection: Option<Object<Reference>>,
+    pub(super) collection_set: Option<Object<Reference>>,
     #[serde(default)]
     pub(super) path: Value,
     #[serde(default)]
@@ -70,7 +105,7 @@ pub(super) struct Export {
     pub(super) id: Id,
     #[serde(rename = "type")]
     pub(super) export_type: Option<String>,
-    pub(super) collection: Option<Reference>,
+    pub(super) collection: Option<Object<Reference>>,
     /// What else is told: for people.
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
@@ -106,10 +141,10 @@ fn state<'de, D: Deserializer<'de>>(deserializer: D) -> Result<State, D::Error> 
 /// A WARC has been made.
 #[derive(Debug, Deserialize)]
 pub(super) struct WarcCreated {
-    pub(super) warc: Warc,
-    pub(super) collection: Required,
-    pub(super) collection_set: Option<Reference>,
-    pub(super) harvest: Option<Harvest>,
+    pub(super) warc: Object<Warc>,
+    pub(super) collection: Object<Required>,
+    pub(super) collection_set: Option<Object<Reference>>,
+    pub(super) harvest: Option<Object<Harvest>>,
 }
 
 /// The harvest that made a WARC.

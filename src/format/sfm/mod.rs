@@ -26,20 +26,19 @@ mod status;
 mod template;
 mod words;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::{
     address::{Address, Settings},
-    message::{Export, Start, Status, Stop, WarcCreated},
+    message::{Export, Object, Start, Status, Stop, WarcCreated},
 };
 use super::{
     Dialect, DialectKind, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, json,
     routing::{ROUTING_KEY, routing_key, unknown_key},
     settings,
 };
-use crate::model::{
-    Draft, DraftChange, DraftItem, DraftItems, DraftTime, EventId, NonEmpty, State, Text, Uri, User,
-};
+use crate::model::{Draft, DraftChange, DraftItem, DraftItems, DraftTime, EventId, NonEmpty, State, Text, Uri, User};
 
 /// The dialect `sfm`.
 pub(super) static DIALECT: DialectKind = DialectKind {
@@ -103,12 +102,12 @@ impl Dialect for Sfm {
         let key = routing_key(message.headers, EXPECTED)?;
         let body = message.body;
         let draft = match Kind::read(key).ok_or_else(|| unknown_key(key, KEYS))? {
-            Kind::HarvestStart(told_type) => self.harvest_start(&json::read(body)?, told_type),
-            Kind::HarvestStop(told_type) => self.harvest_stop(&json::read(body)?, told_type),
-            Kind::HarvestStatus(told_type) => self.harvest_status(&json::read(body)?, told_type),
-            Kind::WarcCreated => self.warc_created(&json::read(body)?),
-            Kind::ExportStart(told_type) => self.export_start(&json::read(body)?, told_type),
-            Kind::ExportStatus(told_type) => self.export_status(&json::read(body)?, told_type),
+            Kind::HarvestStart(told_type) => self.harvest_start(&*read::<Start>(body)?, told_type),
+            Kind::HarvestStop(told_type) => self.harvest_stop(&*read::<Stop>(body)?, told_type),
+            Kind::HarvestStatus(told_type) => self.harvest_status(&*read::<Status>(body)?, told_type),
+            Kind::WarcCreated => self.warc_created(&*read::<WarcCreated>(body)?),
+            Kind::ExportStart(told_type) => self.export_start(&*read::<Export>(body)?, told_type),
+            Kind::ExportStatus(told_type) => self.export_status(&*read::<Status>(body)?, told_type),
         };
         draft.map(Reading::one)
     }
@@ -124,7 +123,7 @@ impl Sfm {
             event_id: EventId::parse(&format!("harvest.start:{}", start.id.as_str())),
             parent: collection.transpose()?,
             types: self.harvest_types(told_type, "/type")?,
-            description: words::start(start),
+            description: words::start(start, told_type),
             ..draft(harvest, requested())
         })
     }
@@ -179,7 +178,7 @@ impl Sfm {
             event_id: EventId::parse(&format!("export.start:{}", export.id.as_str())),
             parent: collection.transpose()?,
             types: self.export_types(told_type, "/type")?,
-            description: words::export(export),
+            description: words::export(export, told_type),
             ..draft(uri, requested())
         })
     }
@@ -196,6 +195,10 @@ impl Sfm {
     fn export_types(&self, name: Option<&str>, pointer: &str) -> Result<Vec<Uri>, Rejection> {
         name.map(|name| self.address.export_type.of(name, pointer)).into_iter().collect()
     }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Object<T>, Rejection> {
+    json::read(body)
 }
 
 /// What an activity begins in, if nothing is known of it yet.

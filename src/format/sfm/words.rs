@@ -33,6 +33,11 @@ impl Sentence {
         Self(vec![beginning.into()])
     }
 
+    fn requested(what: &str, told_type: Option<&str>) -> Self {
+        let told_type = told_type.map(|name| format!(" of {}", short(name))).unwrap_or_default();
+        Self::new(format!("{what}{told_type} requested"))
+    }
+
     fn add(&mut self, part: impl Into<String>) {
         self.0.push(part.into());
     }
@@ -50,9 +55,8 @@ impl Sentence {
 }
 
 /// The start of a harvest.
-pub(super) fn start(start: &Start) -> Text {
-    let harvest_type = start.harvest_type.as_deref().unwrap_or("of a type not told");
-    let mut sentence = Sentence::new(format!("Harvest requested: {}", short(harvest_type)));
+pub(super) fn start(start: &Start, harvest_type: Option<&str>) -> Text {
+    let mut sentence = Sentence::requested("Harvest", harvest_type);
     seeds(&mut sentence, &start.seeds);
     sentence.told("options", Some(&start.options));
     sentence.told("path", Some(&start.path));
@@ -77,9 +81,8 @@ pub(super) fn warc(told: &WarcCreated) -> Text {
 }
 
 /// The start of an export.
-pub(super) fn export(export: &Export) -> Text {
-    let kind = export.export_type.as_deref().unwrap_or("of a type not told");
-    let mut sentence = Sentence::new(format!("Export requested: {}", short(kind)));
+pub(super) fn export(export: &Export, export_type: Option<&str>) -> Text {
+    let mut sentence = Sentence::requested("Export", export_type);
     let rest = &export.rest;
     sentence.told("format", rest.get("format"));
     sentence.told("path", rest.get("path"));
@@ -172,12 +175,12 @@ fn seeds(sentence: &mut Sentence, seeds: &Value) {
     sentence.add(format!("{} {word} ({})", seeds.len(), listed(seeds.iter().map(name))));
 }
 
-/// `code: message, seed id`.
+/// `code: message [seed id]`.
 fn note(note: &Value) -> String {
     let Some(note) = note.as_object() else { return shown(note) };
     let told = |name: &str| note.get(name).filter(|value| is_told(value)).map(shown);
     let words: Vec<_> = [told("code"), told("message")].into_iter().flatten().collect();
-    let seed = told("seed_id").map(|seed| format!(", seed {seed}")).unwrap_or_default();
+    let seed = told("seed_id").map(|seed| format!(" [seed {seed}]")).unwrap_or_default();
     format!("{}{seed}", words.join(": "))
 }
 

@@ -1,3 +1,5 @@
+mod activity;
+
 use super::{
     Aspect, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty,
     ObjectState, Settlement, SourceName, SourcePolicy, State, Timestamp, Uri, settle,
@@ -114,8 +116,7 @@ fn a_source_may_have_changes_of_properties_told() {
 fn properties_with_another_state_are_a_change_of_state() {
     let mut world = World::new(false);
     world.tell(1, add("a", State::ACTIVE));
-    let (modification, _) =
-        world.tell(2, item("a", DraftChange::Properties { after: Some(State::DELETED) })).unwrap();
+    let (modification, _) = world.tell(2, item("a", DraftChange::Properties { after: Some(State::DELETED) })).unwrap();
     let expected = ItemChange::State { before: Some(State::ACTIVE), after: State::DELETED };
     assert_eq!(modification.items[0].change, expected);
 }
@@ -158,8 +159,7 @@ fn a_clock_that_runs_ahead_does_not_make_the_rest_late() {
 #[test]
 fn a_told_state_before_counts_and_one_that_says_nothing_does_not() {
     let mut world = World::new(false);
-    let told =
-        |before: State, after| item("a", DraftChange::Told(ItemChange::State { before: Some(before), after }));
+    let told = |before: State, after| item("a", DraftChange::Told(ItemChange::State { before: Some(before), after }));
     assert!(world.tell(1, told(State::ACTIVE, State::ACTIVE)).is_none());
     let (modification, _) = world.tell(2, told(State::INACTIVE, State::ACTIVE)).unwrap();
     assert_eq!(modification.items[0].change.before(), Some(&State::INACTIVE));
