@@ -262,8 +262,9 @@ impl Source {
     fn known_key(&self, incoming: &Incoming) -> KnownKey {
         let by_transport = incoming.redelivered || incoming.transport_id.is_some();
         match self.kind.repeats {
-            Repeats::SameBodyUnlessNews if !by_transport => KnownKey::SameUnlessNews,
-            Repeats::SameBody | Repeats::SameBodyUnlessNews | Repeats::Unknowable => KnownKey::Same,
+            Repeats::SameBodyUnlessNews if by_transport => KnownKey::Remembered,
+            Repeats::SameBodyUnlessNews => KnownKey::RememberedUnlessNews,
+            Repeats::SameBody | Repeats::Unknowable => KnownKey::Same,
         }
     }
 

@@ -183,6 +183,17 @@ impl ObjectState {
     /// millisecond count as arriving in order.
     #[must_use]
     pub fn is_late(&self, item: &Uri, aspect: Aspect, time: Timestamp) -> bool {
+        Some(time) < self.held_at(item, aspect)
+    }
+
+    /// Whether an event at `time` is newer than what is held of that aspect.
+    #[must_use]
+    pub fn is_newer(&self, item: &Uri, aspect: Aspect, time: Timestamp) -> bool {
+        Some(time) > self.held_at(item, aspect)
+    }
+
+    /// The latest time of which that aspect is known.
+    fn held_at(&self, item: &Uri, aspect: Aspect) -> Option<Timestamp> {
         let record = self.items.get(item);
         let held = match aspect {
             Aspect::Existence => record.map(|record| record.existence.clock),
@@ -191,7 +202,7 @@ impl ObjectState {
             Aspect::Parent => Some(self.parent.clock),
             Aspect::Types => Some(self.types.clock),
         };
-        Some(time) < held.and_then(Clock::latest).max(self.purged.latest())
+        held.and_then(Clock::latest).max(self.purged.latest())
     }
 
     /// Takes over what a change says, except what it says too late.

@@ -39,7 +39,9 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &
     let as_of = (draft.time == DraftTime::Arrival).then(|| known.newest().unwrap_or(Timestamp::EPOCH));
     let order = order_of(as_of.unwrap_or(time), received);
     let purge = draft.items == DraftItems::Purge;
-    let mut settling = Settling { known, order, policy, confirmations: Confirmations::default(), items: Vec::new() };
+    let dated = draft.time.told().is_some();
+    let mut settling =
+        Settling { known, order, dated, policy, confirmations: Confirmations::default(), items: Vec::new() };
     match draft.items {
         DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settling.item(item)),
         DraftItems::Purge => settling.purge(&draft.object),
@@ -94,6 +96,8 @@ pub fn settle_alone(draft: Draft, policy: &SourcePolicy) -> Option<ContentObject
 struct Settling<'a> {
     known: &'a ObjectState,
     order: Timestamp,
+    /// Whether the source told the time.
+    dated: bool,
     policy: &'a SourcePolicy,
     confirmations: Confirmations,
     items: Vec<(ContentItemModification, ItemNotes)>,
@@ -112,11 +116,7 @@ impl Settling<'_> {
             DraftChange::Told(add @ ItemChange::Add { .. }) => self.push(id, uri, add, ItemNotes::default()),
             DraftChange::AddOrUpdate { content, begins_in } => self.add_or_update(id, uri, content, begins_in),
             DraftChange::There { content } => self.there(id, uri, content),
-            DraftChange::Asked { after, unless } => {
-                if self.state_before(&uri).is_none_or(|held| !unless.contains(&held)) {
-                    self.state(id, uri, None, after);
-                }
-            }
+            DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
             DraftChange::Properties { after } => self.properties(id, uri, after),
         }
     }
@@ -156,6 +156,14 @@ impl Settling<'_> {
             ItemChange::Add { content, after: begins_in.clone() }
         };
         self.push(id, uri, change, ItemNotes { inferred: true, begins_in, ..ItemNotes::default() });
+    }
+
+    fn activity(&mut self, id: Option<ItemId>, uri: Uri, after: State, over: &[State]) {
+        let is_over = self.known.state(&uri).is_some_and(|held| over.contains(held));
+        let is_newer = self.dated && self.known.is_newer(&uri, Aspect::State, self.order);
+        if !is_over || is_newer {
+            self.state(id, uri, None, after);
+        }
     }
 
     fn there(&mut self, id: Option<ItemId>, uri: Uri, content: Option<ContentLocation>) {

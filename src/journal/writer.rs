@@ -36,11 +36,15 @@ pub struct Submission {
 /// What it means that the key of a draft is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownKey {
-    /// It is the same event.
+    /// It is the same event. Events that change nothing are not remembered: if one comes again, it
+    /// is older than what has changed since.
     Same,
-    /// It is the same event, unless it is news: it tells a state that the registry does not hold,
-    /// and it is not late.
-    SameUnlessNews,
+    /// It is the same event. Those that change nothing are remembered too, since one that came again
+    /// could undo what has changed since.
+    Remembered,
+    /// The same, unless it is news: it tells a state that the registry does not hold, and it is not
+    /// late.
+    RememberedUnlessNews,
 }
 
 /// What became of a draft.
@@ -199,8 +203,13 @@ fn answer_all<T>(waiting: Vec<oneshot::Sender<Result<T, StoreError>>>, answers: 
 
 fn questions(submissions: &[Submission]) -> Questions {
     let mut questions = Questions::default();
-    for (key, draft) in submissions.iter().flat_map(|submission| &submission.drafts) {
+    let all = submissions.iter().flat_map(|submission| {
+        let remembered = submission.known_key != KnownKey::Same;
+        submission.drafts.iter().map(move |(key, draft)| (remembered, key, draft))
+    });
+    for (remembered, key, draft) in all {
         questions.keys.extend(*key);
+        questions.unchanged.extend(key.filter(|_| remembered));
         questions.ids.extend(draft.id);
         let asked = match &draft.items {
             DraftItems::Purge => ItemsAsked::All,
@@ -221,6 +230,7 @@ struct Batch {
     known: Known,
     received: Timestamp,
     changes: Vec<NewChange>,
+    unchanged: Vec<EventKey>,
     touched: BTreeSet<Uri>,
 }
 
@@ -228,7 +238,7 @@ impl Batch {
     fn new(known: Known, now: Timestamp) -> Self {
         // A clock that was set back must not make what comes now older than what came before.
         let received = known.received.map_or(now, |newest| newest.max(now));
-        Self { known, received, changes: Vec::new(), touched: BTreeSet::new() }
+        Self { known, received, changes: Vec::new(), unchanged: Vec::new(), touched: BTreeSet::new() }
     }
 
     fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
@@ -244,8 +254,9 @@ impl Batch {
         mut draft: Draft,
     ) -> Outcome {
         let first = key.and_then(|key| self.known.seen.get(&key)).copied();
-        let first = first.map(|(seq, id)| Outcome::Duplicate { seq, id });
-        if let Some(first) = first.filter(|_| known_key == KnownKey::Same) {
+        let unchanged = key.filter(|key| self.known.unchanged.contains(key)).map(|_| Outcome::Unchanged);
+        let first = first.map(|(seq, id)| Outcome::Duplicate { seq, id }).or(unchanged);
+        if let Some(first) = first.filter(|_| known_key != KnownKey::RememberedUnlessNews) {
             return first;
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
@@ -260,7 +271,14 @@ impl Batch {
             state.confirm(order, &confirmations);
             self.touched.insert(object.clone());
         }
-        let Some((modification, settlement)) = change else { return Outcome::Unchanged };
+        let Some((modification, settlement)) = change else {
+            if let Some(key) = key.filter(|_| known_key != KnownKey::Same)
+                && self.known.unchanged.insert(key)
+            {
+                self.unchanged.push(key);
+            }
+            return Outcome::Unchanged;
+        };
         state.apply(order, &modification, &settlement);
         self.touched.insert(object);
         self.known.head = self.known.head.next();
@@ -282,9 +300,9 @@ impl Batch {
     }
 
     fn decision(self) -> Decision {
-        let Self { known, changes, touched, .. } = self;
+        let Self { known, received, changes, unchanged, touched } = self;
         let objects = known.objects.into_iter().filter(|(uri, _)| touched.contains(uri)).collect();
-        Decision { changes, objects }
+        Decision { changes, unchanged, received, objects }
     }
 }
 

@@ -100,13 +100,13 @@ pub enum DraftChange {
         /// Where the content is.
         content: Option<ContentLocation>,
     },
-    /// Somebody asked for it to go into that state. What is in one of the states in which nothing
-    /// more happens to it stays there.
-    Asked {
-        /// The state that was asked for.
+    /// An activity is told, or asked, to be in that state. One that is over goes on only where the
+    /// event is newer than its end: what comes behind tells nothing any more.
+    Activity {
+        /// The state.
         after: State,
-        /// The states in which it is too late to ask.
-        unless: &'static [State],
+        /// The states in which an activity is over.
+        over: &'static [State],
     },
     /// Properties changed, or may have changed; content stands as it was.
     Properties {

@@ -1,6 +1,7 @@
 //! The promises of `Store`, held against every store.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{
         Arc,
@@ -54,12 +55,12 @@ fn change(seq: Seq, event: u64) -> NewChange {
 fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
     let questions = Questions {
         keys: events.iter().copied().map(key).collect(),
-        ids: Vec::new(),
         objects: [(object(), ItemsAsked::All)].into(),
+        ..Questions::default()
     };
     let mut numbers = Vec::new();
     store.append(&questions, &mut |known: Known| {
-        let mut decision = Decision::default();
+        let mut decision = nothing();
         let mut state = known.objects.get(&object()).cloned().unwrap_or_default();
         let mut head = known.head;
         numbers.clear();
@@ -78,6 +79,24 @@ fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
         decision
     })?;
     Ok(numbers)
+}
+
+/// A decision to write nothing.
+fn nothing() -> Decision {
+    let received = Timestamp::EPOCH;
+    Decision { changes: Vec::new(), unchanged: Vec::new(), received, objects: BTreeMap::new() }
+}
+
+/// Which of these events are known to have changed nothing.
+fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
+    let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
+    let mut found = Vec::new();
+    let decide = &mut |known: Known| {
+        found = events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect();
+        nothing()
+    };
+    store.append(&questions, decide).unwrap();
+    found
 }
 
 fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
@@ -174,6 +193,24 @@ fn promise_3_holds_for_a_window_and_the_keys_before_it_go() {
 }
 
 #[test]
+fn promise_3_holds_for_events_that_changed_nothing() {
+    every_store(|folder, open| {
+        let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
+        let store = open(folder, bounds);
+        for event in 1..=40 {
+            let unchanged = vec![key(event), key(event)];
+            store
+                .append(&Questions::default(), &mut |_| Decision { unchanged: unchanged.clone(), ..nothing() })
+                .unwrap();
+        }
+        drop(store);
+        let store = open(folder, bounds);
+        assert_eq!(known_unchanged(&*store, &[35, 3, 41]), [35]);
+        assert_eq!(store.head().unwrap(), Seq::ZERO);
+    });
+}
+
+#[test]
 fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
     every_store(|folder, open| {
         let store = open(folder, Bounds::default());
@@ -185,12 +222,14 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
             let mut state = known.objects.get(&object()).cloned().unwrap_or_default();
             state.items.clear();
             state.purged.at = Some(Timestamp::now());
-            Decision { changes: vec![change(Seq(2), 2), change(Seq(1), 3)], objects: [(object(), state)].into() }
+            let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
+            Decision { changes, objects: [(object(), state)].into(), unchanged: vec![key(4)], ..nothing() }
         });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
         assert_eq!(append(&*store, &[2, 3]).unwrap(), [Seq(2), Seq(3)], "the keys were not stored either");
+        assert!(known_unchanged(&*store, &[4]).is_empty());
     });
 }
 

@@ -18,19 +18,40 @@ async fn a_status_that_is_delivered_again_is_a_duplicate_and_a_new_one_is_not() 
     let kind = format::dialect("sfm").unwrap();
     let source = Source::new(SourceName::parse("sfm").unwrap(), kind, settings, false, Limits::default()).unwrap();
     let mut outcomes = Vec::new();
-    for (status, redelivered) in
-        [("running", false), ("paused", false), ("running", true), ("paused", true), ("running", false), ("lost", true)]
-    {
+    for (status, warcs, redelivered) in [
+        ("running", 1, false),
+        ("running", 2, false),
+        ("paused", 2, false),
+        ("running", 1, true),
+        ("running", 2, true),
+        ("paused", 2, true),
+        ("running", 1, false),
+        ("paused", 3, true),
+        ("running", 2, false),
+    ] {
         let incoming = Incoming {
             content_type: Some("application/json".to_owned()),
             headers: Headers::from_iter([("routing-key", "harvest.status.twitter.twitter_filter")]),
-            body: json!({"id": "1", "status": status}).to_string().into(),
+            body: json!({"id": "1", "status": status, "warcs": {"count": warcs}}).to_string().into(),
             transport_id: None,
             redelivered,
         };
         outcomes.push(intake.accept(&source, incoming).await.unwrap().outcome());
     }
-    assert_eq!(outcomes, ["accepted", "accepted", "duplicate", "duplicate", "accepted", "accepted"]);
+    assert_eq!(
+        outcomes,
+        [
+            "accepted",
+            "unchanged",
+            "accepted",
+            "duplicate",
+            "unchanged",
+            "duplicate",
+            "accepted",
+            "accepted",
+            "accepted"
+        ]
+    );
     drop(intake);
     writer.join();
 }

@@ -11,8 +11,8 @@
 //!   harvest tell none, and may have waited in a queue for hours. So these take their place by arrival
 //!   ([`DraftTime::Arrival`]): what was asked for makes no status late, however late it is read.
 //! * **A start** that comes after a status of its harvest does not set the state back: REQUESTED is
-//!   what a harvest begins in. **A stop** of a harvest that is over changes nothing. SFM sends such
-//!   for each stream that has failed.
+//!   what a harvest begins in. A harvest that is over stays over, whatever comes behind:
+//!   SFM asks each stream that has failed to stop. A status of a harvest that was begun anew is newer, and counts.
 //! * **Repeats.** A start and a WARC are known by their identifiers. A status is known by its bytes,
 //!   unless it is news ([`Repeats::SameBodyUnlessNews`]): RUNNING, PAUSED, RUNNING may be told by
 //!   messages of which the first and the last are the same.
@@ -55,7 +55,7 @@ const EXPECTED: &str = "as in harvest.status.flickr.flickr_user";
 const KEYS: &str = "harvest.start, harvest.stop, harvest.status, export.start and export.status, each followed by \
                     .<platform>.<type>, and warc_created";
 
-/// The states in which it is too late to ask for a stop.
+/// The states in which a harvest or an export is over.
 static OVER: [State; 4] = [State::COMPLETED_SUCCESS, State::COMPLETED_FAILURE, State::VOIDED, State::SKIPPED];
 
 fn build(value: Value, limits: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
@@ -130,7 +130,7 @@ impl Sfm {
 
     fn harvest_stop(&self, stop: &Stop, told_type: Option<&str>) -> Result<Draft, Rejection> {
         let harvest = self.address.harvest.of(stop.id.as_str(), "/id")?;
-        let asked = DraftChange::Asked { after: State::STOPPING, unless: &OVER };
+        let asked = DraftChange::Activity { after: State::STOPPING, over: &OVER };
         Ok(Draft {
             types: self.harvest_types(told_type, "")?,
             description: Text::new("Harvest: stop requested"),

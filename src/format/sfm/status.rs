@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{draft, message::Status, template::Template, words};
+use super::{OVER, draft, message::Status, template::Template, words};
 use crate::{
     format::{Bound, Limits, Place, Rejection},
     model::{Draft, DraftChange, DraftItem, DraftTime, ItemChange, Uri, User},
@@ -13,7 +13,12 @@ use crate::{
 impl Status {
     /// The state that it tells.
     pub(super) fn change(&self) -> DraftChange {
-        DraftChange::Told(ItemChange::State { before: None, after: self.status.clone() })
+        let after = self.status.clone();
+        if OVER.contains(&after) {
+            DraftChange::Told(ItemChange::State { before: None, after })
+        } else {
+            DraftChange::Activity { after, over: &OVER }
+        }
     }
 
     /// A draft of the activity's state. Its time is when the activity ended, or else when it began:

@@ -1,3 +1,5 @@
+//! Drafts of one object, one after the other, against what is known of it.
+
 mod activity;
 
 use super::{

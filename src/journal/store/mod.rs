@@ -5,7 +5,7 @@
 
 pub mod sqlite;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -151,6 +151,8 @@ pub struct EventKey(pub [u8; 16]);
 pub struct Questions {
     /// Which of these events are known?
     pub keys: Vec<EventKey>,
+    /// Which of these events are known to have changed nothing?
+    pub unchanged: Vec<EventKey>,
     /// Which of these identifiers are taken?
     pub ids: Vec<ChangeId>,
     /// What is known of these objects and of which of their items?
@@ -176,6 +178,8 @@ pub struct Known {
     /// The events that are known, with the number of their change, and its identifier where the
     /// change is still there.
     pub seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    /// The events that are known to have changed nothing.
+    pub unchanged: HashSet<EventKey>,
     /// The identifiers that are taken.
     pub taken: BTreeSet<ChangeId>,
     /// The objects that are known, with the items asked for.
@@ -183,10 +187,14 @@ pub struct Known {
 }
 
 /// What the writer decided to write.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decision {
     /// The changes, numbered on from the head without a gap.
     pub changes: Vec<NewChange>,
+    /// The events that changed nothing, and are to be known again.
+    pub unchanged: Vec<EventKey>,
+    /// When all this was received.
+    pub received: Timestamp,
     /// The objects and items that changes or confirmations touched, as they are now.
     pub objects: BTreeMap<Uri, ObjectState>,
 }

@@ -1,3 +1,5 @@
+//! Bodies of every kind, none of which may keep its secret.
+
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 

@@ -21,12 +21,12 @@ fn start() -> Draft {
 }
 
 fn stop() -> Draft {
-    of(DraftTime::Arrival, DraftChange::Asked { after: State::STOPPING, unless: &OVER })
+    of(DraftTime::Arrival, DraftChange::Activity { after: State::STOPPING, over: &OVER })
 }
 
 fn status(time: DraftTime, after: &str) -> Draft {
     let after = State::parse(after).unwrap();
-    of(time, DraftChange::Told(ItemChange::State { before: None, after }))
+    of(time, DraftChange::Activity { after, over: &OVER })
 }
 
 fn began(after: &str) -> Draft {
@@ -84,8 +84,12 @@ fn a_stop_of_what_is_over_changes_nothing() {
 fn a_state_may_come_back() {
     let (after, _) = told([began("RUNNING"), began("RUNNING"), began("PAUSED"), began("RUNNING"), ended()]);
     assert_eq!(after, ["RUNNING", "PAUSED", "RUNNING", "COMPLETED_SUCCESS"]);
-    let (after, state) = told([ended(), began("RUNNING")]);
-    assert_eq!((after, state), (vec!["COMPLETED_SUCCESS".into(), "RUNNING!".into()], Some(State::COMPLETED_SUCCESS)));
+    let anew = status(DraftTime::Told(at(30)), "RUNNING");
+    let (after, _) = told([began("RUNNING"), ended(), began("RUNNING"), anew]);
+    assert_eq!(after, ["RUNNING", "COMPLETED_SUCCESS", "RUNNING"], "the one behind the end tells nothing any more");
+    let told_late = DraftChange::Told(ItemChange::State { before: None, after: State::COMPLETED_FAILURE });
+    let (after, state) = told([ended(), of(DraftTime::Told(at(15)), told_late)]);
+    assert_eq!((after[1].as_str(), state), ("COMPLETED_FAILURE!", Some(State::COMPLETED_SUCCESS)));
 }
 
 #[test]

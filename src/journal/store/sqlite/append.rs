@@ -34,6 +34,13 @@ pub(super) fn append(
     for (uri, state) in &decision.objects {
         write_object(&transaction, uri, state, held.get(uri))?;
     }
+    for key in &decision.unchanged {
+        let sql = "INSERT OR IGNORE INTO unchanged (key, received) VALUES (?, ?)";
+        transaction.prepare_cached(sql)?.execute(params![key.0.as_slice(), decision.received.millis()])?;
+    }
+    if !decision.unchanged.is_empty() {
+        forget_old_unchanged(&transaction, bounds, decision.received)?;
+    }
     if let Some(newest) = decision.changes.last() {
         forget_old_events(&transaction, bounds, newest)?;
     }
@@ -52,6 +59,12 @@ fn answer(transaction: &Transaction<'_>, questions: &Questions) -> Result<(Known
     for key in &questions.keys {
         if let Some(first) = first_of(transaction, *key)? {
             known.seen.insert(*key, first);
+        }
+    }
+    let mut unchanged = transaction.prepare_cached("SELECT 1 FROM unchanged WHERE key = ?")?;
+    for key in &questions.unchanged {
+        if unchanged.exists([key.0.as_slice()])? {
+            known.unchanged.insert(*key);
         }
     }
     let mut taken = transaction.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
@@ -193,5 +206,16 @@ fn forget_old_events(transaction: &Transaction<'_>, bounds: Bounds, newest: &New
     }
     let last = outdated.min(first.saturating_add(rows::number(KEYS_PRUNED_AT_ONCE)));
     transaction.prepare_cached("DELETE FROM events WHERE seq <= ? AND received < ?")?.execute(params![last, cutoff])?;
+    Ok(())
+}
+
+/// The same for events that changed nothing.
+fn forget_old_unchanged(transaction: &Transaction<'_>, bounds: Bounds, now: Timestamp) -> Result<(), StoreError> {
+    let cutoff = now.millis() - bounds.dedupe_millis;
+    let sql = "DELETE FROM unchanged WHERE received < ?1
+               AND number <= (SELECT max(number) FROM unchanged) - ?2
+               AND number < (SELECT min(number) FROM unchanged) + ?3";
+    let (kept, at_once) = (rows::number(bounds.dedupe_events), rows::number(KEYS_PRUNED_AT_ONCE));
+    transaction.prepare_cached(sql)?.execute(params![cutoff, kept, at_once])?;
     Ok(())
 }

@@ -7,7 +7,8 @@ pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [&str; 1] = ["
+pub(super) const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
         value BLOB NOT NULL
@@ -68,7 +69,17 @@ pub(super) const MIGRATIONS: [&str; 1] = ["
         size INTEGER NOT NULL,
         body BLOB NOT NULL
     );
-    "];
+    ",
+    "
+    -- The events of the last while that changed nothing, of sources whose states may come back: one
+    -- that is told again must not undo what has changed since.
+    CREATE TABLE unchanged (
+        number INTEGER PRIMARY KEY,
+        key BLOB NOT NULL UNIQUE,
+        received INTEGER NOT NULL
+    );
+    ",
+];
 
 /// The version that this program writes.
 pub(super) fn current_version() -> i64 {
