@@ -72,7 +72,7 @@ struct Sfm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind<'k> {
     HarvestStart(Option<&'k str>),
-    HarvestStop(Option<&'k str>),
+    HarvestStop,
     HarvestStatus(Option<&'k str>),
     WarcCreated,
     ExportStart(Option<&'k str>),
@@ -88,7 +88,7 @@ impl<'k> Kind<'k> {
         Some(match (subject, deed) {
             ("warc_created", None) => Self::WarcCreated,
             ("harvest", Some("start")) => Self::HarvestStart(told_type),
-            ("harvest", Some("stop")) => Self::HarvestStop(told_type),
+            ("harvest", Some("stop")) => Self::HarvestStop,
             ("harvest", Some("status")) => Self::HarvestStatus(told_type),
             ("export", Some("start")) => Self::ExportStart(told_type),
             ("export", Some("status")) => Self::ExportStatus(told_type),
@@ -103,7 +103,7 @@ impl Dialect for Sfm {
         let body = message.body;
         let draft = match Kind::read(key).ok_or_else(|| unknown_key(key, KEYS))? {
             Kind::HarvestStart(told_type) => self.harvest_start(&*read::<Start>(body)?, told_type),
-            Kind::HarvestStop(told_type) => self.harvest_stop(&*read::<Stop>(body)?, told_type),
+            Kind::HarvestStop => self.harvest_stop(&*read::<Stop>(body)?),
             Kind::HarvestStatus(told_type) => self.harvest_status(&*read::<Status>(body)?, told_type),
             Kind::WarcCreated => self.warc_created(&*read::<WarcCreated>(body)?),
             Kind::ExportStart(told_type) => self.export_start(&*read::<Export>(body)?, told_type),
@@ -128,14 +128,10 @@ impl Sfm {
         })
     }
 
-    fn harvest_stop(&self, stop: &Stop, told_type: Option<&str>) -> Result<Draft, Rejection> {
+    fn harvest_stop(&self, stop: &Stop) -> Result<Draft, Rejection> {
         let harvest = self.address.harvest.of(stop.id.as_str(), "/id")?;
         let asked = DraftChange::Activity { after: State::STOPPING, over: &OVER };
-        Ok(Draft {
-            types: self.harvest_types(told_type, "")?,
-            description: Text::new("Harvest: stop requested"),
-            ..draft(harvest, asked)
-        })
+        Ok(Draft { description: Text::new("Harvest: stop requested"), ..draft(harvest, asked) })
     }
 
     fn harvest_status(&self, status: &Status, told_type: Option<&str>) -> Result<Draft, Rejection> {
