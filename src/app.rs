@@ -204,6 +204,7 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
         dedupe_millis: i64::from(config.journal.dedupe_days) * MILLIS_PER_DAY,
         quarantine_entries: config.limits.quarantine_entries,
         quarantine_bytes: config.limits.quarantine_bytes,
+        ..sqlite::Bounds::default()
     };
     let settings = journal::Settings {
         queue: config.journal.queue,

@@ -3,8 +3,10 @@
 //! beside ten thousand.
 
 use std::{
+    cell::Cell,
+    collections::VecDeque,
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -13,7 +15,7 @@ use tidings::{
     journal::{
         Journal, KnownKey, Settings, Submission, WriterThread,
         settle::SourcePolicy,
-        store::{EventIdentity, event_key, sqlite},
+        store::{EventIdentity, EventKey, event_key, sqlite},
     },
     model::{
         ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, MediaType, NonEmpty, Seq,
@@ -24,20 +26,21 @@ use tidings::{
 const BATCH: usize = 256;
 const ROUND: usize = 20_000;
 
-pub(crate) fn measure() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    appends(&runtime);
-    growth(&runtime);
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-fn appends(runtime: &tokio::runtime::Runtime) {
+pub(crate) fn appends() {
+    let runtime = &runtime();
     let folder = tempfile::tempdir().unwrap();
     let (journal, writer) = open(&folder.path().join("journal"));
-    let mut next = 0;
+    let next = Cell::new(0);
+    let drafts = |next: &Cell<u64>| {
+        let from = next.replace(next.get() + ROUND as u64);
+        (from..next.get()).map(draft).collect::<Vec<_>>()
+    };
     // The rows that the bare inserts write are those that the journal wrote.
-    let first: Vec<_> = (0..ROUND as u64).map(draft).collect();
-    append(runtime, &journal, first);
-    next += ROUND as u64;
+    append_batches(runtime, &journal, drafts(&next));
     let rows: Vec<(Vec<u8>, i64, String)> = rows(runtime, &journal);
     let bare = bare_file(&folder.path().join("bare.sqlite"));
     let mut bare_seq = 0;
@@ -66,9 +69,13 @@ fn appends(runtime: &tokio::runtime::Runtime) {
                 (rows.len() as u64, began.elapsed())
             }),
             Contender::timed("the journal: settling, registry, event keys and all", || {
-                let drafts: Vec<_> = (next..next + ROUND as u64).map(draft).collect();
-                next += ROUND as u64;
-                append(runtime, &journal, drafts)
+                append_batches(runtime, &journal, drafts(&next))
+            }),
+            Contender::timed("the journal, with 256 senders of one draft each", || {
+                if std::env::var_os("SEQ").is_some() {
+                    return (1, Duration::from_secs(1));
+                }
+                append(runtime, &journal, drafts(&next))
             }),
         ],
     );
@@ -76,7 +83,8 @@ fn appends(runtime: &tokio::runtime::Runtime) {
 }
 
 /// Appends and pages at ten thousand changes and at a million.
-fn growth(runtime: &tokio::runtime::Runtime) {
+pub(crate) fn growth() {
+    let runtime = &runtime();
     let folder = tempfile::tempdir().unwrap();
     let (small, small_writer) = open(&folder.path().join("small"));
     let (large, large_writer) = open(&folder.path().join("large"));
@@ -154,18 +162,52 @@ fn close(journal: Journal, writer: WriterThread) {
     writer.join();
 }
 
+/// Drafts with the keys of their events, as the intake hands them over.
+fn keyed(source: &SourceName, drafts: Vec<Draft>) -> Vec<(Option<EventKey>, Draft)> {
+    let key = |draft: &Draft| event_key(source, EventIdentity::Id(draft.event_id.as_ref().unwrap().as_str()), 0);
+    drafts.into_iter().map(|draft| (Some(key(&draft)), draft)).collect()
+}
+
+fn policy() -> Arc<SourcePolicy> {
+    Arc::new(SourcePolicy { name: SourceName::parse("fedora3").unwrap(), metadata_changes: false })
+}
+
+/// Batches as the bare inserts have them; the next is on its way while one is written.
+fn append_batches(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draft>) -> (u64, Duration) {
+    let policy = policy();
+    let units = drafts.len() as u64;
+    let mut keyed = keyed(&policy.name, drafts).into_iter();
+    let batches: VecDeque<Vec<_>> =
+        (0..units.div_ceil(BATCH as u64)).map(|_| keyed.by_ref().take(BATCH).collect()).collect();
+    let batches = Arc::new(Mutex::new(batches));
+    let began = Instant::now();
+    runtime.block_on(async {
+        let senders: Vec<_> = (0..3)
+            .map(|_| {
+                let (journal, policy, batches) = (journal.clone(), Arc::clone(&policy), Arc::clone(&batches));
+                tokio::spawn(async move {
+                    loop {
+                        let Some(drafts) = batches.lock().unwrap().pop_front() else { break };
+                        journal
+                            .append(Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same })
+                            .await
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        for sender in senders {
+            sender.await.unwrap();
+        }
+    });
+    (units, began.elapsed())
+}
+
 /// As many senders as a batch is large, each with one draft on its way at a time.
 fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draft>) -> (u64, Duration) {
-    let source = SourceName::parse("fedora3").unwrap();
-    let policy = Arc::new(SourcePolicy { name: source.clone(), metadata_changes: false });
+    let policy = policy();
     let units = drafts.len() as u64;
-    let keyed: Vec<_> = drafts
-        .into_iter()
-        .map(|draft| {
-            let id = draft.event_id.clone().unwrap();
-            (Some(event_key(&source, EventIdentity::Id(id.as_str()), 0)), draft)
-        })
-        .collect();
+    let keyed = keyed(&policy.name, drafts);
     let share = keyed.len().div_ceil(BATCH);
     let mut keyed = keyed.into_iter();
     let shares: Vec<Vec<_>> = (0..BATCH).map(|_| keyed.by_ref().take(share).collect()).collect();

@@ -15,7 +15,8 @@ mod journal;
 mod measure;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 2] = [("formats", formats::measure), ("journal", journal::measure)];
+const PARTS: [(&str, fn()); 3] =
+    [("formats", formats::measure), ("appends", journal::appends), ("growth", journal::growth)];
 
 fn main() {
     // cargo adds `--bench`.

@@ -15,7 +15,7 @@ mod writer;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
@@ -65,10 +65,10 @@ pub struct Journal {
     patience: Duration,
 }
 
-/// The journal's writing thread. It ends when every [`Journal`] has been dropped and every order is
+/// The journal's writing threads. They end when every [`Journal`] has been dropped and every order is
 /// done.
 #[must_use = "the journal is closed properly by joining its writer"]
-pub struct WriterThread(JoinHandle<()>);
+pub struct WriterThread([JoinHandle<()>; 2]);
 
 /// Why the journal did not do as it was told.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -114,22 +114,28 @@ impl Journal {
         let head = store.head()?;
         let tail = Arc::new(Tail::new(settings.tail));
         let newest = store.before(head.next(), settings.tail)?;
-        tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
+        let _ = tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
         let first = Arc::new(First::new(store.first()?));
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
-        let writer = Writer {
+        let writer = Arc::new(Writer {
             store: Arc::clone(&store),
             tail: Arc::clone(&tail),
             head: moved,
             first: Arc::clone(&first),
             batch: settings.batch,
+            orders: Mutex::new(waiting),
+        });
+        let thread = || {
+            let writer = Arc::clone(&writer);
+            let thread = std::thread::Builder::new().name("journal-writer".to_owned());
+            let spawned = thread.spawn(move || writer.run());
+            spawned.map_err(|error| StoreError::Io(format!("no thread for the writer: {error}")))
         };
-        let thread = std::thread::Builder::new().name("journal-writer".to_owned()).spawn(move || writer.run(waiting));
-        let thread = thread.map_err(|error| StoreError::Io(format!("no thread for the writer: {error}")))?;
-        Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(thread)))
+        let threads = [thread()?, thread()?];
+        Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))
     }
 
     /// Settles and appends what one message told, as a whole. On return it is on disk.
@@ -356,7 +362,9 @@ impl WriterThread {
     /// Waits until every order is done and the journal is closed.
     pub fn join(self) {
         // A writer that panicked has nothing more to write; what it had acknowledged is on disk.
-        let _ = self.0.join();
+        for thread in self.0 {
+            let _ = thread.join();
+        }
     }
 }
 

@@ -222,6 +222,15 @@ impl ObjectState {
         }
     }
 
+    /// Whether [`apply`](Self::apply) takes anything over that is not an item's.
+    #[must_use]
+    pub fn is_told_by(modification: &ContentObjectModification, settlement: &Settlement) -> bool {
+        let told = |aspect| !settlement.filled.contains(aspect) && !settlement.late.contains(aspect);
+        let parent = modification.parent.is_some() && told(Aspect::Parent);
+        let types = !modification.types.is_empty() && told(Aspect::Types);
+        parent || types || settlement.purge
+    }
+
     /// The same without what events that are not in the journal have confirmed: what the journal
     /// alone rebuilds.
     #[must_use]

@@ -81,9 +81,10 @@ impl Tail {
         Self { capacity, changes: RwLock::default() }
     }
 
-    /// Adds the changes that follow the newest. Where the numbering leaves some out, as it does once
-    /// after a restore, the tail begins anew.
-    pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<Recorded>>) {
+    /// Adds the changes that follow the newest, and gives those that are too many, for their memory to be
+    /// freed where nobody waits. Where the numbering leaves some out, as it does once after a restore,
+    /// the tail begins anew.
+    pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<Recorded>>) -> Vec<Arc<Recorded>> {
         let mut changes = self.changes.write().unwrap_or_else(PoisonError::into_inner);
         for change in newer {
             if changes.back().is_some_and(|newest| newest.seq().next() != change.seq()) {
@@ -92,7 +93,7 @@ impl Tail {
             changes.push_back(change);
         }
         let excess = changes.len().saturating_sub(self.capacity);
-        changes.drain(..excess);
+        changes.drain(..excess).collect()
     }
 
     /// Drops the changes before `first`, which are no longer kept.

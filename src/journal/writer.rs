@@ -1,11 +1,15 @@
-//! The single writer: a thread that takes what is waiting, settles it, and appends it in one
-//! transaction (group commit), so that throughput grows with concurrency while each waits for one
-//! sync of the disk only.
+//! The writer: takes what is waiting, settles it, and appends it in one transaction (group commit), so
+//! that throughput grows with concurrency while each waits for one sync of the disk only. Two threads
+//! take turns, so that one batch is settled while the one before is written.
 //!
 //! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -13,14 +17,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     First, metrics,
     quarantine::{NewQuarantined, QuarantineId},
-    registry::Confirmations,
+    registry::ObjectState,
     settle::{Settled, SourcePolicy, settle},
-    store::{Decision, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError},
+    store::{
+        self, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError, Touched,
+    },
     tail::{Recorded, Tail},
 };
 use crate::model::{
     Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, ItemChange, Seq, Settlement, Timestamp, Uri,
 };
+
+/// Room for the JSON of most changes, in bytes.
+const USUAL_JSON: usize = 1024;
 
 /// What one message told, to be accepted as a whole.
 #[derive(Debug)]
@@ -71,11 +80,14 @@ pub enum Outcome {
 /// An order to the writer, with the place where the answer goes. Who has stopped waiting for an
 /// answer has not withdrawn the order.
 pub(super) enum Order {
-    Append(Submission, oneshot::Sender<Result<Vec<Outcome>, StoreError>>),
-    Quarantine(NewQuarantined, oneshot::Sender<Result<QuarantineId, StoreError>>),
-    Release(QuarantineId, oneshot::Sender<Result<bool, StoreError>>),
-    Prune { before: Seq, at_most: usize, answer: oneshot::Sender<Result<usize, StoreError>> },
+    Append(Submission, Answer<Vec<Outcome>>),
+    Quarantine(NewQuarantined, Answer<QuarantineId>),
+    Release(QuarantineId, Answer<bool>),
+    Prune { before: Seq, at_most: usize, answer: Answer<usize> },
 }
+
+/// Where an answer goes.
+pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
@@ -83,47 +95,51 @@ pub(super) struct Writer {
     pub(super) head: watch::Sender<Seq>,
     pub(super) first: Arc<First>,
     pub(super) batch: usize,
+    pub(super) orders: Mutex<mpsc::Receiver<Order>>,
+}
+
+/// The orders that one thread has taken at once.
+#[derive(Default)]
+struct Taken {
+    submissions: Vec<Submission>,
+    submitters: Vec<Answer<Vec<Outcome>>>,
+    messages: Vec<NewQuarantined>,
+    senders: Vec<Answer<QuarantineId>>,
+    releases: Vec<(QuarantineId, Answer<bool>)>,
+    prunes: Vec<(Seq, usize, Answer<usize>)>,
 }
 
 impl Writer {
-    /// Works until all senders of orders are gone and all orders are done.
-    pub(super) fn run(self, mut orders: mpsc::Receiver<Order>) {
+    /// Works until all senders of orders are gone and all orders are done. Two threads do this at the
+    /// same time: while one has its batch written, the other settles the next.
+    pub(super) fn run(&self) {
         let mut waiting = Vec::with_capacity(self.batch);
-        while orders.blocking_recv_many(&mut waiting, self.batch) > 0 {
-            self.execute(waiting.drain(..));
+        loop {
+            // Whoever has the orders takes some and decides on them before the other takes more, so
+            // that what came first is settled first.
+            let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+            if orders.blocking_recv_many(&mut waiting, self.batch) == 0 {
+                return;
+            }
+            self.execute(sorted(waiting.drain(..)), orders);
         }
     }
 
-    fn execute(&self, orders: impl Iterator<Item = Order>) {
-        let (mut submissions, mut submitters) = (Vec::new(), Vec::new());
-        let (mut messages, mut senders) = (Vec::new(), Vec::new());
-        let mut released = false;
-        let mut prunes = Vec::new();
-        for order in orders {
-            match order {
-                Order::Append(submission, answer) => {
-                    submissions.push(submission);
-                    submitters.push(answer);
-                }
-                Order::Quarantine(message, answer) => {
-                    messages.push(message);
-                    senders.push(answer);
-                }
-                Order::Release(id, answer) => {
-                    released = true;
-                    let _ = answer.send(self.store.release(id));
-                }
-                Order::Prune { before, at_most, answer } => prunes.push((before, at_most, answer)),
-            }
+    fn execute(&self, taken: Taken, orders: MutexGuard<'_, mpsc::Receiver<Order>>) {
+        let Taken { submissions, submitters, messages, senders, releases, prunes } = taken;
+        if submissions.is_empty() {
+            drop(orders);
+        } else {
+            answer_all(submitters, self.append(submissions, orders));
         }
-        if !submissions.is_empty() {
-            answer_all(submitters, self.append(submissions));
-        }
-        let quarantined = !messages.is_empty();
-        if quarantined {
+        let quarantine_changes = !messages.is_empty() || !releases.is_empty();
+        if !messages.is_empty() {
             answer_all(senders, self.store.quarantine(&messages));
         }
-        if quarantined || released {
+        for (id, answer) in releases {
+            let _ = answer.send(self.store.release(id));
+        }
+        if quarantine_changes {
             // Who asked has been answered; if this fails, the numbers are old for a while.
             let _ = self.store.quarantine_size().map(metrics::quarantined);
         }
@@ -144,49 +160,85 @@ impl Writer {
         Ok(removed)
     }
 
-    fn append(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, StoreError> {
+    fn append(
+        &self,
+        submissions: Vec<Submission>,
+        orders: MutexGuard<'_, mpsc::Receiver<Order>>,
+    ) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let began = Instant::now();
         let events = submissions.len();
         let questions = questions(&submissions);
-        let mut submissions = Some(submissions);
-        let mut outcomes = Vec::new();
-        let mut recorded = Vec::new();
-        self.store.append(&questions, &mut |known| {
-            let mut batch = Batch::new(known, Timestamp::now());
-            for submission in submissions.take().unwrap_or_default() {
-                outcomes.push(batch.submission(submission));
-            }
-            let decision = batch.decision();
-            recorded = decision.changes.iter().map(|new| (new.change.clone(), new.json.clone())).collect();
-            decision
-        })?;
-        let took = began.elapsed();
-        metrics::batch(events, took);
-        let oldest = recorded.first().map(|(change, _)| change.seq);
-        let newest = recorded.last().map(|(change, _)| change.seq);
-        if let (Some(first), Some(last)) = (oldest, newest) {
-            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-            tracing::debug!(events, first_seq = first.0, last_seq = last.0, took_us, "a batch is on disk");
-            if self.first.get().is_none() {
-                self.first.set(first);
-            }
-        }
-        self.tail.extend(recorded.into_iter().map(|(change, json)| Arc::new(Recorded::new(change, json))));
-        if let Some(newest) = newest {
-            self.head.send_replace(newest);
-            metrics::head(newest);
-        }
-        Ok(outcomes)
+        let mut appending =
+            Appending { writer: self, orders: Some(orders), submissions, outcomes: Vec::new(), old: Vec::new() };
+        self.store.append(&questions, &mut appending)?;
+        metrics::batch(events, began.elapsed());
+        Ok(appending.outcomes)
     }
+}
+
+/// Submissions on their way into the store.
+struct Appending<'a> {
+    writer: &'a Writer,
+    orders: Option<MutexGuard<'a, mpsc::Receiver<Order>>>,
+    submissions: Vec<Submission>,
+    outcomes: Vec<Vec<Outcome>>,
+    /// What has left the tail: it is freed when the store is free for the next batch.
+    old: Vec<Arc<Recorded>>,
+}
+
+impl store::Batch for Appending<'_> {
+    fn decide(&mut self, known: Known) -> Decision {
+        let mut settling = Settlements::new(known, Timestamp::now());
+        let submissions = std::mem::take(&mut self.submissions);
+        self.outcomes = submissions.into_iter().map(|submission| settling.submission(submission)).collect();
+        self.orders = None;
+        settling.decision()
+    }
+
+    fn written(&mut self, decision: Decision) {
+        let Writer { first, tail, head, .. } = self.writer;
+        let changes = decision.changes;
+        let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return };
+        let (oldest, newest) = (oldest.change.seq, newest.change.seq);
+        tracing::debug!(changes = changes.len(), first_seq = oldest.0, last_seq = newest.0, "a batch is on disk");
+        if first.get().is_none() {
+            first.set(oldest);
+        }
+        self.old = tail.extend(changes.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json))));
+        head.send_replace(newest);
+        metrics::head(newest);
+    }
+}
+
+/// Orders by what they ask for.
+fn sorted(orders: impl Iterator<Item = Order>) -> Taken {
+    let mut taken = Taken::default();
+    for order in orders {
+        match order {
+            Order::Append(submission, answer) => {
+                taken.submissions.push(submission);
+                taken.submitters.push(answer);
+            }
+            Order::Quarantine(message, answer) => {
+                taken.messages.push(message);
+                taken.senders.push(answer);
+            }
+            Order::Release(id, answer) => taken.releases.push((id, answer)),
+            Order::Prune { before, at_most, answer } => taken.prunes.push((before, at_most, answer)),
+        }
+    }
+    taken
 }
 
 #[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
 fn json_of(change: &Change) -> Vec<u8> {
-    serde_json::to_vec(change).expect("the model has a JSON shape for every value")
+    let mut json = Vec::with_capacity(USUAL_JSON);
+    serde_json::to_writer(&mut json, change).expect("the model has a JSON shape for every value");
+    json
 }
 
 /// Gives each its answer, or all the same error.
-fn answer_all<T>(waiting: Vec<oneshot::Sender<Result<T, StoreError>>>, answers: Result<Vec<T>, StoreError>) {
+fn answer_all<T>(waiting: Vec<Answer<T>>, answers: Result<Vec<T>, StoreError>) {
     match answers {
         Ok(answers) => {
             for (waiting, answer) in waiting.into_iter().zip(answers) {
@@ -226,19 +278,33 @@ fn questions(submissions: &[Submission]) -> Questions {
 }
 
 /// A batch being settled: each draft sees what the ones before it in the batch have done.
-struct Batch {
-    known: Known,
+struct Settlements {
+    head: Seq,
     received: Timestamp,
+    seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    known_unchanged: HashSet<EventKey>,
+    taken: BTreeSet<ChangeId>,
+    objects: BTreeMap<Uri, Settling>,
     changes: Vec<NewChange>,
     unchanged: Vec<EventKey>,
-    touched: BTreeSet<Uri>,
 }
 
-impl Batch {
+/// An object, and what of it was touched.
+#[derive(Default)]
+struct Settling {
+    object: KnownObject,
+    itself: bool,
+    items: BTreeSet<Uri>,
+}
+
+impl Settlements {
     fn new(known: Known, now: Timestamp) -> Self {
+        let Known { head, received, seen, unchanged: known_unchanged, taken, objects } = known;
         // A clock that was set back must not make what comes now older than what came before.
-        let received = known.received.map_or(now, |newest| newest.max(now));
-        Self { known, received, changes: Vec::new(), unchanged: Vec::new(), touched: BTreeSet::new() }
+        let received = received.map_or(now, |newest| newest.max(now));
+        let settling = |object| Settling { object, ..Settling::default() };
+        let objects = objects.into_iter().map(|(uri, object)| (uri, settling(object))).collect();
+        Self { head, received, seen, known_unchanged, taken, objects, changes: Vec::new(), unchanged: Vec::new() }
     }
 
     fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
@@ -253,46 +319,42 @@ impl Batch {
         known_key: KnownKey,
         mut draft: Draft,
     ) -> Outcome {
-        let first = key.and_then(|key| self.known.seen.get(&key)).copied();
-        let unchanged = key.filter(|key| self.known.unchanged.contains(key)).map(|_| Outcome::Unchanged);
-        let first = first.map(|(seq, id)| Outcome::Duplicate { seq, id }).or(unchanged);
+        let first = key.and_then(|key| self.first(key));
         if let Some(first) = first.filter(|_| known_key != KnownKey::RememberedUnlessNews) {
             return first;
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
-        draft.id = draft.id.filter(|id| !self.known.taken.contains(id));
-        let object = draft.object.clone();
-        let state = self.known.objects.entry(object.clone()).or_default();
-        let Settled { change, confirmations, order } = settle(draft, policy, self.received, state);
-        if let Some(first) = first.filter(|_| !change.as_ref().is_some_and(is_news)) {
+        draft.id = draft.id.filter(|id| !self.taken.contains(id));
+        if !self.objects.contains_key(&draft.object) {
+            self.objects.insert(draft.object.clone(), Settling::default());
+        }
+        let Some(settling) = self.objects.get_mut(&draft.object) else { return Outcome::Unchanged };
+        let settled = settle(draft, policy, self.received, &settling.object.state);
+        if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
             return first;
         }
-        if confirmations != Confirmations::default() {
-            state.confirm(order, &confirmations);
-            self.touched.insert(object.clone());
-        }
-        let Some((modification, settlement)) = change else {
-            if let Some(key) = key.filter(|_| known_key != KnownKey::Same)
-                && self.known.unchanged.insert(key)
-            {
-                self.unchanged.push(key);
-            }
+        let Some((modification, settlement)) = settling.take_over(settled) else {
+            let new = key.filter(|key| known_key != KnownKey::Same && self.known_unchanged.insert(*key));
+            self.unchanged.extend(new);
             return Outcome::Unchanged;
         };
-        state.apply(order, &modification, &settlement);
-        self.touched.insert(object);
-        self.known.head = self.known.head.next();
-        let change = Change { seq: self.known.head, received: self.received, modification, settlement };
-        self.number(key, change)
+        self.head = self.head.next();
+        self.number(key, Change { seq: self.head, received: self.received, modification, settlement })
+    }
+
+    /// What became of the event when it was first told, if it is known.
+    fn first(&self, key: EventKey) -> Option<Outcome> {
+        let changed = self.seen.get(&key).map(|(seq, id)| Outcome::Duplicate { seq: *seq, id: *id });
+        changed.or_else(|| self.known_unchanged.contains(&key).then_some(Outcome::Unchanged))
     }
 
     fn number(&mut self, key: Option<EventKey>, change: Change) -> Outcome {
         let (seq, id) = (change.seq, change.modification.id);
-        self.known.taken.insert(id);
+        self.taken.insert(id);
         // Of one event that was told twice the first is remembered.
-        let key = key.filter(|key| !self.known.seen.contains_key(key));
+        let key = key.filter(|key| !self.seen.contains_key(key));
         if let Some(key) = key {
-            self.known.seen.insert(key, (seq, Some(id)));
+            self.seen.insert(key, (seq, Some(id)));
         }
         let json = Bytes::from(json_of(&change));
         self.changes.push(NewChange { change, json, key });
@@ -300,9 +362,26 @@ impl Batch {
     }
 
     fn decision(self) -> Decision {
-        let Self { known, received, changes, unchanged, touched } = self;
-        let objects = known.objects.into_iter().filter(|(uri, _)| touched.contains(uri)).collect();
-        Decision { changes, unchanged, received, objects }
+        let touched = |(uri, Settling { object, itself, items })| Touched { uri, object, itself, items };
+        let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
+        let objects = self.objects.into_iter().filter(is_touched).map(touched).collect();
+        Decision { changes: self.changes, unchanged: self.unchanged, received: self.received, objects }
+    }
+}
+
+impl Settling {
+    /// Takes over what a draft of this object says.
+    fn take_over(&mut self, settled: Settled) -> Option<(ContentObjectModification, Settlement)> {
+        let state = &mut self.object.state;
+        let Settled { change, confirmations, order } = settled;
+        state.confirm(order, &confirmations);
+        self.itself |= confirmations.purged;
+        self.items.extend(confirmations.items.into_iter().map(|(uri, _)| uri));
+        let (modification, settlement) = change?;
+        state.apply(order, &modification, &settlement);
+        self.itself |= ObjectState::is_told_by(&modification, &settlement);
+        self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
+        Some((modification, settlement))
     }
 }
 
@@ -318,7 +397,7 @@ fn is_news((modification, settlement): &(ContentObjectModification, Settlement))
 mod tests {
     use std::sync::Arc;
 
-    use super::{Batch, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
+    use super::{Known, KnownKey, Outcome, Settlements, SourcePolicy, Submission, Timestamp};
     use crate::model::{Draft, SourceName};
 
     #[test]
@@ -331,7 +410,7 @@ mod tests {
         for (newest, now, received) in [(None, 5_000, 5_000), (Some(9_000), 5_000, 9_000), (Some(9_000), 9_500, 9_500)]
         {
             let known = Known { received: newest.map(time), ..Known::default() };
-            let mut batch = Batch::new(known, time(now));
+            let mut batch = Settlements::new(known, time(now));
             let drafts = vec![(None, draft.clone())];
             let outcomes =
                 batch.submission(Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same });

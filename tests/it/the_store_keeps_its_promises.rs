@@ -1,7 +1,6 @@
 //! The promises of `Store`, held against every store.
 
 use std::{
-    collections::BTreeMap,
     path::Path,
     sync::{
         Arc,
@@ -12,8 +11,9 @@ use std::{
 use bytes::Bytes;
 use tidings::{
     journal::store::{
-        Decision, EventIdentity, EventKey, ItemsAsked, Known, NewChange, Questions, Store, StoreError, event_key,
-        sqlite::{Bounds, SqliteStore},
+        Batch, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store,
+        StoreError, Touched, event_key,
+        sqlite::{self, Bounds, SqliteStore},
     },
     model::{Change, ChangeId, Seq, Settlement, SourceName, Timestamp, Uri},
 };
@@ -50,6 +50,12 @@ fn change(seq: Seq, event: u64) -> NewChange {
     NewChange { change, json, key: Some(key(event)) }
 }
 
+/// An object all of which is to be written.
+fn touched(known: KnownObject) -> Touched {
+    let items = known.state.items.keys().cloned().collect();
+    Touched { uri: object(), object: known, itself: true, items }
+}
+
 /// Appends what these events tell, as the writer does: an event that is known makes no change, and
 /// the registry takes over every change.
 fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
@@ -58,44 +64,58 @@ fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
         objects: [(object(), ItemsAsked::All)].into(),
         ..Questions::default()
     };
-    let mut numbers = Vec::new();
-    store.append(&questions, &mut |known: Known| {
-        let mut decision = nothing();
-        let mut state = known.objects.get(&object()).cloned().unwrap_or_default();
-        let mut head = known.head;
-        numbers.clear();
-        for event in events {
-            if let Some((first, _)) = known.seen.get(&key(*event)) {
-                numbers.push(*first);
-                continue;
-            }
-            head = head.next();
-            numbers.push(head);
-            let new = change(head, *event);
-            state.apply(new.change.modification.time, &new.change.modification, &Settlement::default());
-            decision.changes.push(new);
-        }
-        decision.objects.insert(object(), state);
+    let mut batch = Deciding { decide: |known| decide(events, &known), numbers: Vec::new() };
+    store.append(&questions, &mut batch)?;
+    Ok(batch.numbers)
+}
+
+/// A batch that is decided on by a function, which also gives the numbers of its events.
+struct Deciding<F> {
+    decide: F,
+    numbers: Vec<Seq>,
+}
+
+impl<F: FnMut(Known) -> (Decision, Vec<Seq>)> Batch for Deciding<F> {
+    fn decide(&mut self, known: Known) -> Decision {
+        let (decision, numbers) = (self.decide)(known);
+        self.numbers = numbers;
         decision
-    })?;
-    Ok(numbers)
+    }
+
+    fn written(&mut self, _: Decision) {}
+}
+
+fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
+    let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
+    let (mut changes, mut numbers, mut head) = (Vec::new(), Vec::new(), known.head);
+    for event in events {
+        if let Some((first, _)) = known.seen.get(&key(*event)) {
+            numbers.push(*first);
+            continue;
+        }
+        head = head.next();
+        numbers.push(head);
+        let new = change(head, *event);
+        object.state.apply(new.change.modification.time, &new.change.modification, &Settlement::default());
+        changes.push(new);
+    }
+    (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
 }
 
 /// A decision to write nothing.
 fn nothing() -> Decision {
-    let received = Timestamp::EPOCH;
-    Decision { changes: Vec::new(), unchanged: Vec::new(), received, objects: BTreeMap::new() }
+    Decision { changes: Vec::new(), unchanged: Vec::new(), received: Timestamp::EPOCH, objects: [].into() }
 }
 
 /// Which of these events are known to have changed nothing.
 fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
     let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
     let mut found = Vec::new();
-    let decide = &mut |known: Known| {
+    let decide = |known: Known| {
         found = events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect();
-        nothing()
+        (nothing(), Vec::new())
     };
-    store.append(&questions, decide).unwrap();
+    store.append(&questions, &mut Deciding { decide, numbers: Vec::new() }).unwrap();
     found
 }
 
@@ -189,6 +209,16 @@ fn promise_3_holds_for_a_window_and_the_keys_before_it_go() {
         }
         assert_eq!(append(&*store, &[35]).unwrap(), [Seq(35)], "an event within the window");
         assert_eq!(append(&*store, &[3]).unwrap(), [Seq(41)], "an event before the window");
+        drop(store);
+        let store = open(folder, Bounds { gathered_keys: 5, ..bounds });
+        for event in 100..200 {
+            append(&*store, &[event]).unwrap();
+        }
+        drop(store);
+        let kept: i64 = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME))
+            .and_then(|journal| journal.query_row("SELECT count(*) FROM events", [], |row| row.get(0)))
+            .unwrap();
+        assert!(kept < 40, "{kept} keys are kept of a window of 10");
     });
 }
 
@@ -198,10 +228,9 @@ fn promise_3_holds_for_events_that_changed_nothing() {
         let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
         let store = open(folder, bounds);
         for event in 1..=40 {
-            let unchanged = vec![key(event), key(event)];
-            store
-                .append(&Questions::default(), &mut |_| Decision { unchanged: unchanged.clone(), ..nothing() })
-                .unwrap();
+            let decide = |_| (Decision { unchanged: vec![key(event), key(event)], ..nothing() }, Vec::new());
+            store.append(&Questions::default(), &mut Deciding { decide, numbers: Vec::new() }).unwrap();
+            assert_eq!(known_unchanged(&*store, &[event]), [event]);
         }
         drop(store);
         let store = open(folder, bounds);
@@ -218,18 +247,94 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
         let before = store.object(&object()).unwrap();
         let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
         // The second change takes a number that is taken: the store cannot write it.
-        let refused = store.append(&questions, &mut |known: Known| {
-            let mut state = known.objects.get(&object()).cloned().unwrap_or_default();
-            state.items.clear();
-            state.purged.at = Some(Timestamp::now());
+        let decide = |known: Known| {
+            let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
+            object.state.purged.at = Some(Timestamp::now());
             let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
-            Decision { changes, objects: [(object(), state)].into(), unchanged: vec![key(4)], ..nothing() }
-        });
+            let unchanged = vec![key(4)];
+            (Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }, Vec::new())
+        };
+        let refused = store.append(&questions, &mut Deciding { decide, numbers: Vec::new() });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
         assert_eq!(append(&*store, &[2, 3]).unwrap(), [Seq(2), Seq(3)], "the keys were not stored either");
         assert!(known_unchanged(&*store, &[4]).is_empty());
+    });
+}
+
+/// A store may have a batch decided on while the one before is being written. Were that one not
+/// written, what was decided on it must not be either.
+#[test]
+fn promise_4_holds_while_batches_overlap_and_some_fail() {
+    every_store(|folder, open| {
+        let store = open(folder, Bounds { gathered_keys: 16, ..Bounds::default() });
+        let writers: Vec<_> = (0..3_u64)
+            .map(|writer| {
+                let store = Arc::clone(&store);
+                std::thread::spawn(move || {
+                    let mut acknowledged = Vec::new();
+                    for event in (0..200).map(|event| writer * 1000 + event) {
+                        if event % 3 == 0 {
+                            fails(&*store, event);
+                        }
+                        // The one before it may have failed meanwhile, and it with that one.
+                        while append(&*store, &[event]).map(|numbers| acknowledged.push((event, numbers[0]))).is_err() {
+                        }
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        let mut acknowledged: Vec<_> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+        acknowledged.sort_by_key(|(_, seq)| *seq);
+        assert_eq!(seqs(&*store, 0), (1..=600).collect::<Vec<_>>());
+        assert_eq!(acknowledged.iter().map(|(_, seq)| seq.0).collect::<Vec<_>>(), seqs(&*store, 0));
+        drop(store);
+        let store = open(folder, Bounds::default());
+        for (event, seq) in acknowledged {
+            assert_eq!(append(&*store, &[event]).unwrap(), [seq], "event {event}");
+        }
+    });
+}
+
+/// Has a batch of two changes with one number decided on, which no store can write.
+fn fails(store: &dyn Store, event: u64) {
+    let decide = |known: Known| {
+        let next = known.head.next();
+        let changes = vec![change(next, event), change(next, event + 500)];
+        let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
+        object.state.purged.at = Some(Timestamp::now());
+        let unchanged = vec![key(4)];
+        (Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }, Vec::new())
+    };
+    let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
+    assert!(store.append(&questions, &mut Deciding { decide, numbers: Vec::new() }).is_err());
+}
+
+/// Keys gather in memory and move on in their own order; wherever one is, its event is known.
+#[test]
+fn promise_3_holds_wherever_the_keys_are() {
+    every_store(|folder, open| {
+        let bounds = Bounds { gathered_keys: 10, ..Bounds::default() };
+        let mut store = open(folder, bounds);
+        let mut next = 1;
+        for batch in [1, 7, 30, 2, 11, 3, 1, 25, 4, 4, 4, 19, 1, 1, 9] {
+            let events: Vec<u64> = (next..next + batch).collect();
+            next += batch;
+            append(&*store, &events).unwrap();
+            if batch % 2 == 1 {
+                drop(store);
+                store = open(folder, bounds);
+            }
+            for event in 1..next {
+                assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)], "after {next}");
+            }
+        }
+        drop(store);
+        let report = sqlite::verify::verify(&folder.join(sqlite::FILE_NAME), &mut |_, _| {}).unwrap();
+        let lost: Vec<_> = report.findings.iter().filter(|finding| finding.contains("known again")).collect();
+        assert!(lost.is_empty(), "{lost:?}");
     });
 }
 

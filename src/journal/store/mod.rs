@@ -5,7 +5,10 @@
 
 pub mod sqlite;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -29,12 +32,13 @@ use crate::model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri};
 ///    the same changes again.
 /// 6. The head never runs ahead of what can be read.
 pub trait Store: Send + Sync + 'static {
-    /// Answers `questions`, has `decide` decide on the answers what to write, and writes it, all in
-    /// one transaction.
+    /// Answers `questions`, has `batch` decide on the answers what to write, and writes it in one
+    /// transaction. A store may have a batch decided on while the one before is being written; then it
+    /// answers as if that one were written, and fails with it.
     ///
     /// # Errors
     /// When the storage fails; then nothing was written.
-    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<(), StoreError>;
+    fn append(&self, questions: &Questions, batch: &mut dyn Batch) -> Result<(), StoreError>;
 
     /// The number of the newest change.
     ///
@@ -141,6 +145,15 @@ pub trait Store: Send + Sync + 'static {
     fn identity(&self) -> Uuid;
 }
 
+/// A batch on its way into a [`Store`].
+pub trait Batch {
+    /// Decides what to write. It is called once; batches are written in the order of these calls.
+    fn decide(&mut self, known: Known) -> Decision;
+
+    /// It is on disk, and no later batch is yet. It is not called where there was nothing to write.
+    fn written(&mut self, decision: Decision);
+}
+
 /// What identifies an event for knowing it again: a digest over the source's name and the source's
 /// own event id, or the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -183,7 +196,16 @@ pub struct Known {
     /// The identifiers that are taken.
     pub taken: BTreeSet<ChangeId>,
     /// The objects that are known, with the items asked for.
-    pub objects: BTreeMap<Uri, ObjectState>,
+    pub objects: BTreeMap<Uri, KnownObject>,
+}
+
+/// An object of the registry.
+#[derive(Clone, Debug, Default)]
+pub struct KnownObject {
+    /// What the store finds it by; `None` for one that it does not know.
+    pub(super) number: Option<i64>,
+    /// What is known of it, and of the items asked for.
+    pub state: ObjectState,
 }
 
 /// What the writer decided to write.
@@ -195,8 +217,29 @@ pub struct Decision {
     pub unchanged: Vec<EventKey>,
     /// When all this was received.
     pub received: Timestamp,
-    /// The objects and items that changes or confirmations touched, as they are now.
-    pub objects: BTreeMap<Uri, ObjectState>,
+    /// The objects that changes or confirmations touched, in order of their URIs.
+    pub objects: Arc<[Touched]>,
+}
+
+impl Decision {
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.unchanged.is_empty() && self.objects.is_empty()
+    }
+}
+
+/// What is to be written of an object.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    /// The object.
+    pub uri: Uri,
+    /// As it is now.
+    pub object: KnownObject,
+    /// Whether the object itself was touched: its parent, its types, when it was purged.
+    pub itself: bool,
+    /// Which of its items were.
+    pub items: BTreeSet<Uri>,
 }
 
 /// A change to be written.
@@ -248,6 +291,14 @@ impl StoreError {
 }
 
 impl ItemsAsked {
+    /// Whether that item is asked for.
+    pub(super) fn is_for(&self, item: &Uri) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(items) => items.contains(item),
+        }
+    }
+
     /// Asks for what either asks for.
     pub(super) fn widen(&mut self, other: Self) {
         match (&mut *self, other) {

@@ -1,221 +1,213 @@
-//! Writing a batch: answers, decision and writes in one transaction.
+//! Appending a batch: answers, decision, and the transaction that writes it.
+//!
+//! While one batch is being written, the next is answered and decided on, by another thread and over
+//! another connection: the processor and the disk work at the same time. What the batch before has
+//! decided is laid over what the file says, whether it is in the file yet or not. Were it not written
+//! after all, what was decided on it is not written either.
 
-use std::collections::BTreeMap;
-
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
-use uuid::Uuid;
-
-use super::{Bounds, read, rows};
-use crate::{
-    journal::{
-        registry::{ItemRecord, ObjectState},
-        store::{Decision, EventKey, Known, NewChange, Questions, StoreError},
-    },
-    model::{ChangeId, Seq, State, Timestamp, Uri},
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-/// How many outdated event keys an append removes at the most, so that none takes long.
-const KEYS_PRUNED_AT_ONCE: u64 = 2048;
+use rusqlite::{Connection, TransactionBehavior, params};
 
-pub(super) fn append(
-    connection: &mut Connection,
-    bounds: Bounds,
-    floor: Seq,
-    questions: &Questions,
-    decide: &mut dyn FnMut(Known) -> Decision,
-) -> Result<(), StoreError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let (mut known, held) = answer(&transaction, questions)?;
-    known.head = known.head.max(floor);
-    let decision = decide(known);
-    for new in &decision.changes {
-        insert(&transaction, new)?;
-    }
-    for (uri, state) in &decision.objects {
-        write_object(&transaction, uri, state, held.get(uri))?;
-    }
-    for key in &decision.unchanged {
-        let sql = "INSERT OR IGNORE INTO unchanged (key, received) VALUES (?, ?)";
-        transaction.prepare_cached(sql)?.execute(params![key.0.as_slice(), decision.received.millis()])?;
-    }
-    if !decision.unchanged.is_empty() {
-        forget_old_unchanged(&transaction, bounds, decision.received)?;
-    }
-    if let Some(newest) = decision.changes.last() {
-        forget_old_events(&transaction, bounds, newest)?;
-    }
-    Ok(transaction.commit()?)
+use super::{SqliteStore, events::Lookup, objects, read, rows, unchanged};
+use crate::{
+    journal::store::{
+        Batch, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, StoreError, Touched,
+    },
+    model::{ChangeId, Seq, Timestamp, Uri},
+};
+
+/// Where batches are decided on, one at a time.
+pub(super) struct Deciding {
+    connection: Connection,
+    before: Option<Before>,
+    number: u64,
 }
 
-/// An object as it is stored: only what differs from it afterwards is written.
-struct Held {
-    number: i64,
-    state: ObjectState,
+/// What of the newest batch that was decided on concerns the next.
+struct Before {
+    number: u64,
+    newest: Option<(Seq, Timestamp)>,
+    keys: HashMap<EventKey, (Seq, ChangeId)>,
+    unchanged: HashSet<EventKey>,
+    ids: BTreeSet<ChangeId>,
+    objects: Arc<[Touched]>,
 }
 
-fn answer(transaction: &Transaction<'_>, questions: &Questions) -> Result<(Known, BTreeMap<Uri, Held>), StoreError> {
-    let (head, received) = read::newest(transaction)?;
-    let mut known = Known { head, received, ..Known::default() };
-    for key in &questions.keys {
-        if let Some(first) = first_of(transaction, *key)? {
-            known.seen.insert(*key, first);
+/// The number of a batch that could not be written, and why, until the next has seen it.
+#[derive(Default)]
+pub(super) struct Failure(Mutex<Option<(u64, StoreError)>>);
+
+impl SqliteStore {
+    pub(super) fn append_batch(&self, questions: &Questions, batch: &mut dyn Batch) -> Result<(), StoreError> {
+        let mut deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        // A failure that is known by now concerns nobody any more.
+        let _ = deciding.stands_on_what_failed(&self.failure);
+        let known = self.answer(&deciding, questions)?;
+        let decision = batch.decide(known);
+        // In the order in which they were decided on.
+        let mut writer = self.writer();
+        if let Some(error) = deciding.stands_on_what_failed(&self.failure) {
+            return Err(error);
+        }
+        let number = deciding.note(&decision);
+        drop(deciding);
+        if decision.is_empty() {
+            return Ok(());
+        }
+        match self.write(&mut writer, &decision) {
+            Ok(()) => {
+                batch.written(decision);
+                Ok(())
+            }
+            Err(error) => {
+                self.failure.note(number, &error);
+                Err(error)
+            }
         }
     }
-    let mut unchanged = transaction.prepare_cached("SELECT 1 FROM unchanged WHERE key = ?")?;
-    for key in &questions.unchanged {
-        if unchanged.exists([key.0.as_slice()])? {
-            known.unchanged.insert(*key);
+
+    /// The answers as of the batch before.
+    fn answer(&self, deciding: &Deciding, questions: &Questions) -> Result<Known, StoreError> {
+        let Deciding { connection, before, .. } = deciding;
+        let before = before.as_ref();
+        // Keys go from memory when they are in the file, so memory is looked at first.
+        let gathered: Vec<_> = {
+            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            questions.keys.iter().map(|key| keys.gathered(*key)).collect()
+        };
+        let snapshot = connection.unchecked_transaction()?;
+        let (head, received) = read::newest(&snapshot)?;
+        let mut known = Known { head: head.max(self.floor), received, ..Known::default() };
+        if let Some((head, received)) = before.and_then(|before| before.newest) {
+            (known.head, known.received) = (head, Some(received));
+        }
+        let now = Timestamp::now();
+        let mut lookup = Lookup::new(&snapshot, self.bounds)?;
+        for (key, gathered) in questions.keys.iter().zip(gathered) {
+            if let Some((seq, id)) = before.and_then(|before| before.keys.get(key)) {
+                let id = if *seq > head { Some(*id) } else { lookup.id_of(*seq)? };
+                known.seen.insert(*key, (*seq, id));
+                continue;
+            }
+            let first = gathered.map_or_else(|| lookup.in_tree(*key), |seq| Ok(Some(seq)))?;
+            if let Some(seq) = first
+                && !lookup.is_outdated(seq, now)?
+            {
+                known.seen.insert(*key, (seq, lookup.id_of(seq)?));
+            }
+        }
+        let is_unchanged = |key: &&EventKey| before.is_some_and(|before| before.unchanged.contains(key));
+        known.unchanged = questions.unchanged.iter().filter(is_unchanged).copied().collect();
+        unchanged::find(&snapshot, &questions.unchanged, &mut known.unchanged)?;
+        let mut taken = snapshot.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
+        for id in &questions.ids {
+            if before.is_some_and(|before| before.ids.contains(id)) || taken.exists([id.uuid().as_bytes()])? {
+                known.taken.insert(*id);
+            }
+        }
+        let mut reading = objects::Reading::new(&snapshot)?;
+        for (uri, items) in &questions.objects {
+            let stored = reading.object(uri, items)?;
+            let touched = before.and_then(|before| before.touched(uri));
+            if let Some(object) = touched.map_or(stored.clone(), |touched| Some(overlaid(stored, touched, items))) {
+                known.objects.insert(uri.clone(), object);
+            }
+        }
+        Ok(known)
+    }
+
+    fn write(&self, connection: &mut Connection, decision: &Decision) -> Result<(), StoreError> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        insert(&transaction, &decision.changes)?;
+        objects::write(&transaction, &decision.objects)?;
+        unchanged::write(&transaction, self.bounds, decision)?;
+        let written = {
+            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            keys.write(&transaction, self.bounds, &decision.changes)?
+        };
+        transaction.commit()?;
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).committed(written);
+        Ok(())
+    }
+}
+
+impl Deciding {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self { connection, before: None, number: 0 }
+    }
+
+    /// Why the batch before was not written, if it was not. It is forgotten then.
+    fn stands_on_what_failed(&mut self, failure: &Failure) -> Option<StoreError> {
+        let number = self.before.as_ref()?.number;
+        let error = failure.of(number)?;
+        self.before = None;
+        Some(error)
+    }
+
+    /// Notes what was decided; gives it a number.
+    fn note(&mut self, decision: &Decision) -> u64 {
+        self.number += 1;
+        let of = |new: &NewChange| (new.change.seq, new.change.modification.id);
+        self.before = Some(Before {
+            number: self.number,
+            newest: decision.changes.last().map(|new| (new.change.seq, new.change.received)),
+            keys: decision.changes.iter().filter_map(|new| Some((new.key?, of(new)))).collect(),
+            unchanged: decision.unchanged.iter().copied().collect(),
+            ids: decision.changes.iter().map(|new| new.change.modification.id).collect(),
+            objects: Arc::clone(&decision.objects),
+        });
+        self.number
+    }
+}
+
+impl Before {
+    fn touched(&self, uri: &Uri) -> Option<&Touched> {
+        self.objects.binary_search_by(|touched| touched.uri.cmp(uri)).ok().map(|at| &self.objects[at])
+    }
+}
+
+impl Failure {
+    fn note(&self, number: u64, error: &StoreError) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((number, error.clone()));
+    }
+
+    fn of(&self, number: u64) -> Option<StoreError> {
+        let failure = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.as_ref().filter(|(failed, _)| *failed == number).map(|(_, error)| error.clone())
+    }
+}
+
+/// What is stored of an object, with what the batch before has touched of it.
+fn overlaid(stored: Option<KnownObject>, touched: &Touched, asked: &ItemsAsked) -> KnownObject {
+    let mut object = stored.unwrap_or_default();
+    let KnownObject { state: newer, .. } = &touched.object;
+    object.state.parent.clone_from(&newer.parent);
+    object.state.types.clone_from(&newer.types);
+    object.state.purged = newer.purged;
+    for uri in touched.items.iter().filter(|uri| asked.is_for(uri)) {
+        if let Some(record) = newer.items.get(uri) {
+            object.state.items.insert(uri.clone(), record.clone());
         }
     }
-    let mut taken = transaction.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
-    for id in &questions.ids {
-        if taken.exists([id.uuid().as_bytes().as_slice()])? {
-            known.taken.insert(*id);
-        }
+    object
+}
+
+fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
+    // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of
+    // the statement. Here the whole transaction is taken back.
+    let sql = "INSERT OR FAIL INTO changes (seq, id, received, checksum, json) VALUES (?, ?, ?, ?, ?)";
+    let mut statement = connection.prepare_cached(sql)?;
+    for NewChange { change, json, .. } in changes {
+        let seq = rows::number(change.seq.0);
+        let id = change.modification.id.uuid();
+        let checksum = rows::checksum(seq, json);
+        // The JSON is ours, so it is UTF-8.
+        let json = std::str::from_utf8(json).map_err(rows::damaged)?;
+        statement.execute(params![seq, id.as_bytes(), change.received.millis(), checksum, json])?;
     }
-    let mut held = BTreeMap::new();
-    for (uri, items) in &questions.objects {
-        if let Some((number, state)) = read::object_with(transaction, uri, items)? {
-            known.objects.insert(uri.clone(), state.clone());
-            held.insert(uri.clone(), Held { number, state });
-        }
-    }
-    Ok((known, held))
-}
-
-/// The change that an event has made already.
-fn first_of(transaction: &Transaction<'_>, key: EventKey) -> Result<Option<(Seq, Option<ChangeId>)>, StoreError> {
-    let sql = "SELECT e.seq, c.id FROM events e LEFT JOIN changes c ON c.seq = e.seq WHERE e.key = ?";
-    let row = transaction
-        .prepare_cached(sql)?
-        .query_row([key.0.as_slice()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)));
-    let Some((seq, id)) = row.optional()? else { return Ok(None) };
-    let id = id.map(|id| Uuid::from_slice(&id).map(ChangeId::from).map_err(rows::damaged)).transpose()?;
-    Ok(Some((rows::seq(seq)?, id)))
-}
-
-fn insert(transaction: &Transaction<'_>, new: &NewChange) -> Result<(), StoreError> {
-    let seq = rows::number(new.change.seq.0);
-    let received = new.change.received.millis();
-    let id = new.change.modification.id.uuid();
-    // The JSON is ours, so it is UTF-8.
-    let json = std::str::from_utf8(&new.json).map_err(rows::damaged)?;
-    transaction
-        .prepare_cached("INSERT INTO changes (seq, id, received, checksum, json) VALUES (?, ?, ?, ?, ?)")?
-        .execute(params![seq, id.as_bytes().as_slice(), received, rows::checksum(seq, &new.json), json])?;
-    if let Some(key) = new.key {
-        let sql = "INSERT INTO events (seq, key, received) VALUES (?, ?, ?)";
-        transaction.prepare_cached(sql)?.execute(params![seq, key.0.as_slice(), received])?;
-    }
-    Ok(())
-}
-
-fn write_object(
-    transaction: &Transaction<'_>,
-    uri: &Uri,
-    state: &ObjectState,
-    held: Option<&Held>,
-) -> Result<(), StoreError> {
-    let number = match held {
-        Some(Held { number, state: held }) if same_row(held, state) => *number,
-        _ => write_row(transaction, uri, state)?,
-    };
-    let unchanged = |uri, record| held.and_then(|held| held.state.items.get(uri)) == Some(record);
-    let mut changed = state.items.iter().filter(|(uri, record)| !unchanged(uri, record));
-    changed.try_for_each(|(uri, record)| write_item(transaction, number, uri, record))
-}
-
-/// Whether the row of the object itself is the same.
-fn same_row(one: &ObjectState, other: &ObjectState) -> bool {
-    one.parent == other.parent && one.types == other.types && one.purged == other.purged
-}
-
-/// Writes the row of the object itself; gives its number.
-fn write_row(transaction: &Transaction<'_>, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
-    let (parent_at, parent_confirmed) = rows::clock_columns(state.parent.clock);
-    let (types_at, types_confirmed) = rows::clock_columns(state.types.clock);
-    let (purged_at, purged_confirmed) = rows::clock_columns(state.purged);
-    let sql = format!(
-        "INSERT INTO objects (uri, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (uri) DO UPDATE SET
-         parent = excluded.parent, parent_at = excluded.parent_at, parent_confirmed = excluded.parent_confirmed,
-         types = excluded.types, types_at = excluded.types_at, types_confirmed = excluded.types_confirmed,
-         purged_at = excluded.purged_at, purged_confirmed = excluded.purged_confirmed
-         RETURNING object",
-        rows::OBJECT_COLUMNS
-    );
-    let number = transaction.prepare_cached(&sql)?.query_row(
-        params![
-            uri.as_str(),
-            state.parent.value.as_ref().map(Uri::as_str),
-            parent_at,
-            parent_confirmed,
-            rows::to_json(&state.types.value)?,
-            types_at,
-            types_confirmed,
-            purged_at,
-            purged_confirmed,
-        ],
-        |row| row.get(0),
-    )?;
-    Ok(number)
-}
-
-fn write_item(transaction: &Transaction<'_>, object: i64, uri: &Uri, record: &ItemRecord) -> Result<(), StoreError> {
-    let (existence_at, existence_confirmed) = rows::clock_columns(record.existence.clock);
-    let (content_at, content_confirmed) = rows::clock_columns(record.content.clock);
-    let (state_at, state_confirmed) = rows::clock_columns(record.state.clock);
-    let sql = format!(
-        "INSERT OR REPLACE INTO items (object, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        rows::ITEM_COLUMNS
-    );
-    transaction.prepare_cached(&sql)?.execute(params![
-        object,
-        uri.as_str(),
-        record.existence.value,
-        existence_at,
-        existence_confirmed,
-        record.content.value.as_ref().map(rows::to_json).transpose()?,
-        content_at,
-        content_confirmed,
-        record.state.value.as_ref().map(State::as_str),
-        state_at,
-        state_confirmed,
-        record.begins_in.as_ref().map(|beginning| beginning.state.as_str()),
-        record.begins_in.as_ref().map(|beginning| beginning.at.millis()),
-        record.begins_in.as_ref().and_then(|beginning| beginning.confirmed).map(Timestamp::millis),
-    ])?;
-    Ok(())
-}
-
-/// Forgets events that are out of the window in which repeats are known: the index over random keys
-/// stays small, and appends stay as fast as on the first day.
-fn forget_old_events(transaction: &Transaction<'_>, bounds: Bounds, newest: &NewChange) -> Result<(), StoreError> {
-    if newest.change.seq.0 <= bounds.dedupe_events {
-        return Ok(());
-    }
-    let Some(kept_from) = read::first_of_newest(transaction, bounds.dedupe_events)? else { return Ok(()) };
-    let outdated = rows::number(kept_from.0) - 1;
-    let oldest = "SELECT seq, received FROM events ORDER BY seq LIMIT 1";
-    let oldest = transaction.prepare_cached(oldest)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    let Some((first, received)) = oldest else { return Ok(()) };
-    let cutoff = newest.change.received.millis() - bounds.dedupe_millis;
-    let first: i64 = first;
-    if first > outdated || cutoff <= received {
-        return Ok(());
-    }
-    let last = outdated.min(first.saturating_add(rows::number(KEYS_PRUNED_AT_ONCE)));
-    transaction.prepare_cached("DELETE FROM events WHERE seq <= ? AND received < ?")?.execute(params![last, cutoff])?;
-    Ok(())
-}
-
-/// The same for events that changed nothing.
-fn forget_old_unchanged(transaction: &Transaction<'_>, bounds: Bounds, now: Timestamp) -> Result<(), StoreError> {
-    let cutoff = now.millis() - bounds.dedupe_millis;
-    let sql = "DELETE FROM unchanged WHERE received < ?1
-               AND number <= (SELECT max(number) FROM unchanged) - ?2
-               AND number < (SELECT min(number) FROM unchanged) + ?3";
-    let (kept, at_once) = (rows::number(bounds.dedupe_events), rows::number(KEYS_PRUNED_AT_ONCE));
-    transaction.prepare_cached(sql)?.execute(params![cutoff, kept, at_once])?;
     Ok(())
 }

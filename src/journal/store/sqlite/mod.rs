@@ -1,11 +1,12 @@
 //! The embedded store: one SQLite file, readable with any SQLite tool.
 //!
-//! WAL with `synchronous=FULL`: a commit is on disk when it returns. One connection writes, under a
-//! lock that the journal's single writer never has to wait for; a few read-only connections read,
-//! and neither blocks the other.
+//! WAL with `synchronous=FULL`: a commit is on disk when it returns. One connection writes, a few
+//! read-only ones read, and neither blocks the other.
 
 mod append;
 pub mod backup;
+mod events;
+mod objects;
 mod open;
 mod prune;
 mod quarantine;
@@ -13,19 +14,22 @@ mod read;
 pub mod restore;
 mod rows;
 mod schema;
+mod unchanged;
 pub mod verify;
 
 use std::{
     fs::File,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
+use append::{Deciding, Failure};
+use events::EventKeys;
 use rusqlite::Connection;
 use uuid::Uuid;
 
 pub use open::OpenError;
 
-use super::{Decision, Known, Questions, Store, StoreError, StoredChange};
+use super::{Batch, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
@@ -47,6 +51,8 @@ pub struct Bounds {
     pub dedupe_events: u64,
     /// … and for at least so many milliseconds.
     pub dedupe_millis: i64,
+    /// How many keys of events gather in memory, at some 40 bytes each, before they go to their tree.
+    pub gathered_keys: usize,
     /// How many messages the quarantine holds at most; the oldest go first.
     pub quarantine_entries: u64,
     /// How many bytes of bodies the quarantine holds at most; the oldest go first.
@@ -58,6 +64,7 @@ impl Default for Bounds {
         Self {
             dedupe_events: 1_000_000,
             dedupe_millis: 30 * 24 * 60 * 60 * 1000,
+            gathered_keys: 32 * 1024,
             quarantine_entries: 10_000,
             quarantine_bytes: 256 * 1024 * 1024,
         }
@@ -73,7 +80,10 @@ pub struct SqliteStore {
     // Fields are dropped in this order. Whoever closes last empties the write-ahead log into the file,
     // which a reader may not.
     readers: Readers,
+    deciding: Mutex<Deciding>,
     writer: Mutex<Connection>,
+    keys: RwLock<EventKeys>,
+    failure: Failure,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }
@@ -111,8 +121,8 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
-    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<(), StoreError> {
-        append::append(&mut self.writer(), self.bounds, self.floor, questions, decide)
+    fn append(&self, questions: &Questions, batch: &mut dyn Batch) -> Result<(), StoreError> {
+        self.append_batch(questions, batch)
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
@@ -132,7 +142,7 @@ impl Store for SqliteStore {
     }
 
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError> {
-        self.readers.read(|connection| read::object(connection, object))
+        self.readers.read(|connection| objects::object(connection, object))
     }
 
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {

@@ -4,14 +4,19 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{Read, Seek, Write},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Mutex, RwLock},
     time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use uuid::Uuid;
 
-use super::{Bounds, FILE_NAME, READERS, Readers, SqliteStore, rows, schema};
+use super::{
+    Bounds, FILE_NAME, READERS, Readers, SqliteStore,
+    append::{Deciding, Failure},
+    events::EventKeys,
+    rows, schema,
+};
 
 /// A journal up to this size is checked from end to end when it is opened, which takes a fraction
 /// of a second; a larger one is checked where damage shows at once.
@@ -100,7 +105,9 @@ impl SqliteStore {
         if folder.join(super::restore::READY_NAME).exists() {
             return Err(OpenError::HalfRestored { path: folder.to_owned() });
         }
-        let mut writer = Connection::open(&path).map_err(|error| explain(&path, error))?;
+        let flags =
+            OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_FULL_MUTEX).union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        let mut writer = Connection::open_with_flags(&path, flags).map_err(|error| explain(&path, error))?;
         check_is_ours(&path, &writer)?;
         let version = version(&writer).map_err(|error| explain(&path, error))?;
         configure(&writer, version == 0).map_err(|error| explain(&path, error))?;
@@ -108,6 +115,8 @@ impl SqliteStore {
         check_is_whole(&path, &writer)?;
         let identity = identity(&writer).map_err(|error| explain(&path, error))?;
         let floor = schema::floor(&writer).map_err(|error| explain(&path, error))?;
+        let keys = EventKeys::load(&writer).map_err(|error| explain(&path, error))?;
+        let deciding = reader(&path).map_err(|error| explain(&path, error))?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
         Ok(Self {
@@ -115,6 +124,9 @@ impl SqliteStore {
             identity,
             floor: rows::seq(floor).unwrap_or_default(),
             writer: Mutex::new(writer),
+            deciding: Mutex::new(Deciding::new(deciding)),
+            keys: RwLock::new(keys),
+            failure: Failure::default(),
             readers,
             _lock: lock,
         })
@@ -191,6 +203,8 @@ fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // What refers to what is ours to keep, and `verify` looks; each row would cost one more search.
+    connection.pragma_update(None, "foreign_keys", false)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())

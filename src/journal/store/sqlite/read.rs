@@ -1,13 +1,13 @@
-//! Reading changes and the registry.
+//! Reading changes, and pages of the registry.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::rows;
+use super::{objects, rows};
 use crate::{
     journal::{
         registry::ObjectState,
-        store::{ItemsAsked, StoreError, StoredChange},
+        store::{ItemsAsked, KnownObject, StoreError, StoredChange},
     },
     model::{ChangeId, Seq, Timestamp, Uri},
 };
@@ -98,43 +98,6 @@ pub(super) fn first_since(connection: &Connection, time: Timestamp) -> Result<Op
     rows::seq(low).map(Some)
 }
 
-pub(super) fn object(connection: &Connection, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
-    Ok(object_with(connection, uri, &ItemsAsked::All)?.map(|(_, state)| state))
-}
-
-/// An object's number, and what is known of it and of the items asked for.
-pub(super) fn object_with(
-    connection: &Connection,
-    uri: &Uri,
-    items: &ItemsAsked,
-) -> Result<Option<(i64, ObjectState)>, StoreError> {
-    let sql = format!("SELECT object, {} FROM objects WHERE uri = ?", rows::OBJECT_COLUMNS);
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut found = statement.query([uri.as_str()])?;
-    let Some(row) = found.next()? else { return Ok(None) };
-    let (number, mut state) = (row.get::<_, i64>(0)?, rows::object(row, 1)?);
-    match items {
-        ItemsAsked::All => {
-            let sql = format!("SELECT {} FROM items WHERE object = ?", rows::ITEM_COLUMNS);
-            let mut statement = connection.prepare_cached(&sql)?;
-            let mut found = statement.query([number])?;
-            while let Some(row) = found.next()? {
-                state.items.extend([rows::item(row)?]);
-            }
-        }
-        ItemsAsked::Some(wanted) => {
-            let sql = format!("SELECT {} FROM items WHERE object = ? AND uri = ?", rows::ITEM_COLUMNS);
-            let mut statement = connection.prepare_cached(&sql)?;
-            for item in wanted {
-                if let Some(row) = statement.query(params![number, item.as_str()])?.next()? {
-                    state.items.extend([rows::item(row)?]);
-                }
-            }
-        }
-    }
-    Ok(Some((number, state)))
-}
-
 /// Counts back from the newest change. Numbers have no gaps but those that restores have made.
 pub(super) fn first_of_newest(connection: &Connection, count: u64) -> Result<Option<Seq>, StoreError> {
     let (mut newest, received) = newest(connection)?;
@@ -166,13 +129,14 @@ pub(super) fn registry(
     limit: usize,
 ) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
+    let mut reading = objects::Reading::new(&transaction)?;
     let mut page = Vec::new();
     let mut items = 0;
-    for uri in objects(&transaction, after, limit)? {
+    for uri in uris(&transaction, after, limit)? {
         if items >= ITEMS_ON_A_PAGE {
             break;
         }
-        if let Some(state) = object(&transaction, &uri)? {
+        if let Some(KnownObject { state, .. }) = reading.object(&uri, &ItemsAsked::All)? {
             items += state.items.len();
             page.push((uri, state));
         }
@@ -180,12 +144,12 @@ pub(super) fn registry(
     Ok(page)
 }
 
-fn objects(connection: &Connection, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError> {
+fn uris(connection: &Connection, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT uri FROM objects WHERE uri > ? ORDER BY uri LIMIT ?")?;
     let mut found = statement.query(params![after.map_or("", Uri::as_str), rows::number(limit as u64)])?;
-    let mut uris = Vec::new();
+    let mut page = Vec::new();
     while let Some(row) = found.next()? {
-        uris.push(rows::uri(&row.get::<_, String>(0)?)?);
+        page.push(rows::uri(&row.get::<_, String>(0)?)?);
     }
-    Ok(uris)
+    Ok(page)
 }

@@ -54,11 +54,7 @@ fn clock(row: &Row<'_>, index: usize) -> Result<Clock, StoreError> {
     Ok(Clock { at: at(index)?, confirmed: at(index + 1)? })
 }
 
-/// The columns of an object after its number: what [`object`] reads.
-pub(super) const OBJECT_COLUMNS: &str = "parent, parent_at, parent_confirmed, types, types_at, types_confirmed, \
-                                         purged_at, purged_confirmed";
-
-/// Reads [`OBJECT_COLUMNS`] beginning at `index`.
+/// Reads the columns of an object, after its number, beginning at `index`.
 pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreError> {
     let parent = row.get::<_, Option<String>>(index)?;
     let types = row.get::<_, String>(index + 3)?;
@@ -70,12 +66,7 @@ pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreEr
     })
 }
 
-/// The columns of an item: what [`item`] reads.
-pub(super) const ITEM_COLUMNS: &str = "uri, existence, existence_at, existence_confirmed, content, content_at, \
-                                       content_confirmed, state, state_at, state_confirmed, begins_in, begins_in_at, \
-                                       begins_in_confirmed";
-
-/// Reads [`ITEM_COLUMNS`].
+/// Reads the columns of an item, after its object's number.
 pub(super) fn item(row: &Row<'_>) -> Result<(Uri, ItemRecord), StoreError> {
     let content = row.get::<_, Option<String>>(4)?;
     let state = |index| -> Result<Option<State>, StoreError> {

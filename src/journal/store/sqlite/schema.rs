@@ -7,7 +7,7 @@ pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [&str; 2] = [
+pub(super) const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
@@ -69,6 +69,17 @@ pub(super) const MIGRATIONS: [&str; 2] = [
         size INTEGER NOT NULL,
         body BLOB NOT NULL
     );
+    ",
+    // Keys are random: an index over all of them, kept up with each append, had a page written for each
+    // key. They gather, and move to the tree in their order (see `events`).
+    "
+    CREATE TABLE event_keys (
+        key BLOB PRIMARY KEY,
+        seq INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    INSERT INTO event_keys SELECT key, seq FROM events ORDER BY key;
+    INSERT INTO meta SELECT 'events_moved', max(seq) FROM events HAVING max(seq) IS NOT NULL;
+    DROP INDEX events_by_key;
     ",
     "
     -- The events of the last while that changed nothing, of sources whose states may come back: one

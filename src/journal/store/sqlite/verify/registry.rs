@@ -7,7 +7,7 @@
 
 use rusqlite::Connection;
 
-use super::{super::read, Report};
+use super::{super::objects, Report};
 use crate::{
     journal::{
         registry::{ItemRecord, ObjectState, Register, Registry},
@@ -35,7 +35,7 @@ pub(super) fn compare(
             continue;
         }
         let told = rebuilt.objects.remove(&uri).unwrap_or_default();
-        match read::object(connection, &uri) {
+        match objects::object(connection, &uri) {
             Ok(held) => {
                 let held = held.unwrap_or_default().without_confirmations();
                 for wrong in differences(&told, &held, report.complete) {
