@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     bus::{gateway, send},
     feed_reader::Element,
-    gateway::Gateway,
+    gateway::{Gateway, command},
 };
 
 const START: &str = "harvest.start.twitter.twitter_filter.priority";
@@ -125,6 +125,23 @@ async fn every_state_has_the_one_before() {
     let links = Element::parse(&page);
     let by_harvest = |entry: &&Element| entry.link("http://www.w3.org/ns/prov#wasGeneratedBy") == Some(harvest);
     assert_eq!(links.all("entry").filter(by_harvest).count(), 2);
+}
+
+#[tokio::test]
+async fn the_journal_alone_rebuilds_what_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path());
+    for id in ["1", "2"] {
+        let mut messages = life(id);
+        if id == "2" {
+            messages.rotate_left(3);
+        }
+        send_all(&gateway, &messages).await;
+    }
+    assert!(gateway.stop().success());
+    let mut verify = command();
+    let done = verify.args(["verify", "--data"]).arg(folder.path().join("data")).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
 }
 
 #[tokio::test]

@@ -227,3 +227,49 @@ fn draft_of(object: Uri, item: DraftItem) -> Draft {
 fn refused(pointer: &str, reason: impl Into<String>) -> Rejection {
     Rejection::unprocessable(Place::Pointer(pointer.to_owned()), reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{DIALECT, Kind};
+    use crate::format::{Headers, Limits, Message, Reading};
+
+    fn told(key: &str, body: &Value, items: usize) -> String {
+        let limits = Limits { items, ..Limits::default() };
+        let dialect = (DIALECT.build)(json!({"base_url": "http://h"}), limits).unwrap();
+        let headers: Headers = [("routing-key", key)].into_iter().collect();
+        match dialect.read(&Message { content_type: None, headers: &headers, body: body.to_string().as_bytes() }) {
+            Ok(Reading::Drafts(drafts)) => format!("{:?}", drafts[0].items),
+            Ok(Reading::Nothing(reason)) => reason.to_owned(),
+            Err(rejection) => rejection.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_key_tells_the_message_and_its_type() {
+        for (key, kind) in [
+            ("harvest.start.flickr.flickr_user", Some(Kind::HarvestStart(Some("flickr_user")))),
+            ("harvest.status.twitter.twitter_filter.priority", Some(Kind::HarvestStatus(Some("twitter_filter")))),
+            ("harvest.stop.twitter", Some(Kind::HarvestStop)),
+            ("export.start.flickr.", Some(Kind::ExportStart(None))),
+            ("export.status", Some(Kind::ExportStatus(None))),
+            ("warc_created", Some(Kind::WarcCreated)),
+            ("warc_created.x", None),
+            ("harvest", None),
+            ("harvest.started.a.b", None),
+            ("export.stop.a.b", None),
+        ] {
+            assert_eq!(Kind::read(key), kind, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_seed_is_one_item_and_there_is_a_bound() {
+        let seeds = |count: usize| (0..count).map(|n| (format!("s{n}/"), json!("x"))).collect::<Value>();
+        let status = |tokens: usize, uids: usize| json!({"id": "1", "status": "x", "token_updates": seeds(tokens), "uids": seeds(uids)});
+        assert_eq!(told("harvest.status.a.b", &status(2, 2), 3).matches("api/v1/seeds/").count(), 2);
+        let refused = told("harvest.status.a.b", &status(2, 3), 3);
+        assert_eq!(refused, "/uids/s2~1: a change has at most 3 items here");
+    }
+}
