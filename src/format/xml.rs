@@ -5,19 +5,21 @@
 //! where an error is, refuses prefixed Atom, drops the text of categories, and overflows the stack
 //! on deep nesting. DTDs are refused, so there are no entities but the five of XML itself.
 
+mod attributes;
 mod element;
+mod namespace;
+mod piece;
 
-use std::{borrow::Cow, rc::Rc};
+use std::borrow::Cow;
 
-use quick_xml::{
-    Reader, XmlVersion,
-    events::{BytesRef, Event, attributes::Attributes},
-};
+use quick_xml::{Reader, events::BytesRef};
 
 use super::{Bound, Limits, Place, Rejection, utf8::utf8};
 
+use attributes::{FewAttributes, TagAttributes};
 pub(super) use element::Element;
-use element::FewAttributes;
+use namespace::{Scopes, prefix};
+use piece::Piece;
 
 /// The namespace of Atom (RFC 4287 section 2).
 pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";
@@ -27,19 +29,11 @@ pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";
 pub(super) struct Document<'a> {
     text: &'a str,
     reader: Reader<&'a [u8]>,
-    scopes: Vec<Scope<'a>>,
+    scopes: Scopes<'a>,
     depth: usize,
     limits: Limits,
     /// The names of the attributes of the element that is being looked at.
-    names: Vec<&'a [u8]>,
-}
-
-/// A namespace declaration and the depth of the element that has it.
-struct Scope<'a> {
-    prefix: &'a [u8],
-    /// Shared with every element in it: a name of a megabyte may be that of as many elements.
-    namespace: Rc<str>,
-    depth: usize,
+    names: Vec<&'a str>,
 }
 
 impl<'a> Document<'a> {
@@ -59,7 +53,7 @@ impl<'a> Document<'a> {
         }
         let mut reader = Reader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Ok(Self { text, reader, scopes: Vec::new(), depth: 0, limits, names: Vec::new() })
+        Ok(Self { text, reader, scopes: Scopes::default(), depth: 0, limits, names: Vec::new() })
     }
 
     /// The document's outermost element.
@@ -69,22 +63,17 @@ impl<'a> Document<'a> {
     pub(super) fn root(&mut self) -> Result<Element<'a>, Rejection> {
         loop {
             let offset = self.offset();
-            match self.event()? {
-                Event::Start(start) => return self.start(offset, start.name().as_ref().len()),
-                Event::Decl(declaration) => {
-                    let encoding = declaration.encoding().transpose().ok().flatten();
-                    if encoding.is_some_and(|name| !is_utf8_name(&name)) {
-                        return Err(self.malformed(offset, "only UTF-8 is read; send the document in UTF-8"));
-                    }
+            match self.piece()? {
+                Piece::Start { name_len } => return self.start(offset, name_len),
+                Piece::Declaration { is_utf8: false } => {
+                    return Err(self.malformed(offset, "only UTF-8 is read; send the document in UTF-8"));
                 }
-                Event::Eof => return Err(self.malformed(offset, "there is no element; an XML document was expected")),
-                Event::Text(text) if !text.iter().all(u8::is_ascii_whitespace) => {
+                Piece::Eof => return Err(self.malformed(offset, "there is no element; an XML document was expected")),
+                Piece::Text if self.is_blank_since(offset) => {}
+                Piece::Text | Piece::CData | Piece::Reference => {
                     return Err(self.malformed(offset, "there is text before the first element; this is not XML"));
                 }
-                Event::CData(_) | Event::GeneralRef(_) => {
-                    return Err(self.malformed(offset, "there is text before the first element; this is not XML"));
-                }
-                _ => {}
+                Piece::Declaration { .. } | Piece::Aside | Piece::End => {}
             }
         }
     }
@@ -96,17 +85,17 @@ impl<'a> Document<'a> {
     pub(super) fn child(&mut self) -> Result<Option<Element<'a>>, Rejection> {
         loop {
             let offset = self.offset();
-            match self.event()? {
-                Event::Start(start) => return self.start(offset, start.name().as_ref().len()).map(Some),
-                Event::End(_) => {
+            match self.piece()? {
+                Piece::Start { name_len } => return self.start(offset, name_len).map(Some),
+                Piece::End => {
                     self.end();
                     return Ok(None);
                 }
-                Event::Eof => return Err(self.cut_short()),
-                Event::GeneralRef(reference) => {
-                    self.resolve(offset, &reference)?;
+                Piece::Eof => return Err(self.cut_short()),
+                Piece::Reference => {
+                    self.resolve(offset)?;
                 }
-                _ => {}
+                Piece::Text | Piece::CData | Piece::Declaration { .. } | Piece::Aside => {}
             }
         }
     }
@@ -120,26 +109,26 @@ impl<'a> Document<'a> {
         let mut gathered = Cow::Borrowed("");
         loop {
             let offset = self.offset();
-            let piece = match self.event()? {
-                Event::Start(start) => {
-                    self.start(offset, start.name().as_ref().len())?;
+            let piece = match self.piece()? {
+                Piece::Start { name_len } => {
+                    self.start(offset, name_len)?;
                     continue;
                 }
-                Event::End(_) => {
+                Piece::End => {
                     self.end();
                     if self.depth == outside {
                         return Ok(gathered);
                     }
                     continue;
                 }
-                Event::Eof => return Err(self.cut_short()),
-                Event::Text(_) => Cow::Borrowed(&self.text[offset..self.offset()]),
-                Event::CData(_) => {
-                    let raw = &self.text[offset..self.offset()];
+                Piece::Eof => return Err(self.cut_short()),
+                Piece::Text => Cow::Borrowed(self.since(offset)),
+                Piece::CData => {
+                    let raw = self.since(offset);
                     Cow::Borrowed(raw.strip_prefix("<![CDATA[").and_then(|raw| raw.strip_suffix("]]>")).unwrap_or(raw))
                 }
-                Event::GeneralRef(reference) => Cow::Owned(self.resolve(offset, &reference)?.to_string()),
-                _ => continue,
+                Piece::Reference => Cow::Owned(self.resolve(offset)?.to_string()),
+                Piece::Declaration { .. } | Piece::Aside => continue,
             };
             if gathered.is_empty() {
                 gathered = piece;
@@ -164,22 +153,21 @@ impl<'a> Document<'a> {
     pub(super) fn finish(mut self) -> Result<(), Rejection> {
         loop {
             let offset = self.offset();
-            match self.event()? {
-                Event::Eof => return Ok(()),
-                Event::Comment(_) | Event::PI(_) => {}
-                Event::Text(text) if text.iter().all(u8::is_ascii_whitespace) => {}
+            match self.piece()? {
+                Piece::Eof => return Ok(()),
+                Piece::Aside => {}
+                Piece::Text if self.is_blank_since(offset) => {}
                 _ => return Err(self.malformed(offset, "something follows the end of the document")),
             }
         }
     }
 
-    fn event(&mut self) -> Result<Event<'a>, Rejection> {
-        match self.reader.read_event() {
-            Ok(Event::DocType(_)) => {
-                let offset = self.offset();
-                Err(self.malformed(offset, "a document type declaration is refused; send the document without it"))
-            }
-            Ok(event) => Ok(event),
+    fn piece(&mut self) -> Result<Piece, Rejection> {
+        match &self.reader.read_event() {
+            Ok(event) => Piece::of(event).ok_or_else(|| {
+                let reason = "a document type declaration is refused; send the document without it";
+                self.malformed(self.offset(), reason)
+            }),
             Err(error) => {
                 let offset = usize::try_from(self.reader.error_position()).unwrap_or(self.text.len());
                 Err(self.malformed(offset, format!("this is not well-formed XML: {error}")))
@@ -197,8 +185,11 @@ impl<'a> Document<'a> {
         let tag = &self.text[offset + 1..self.offset() - 1];
         let tag = tag.strip_suffix('/').unwrap_or(tag);
         let attributes = self.check_attributes(offset, tag, name_len)?;
-        let (prefix, local) = tag[..name_len].split_once(':').unwrap_or(("", &tag[..name_len]));
-        let Some(namespace) = self.namespace(prefix.as_bytes()) else {
+        let name = &tag[..name_len];
+        let colon = name.bytes().position(|byte| byte == b':');
+        let (prefix, local) = colon.map_or((None, name), |colon| (prefix(&name[..colon]), &name[colon + 1..]));
+        let Some(namespace) = self.scopes.namespace(prefix) else {
+            let prefix = prefix.unwrap_or_default();
             return Err(self.malformed(offset, format!("the namespace prefix {prefix:?} is not declared")));
         };
         Ok(Element { namespace, local, attributes, tag, name_len, offset, text: self.text })
@@ -206,86 +197,77 @@ impl<'a> Document<'a> {
 
     /// Every attribute is well-formed, there are not too many, and none is there twice; what declares a
     /// namespace is taken note of.
-    fn check_attributes(
-        &mut self,
-        offset: usize,
-        tag: &'a str,
-        name_len: usize,
-    ) -> Result<FewAttributes<'a>, Rejection> {
+    fn check_attributes(&mut self, offset: usize, tag: &'a str, name_len: usize) -> Result<FewAttributes, Rejection> {
         let xml_attributes = self.limits.xml_attributes;
         let mut few = FewAttributes::default();
         // The library's own check for doubles takes memory for every element.
         self.names.clear();
-        for (index, attribute) in Attributes::new(tag, name_len).with_checks(false).enumerate() {
+        for (index, attribute) in TagAttributes::new(tag, name_len).enumerate() {
             let attribute = attribute
                 .map_err(|error| self.malformed(offset, format!("an attribute is not well-formed: {error}")))?;
-            let name = attribute.key.0;
+            let name = attribute.name;
             if index == xml_attributes {
                 let reason = format!("an element has more than {xml_attributes} attributes");
                 return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
             }
             if self.names.contains(&name) {
-                let name = String::from_utf8_lossy(name);
                 return Err(
                     self.malformed(offset, format!("the attribute {name} is there twice: this is not well-formed XML"))
                 );
             }
             self.names.push(name);
             few.push(&attribute);
-            let prefix = match name {
-                b"xmlns" => Some(&b""[..]),
-                name => name.strip_prefix(b"xmlns:"),
+            let declared = match name {
+                "xmlns" => Some(None),
+                name => name.strip_prefix("xmlns:").map(prefix),
             };
-            // Only a reference can be wrong in a value; one that nobody asks for is not put together.
-            if prefix.is_none() && !attribute.value.contains(&b'&') {
+            // A value that nobody asks for is not put together.
+            if declared.is_none() && attribute.is_verbatim {
                 continue;
             }
             let value = attribute
-                .normalized_value(XmlVersion::Implicit1_0)
+                .value()
                 .map_err(|error| self.malformed(offset, format!("an attribute value is not well-formed: {error}")))?;
-            if let Some(prefix) = prefix {
+            if let Some(prefix) = declared {
                 // Each name is looked for among all of them.
                 if self.scopes.len() == xml_attributes {
                     let reason = format!("more than {xml_attributes} namespaces are declared in each other");
                     return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
                 }
-                self.scopes.push(Scope { prefix, namespace: value.into(), depth: self.depth });
+                self.scopes.declare(prefix, &value, self.depth);
             }
         }
         Ok(few)
     }
 
     fn end(&mut self) {
-        while self.scopes.last().is_some_and(|scope| scope.depth == self.depth) {
-            self.scopes.pop();
-        }
+        self.scopes.leave(self.depth);
         self.depth = self.depth.saturating_sub(1);
     }
 
-    /// The namespace that a prefix stands for, if any; `None` where the prefix is not declared.
-    fn namespace(&self, prefix: &[u8]) -> Option<Option<Rc<str>>> {
-        let declared = self.scopes.iter().rev().find(|scope| scope.prefix == prefix);
-        match (declared, prefix) {
-            (Some(scope), _) => Some(Some(Rc::clone(&scope.namespace))),
-            (None, b"") => Some(None),
-            (None, b"xml") => Some(Some("http://www.w3.org/XML/1998/namespace".into())),
-            (None, _) => None,
-        }
-    }
-
-    fn resolve(&self, offset: usize, reference: &BytesRef<'_>) -> Result<char, Rejection> {
-        let named = match &**reference {
-            b"lt" => Some('<'),
-            b"gt" => Some('>'),
-            b"amp" => Some('&'),
-            b"apos" => Some('\''),
-            b"quot" => Some('"'),
-            _ => reference.resolve_char_ref().ok().flatten(),
+    fn resolve(&self, offset: usize) -> Result<char, Rejection> {
+        let name = &self.text[offset + 1..self.offset() - 1];
+        let named = match name {
+            "lt" => Some('<'),
+            "gt" => Some('>'),
+            "amp" => Some('&'),
+            "apos" => Some('\''),
+            "quot" => Some('"'),
+            name => BytesRef::new(name).resolve_char_ref().ok().flatten(),
         };
         named.ok_or_else(|| {
-            let name = String::from_utf8_lossy(reference.as_ref()).chars().take(40).collect::<String>();
+            let name = name.chars().take(40).collect::<String>();
             self.malformed(offset, format!("&{name}; is no entity of XML; write the character itself"))
         })
+    }
+
+    /// What stands between there and here.
+    fn since(&self, offset: usize) -> &'a str {
+        &self.text[offset..self.offset()]
+    }
+
+    fn is_blank_since(&self, offset: usize) -> bool {
+        self.since(offset).bytes().all(|byte| byte.is_ascii_whitespace())
     }
 
     fn offset(&self) -> usize {
@@ -303,10 +285,6 @@ impl<'a> Document<'a> {
     fn cut_short(&self) -> Rejection {
         self.malformed(self.text.len(), "the document ends before its last element does")
     }
-}
-
-fn is_utf8_name(name: &[u8]) -> bool {
-    [&b"utf-8"[..], b"utf8", b"us-ascii", b"ascii"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

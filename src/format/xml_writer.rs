@@ -1,94 +1,89 @@
-//! Writing XML in one pass: quick-xml's writer, indented as the 0.1 page is, with every value
-//! escaped so that a reader gets back the same characters.
-
-use quick_xml::{
-    Writer,
-    events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event},
-};
+//! Writing XML in one pass, indented as the 0.1 page is, with every value escaped so that a reader
+//! gets back the same characters.
+//!
+//! quick-xml's writer is not used: a tag must be put together for it elsewhere and is copied, which took
+//! longer than all else. Names are those of our own formats and are not checked.
 
 /// An attribute: name and value.
 pub(super) type Pair<'a> = (&'a str, &'a str);
 
 /// A document being written from front to back.
 pub(super) struct XmlWriter {
-    writer: Writer<Vec<u8>>,
-    /// What is written next, put together here so that no element needs memory of its own.
-    scratch: String,
+    written: String,
+    /// How many elements are open.
+    depth: usize,
 }
 
 impl XmlWriter {
     /// Begins a document that will have about `size` bytes.
     pub(super) fn document(size: usize) -> Self {
-        let writer = Writer::new_with_indent(Vec::with_capacity(size), b' ', 2);
-        let mut document = Self { writer, scratch: String::with_capacity(512) };
-        document.event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)));
-        document
+        let mut written = String::with_capacity(size);
+        written.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>");
+        Self { written, depth: 0 }
     }
 
     /// Begins an element that has other elements in it.
     pub(super) fn open(&mut self, name: &str, attributes: &[Pair<'_>]) {
-        let mut tag = std::mem::take(&mut self.scratch);
-        tag.clear();
-        tag.push_str(name);
-        for (key, value) in attributes {
-            tag.push(' ');
-            tag.push_str(key);
-            tag.push_str("=\"");
-            escape(value, &ATTRIBUTE, &mut tag);
-            tag.push('"');
-        }
-        self.event(Event::Start(BytesStart::from_content(tag.as_str(), name.len())));
-        self.scratch = tag;
+        self.start(name, attributes);
+        self.depth += 1;
     }
 
     /// Ends the element begun last.
     pub(super) fn close(&mut self, name: &str) {
-        self.event(Event::End(BytesEnd::new(name)));
+        self.depth = self.depth.saturating_sub(1);
+        self.line();
+        self.end(name);
     }
 
     /// Writes an element that has text in it, or nothing; it is never self-closed, as on the 0.1 page.
     pub(super) fn leaf(&mut self, name: &str, attributes: &[Pair<'_>], text: &str) {
-        self.open(name, attributes);
-        let mut escaped = std::mem::take(&mut self.scratch);
-        escaped.clear();
-        escape(text, &TEXT, &mut escaped);
-        self.event(Event::Text(BytesText::from_escaped(escaped.as_str())));
-        self.scratch = escaped;
-        self.close(name);
+        self.start(name, attributes);
+        escape(text, is_special_in_text, &mut self.written);
+        self.end(name);
     }
 
     /// The document, with a newline at its end, as a text file has.
-    pub(super) fn finish(self) -> Vec<u8> {
-        let mut bytes = self.writer.into_inner();
-        bytes.push(b'\n');
-        bytes
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.written.push('\n');
+        self.written.into_bytes()
     }
 
-    #[expect(clippy::expect_used, reason = "a Vec<u8> takes whatever is written to it")]
-    fn event(&mut self, event: Event<'_>) {
-        self.writer.write_event(event).expect("a Vec<u8> takes whatever is written to it");
+    fn start(&mut self, name: &str, attributes: &[Pair<'_>]) {
+        self.line();
+        self.written.push('<');
+        self.written.push_str(name);
+        for (key, value) in attributes {
+            self.written.push(' ');
+            self.written.push_str(key);
+            self.written.push_str("=\"");
+            escape(value, is_special_in_attribute, &mut self.written);
+            self.written.push('"');
+        }
+        self.written.push('>');
+    }
+
+    fn end(&mut self, name: &str) {
+        self.written.push_str("</");
+        self.written.push_str(name);
+        self.written.push('>');
+    }
+
+    fn line(&mut self) {
+        self.written.push('\n');
+        (0..self.depth).for_each(|_| self.written.push_str("  "));
     }
 }
 
-/// Which bytes are not written as they are.
-type Special = [bool; 256];
+/// What is not written as it is in text. A carriage return written as it is would be read as a newline
+/// (XML 1.0 section 2.11), and `>` could end a CDATA section that never began.
+fn is_special_in_text(byte: u8) -> bool {
+    matches!(byte, b'&' | b'<' | b'>' | b'\r')
+}
 
-/// In text. A carriage return written as it is would be read as a newline (XML 1.0 section 2.11), and
-/// `>` could end a CDATA section that never began.
-const TEXT: Special = special(b"&<>\r");
-
-/// In an attribute, where white space written as it is would be read as a space (XML 1.0 section
-/// 3.3.3).
-const ATTRIBUTE: Special = special(b"&<>\r\"\n\t");
-
-const fn special(bytes: &[u8]) -> Special {
-    let mut special = [false; 256];
-    let mut at = 0;
-    while at < bytes.len() {
-        special[bytes[at] as usize] = true;
-        at += 1;
-    }
-    special
+/// The same in an attribute, where white space written as it is would be read as a space (XML 1.0
+/// section 3.3.3).
+fn is_special_in_attribute(byte: u8) -> bool {
+    is_special_in_text(byte) || matches!(byte, b'"' | b'\n' | b'\t')
 }
 
 /// What stands for a byte that is not written as it is.
@@ -105,9 +100,15 @@ fn reference(byte: u8) -> &'static str {
 }
 
 /// Every special byte is ASCII, so what lies between two of them is whole characters.
-fn escape(raw: &str, special: &Special, escaped: &mut String) {
+fn escape(raw: &str, is_special: impl Fn(u8) -> bool, escaped: &mut String) {
+    // Nearly no value has one. To look at every byte is faster than to stop at the first: several are
+    // looked at at once.
+    if !raw.bytes().fold(false, |any, byte| any | is_special(byte)) {
+        escaped.push_str(raw);
+        return;
+    }
     let mut rest = raw;
-    while let Some(at) = rest.bytes().position(|byte| special[usize::from(byte)]) {
+    while let Some(at) = rest.bytes().position(&is_special) {
         escaped.push_str(&rest[..at]);
         escaped.push_str(reference(rest.as_bytes()[at]));
         rest = &rest[at + 1..];

@@ -59,8 +59,10 @@ struct Entry<'a> {
     start: Element<'a>,
     id: Option<Told<'a>>,
     content: Option<Element<'a>>,
-    links: Vec<Element<'a>>,
-    categories: Vec<Element<'a>>,
+    via: Option<Element<'a>>,
+    change_type: Option<Element<'a>>,
+    before: Option<Element<'a>>,
+    after: Option<Element<'a>>,
     digest: Option<Told<'a>>,
 }
 
@@ -181,14 +183,25 @@ impl<'a> Feed<'a> {
 
 impl<'a> Entry<'a> {
     fn gather(document: &mut Document<'a>, start: Element<'a>) -> Result<Self, Rejection> {
-        let mut entry =
-            Self { start, id: None, content: None, links: Vec::new(), categories: Vec::new(), digest: None };
+        let mut entry = Self {
+            start,
+            id: None,
+            content: None,
+            via: None,
+            change_type: None,
+            before: None,
+            after: None,
+            digest: None,
+        };
         while let Some(child) = document.child()? {
             match child.atom() {
                 Some("id") => text_of(document, child, &mut entry.id)?,
                 Some("content") => first_of(document, child, &mut entry.content)?,
-                Some("link") => all_of(document, child, &mut entry.links)?,
-                Some("category") => all_of(document, child, &mut entry.categories)?,
+                Some("link") if is_of_relation(&child, "via") => first_of(document, child, &mut entry.via)?,
+                Some("category") => match entry.category_like(&child) {
+                    Some(place) => first_of(document, child, place)?,
+                    None => document.skip()?,
+                },
                 _ if child.is(TIDINGS, "digest") => text_of(document, child, &mut entry.digest)?,
                 _ => document.skip()?,
             }
@@ -196,13 +209,22 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
+    /// Where a category of that scheme is kept, if it is one that 0.1 knows.
+    fn category_like(&mut self, category: &Element<'a>) -> Option<&mut Option<Element<'a>>> {
+        match category.attribute("scheme")?.as_ref() {
+            CHANGE_TYPE_SCHEME => Some(&mut self.change_type),
+            BEFORE_SCHEME => Some(&mut self.before),
+            AFTER_SCHEME => Some(&mut self.after),
+            _ => None,
+        }
+    }
+
     fn item(&self) -> Result<DraftItem, Rejection> {
-        let Some(via) = link(&self.links, "via") else {
+        let Some(via) = &self.via else {
             return Err(self.start.unprocessable("the entry has no link rel=\"via\", which names the item"));
         };
         let content = self.content.as_ref().map(|content| self.content_at(content, via)).transpose()?;
-        let change =
-            ItemChange::from_parts(self.change_type()?, content, self.state(BEFORE_SCHEME)?, self.state(AFTER_SCHEME)?);
+        let change = ItemChange::from_parts(self.change_type()?, content, state(&self.before)?, state(&self.after)?);
         Ok(DraftItem {
             id: self.id.as_ref().and_then(|(_, id)| ItemId::parse(id).ok()),
             uri: uri(via, "href")?,
@@ -211,7 +233,7 @@ impl<'a> Entry<'a> {
     }
 
     fn change_type(&self) -> Result<Option<ChangeType>, Rejection> {
-        let Some(category) = with_scheme(&self.categories, CHANGE_TYPE_SCHEME).next() else {
+        let Some(category) = &self.change_type else {
             return Ok(None);
         };
         let term = category.attribute("term").unwrap_or_default();
@@ -219,15 +241,6 @@ impl<'a> Entry<'a> {
             category.unprocessable(format!("{:?} is no change type; there are ADD, UPDATE and DELETE", short(&term)))
         });
         known.map(Some)
-    }
-
-    fn state(&self, scheme: &str) -> Result<Option<State>, Rejection> {
-        let category = with_scheme(&self.categories, scheme).next();
-        let state = category.map(|category| {
-            let term = category.attribute("term").unwrap_or_default();
-            refused(State::parse(term.trim()), category, "the category's term")
-        });
-        state.transpose()
     }
 
     fn content_at(&self, content: &Element<'a>, via: &Element<'a>) -> Result<ContentLocation, Rejection> {
@@ -243,6 +256,14 @@ impl<'a> Entry<'a> {
     }
 }
 
+fn state(category: &Option<Element<'_>>) -> Result<Option<State>, Rejection> {
+    let state = category.as_ref().map(|category| {
+        let term = category.attribute("term").unwrap_or_default();
+        refused(State::parse(term.trim()), category, "the category's term")
+    });
+    state.transpose()
+}
+
 fn digest((element, hex): &Told<'_>) -> Result<Digest, Rejection> {
     let name = element.attribute("algorithm").unwrap_or_default();
     let algorithm = DigestAlgorithm::parse(name.trim()).ok_or_else(|| {
@@ -252,13 +273,16 @@ fn digest((element, hex): &Told<'_>) -> Result<Digest, Rejection> {
     refused(Digest::parse(algorithm, hex), element, "the digest")
 }
 
-/// The first link of that relation, by its registered name or the name's URI (RFC 4287 section 4.2.7.2).
+/// The first link of that relation.
 fn link<'e, 'a>(links: &'e [Element<'a>], relation: &str) -> Option<&'e Element<'a>> {
+    links.iter().find(|link| is_of_relation(link, relation))
+}
+
+/// By its registered name or the name's URI (RFC 4287 section 4.2.7.2).
+fn is_of_relation(link: &Element<'_>, relation: &str) -> bool {
     const REGISTERED: &str = "http://www.iana.org/assignments/relation/";
-    links.iter().find(|link| {
-        let told = link.attribute("rel").unwrap_or_default();
-        told.strip_prefix(REGISTERED).unwrap_or(&told) == relation
-    })
+    let told = link.attribute("rel").unwrap_or_default();
+    told.strip_prefix(REGISTERED).unwrap_or(&told) == relation
 }
 
 fn with_scheme<'e, 'a>(categories: &'e [Element<'a>], scheme: &str) -> impl Iterator<Item = &'e Element<'a>> {
