@@ -60,6 +60,7 @@ struct Entry<'a> {
     id: Option<Told<'a>>,
     content: Option<Element<'a>>,
     via: Option<Element<'a>>,
+    generated_by: Option<Element<'a>>,
     change_type: Option<Element<'a>>,
     before: Option<Element<'a>>,
     after: Option<Element<'a>>,
@@ -188,6 +189,7 @@ impl<'a> Entry<'a> {
             id: None,
             content: None,
             via: None,
+            generated_by: None,
             change_type: None,
             before: None,
             after: None,
@@ -198,6 +200,9 @@ impl<'a> Entry<'a> {
                 Some("id") => text_of(document, child, &mut entry.id)?,
                 Some("content") => first_of(document, child, &mut entry.content)?,
                 Some("link") if is_of_relation(&child, "via") => first_of(document, child, &mut entry.via)?,
+                Some("link") if is_of_relation(&child, GENERATED_BY) => {
+                    first_of(document, child, &mut entry.generated_by)?;
+                }
                 Some("category") => match entry.category_like(&child) {
                     Some(place) => first_of(document, child, place)?,
                     None => document.skip()?,
@@ -251,7 +256,7 @@ impl<'a> Entry<'a> {
             media_type: content.attribute("type").and_then(|raw| MediaType::parse(&raw).ok()),
             size: via.attribute("length").map(|raw| refused(raw.trim().parse(), via, "the length")).transpose()?,
             digest: self.digest.as_ref().map(digest).transpose()?,
-            generated_by: link(&self.links, GENERATED_BY).map(|activity| uri(activity, "href")).transpose()?,
+            generated_by: self.generated_by.as_ref().map(|activity| uri(activity, "href")).transpose()?,
         })
     }
 }
