@@ -4,9 +4,11 @@
 
 mod a_backup_is_whole_and_can_be_restored;
 mod a_bomb_costs_no_more_than_the_limit;
+mod a_bus_of_uris_is_understood;
 mod a_feed_reader_that_walks_the_archive_rebuilds_every_change;
 mod a_filtered_feed_shows_every_match_once;
 mod a_full_disk_loses_nothing;
+mod a_harvest_comes_out_as_it_went;
 mod a_journal_that_cannot_be_used_is_refused;
 mod a_kill_during_upkeep_breaks_nothing;
 mod a_purge_lists_every_item;
@@ -16,6 +18,8 @@ mod a_wrong_configuration_is_refused_with_advice;
 mod any;
 mod architecture;
 mod archive_pages_never_change;
+mod bus;
+mod credentials_are_kept_nowhere;
 mod each_layer_of_the_configuration_counts_before_the_one_below;
 mod emitted;
 mod every_fixture_is_read_as_its_snapshot_says;
@@ -48,6 +52,7 @@ mod the_seed_examples_come_out_as_they_went_in;
 mod the_store_keeps_its_promises;
 mod the_views_show_what_the_journal_holds;
 mod verify_finds_what_is_wrong;
+mod what_a_transport_delivers_again_is_known;
 mod what_is_acknowledged_survives_kill_9;
 mod what_is_emitted_is_read_back;
 mod what_is_emitted_is_valid;
