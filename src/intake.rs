@@ -18,9 +18,9 @@ use utoipa::ToSchema;
 pub use crate::model::{EventId, SourceName};
 
 use crate::{
-    format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
+    format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Redacted, Rejection, Repeats},
     journal::{
-        Journal, JournalError, Outcome, Submission,
+        Journal, JournalError, KnownKey, Outcome, Submission,
         quarantine::{NewQuarantined, QuarantineId},
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key},
@@ -65,6 +65,9 @@ pub struct Incoming {
     pub body: Bytes,
     /// The transport's own identifier of the message, for dialects whose messages have none.
     pub transport_id: Option<EventId>,
+    /// Whether the transport says that it may have delivered the message before (AMQP's
+    /// `redelivered`).
+    pub redelivered: bool,
 }
 
 /// What became of a message that was read.
@@ -217,8 +220,16 @@ impl Source {
         &self.counts
     }
 
-    /// Reads one message.
-    fn read(&self, incoming: &Incoming) -> Result<Reading, Rejection> {
+    /// Reads one message, after it has taken out of it what must not be kept.
+    fn read(&self, incoming: &mut Incoming) -> Result<Reading, Rejection> {
+        match (self.kind.redact)(&incoming.body) {
+            Redacted::AsItCame => {}
+            Redacted::Without(body) => incoming.body = body.into(),
+            Redacted::Blanked(body, rejection) => {
+                incoming.body = body.into();
+                return Err(rejection);
+            }
+        }
         self.dialect.read(&Message {
             content_type: incoming.content_type.as_deref(),
             headers: &incoming.headers,
@@ -246,10 +257,22 @@ impl Source {
         let given = told.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
         let identity = match (given, self.kind.repeats) {
             (Some(id), _) => EventIdentity::Id(id),
-            (None, Repeats::SameBody) => EventIdentity::Message { headers, body: &incoming.body },
+            (None, Repeats::SameBody | Repeats::SameBodyUnlessNews) => {
+                EventIdentity::Message { headers, body: &incoming.body }
+            }
             (None, Repeats::Unknowable) => return None,
         };
         Some(event_key(self.name(), identity, ordinal))
+    }
+
+    /// What it means that the key of a draft of this message is known.
+    fn known_key(&self, incoming: &Incoming) -> KnownKey {
+        let by_transport = incoming.redelivered || incoming.transport_id.is_some();
+        match self.kind.repeats {
+            Repeats::SameBodyUnlessNews if by_transport => KnownKey::Remembered,
+            Repeats::SameBodyUnlessNews => KnownKey::RememberedUnlessNews,
+            Repeats::SameBody | Repeats::Unknowable => KnownKey::Same,
+        }
     }
 
     fn count(&self, outcome: &'static str) {
@@ -289,8 +312,8 @@ impl Intake {
         self.take(source, incoming).instrument(span).await
     }
 
-    async fn take(&self, source: &Source, incoming: Incoming) -> Result<Receipt, IntakeError> {
-        match source.read(&incoming) {
+    async fn take(&self, source: &Source, mut incoming: Incoming) -> Result<Receipt, IntakeError> {
+        match source.read(&mut incoming) {
             Ok(reading) => Ok(self.append(source, &incoming, reading).await?),
             Err(rejection) => {
                 let message = to_quarantine(source, incoming, &rejection);
@@ -309,13 +332,14 @@ impl Intake {
     /// When it still cannot be read (and stays as it is), or when nothing could be written.
     pub async fn retry(&self, source: &Source, id: QuarantineId) -> Result<Option<Receipt>, IntakeError> {
         let Some(kept) = self.journal.quarantined(id).await? else { return Ok(None) };
-        let incoming = Incoming {
+        let mut incoming = Incoming {
             content_type: kept.message.content_type,
             headers: kept.message.headers.into_iter().collect(),
             body: kept.message.body,
             transport_id: None,
+            redelivered: false,
         };
-        let reading = source.read(&incoming).map_err(|rejection| IntakeError::Quarantined { id, rejection })?;
+        let reading = source.read(&mut incoming).map_err(|rejection| IntakeError::Quarantined { id, rejection })?;
         let receipt = self.append(source, &incoming, reading).await?;
         self.journal.release(id).await?;
         Ok(Some(receipt))
@@ -333,7 +357,9 @@ impl Intake {
             Vec::new()
         } else {
             let span = tracing::debug_span!("append", drafts = drafts.len());
-            self.journal.append(Submission { policy: Arc::clone(&source.policy), drafts }).instrument(span).await?
+            let known_key = source.known_key(incoming);
+            let submission = Submission { policy: Arc::clone(&source.policy), drafts, known_key };
+            self.journal.append(submission).instrument(span).await?
         };
         let receipt = Receipt { outcomes, nothing };
         source.count(receipt.outcome());

@@ -17,6 +17,10 @@ mod http;
 mod journal;
 mod measure;
 
+/// The program's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The parts, by name.
 const PARTS: [(&str, fn()); 4] = [
     ("formats", formats::measure),

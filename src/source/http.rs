@@ -59,6 +59,8 @@ problems!(
         ("source" = SourceName, Path, description = "The name of the source.", example = "content-change"),
         ("Idempotency-Key" = Option<EventId>, Header, description = "What makes a repeat of a message known, where the \
             message itself has no identifier."),
+        ("Routing-Key" = Option<String>, Header, description = "What the message is, for the dialects `sfm` and \
+            `hoarder`, whose messages do not say it themselves.", example = "warc_created"),
     ),
     request_body(
         description = "One message in the dialect of the source. Its media type is a hint: the dialect knows its own.",
@@ -94,7 +96,7 @@ pub async fn receive(
     if let Some(Err(wait)) = hooks.rates.get(&name).map(Rate::take) {
         return Err(too_many(source, wait));
     }
-    let incoming = Incoming { content_type, headers, body, transport_id };
+    let incoming = Incoming { content_type, headers, body, transport_id, redelivered: false };
     match hooks.intake.accept(source, incoming).await {
         Ok(receipt) => Ok(answer(&receipt)),
         Err(error) => Err(refusal(error)),
