@@ -169,7 +169,7 @@ impl Writer {
         let events = submissions.len();
         let questions = questions(&submissions);
         let mut appending =
-            Appending { writer: self, orders: Some(orders), submissions, outcomes: Vec::new(), old: Vec::new() };
+            Appending { writer: self, began, orders: Some(orders), submissions, outcomes: Vec::new(), old: Vec::new() };
         self.store.append(&questions, &mut appending)?;
         metrics::batch(events, began.elapsed());
         Ok(appending.outcomes)
@@ -179,6 +179,7 @@ impl Writer {
 /// Submissions on their way into the store.
 struct Appending<'a> {
     writer: &'a Writer,
+    began: Instant,
     orders: Option<MutexGuard<'a, mpsc::Receiver<Order>>>,
     submissions: Vec<Submission>,
     outcomes: Vec<Vec<Outcome>>,
@@ -200,7 +201,9 @@ impl store::Batch for Appending<'_> {
         let changes = decision.changes;
         let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return };
         let (oldest, newest) = (oldest.change.seq, newest.change.seq);
-        tracing::debug!(changes = changes.len(), first_seq = oldest.0, last_seq = newest.0, "a batch is on disk");
+        let took_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let count = changes.len();
+        tracing::debug!(changes = count, first_seq = oldest.0, last_seq = newest.0, took_us, "a batch is on disk");
         if first.get().is_none() {
             first.set(oldest);
         }
