@@ -43,13 +43,13 @@ impl Batch {
     #[must_use]
     pub fn read(source: &Source, messages: Vec<Arrived>) -> Self {
         let mut batch = Self { messages, read: None, rejected: Vec::new() };
-        let (read, rejected) = read_all(source, &batch.messages);
+        let (read, rejected) = read_all(source, &mut batch.messages);
         (batch.read, batch.rejected) = (Some(read), rejected);
         batch
     }
 }
 
-fn read_all(source: &Source, messages: &[Arrived]) -> (Vec<Read>, Vec<(Incoming, Rejection)>) {
+fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incoming, Rejection)>) {
     let (mut read, mut rejected) = (Vec::with_capacity(messages.len()), Vec::new());
     for message in messages {
         match message {
@@ -57,14 +57,18 @@ fn read_all(source: &Source, messages: &[Arrived]) -> (Vec<Read>, Vec<(Incoming,
                 Ok(one) => read.push(one),
                 Err(rejection) => rejected.push((incoming.clone(), rejection)),
             },
-            Arrived::Unreadable(incoming, rejection) => rejected.push((incoming.clone(), rejection.clone())),
+            Arrived::Unreadable(incoming, rejection) => {
+                // It is kept, so what must not be kept goes from it as well, as far as it can be seen.
+                let _ = source.redact(incoming);
+                rejected.push((incoming.clone(), rejection.clone()));
+            }
         }
     }
     (read, rejected)
 }
 
 /// A message at which its dialect panics would come again and again, and nothing after it ever.
-fn read_one(source: &Source, incoming: &Incoming) -> Result<Read, Rejection> {
+fn read_one(source: &Source, incoming: &mut Incoming) -> Result<Read, Rejection> {
     let reading = catch_unwind(AssertUnwindSafe(|| source.read(incoming))).unwrap_or_else(|_| {
         let reason = "the dialect failed at it, which is a fault of this program; please report it with the message";
         Err(Rejection::unprocessable(Place::Message, reason))
@@ -81,7 +85,7 @@ impl Intake {
     /// source; what had been written of it is not written twice.
     pub async fn accept_batch(&self, source: &Source, batch: &mut Batch) -> Result<(), JournalError> {
         // What was handed to the journal in vain is read again: that is rare, and a copy of each is not free.
-        let read = batch.read.take().unwrap_or_else(|| read_all(source, &batch.messages).0);
+        let read = batch.read.take().unwrap_or_else(|| read_all(source, &mut batch.messages).0);
         let (mut submissions, mut nothing) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
         for one in read {
             submissions.push(one.submission);

@@ -20,7 +20,7 @@ use crate::{
     },
     format::format,
     journal::{
-        Journal, Settings, Submission, WriterThread,
+        Journal, KnownKey, Settings, Submission, WriterThread,
         settle::SourcePolicy,
         store::sqlite::{Bounds, SqliteStore},
         subscriptions::{MadeBy, Write},
@@ -170,7 +170,7 @@ impl World {
         };
         let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
         let drafts = numbers.map(|number| (None, draft(number))).collect();
-        self.journal.append(Submission { policy, drafts }).await.unwrap();
+        self.journal.append(Submission { policy, drafts, known_key: KnownKey::Same }).await.unwrap();
     }
 
     fn engine(&self, receiver: &Receiver, cursor: u64) -> (Arc<Status>, Arc<Notify>, CancellationToken, Engine) {

@@ -29,6 +29,7 @@ pub(super) fn arrived(delivery: Delivery, largest: usize, source: &SourceName) -
         headers: headers(&delivery),
         transport_id: properties.message_id().as_ref().and_then(|id| EventId::parse(id.as_str())),
         body: Bytes::from(delivery.data),
+        redelivered: delivery.redelivered,
     };
     let bytes = incoming.body.len();
     if bytes > largest {

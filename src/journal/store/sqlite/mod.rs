@@ -15,6 +15,7 @@ pub mod restore;
 mod rows;
 mod schema;
 mod subscriptions;
+mod unchanged;
 pub mod verify;
 
 use std::{
