@@ -133,7 +133,9 @@ fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
 mod tests {
     use super::{Arrived, Batch, Incoming, Intake, Source};
     use crate::{
-        format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
+        format::{
+            Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Redacted, Rejection, Repeats,
+        },
         journal::{
             Journal, Settings,
             store::sqlite::{Bounds, SqliteStore},
@@ -147,6 +149,7 @@ mod tests {
         accepts: &[],
         headers: &["read"],
         repeats: Repeats::SameBody,
+        redact: |_| Redacted::AsItCame,
         build: |_, _| -> Result<Box<dyn Dialect>, InvalidSettings> { Ok(Box::new(Frail)) },
     };
 
@@ -178,6 +181,7 @@ mod tests {
             headers: headers.clone(),
             body: body.into(),
             transport_id: None,
+            redelivered: false,
         };
         let arrived =
             [event("a"), b"no JSON".to_vec(), event("b"), event("a")].map(|body| Arrived::Whole(message(body)));
