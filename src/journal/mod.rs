@@ -5,6 +5,7 @@
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 
 pub mod metrics;
+mod order;
 pub mod quarantine;
 pub mod registry;
 pub mod retention;
@@ -27,15 +28,16 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
+pub use order::{KnownKey, Outcome, Submission};
 pub use tail::Recorded;
-pub use writer::{KnownKey, Outcome, Submission};
 
 use crate::model::{ChangeId, Seq, Timestamp, Uri};
+use order::Order;
 use quarantine::{NewQuarantined, QuarantineId, Quarantined};
 use registry::ObjectState;
 use store::{Store, StoreError, StoredChange};
 use tail::Tail;
-use writer::{Order, Writer};
+use writer::Writer;
 
 /// Room for the JSON of most changes, in bytes.
 const USUAL_JSON: usize = 1024;

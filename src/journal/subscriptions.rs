@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Journal, JournalError, store::Store, writer::Order};
+use super::{Journal, JournalError, order::Order, store::Store};
 use crate::model::{Seq, SubscriptionName, Timestamp};
 
 /// Who made a subscription.

@@ -12,93 +12,23 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::{
     First, json_of, metrics,
-    quarantine::{NewQuarantined, QuarantineId},
+    order::{KnownKey, Order, Outcome, Submission, Taken, answer_all, sorted},
     registry::ObjectState,
     settle::{Settled, SourcePolicy, settle},
     sight::Before,
     store::{
         self, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError, Touched,
     },
-    subscriptions::Write,
     tail::{Recorded, Tail},
 };
 use crate::model::{
     Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, ItemChange, Seq, Settlement, Sight,
     SubscriptionName, Timestamp, Uri,
 };
-
-/// What one message told, to be accepted as a whole.
-#[derive(Debug)]
-pub struct Submission {
-    /// Whose message it is.
-    pub policy: Arc<SourcePolicy>,
-    /// What it tells, each with the key by which a repeat is known; `None` where none can be known.
-    pub drafts: Vec<(Option<EventKey>, Draft)>,
-    /// What it means that a key is known.
-    pub known_key: KnownKey,
-}
-
-/// What it means that the key of a draft is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KnownKey {
-    /// It is the same event. Events that change nothing are not remembered: if one comes again, it
-    /// is older than what has changed since.
-    Same,
-    /// It is the same event. Those that change nothing are remembered too, since one that came again
-    /// could undo what has changed since.
-    Remembered,
-    /// The same, unless it is news: it tells a state that the registry does not hold, and it is not
-    /// late.
-    RememberedUnlessNews,
-}
-
-/// What became of a draft.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is in the journal.
-    Accepted {
-        /// Its number.
-        seq: Seq,
-        /// Its identifier.
-        id: ChangeId,
-    },
-    /// It was in the journal already.
-    Duplicate {
-        /// The number of the first.
-        seq: Seq,
-        /// The identifier of the first; `None` when it has been removed since.
-        id: Option<ChangeId>,
-    },
-    /// It changed nothing.
-    Unchanged,
-}
-
-/// An order to the writer, with the place where the answer goes. Who has stopped waiting for an
-/// answer has not withdrawn the order.
-pub(super) enum Order {
-    Append(Vec<Submission>, Answers<Vec<Outcome>>),
-    Quarantine(Vec<NewQuarantined>, Answers<QuarantineId>),
-    Release(QuarantineId, Answer<bool>),
-    /// Cursors that go forward. They go with the batch that is waiting, if there is one, and so cost
-    /// no sync of their own.
-    Advance(Vec<(SubscriptionName, Seq)>, Answer<()>),
-    Subscriptions(Vec<Write>, Answer<Vec<u64>>),
-    Prune {
-        before: Seq,
-        at_most: usize,
-        answer: Answer<usize>,
-    },
-}
-
-/// Where an answer goes.
-pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// Where the answer goes to an order of several: one for each, in order, or that none was done.
-type Answers<T> = Answer<Vec<T>>;
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
@@ -107,20 +37,6 @@ pub(super) struct Writer {
     pub(super) first: Arc<First>,
     pub(super) batch: usize,
     pub(super) orders: Mutex<mpsc::Receiver<Order>>,
-}
-
-/// The orders that one thread has taken at once.
-#[derive(Default)]
-struct Taken {
-    submissions: Vec<Submission>,
-    submitters: Vec<(usize, Answers<Vec<Outcome>>)>,
-    messages: Vec<NewQuarantined>,
-    senders: Vec<(usize, Answers<QuarantineId>)>,
-    releases: Vec<(QuarantineId, Answer<bool>)>,
-    cursors: Vec<(SubscriptionName, Seq)>,
-    advancers: Vec<Answer<()>>,
-    writes: Vec<(Vec<Write>, Answer<Vec<u64>>)>,
-    prunes: Vec<(Seq, usize, Answer<usize>)>,
 }
 
 impl Writer {
@@ -243,48 +159,6 @@ impl store::Batch for Appending<'_> {
         self.old = tail.extend(changes.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json, new.sight))));
         head.send_replace(newest);
         metrics::head(newest);
-    }
-}
-
-/// Orders by what they ask for.
-fn sorted(orders: impl Iterator<Item = Order>) -> Taken {
-    let mut taken = Taken::default();
-    for order in orders {
-        match order {
-            Order::Append(more, answer) => {
-                taken.submitters.push((more.len(), answer));
-                taken.submissions.extend(more);
-            }
-            Order::Quarantine(more, answer) => {
-                taken.senders.push((more.len(), answer));
-                taken.messages.extend(more);
-            }
-            Order::Release(id, answer) => taken.releases.push((id, answer)),
-            Order::Advance(places, answer) => {
-                taken.cursors.extend(places);
-                taken.advancers.push(answer);
-            }
-            Order::Subscriptions(what, answer) => taken.writes.push((what, answer)),
-            Order::Prune { before, at_most, answer } => taken.prunes.push((before, at_most, answer)),
-        }
-    }
-    taken
-}
-
-/// Gives each as many answers as it has asked for, or all the same error.
-fn answer_all<T>(waiting: Vec<(usize, Answers<T>)>, answers: Result<Vec<T>, StoreError>) {
-    match answers {
-        Ok(answers) => {
-            let mut answers = answers.into_iter();
-            for (count, waiting) in waiting {
-                let _ = waiting.send(Ok(answers.by_ref().take(count).collect()));
-            }
-        }
-        Err(error) => {
-            for (_, waiting) in waiting {
-                let _ = waiting.send(Err(error.clone()));
-            }
-        }
     }
 }
 
