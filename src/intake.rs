@@ -4,9 +4,12 @@
 
 mod batch;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -18,9 +21,9 @@ pub use crate::model::{EventId, SourceName};
 pub use batch::{Arrived, Batch};
 
 use crate::{
-    format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
+    format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Redacted, Rejection, Repeats},
     journal::{
-        Journal, JournalError, Outcome, Submission,
+        Journal, JournalError, KnownKey, Outcome, Submission,
         quarantine::{NewQuarantined, QuarantineId},
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key},
@@ -37,6 +40,8 @@ pub struct Source {
     kind: &'static DialectKind,
     dialect: Box<dyn Dialect>,
     counts: Counts,
+    /// The series of [`EVENTS`], by outcome: to look for one costs more than to count.
+    series: BTreeMap<&'static str, metrics::Counter>,
 }
 
 /// How many messages of a source have had which outcome since the gateway started.
@@ -63,6 +68,9 @@ pub struct Incoming {
     pub body: Bytes,
     /// The transport's own identifier of the message, for dialects whose messages have none.
     pub transport_id: Option<EventId>,
+    /// Whether the transport says that it may have delivered the message before (AMQP's
+    /// `redelivered`).
+    pub redelivered: bool,
 }
 
 /// What became of a message that was read.
@@ -191,12 +199,14 @@ impl Source {
     ) -> Result<Self, InvalidSettings> {
         let dialect = (kind.build)(settings, limits)?;
         let policy = Arc::new(SourcePolicy { name, metadata_changes });
-        let source = Self { policy, kind, dialect, counts: Counts::default() };
-        // A rate needs to see the zero from which it rises.
-        for outcome in ["accepted", "duplicate", "unchanged", "quarantined"] {
-            source.counter(outcome).increment(0);
-        }
-        Ok(source)
+        let series = ["accepted", "duplicate", "unchanged", "quarantined"].map(|outcome| {
+            let name = policy.name.to_string();
+            let counter = metrics::counter!(EVENTS, "source" => name, "dialect" => kind.name, "outcome" => outcome);
+            // A rate needs to see the zero from which it rises.
+            counter.increment(0);
+            (outcome, counter)
+        });
+        Ok(Self { policy, kind, dialect, counts: Counts::default(), series: series.into() })
     }
 
     /// Its name.
@@ -217,8 +227,16 @@ impl Source {
         &self.counts
     }
 
-    /// Reads one message.
-    fn read(&self, incoming: &Incoming) -> Result<Reading, Rejection> {
+    /// Reads one message, after it has taken out of it what must not be kept.
+    fn read(&self, incoming: &mut Incoming) -> Result<Reading, Rejection> {
+        match (self.kind.redact)(&incoming.body) {
+            Redacted::AsItCame => {}
+            Redacted::Without(body) => incoming.body = body.into(),
+            Redacted::Blanked(body, rejection) => {
+                incoming.body = body.into();
+                return Err(rejection);
+            }
+        }
         self.dialect.read(&Message {
             content_type: incoming.content_type.as_deref(),
             headers: &incoming.headers,
@@ -246,7 +264,9 @@ impl Source {
         let given = told.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
         let identity = match (given, self.kind.repeats) {
             (Some(id), _) => EventIdentity::Id(id),
-            (None, Repeats::SameBody) => EventIdentity::Message { headers, body: &incoming.body },
+            (None, Repeats::SameBody | Repeats::SameBodyUnlessNews) => {
+                EventIdentity::Message { headers, body: &incoming.body }
+            }
             (None, Repeats::Unknowable) => return None,
         };
         Some(event_key(self.name(), identity, ordinal))
@@ -261,7 +281,18 @@ impl Source {
         let headers = self.headers_read(incoming);
         let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
         let drafts = drafts.into_iter().enumerate().map(keyed).collect();
-        (Submission { policy: Arc::clone(&self.policy), drafts }, nothing)
+        let known_key = self.known_key(incoming);
+        (Submission { policy: Arc::clone(&self.policy), drafts, known_key }, nothing)
+    }
+
+    /// What it means that the key of a draft of this message is known.
+    fn known_key(&self, incoming: &Incoming) -> KnownKey {
+        let by_transport = incoming.redelivered || incoming.transport_id.is_some();
+        match self.kind.repeats {
+            Repeats::SameBodyUnlessNews if by_transport => KnownKey::Remembered,
+            Repeats::SameBodyUnlessNews => KnownKey::RememberedUnlessNews,
+            Repeats::SameBody | Repeats::Unknowable => KnownKey::Same,
+        }
     }
 
     fn count(&self, outcome: &'static str, messages: u64) {
@@ -272,11 +303,9 @@ impl Source {
             _ => &self.counts.unchanged,
         };
         count.fetch_add(messages, Ordering::Relaxed);
-        self.counter(outcome).increment(messages);
-    }
-
-    fn counter(&self, outcome: &'static str) -> metrics::Counter {
-        metrics::counter!(EVENTS, "source" => self.name().to_string(), "dialect" => self.kind.name, "outcome" => outcome)
+        if let Some(counter) = self.series.get(outcome) {
+            counter.increment(messages);
+        }
     }
 }
 
@@ -303,8 +332,8 @@ impl Intake {
         self.take(source, incoming).instrument(span).await
     }
 
-    async fn take(&self, source: &Source, incoming: Incoming) -> Result<Receipt, IntakeError> {
-        match source.read(&incoming) {
+    async fn take(&self, source: &Source, mut incoming: Incoming) -> Result<Receipt, IntakeError> {
+        match source.read(&mut incoming) {
             Ok(reading) => Ok(self.append(source, &incoming, reading).await?),
             Err(rejection) => {
                 let message = to_quarantine(source, incoming, &rejection);
@@ -323,13 +352,14 @@ impl Intake {
     /// When it still cannot be read (and stays as it is), or when nothing could be written.
     pub async fn retry(&self, source: &Source, id: QuarantineId) -> Result<Option<Receipt>, IntakeError> {
         let Some(kept) = self.journal.quarantined(id).await? else { return Ok(None) };
-        let incoming = Incoming {
+        let mut incoming = Incoming {
             content_type: kept.message.content_type,
             headers: kept.message.headers.into_iter().collect(),
             body: kept.message.body,
             transport_id: None,
+            redelivered: false,
         };
-        let reading = source.read(&incoming).map_err(|rejection| IntakeError::Quarantined { id, rejection })?;
+        let reading = source.read(&mut incoming).map_err(|rejection| IntakeError::Quarantined { id, rejection })?;
         let receipt = self.append(source, &incoming, reading).await?;
         self.journal.release(id).await?;
         Ok(Some(receipt))

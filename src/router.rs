@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{
-    Extension, Router,
-    middleware::{from_fn, from_fn_with_state, map_response},
-};
+use axum::{Router, middleware::from_fn_with_state};
 use tower_http::{
     catch_panic::CatchPanicLayer,
     compression::{CompressionLayer, Predicate, predicate::SizeAbove},
@@ -29,7 +26,7 @@ use crate::{
         snapshot,
     },
     web::{
-        self, Access, BodyLimit, HeldBytes, Routes,
+        self, Access, Around, Routes,
         Rule::{Admin, Open, Publish, Read},
     },
 };
@@ -95,17 +92,18 @@ pub fn routes() -> Routes<Surfaces> {
 
 /// Routes, and what holds for all of them.
 pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Router {
-    routes()
-        .into_router(surfaces, access)
-        .fallback(web::not_found)
-        .method_not_allowed_fallback(web::method_not_allowed)
-        .layer(from_fn_with_state(bounds.time, web::time_limit))
-        .layer(Extension(BodyLimit(bounds.body)))
-        .layer(Extension(HeldBytes::new(bounds.held)))
-        .layer(CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)))
-        .layer(map_response(web::every_error_is_a_problem))
-        .layer(CatchPanicLayer::custom(web::panicked))
-        .layer(from_fn(web::observe))
+    surrounded(routes().into_router(surfaces, access), bounds)
+}
+
+/// What holds for all routes, put around these. It is one layer, from the outermost inwards: axum copies
+/// each that it is given, and all inside it, for each request.
+pub fn surrounded(routes: Router, bounds: Bounds) -> Router {
+    let around = Around::new(bounds.body, bounds.held, bounds.time);
+    routes.fallback(web::not_found).method_not_allowed_fallback(web::method_not_allowed).layer((
+        from_fn_with_state(around, web::around),
+        CatchPanicLayer::custom(web::panicked),
+        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)),
+    ))
 }
 
 /// A document with an entity tag is compressed where it is made: its tag is for these very bytes.

@@ -13,7 +13,7 @@ use std::{
 use super::measure::{Contender, compare};
 use tidings::{
     journal::{
-        Journal, Settings, Submission, WriterThread,
+        Journal, KnownKey, Settings, Submission, WriterThread,
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key, sqlite},
     },
@@ -188,7 +188,10 @@ fn append_batches(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: 
                 tokio::spawn(async move {
                     loop {
                         let Some(drafts) = batches.lock().unwrap().pop_front() else { break };
-                        journal.append(Submission { policy: Arc::clone(&policy), drafts }).await.unwrap();
+                        journal
+                            .append(Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same })
+                            .await
+                            .unwrap();
                     }
                 })
             })
@@ -216,7 +219,8 @@ fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draf
                 let (journal, policy) = (journal.clone(), Arc::clone(&policy));
                 tokio::spawn(async move {
                     for keyed in share {
-                        let submission = Submission { policy: Arc::clone(&policy), drafts: vec![keyed] };
+                        let submission =
+                            Submission { policy: Arc::clone(&policy), drafts: vec![keyed], known_key: KnownKey::Same };
                         journal.append(submission).await.unwrap();
                     }
                 })
@@ -243,7 +247,7 @@ fn draft(number: u64) -> Draft {
         event_id: EventId::parse(&format!("urn:uuid:00000000-0000-4000-8000-{number:012x}")),
         software_version: Some(Text::new("3.8.1")),
         user: User::new("fedoraAdmin", None),
-        time: Timestamp::from_millis(1_700_000_000_000 + i64::try_from(number).unwrap()),
+        time: Timestamp::from_millis(1_700_000_000_000 + i64::try_from(number).unwrap()).into(),
         object: Uri::parse(&object).unwrap(),
         parent: None,
         types: Vec::new(),

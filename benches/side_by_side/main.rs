@@ -5,18 +5,29 @@
     missing_docs,
     clippy::unwrap_used,
     clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
 
 mod formats;
+mod http;
 mod journal;
 mod measure;
 
+/// The program's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The parts, by name.
-const PARTS: [(&str, fn()); 3] =
-    [("formats", formats::measure), ("appends", journal::appends), ("growth", journal::growth)];
+const PARTS: [(&str, fn()); 4] = [
+    ("formats", formats::measure),
+    ("appends", journal::appends),
+    ("growth", journal::growth),
+    ("http", http::measure),
+];
 
 fn main() {
     // cargo adds `--bench`.

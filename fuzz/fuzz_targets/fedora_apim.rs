@@ -5,8 +5,8 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use tidings_fuzz::Subject;
+use tidings_fuzz::{BaseUrl, Subject};
 
-static SUBJECT: LazyLock<Subject> = LazyLock::new(|| Subject::new("fedora-apim", true));
+static SUBJECT: LazyLock<Subject> = LazyLock::new(|| Subject::new("fedora-apim", BaseUrl::Optional));
 
 fuzz_target!(|input: &[u8]| SUBJECT.check(input));

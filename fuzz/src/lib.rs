@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use tidings::{
-    format::{self, Dialect, FORMATS, Headers, Limits, Message, Reading},
+    format::{self, Dialect, DialectKind, FORMATS, Headers, Limits, Message, Reading, Redacted},
     journal::settle::{SourcePolicy, settle_alone},
     model::{Draft, SourceName},
 };
@@ -27,15 +27,34 @@ static POLICY: LazyLock<SourcePolicy> = LazyLock::new(|| SourcePolicy {
 
 /// A dialect, with and without settings.
 pub struct Subject {
+    kind: &'static DialectKind,
     plain: Box<dyn Dialect>,
     with_base_url: Option<Box<dyn Dialect>>,
 }
 
+/// Whether a dialect has the setting `base_url`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum BaseUrl {
+    /// It has not.
+    None,
+    /// It has, and does without.
+    Optional,
+    /// It has, and needs it.
+    Required,
+}
+
 impl Subject {
-    /// The dialect of that name. `takes_base_url` says whether it has that setting.
-    pub fn new(name: &str, takes_base_url: bool) -> Self {
-        let with_base_url = takes_base_url.then(|| set_up(name, json!({ "base_url": "http://h.example/rest" })));
-        Self { plain: set_up(name, Value::Null), with_base_url }
+    /// The dialect of that name.
+    pub fn new(name: &str, base_url: BaseUrl) -> Self {
+        let kind = format::dialect(name).expect("there is such a dialect");
+        let with_base_url = || set_up(name, json!({ "base_url": "http://h.example/rest" }));
+        match base_url {
+            BaseUrl::None => Self { kind, plain: set_up(name, Value::Null), with_base_url: None },
+            BaseUrl::Optional => {
+                Self { kind, plain: set_up(name, Value::Null), with_base_url: Some(with_base_url()) }
+            }
+            BaseUrl::Required => Self { kind, plain: with_base_url(), with_base_url: None },
+        }
     }
 
     /// Reads one message and checks what came of it.
@@ -43,6 +62,12 @@ impl Subject {
         let (headers, body) = parts(input);
         let asked = headers.get(WITH_BASE_URL).is_some();
         let dialect = self.with_base_url.as_ref().filter(|_| asked).unwrap_or(&self.plain);
+        let without = match (self.kind.redact)(body) {
+            Redacted::AsItCame => None,
+            Redacted::Without(body) => Some(body),
+            Redacted::Blanked(_, rejection) => return assert_printable(&rejection.to_string()),
+        };
+        let body = without.as_deref().unwrap_or(body);
         let message = Message { content_type: headers.get("content-type"), headers: &headers, body };
         match dialect.read(&message) {
             Ok(Reading::Drafts(drafts)) => drafts.into_vec().into_iter().for_each(check_draft),

@@ -8,7 +8,9 @@ use std::{
 
 use clap::Args;
 use tidings::{
-    format::{DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, Reading, dialect},
+    format::{
+        DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, Reading, Redacted, Rejection, dialect,
+    },
     journal::settle::{SourcePolicy, settle_alone},
     model::{Draft, SourceName},
 };
@@ -21,6 +23,8 @@ Examples:
   tidings convert --dialect fedora-events --format json event.json
   tidings convert --dialect fedora-events --header 'org.fcrepo.jms.baseURL: http://h' \\
                   --header 'org.fcrepo.jms.identifier: /a' -
+  tidings convert --dialect sfm --settings '{\"base_url\": \"https://sfm.example.org\"}' \\
+                  --header 'Routing-Key: harvest.stop.twitter.twitter_sample' stop.json
   curl -s https://example.org/message.xml | tidings convert --dialect content-change -
 
 Exit codes:
@@ -62,7 +66,13 @@ impl Convert {
         let body = read(&self.file)?;
         let headers: Headers = self.headers.into_iter().collect();
         let content_type = headers.get("content-type").unwrap_or_else(|| file::media_type(&self.file));
-        match dialect.read(&Message { content_type: Some(content_type), headers: &headers, body: &body }) {
+        let without = match (kind.redact)(&body) {
+            Redacted::AsItCame => None,
+            Redacted::Without(body) => Some(body),
+            Redacted::Blanked(_, rejection) => return Err(refused(&self.file, &rejection)),
+        };
+        let body = without.as_ref().unwrap_or(&body);
+        match dialect.read(&Message { content_type: Some(content_type), headers: &headers, body }) {
             Ok(Reading::Drafts(drafts)) => {
                 drafts.into_vec().into_iter().try_for_each(|draft| match emit(draft, format)? {
                     Some(written) => print(&written),
@@ -76,9 +86,13 @@ impl Convert {
                 say(&format!("nothing changed: {reason}"));
                 Ok(())
             }
-            Err(rejection) => Err(Failure::Failed(format!("{}: {rejection}", self.file.display()))),
+            Err(rejection) => Err(refused(&self.file, &rejection)),
         }
     }
+}
+
+fn refused(file: &Path, rejection: &Rejection) -> Failure {
+    Failure::Failed(format!("{}: {rejection}", file.display()))
 }
 
 /// clap would take any text for a JSON string.

@@ -96,8 +96,28 @@ pub struct DialectKind {
     pub headers: &'static [&'static str],
     /// What it means when the same message comes again.
     pub repeats: Repeats,
+    /// Takes out of a body what must not be kept, before anything else is done with it.
+    pub redact: fn(&[u8]) -> Redacted,
     /// Sets it up from the source's `settings`, to read no more than the limits allow.
     pub build: fn(Value, Limits) -> Result<Box<dyn Dialect>, InvalidSettings>,
+}
+
+/// A body without what must not be kept of it.
+#[derive(Debug)]
+pub enum Redacted {
+    /// It has nothing of the kind.
+    AsItCame,
+    /// It is well-formed, and this is it without.
+    Without(Vec<u8>),
+    /// It is not well-formed, so that nobody knows how far the secret goes: all that may belong to it
+    /// is blanked out. The place in the rejection fits both the body that came and this one.
+    Blanked(Vec<u8>, Rejection),
+}
+
+/// For [`DialectKind::redact`]: the messages of the format have no place for a secret.
+#[must_use]
+pub fn nothing_secret(_body: &[u8]) -> Redacted {
+    Redacted::AsItCame
 }
 
 /// How a repeated event is known where the source gives its events no identifier.
@@ -109,12 +129,24 @@ pub enum Repeats {
     /// The same bytes may be another event: the messages have no time, so that two changes of one
     /// object look alike, and taking the second for a repeat would lose it.
     Unknowable,
+    /// The same bytes are the same event, unless they are news: the messages tell a state, may have
+    /// no time of their own, and an activity may come back into a state. They are news if the state
+    /// is no longer the one that the registry holds, they are not late, and the transport does not
+    /// say that it has delivered them before.
+    SameBodyUnlessNews,
 }
 
 /// Why settings of a source do not fit its dialect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSettings(String);
+
+impl InvalidSettings {
+    /// What is wrong with them, in a sentence.
+    pub(super) fn new(reason: String) -> Self {
+        Self(reason)
+    }
+}
 
 /// Reads a dialect's settings, refusing what it does not know.
 ///

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{
     Bound, Dialect, DialectKind, Limits, Message, Reading, Rejection, Repeats,
     json_ld::{self, Context, Node, activity_streams_term, in_words},
-    settings,
+    nothing_secret, settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, MediaType, NonEmpty, Text, Uri,
@@ -28,6 +28,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["application/ld+json", "application/json", "application/activity+json"],
     headers: &[],
     repeats: Repeats::Unknowable,
+    redact: nothing_secret,
     build: |value, limits| {
         let Settings {} = settings(value)?;
         Ok(Box::new(Islandora { limits }))
@@ -83,7 +84,7 @@ impl Dialect for Islandora {
             event_id: root.id().and_then(|id| EventId::parse(id.text()?)),
             software_version: None,
             user: root.member("actor").map_or_else(User::unknown, |actor| user(&actor)),
-            time: root.member("published").map(|time| time.time()).transpose()?,
+            time: root.member("published").map(|time| time.time()).transpose()?.into(),
             parent: target.filter(|target| *target != uri),
             object: uri,
             types: Context::of(&root).types(object.types()),

@@ -9,6 +9,7 @@ pub(crate) mod content_change;
 mod dialect;
 mod fedora_apim;
 mod fedora_events;
+mod hoarder;
 mod islandora;
 mod json;
 mod json_ld;
@@ -16,18 +17,28 @@ mod kind;
 mod limits;
 mod model_xml;
 mod rejection;
+mod routing;
+mod sfm;
 mod utf8;
 mod xml;
 mod xml_writer;
 
-pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Repeats, settings};
+pub use dialect::{
+    Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, nothing_secret, settings,
+};
 pub use kind::FormatKind;
 pub use limits::{Bound, Limits};
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 4] =
-    [&fedora_apim::DIALECT, &fedora_events::DIALECT, &islandora::DIALECT, &content_change::DIALECT];
+pub static DIALECTS: [&DialectKind; 6] = [
+    &fedora_apim::DIALECT,
+    &fedora_events::DIALECT,
+    &islandora::DIALECT,
+    &sfm::DIALECT,
+    &hoarder::DIALECT,
+    &content_change::DIALECT,
+];
 
 /// The dialect of that name.
 #[must_use]

@@ -57,6 +57,9 @@ fn write(told: &ContentObjectModification, journaled: Option<&Change>) -> Vec<u8
         flag(&mut xml, "purge", change.settlement.purge);
         aspects(&mut xml, "filled", change.settlement.filled);
         aspects(&mut xml, "late", change.settlement.late);
+        if let Some(as_of) = change.settlement.as_of {
+            xml.leaf("asOf", &[], &as_of.to_string());
+        }
     }
     xml.open("items", &[]);
     for (index, modified) in told.items.iter().enumerate() {
@@ -102,6 +105,7 @@ fn content_at(xml: &mut XmlWriter, content: &ContentLocation) {
     if let Some(digest) = &content.digest {
         xml.leaf("digest", &[("algorithm", digest.algorithm().name())], digest.hex());
     }
+    optional(xml, "generatedBy", content.generated_by.as_ref().map(Uri::as_str));
     xml.close("content");
 }
 

@@ -9,9 +9,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use bytes::Bytes;
+
 use super::{Incoming, Intake, Receipt, Source, tell, tell_quarantined, to_quarantine};
 use crate::{
-    format::{Place, Rejection},
+    format::{Place, Redacted, Rejection},
     journal::{JournalError, Submission, quarantine::QuarantineId},
 };
 
@@ -20,8 +22,15 @@ use crate::{
 pub enum Arrived {
     /// It is for the dialect to read.
     Whole(Incoming),
-    /// Its transport could not make it out: it is too large, or not of the coding that it tells.
-    Unreadable(Incoming, Rejection),
+    /// Its transport does not give it to a dialect.
+    Unreadable {
+        /// The message.
+        incoming: Incoming,
+        /// Why.
+        rejection: Rejection,
+        /// Whether its body is in a coding that was not undone, so that nobody can see what is in it.
+        coded: bool,
+    },
 }
 
 /// Messages of one source, in their order.
@@ -41,15 +50,13 @@ struct Read {
 impl Batch {
     /// Reads messages of `source`. It waits for nothing, and it may take a processor for a while.
     #[must_use]
-    pub fn read(source: &Source, messages: Vec<Arrived>) -> Self {
-        let mut batch = Self { messages, read: None, rejected: Vec::new() };
-        let (read, rejected) = read_all(source, &batch.messages);
-        (batch.read, batch.rejected) = (Some(read), rejected);
-        batch
+    pub fn read(source: &Source, mut messages: Vec<Arrived>) -> Self {
+        let (read, rejected) = read_all(source, &mut messages);
+        Self { messages, read: Some(read), rejected }
     }
 }
 
-fn read_all(source: &Source, messages: &[Arrived]) -> (Vec<Read>, Vec<(Incoming, Rejection)>) {
+fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incoming, Rejection)>) {
     let (mut read, mut rejected) = (Vec::with_capacity(messages.len()), Vec::new());
     for message in messages {
         match message {
@@ -57,20 +64,35 @@ fn read_all(source: &Source, messages: &[Arrived]) -> (Vec<Read>, Vec<(Incoming,
                 Ok(one) => read.push(one),
                 Err(rejection) => rejected.push((incoming.clone(), rejection)),
             },
-            Arrived::Unreadable(incoming, rejection) => rejected.push((incoming.clone(), rejection.clone())),
+            Arrived::Unreadable { incoming, rejection, coded } => {
+                redact(source, incoming, *coded);
+                rejected.push((incoming.clone(), rejection.clone()));
+            }
         }
     }
     (read, rejected)
 }
 
 /// A message at which its dialect panics would come again and again, and nothing after it ever.
-fn read_one(source: &Source, incoming: &Incoming) -> Result<Read, Rejection> {
+fn read_one(source: &Source, incoming: &mut Incoming) -> Result<Read, Rejection> {
     let reading = catch_unwind(AssertUnwindSafe(|| source.read(incoming))).unwrap_or_else(|_| {
+        redact(source, incoming, false);
         let reason = "the dialect failed at it, which is a fault of this program; please report it with the message";
         Err(Rejection::unprocessable(Place::Message, reason))
     })?;
     let (submission, nothing) = source.submission(incoming, reading);
     Ok(Read { submission, nothing })
+}
+
+/// Takes out of a body that no dialect reads what must not be kept. Where that cannot be told from the
+/// rest, nothing is kept of it.
+fn redact(source: &Source, incoming: &mut Incoming, coded: bool) {
+    let redacted = catch_unwind(AssertUnwindSafe(|| (source.kind.redact)(&incoming.body)));
+    match redacted {
+        Ok(Redacted::AsItCame) => {}
+        Ok(Redacted::Without(body) | Redacted::Blanked(body, _)) if !coded => incoming.body = body.into(),
+        Ok(_) | Err(_) => incoming.body = Bytes::new(),
+    }
 }
 
 impl Intake {
@@ -81,7 +103,7 @@ impl Intake {
     /// source; what had been written of it is not written twice.
     pub async fn accept_batch(&self, source: &Source, batch: &mut Batch) -> Result<(), JournalError> {
         // What was handed to the journal in vain is read again: that is rare, and a copy of each is not free.
-        let read = batch.read.take().unwrap_or_else(|| read_all(source, &batch.messages).0);
+        let read = batch.read.take().unwrap_or_else(|| read_all(source, &mut batch.messages).0);
         let (mut submissions, mut nothing) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
         for one in read {
             submissions.push(one.submission);
@@ -129,7 +151,10 @@ fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
 mod tests {
     use super::{Arrived, Batch, Incoming, Intake, Source};
     use crate::{
-        format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
+        format::{
+            Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats,
+            nothing_secret,
+        },
         journal::{
             Journal, Settings,
             store::sqlite::{Bounds, SqliteStore},
@@ -143,6 +168,7 @@ mod tests {
         accepts: &[],
         headers: &["read"],
         repeats: Repeats::SameBody,
+        redact: nothing_secret,
         build: |_, _| -> Result<Box<dyn Dialect>, InvalidSettings> { Ok(Box::new(Frail)) },
     };
 
@@ -174,6 +200,7 @@ mod tests {
             headers: headers.clone(),
             body: body.into(),
             transport_id: None,
+            redelivered: false,
         };
         let arrived =
             [event("a"), b"no JSON".to_vec(), event("b"), event("a")].map(|body| Arrived::Whole(message(body)));

@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 pub use tail::Recorded;
-pub use writer::{Outcome, Submission};
+pub use writer::{KnownKey, Outcome, Submission};
 
 use crate::model::{ChangeId, Seq, Timestamp, Uri};
 use quarantine::{NewQuarantined, QuarantineId, Quarantined};

@@ -111,7 +111,7 @@ pub struct Registry {
 impl Registry {
     /// Takes over the next change of the journal.
     pub fn take(&mut self, change: &Change) {
-        let order = order_of(change.modification.time, change.received);
+        let order = order_of(change.settlement.as_of.unwrap_or(change.modification.time), change.received);
         let object = self.objects.entry(change.modification.object.clone()).or_default();
         object.apply(order, &change.modification, &change.settlement);
     }
@@ -171,10 +171,29 @@ impl ObjectState {
         self.items.iter().filter(|(uri, _)| self.is_live(uri))
     }
 
+    /// The latest time of which anything is known of the object or of those of its items that are
+    /// here.
+    pub(super) fn newest(&self) -> Option<Timestamp> {
+        let of_items =
+            self.items.values().flat_map(|item| [item.existence.clock, item.content.clock, item.state_clock()]);
+        [self.parent.clock, self.types.clock, self.purged].into_iter().chain(of_items).filter_map(Clock::latest).max()
+    }
+
     /// Whether an event at `time` is older than what is held of that aspect. Events at the same
     /// millisecond count as arriving in order.
     #[must_use]
     pub fn is_late(&self, item: &Uri, aspect: Aspect, time: Timestamp) -> bool {
+        Some(time) < self.held_at(item, aspect)
+    }
+
+    /// Whether an event at `time` is newer than what is held of that aspect.
+    #[must_use]
+    pub fn is_newer(&self, item: &Uri, aspect: Aspect, time: Timestamp) -> bool {
+        Some(time) > self.held_at(item, aspect)
+    }
+
+    /// The latest time of which that aspect is known.
+    fn held_at(&self, item: &Uri, aspect: Aspect) -> Option<Timestamp> {
         let record = self.items.get(item);
         let held = match aspect {
             Aspect::Existence => record.map(|record| record.existence.clock),
@@ -183,7 +202,7 @@ impl ObjectState {
             Aspect::Parent => Some(self.parent.clock),
             Aspect::Types => Some(self.types.clock),
         };
-        Some(time) < held.and_then(Clock::latest).max(self.purged.latest())
+        held.and_then(Clock::latest).max(self.purged.latest())
     }
 
     /// Takes over what a change says, except what it says too late.

@@ -6,8 +6,8 @@
 use super::registry::{Confirmations, ObjectState, order_of};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
-    DraftChange, DraftItem, DraftItems, EventId, ItemChange, ItemId, ItemNotes, NonEmpty, Origin, Settlement,
-    SourceName, State, Timestamp, Uri,
+    DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, NonEmpty, Origin,
+    Settlement, SourceName, State, Timestamp, Uri,
 };
 
 /// What is the same for all drafts of a source.
@@ -35,10 +35,13 @@ pub struct Settled {
 /// it is a purge). `received` is the gateway's clock.
 #[must_use]
 pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &ObjectState) -> Settled {
-    let time = draft.time.unwrap_or(received);
-    let order = order_of(time, received);
+    let time = draft.time.told().unwrap_or(received);
+    let as_of = (draft.time == DraftTime::Arrival).then(|| known.newest().unwrap_or(Timestamp::EPOCH));
+    let order = order_of(as_of.unwrap_or(time), received);
     let purge = draft.items == DraftItems::Purge;
-    let mut settling = Settling { known, order, policy, confirmations: Confirmations::default(), items: Vec::new() };
+    let dated = draft.time.told().is_some();
+    let mut settling =
+        Settling { known, order, dated, policy, confirmations: Confirmations::default(), items: Vec::new() };
     match draft.items {
         DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settling.item(item)),
         DraftItems::Purge => settling.purge(&draft.object),
@@ -49,7 +52,7 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &
         return Settled { change: None, confirmations, order };
     };
 
-    let mut settlement = Settlement { purge, items: notes, ..Settlement::default() };
+    let mut settlement = Settlement { purge, as_of, items: notes, ..Settlement::default() };
     let parent = draft.parent.or_else(|| known.parent().cloned().inspect(|_| settlement.filled.insert(Aspect::Parent)));
     let mut types = draft.types;
     if types.is_empty() && !known.types().is_empty() {
@@ -93,6 +96,8 @@ pub fn settle_alone(draft: Draft, policy: &SourcePolicy) -> Option<ContentObject
 struct Settling<'a> {
     known: &'a ObjectState,
     order: Timestamp,
+    /// Whether the source told the time.
+    dated: bool,
     policy: &'a SourcePolicy,
     confirmations: Confirmations,
     items: Vec<(ContentItemModification, ItemNotes)>,
@@ -110,6 +115,8 @@ impl Settling<'_> {
             }
             DraftChange::Told(add @ ItemChange::Add { .. }) => self.push(id, uri, add, ItemNotes::default()),
             DraftChange::AddOrUpdate { content, begins_in } => self.add_or_update(id, uri, content, begins_in),
+            DraftChange::There { content } => self.there(id, uri, content),
+            DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
             DraftChange::Properties { after } => self.properties(id, uri, after),
         }
     }
@@ -149,6 +156,25 @@ impl Settling<'_> {
             ItemChange::Add { content, after: begins_in.clone() }
         };
         self.push(id, uri, change, ItemNotes { inferred: true, begins_in, ..ItemNotes::default() });
+    }
+
+    fn activity(&mut self, id: Option<ItemId>, uri: Uri, after: State, over: &[State]) {
+        let is_over = self.known.state(&uri).is_some_and(|held| over.contains(held));
+        let is_newer = self.dated && self.known.is_newer(&uri, Aspect::State, self.order);
+        if !is_over || is_newer {
+            self.state(id, uri, None, after);
+        }
+    }
+
+    fn there(&mut self, id: Option<ItemId>, uri: Uri, content: Option<ContentLocation>) {
+        if !self.known.is_live(&uri) {
+            self.push(id, uri, ItemChange::Add { content, after: None }, ItemNotes::default());
+        } else if content.is_none() || self.known.content(&uri) == content.as_ref() {
+            self.confirm(uri, &[Aspect::Existence, Aspect::Content]);
+        } else {
+            let before = self.state_before(&uri);
+            self.push(id, uri, ItemChange::Update { content, before, after: None }, ItemNotes::default());
+        }
     }
 
     fn properties(&mut self, id: Option<ItemId>, uri: Uri, after: Option<State>) {
@@ -218,173 +244,4 @@ fn aspects_of(change: &ItemChange) -> impl Iterator<Item = Aspect> + use<> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{
-        Aspect, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems, ItemChange, NonEmpty,
-        ObjectState, Settlement, SourceName, SourcePolicy, State, Timestamp, Uri, settle,
-    };
-    use crate::model::{ContentLocation, Text, User};
-
-    /// A registry of one object, and a source that tells of it.
-    struct World {
-        known: ObjectState,
-        policy: SourcePolicy,
-    }
-
-    impl World {
-        fn new(metadata_changes: bool) -> Self {
-            let name = SourceName::parse("s").unwrap();
-            Self { known: ObjectState::default(), policy: SourcePolicy { name, metadata_changes } }
-        }
-
-        /// Settles what happened at that second, and takes it over.
-        fn tell(&mut self, second: i64, items: DraftItems) -> Option<(ContentObjectModification, Settlement)> {
-            self.tell_draft(draft(second, items))
-        }
-
-        fn tell_draft(&mut self, draft: Draft) -> Option<(ContentObjectModification, Settlement)> {
-            let settled = settle(draft, &self.policy, at(1000), &self.known);
-            self.known.confirm(settled.order, &settled.confirmations);
-            if let Some((modification, settlement)) = &settled.change {
-                self.known.apply(settled.order, modification, settlement);
-            }
-            settled.change
-        }
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_millis(second * 1000).unwrap()
-    }
-
-    fn uri(name: &str) -> Uri {
-        Uri::parse(&format!("http://h/{name}")).unwrap()
-    }
-
-    fn draft(second: i64, items: DraftItems) -> Draft {
-        Draft {
-            id: None,
-            event_id: None,
-            software_version: None,
-            user: User::unknown(),
-            time: Some(at(second)),
-            object: uri("o"),
-            parent: None,
-            types: Vec::new(),
-            description: Text::new("deed"),
-            items,
-        }
-    }
-
-    fn item(name: &str, change: DraftChange) -> DraftItems {
-        DraftItems::Listed(NonEmpty::one(DraftItem::new(uri(name), change)))
-    }
-
-    fn add(name: &str, after: State) -> DraftItems {
-        item(name, DraftChange::Told(ItemChange::Add { content: None, after: Some(after) }))
-    }
-
-    fn set_state(name: &str, after: State) -> DraftItems {
-        item(name, DraftChange::Told(ItemChange::State { before: None, after }))
-    }
-
-    fn update(name: &str) -> DraftItems {
-        let content = Some(ContentLocation::at(uri("content")));
-        item(name, DraftChange::Told(ItemChange::Update { content, before: None, after: None }))
-    }
-
-    #[test]
-    fn a_late_change_is_told_and_marked_and_moves_only_what_is_older() {
-        let mut world = World::new(false);
-        world.tell(1, add("a", State::ACTIVE));
-        world.tell(9, set_state("a", State::INACTIVE));
-        let (modification, settlement) = world.tell(5, update("a")).unwrap();
-        assert!(settlement.item(0).late.contains(Aspect::Existence));
-        assert!(!settlement.item(0).late.contains(Aspect::Content));
-        assert_eq!(modification.items[0].change.before(), None, "what was before then is not known any more");
-        assert_eq!(world.known.state(&uri("a")), Some(&State::INACTIVE));
-        assert_eq!(world.known.content(&uri("a")).map(|content| content.url.clone()), Some(uri("content")));
-        let (_, settlement) = world.tell(4, set_state("a", State::DELETED)).unwrap();
-        assert!(settlement.item(0).late.contains(Aspect::State));
-        assert_eq!(world.known.state(&uri("a")), Some(&State::INACTIVE));
-    }
-
-    #[test]
-    fn what_changes_nothing_is_no_change() {
-        let mut world = World::new(false);
-        world.tell(1, add("a", State::ACTIVE));
-        let delete = || item("a", DraftChange::Told(ItemChange::Delete { before: None, after: None }));
-        assert!(world.tell(2, set_state("a", State::ACTIVE)).is_none());
-        assert!(world.tell(3, item("a", DraftChange::Properties { after: None })).is_none());
-        assert!(world.tell(4, item("a", DraftChange::Properties { after: Some(State::ACTIVE) })).is_none());
-        assert!(world.tell(5, delete()).is_some());
-        assert!(world.tell(6, delete()).is_none());
-        assert!(world.tell(7, DraftItems::Purge).is_some(), "the object itself may have been there");
-        assert!(world.tell(8, DraftItems::Purge).is_none());
-    }
-
-    #[test]
-    fn a_source_may_have_changes_of_properties_told() {
-        let mut world = World::new(true);
-        world.tell(1, add("a", State::ACTIVE));
-        let (modification, _) = world.tell(2, item("a", DraftChange::Properties { after: None })).unwrap();
-        let expected = ItemChange::Update { content: None, before: Some(State::ACTIVE), after: None };
-        assert_eq!(modification.items[0].change, expected);
-    }
-
-    #[test]
-    fn properties_with_another_state_are_a_change_of_state() {
-        let mut world = World::new(false);
-        world.tell(1, add("a", State::ACTIVE));
-        let (modification, _) =
-            world.tell(2, item("a", DraftChange::Properties { after: Some(State::DELETED) })).unwrap();
-        let expected = ItemChange::State { before: Some(State::ACTIVE), after: State::DELETED };
-        assert_eq!(modification.items[0].change, expected);
-    }
-
-    #[test]
-    fn a_late_purge_spares_what_is_newer() {
-        let mut world = World::new(false);
-        world.tell(1, add("a", State::ACTIVE));
-        world.tell(9, add("b", State::ACTIVE));
-        let (modification, settlement) = world.tell(5, DraftItems::Purge).unwrap();
-        let gone: Vec<_> = modification.items.iter().map(|item| item.uri.clone()).collect();
-        assert_eq!(gone, [uri("a")]);
-        assert!(settlement.purge);
-        assert!(world.known.is_live(&uri("b")));
-        assert!(world.tell(3, add("c", State::ACTIVE)).unwrap().1.is_late());
-        assert!(!world.known.is_live(&uri("c")), "it was there before the purge");
-    }
-
-    #[test]
-    fn parent_and_types_are_filled_in_where_the_source_left_them_out() {
-        let mut world = World::new(false);
-        world.tell_draft(Draft { parent: Some(uri("p")), types: vec![uri("t")], ..draft(1, add("a", State::ACTIVE)) });
-        let (modification, settlement) = world.tell(2, update("a")).unwrap();
-        assert_eq!((modification.parent, modification.types), (Some(uri("p")), vec![uri("t")]));
-        assert_eq!(settlement.filled.iter().collect::<Vec<_>>(), [Aspect::Parent, Aspect::Types]);
-        let told = Draft { types: vec![uri("u")], ..draft(3, update("a")) };
-        assert_eq!(world.tell_draft(told).unwrap().0.types, [uri("u")]);
-        assert_eq!(world.known.types(), [uri("u")]);
-    }
-
-    #[test]
-    fn a_clock_that_runs_ahead_does_not_make_the_rest_late() {
-        let mut world = World::new(false);
-        world.tell(99_999, add("a", State::ACTIVE));
-        let (modification, settlement) = world.tell(1000, set_state("a", State::INACTIVE)).unwrap();
-        assert!(!settlement.is_late());
-        assert_eq!(modification.items[0].change.before(), Some(&State::ACTIVE));
-    }
-
-    #[test]
-    fn a_told_state_before_counts_and_one_that_says_nothing_does_not() {
-        let mut world = World::new(false);
-        let told =
-            |before: State, after| item("a", DraftChange::Told(ItemChange::State { before: Some(before), after }));
-        assert!(world.tell(1, told(State::ACTIVE, State::ACTIVE)).is_none());
-        let (modification, _) = world.tell(2, told(State::INACTIVE, State::ACTIVE)).unwrap();
-        assert_eq!(modification.items[0].change.before(), Some(&State::INACTIVE));
-        let (modification, _) = world.tell(3, told(State::INACTIVE, State::INACTIVE)).unwrap();
-        assert_eq!(modification.items[0].change.before(), Some(&State::ACTIVE), "the registry knows better");
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -24,7 +24,9 @@ use super::{
     },
     tail::{Recorded, Tail},
 };
-use crate::model::{Change, ChangeId, ContentObjectModification, Draft, DraftItems, Seq, Settlement, Timestamp, Uri};
+use crate::model::{
+    Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, ItemChange, Seq, Settlement, Timestamp, Uri,
+};
 
 /// Room for the JSON of most changes, in bytes.
 const USUAL_JSON: usize = 1024;
@@ -36,6 +38,22 @@ pub struct Submission {
     pub policy: Arc<SourcePolicy>,
     /// What it tells, each with the key by which a repeat is known; `None` where none can be known.
     pub drafts: Vec<(Option<EventKey>, Draft)>,
+    /// What it means that a key is known.
+    pub known_key: KnownKey,
+}
+
+/// What it means that the key of a draft is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownKey {
+    /// It is the same event. Events that change nothing are not remembered: if one comes again, it
+    /// is older than what has changed since.
+    Same,
+    /// It is the same event. Those that change nothing are remembered too, since one that came again
+    /// could undo what has changed since.
+    Remembered,
+    /// The same, unless it is news: it tells a state that the registry does not hold, and it is not
+    /// late.
+    RememberedUnlessNews,
 }
 
 /// What became of a draft.
@@ -154,7 +172,7 @@ impl Writer {
         let events = submissions.len();
         let questions = questions(&submissions);
         let mut appending =
-            Appending { writer: self, orders: Some(orders), submissions, outcomes: Vec::new(), old: Vec::new() };
+            Appending { writer: self, began, orders: Some(orders), submissions, outcomes: Vec::new(), old: Vec::new() };
         self.store.append(&questions, &mut appending)?;
         metrics::batch(events, began.elapsed());
         Ok(appending.outcomes)
@@ -164,6 +182,7 @@ impl Writer {
 /// Submissions on their way into the store.
 struct Appending<'a> {
     writer: &'a Writer,
+    began: Instant,
     orders: Option<MutexGuard<'a, mpsc::Receiver<Order>>>,
     submissions: Vec<Submission>,
     outcomes: Vec<Vec<Outcome>>,
@@ -185,7 +204,9 @@ impl store::Batch for Appending<'_> {
         let changes = decision.changes;
         let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return };
         let (oldest, newest) = (oldest.change.seq, newest.change.seq);
-        tracing::debug!(changes = changes.len(), first_seq = oldest.0, last_seq = newest.0, "a batch is on disk");
+        let took_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let count = changes.len();
+        tracing::debug!(changes = count, first_seq = oldest.0, last_seq = newest.0, took_us, "a batch is on disk");
         if first.get().is_none() {
             first.set(oldest);
         }
@@ -241,8 +262,13 @@ fn answer_all<T>(waiting: Vec<(usize, Answers<T>)>, answers: Result<Vec<T>, Stor
 
 fn questions(submissions: &[Submission]) -> Questions {
     let mut questions = Questions::default();
-    for (key, draft) in submissions.iter().flat_map(|submission| &submission.drafts) {
+    let all = submissions.iter().flat_map(|submission| {
+        let remembered = submission.known_key != KnownKey::Same;
+        submission.drafts.iter().map(move |(key, draft)| (remembered, key, draft))
+    });
+    for (remembered, key, draft) in all {
         questions.keys.extend(*key);
+        questions.unchanged.extend(key.filter(|_| remembered));
         questions.ids.extend(draft.id);
         let asked = match &draft.items {
             DraftItems::Purge => ItemsAsked::All,
@@ -263,9 +289,11 @@ struct Settlements {
     head: Seq,
     received: Timestamp,
     seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    known_unchanged: HashSet<EventKey>,
     taken: BTreeSet<ChangeId>,
     objects: BTreeMap<Uri, Settling>,
     changes: Vec<NewChange>,
+    unchanged: Vec<EventKey>,
 }
 
 /// An object, and what of it was touched.
@@ -278,22 +306,29 @@ struct Settling {
 
 impl Settlements {
     fn new(known: Known, now: Timestamp) -> Self {
-        let Known { head, received, seen, taken, objects } = known;
+        let Known { head, received, seen, unchanged: known_unchanged, taken, objects } = known;
         // A clock that was set back must not make what comes now older than what came before.
         let received = received.map_or(now, |newest| newest.max(now));
         let settling = |object| Settling { object, ..Settling::default() };
         let objects = objects.into_iter().map(|(uri, object)| (uri, settling(object))).collect();
-        Self { head, received, seen, taken, objects, changes: Vec::new() }
+        Self { head, received, seen, known_unchanged, taken, objects, changes: Vec::new(), unchanged: Vec::new() }
     }
 
     fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
-        let Submission { policy, drafts } = submission;
-        drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, draft)).collect()
+        let Submission { policy, drafts, known_key } = submission;
+        drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, known_key, draft)).collect()
     }
 
-    fn draft(&mut self, policy: &SourcePolicy, key: Option<EventKey>, mut draft: Draft) -> Outcome {
-        if let Some((seq, id)) = key.and_then(|key| self.seen.get(&key)) {
-            return Outcome::Duplicate { seq: *seq, id: *id };
+    fn draft(
+        &mut self,
+        policy: &SourcePolicy,
+        key: Option<EventKey>,
+        known_key: KnownKey,
+        mut draft: Draft,
+    ) -> Outcome {
+        let first = key.and_then(|key| self.first(key));
+        if let Some(first) = first.filter(|_| known_key != KnownKey::RememberedUnlessNews) {
+            return first;
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
         draft.id = draft.id.filter(|id| !self.taken.contains(id));
@@ -301,16 +336,30 @@ impl Settlements {
             self.objects.insert(draft.object.clone(), Settling::default());
         }
         let Some(settling) = self.objects.get_mut(&draft.object) else { return Outcome::Unchanged };
-        let Some((modification, settlement)) = settling.draft(draft, policy, self.received) else {
+        let settled = settle(draft, policy, self.received, &settling.object.state);
+        if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
+            return first;
+        }
+        let Some((modification, settlement)) = settling.take_over(settled) else {
+            let new = key.filter(|key| known_key != KnownKey::Same && self.known_unchanged.insert(*key));
+            self.unchanged.extend(new);
             return Outcome::Unchanged;
         };
         self.head = self.head.next();
         self.number(key, Change { seq: self.head, received: self.received, modification, settlement })
     }
 
+    /// What became of the event when it was first told, if it is known.
+    fn first(&self, key: EventKey) -> Option<Outcome> {
+        let changed = self.seen.get(&key).map(|(seq, id)| Outcome::Duplicate { seq: *seq, id: *id });
+        changed.or_else(|| self.known_unchanged.contains(&key).then_some(Outcome::Unchanged))
+    }
+
     fn number(&mut self, key: Option<EventKey>, change: Change) -> Outcome {
         let (seq, id) = (change.seq, change.modification.id);
         self.taken.insert(id);
+        // Of one event that was told twice the first is remembered.
+        let key = key.filter(|key| !self.seen.contains_key(key));
         if let Some(key) = key {
             self.seen.insert(key, (seq, Some(id)));
         }
@@ -323,20 +372,15 @@ impl Settlements {
         let touched = |(uri, Settling { object, itself, items })| Touched { uri, object, itself, items };
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
         let objects = self.objects.into_iter().filter(is_touched).map(touched).collect();
-        Decision { changes: self.changes, objects }
+        Decision { changes: self.changes, unchanged: self.unchanged, received: self.received, objects }
     }
 }
 
 impl Settling {
-    /// Settles a draft of this object, and takes over what it says.
-    fn draft(
-        &mut self,
-        draft: Draft,
-        policy: &SourcePolicy,
-        received: Timestamp,
-    ) -> Option<(ContentObjectModification, Settlement)> {
+    /// Takes over what a draft of this object says.
+    fn take_over(&mut self, settled: Settled) -> Option<(ContentObjectModification, Settlement)> {
         let state = &mut self.object.state;
-        let Settled { change, confirmations, order } = settle(draft, policy, received, state);
+        let Settled { change, confirmations, order } = settled;
         state.confirm(order, &confirmations);
         self.itself |= confirmations.purged;
         self.items.extend(confirmations.items.into_iter().map(|(uri, _)| uri));
@@ -348,11 +392,19 @@ impl Settling {
     }
 }
 
+/// Whether a state is told that is not the one before, and not too late.
+fn is_news((modification, settlement): &(ContentObjectModification, Settlement)) -> bool {
+    modification.items.iter().enumerate().any(|(index, item)| {
+        let on_time = !settlement.item(index).late.contains(Aspect::State);
+        on_time && matches!(item.change, ItemChange::State { .. })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::{Known, Outcome, Settlements, SourcePolicy, Submission, Timestamp};
+    use super::{Known, KnownKey, Outcome, Settlements, SourcePolicy, Submission, Timestamp};
     use crate::model::{Draft, SourceName};
 
     #[test]
@@ -367,7 +419,8 @@ mod tests {
             let known = Known { received: newest.map(time), ..Known::default() };
             let mut batch = Settlements::new(known, time(now));
             let drafts = vec![(None, draft.clone())];
-            let outcomes = batch.submission(Submission { policy: Arc::clone(&policy), drafts });
+            let outcomes =
+                batch.submission(Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same });
             assert!(matches!(outcomes[..], [Outcome::Accepted { .. }]), "{outcomes:?}");
             assert_eq!(batch.decision().changes[0].change.received, time(received));
         }

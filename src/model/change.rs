@@ -51,6 +51,9 @@ pub struct Settlement {
     pub late: AspectSet,
     /// The object as a whole is gone, with every item that it ever had.
     pub purge: bool,
+    /// Where the source told no time and the change took its place by arrival: the time by which the
+    /// registry ordered it, that of the newest of what was known of the object.
+    pub as_of: Option<Timestamp>,
     /// The same for each item, in order of the items; may be shorter than the list of items, and
     /// then the rest has nothing to note.
     pub items: Vec<ItemNotes>,

@@ -26,13 +26,17 @@ pub struct ContentLocation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Digest)]
     pub digest: Option<Digest>,
+    /// The activity that made the content (PROV-O, `wasGeneratedBy`): for a WARC its harvest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Uri)]
+    pub generated_by: Option<Uri>,
 }
 
 impl ContentLocation {
     /// A location of which nothing but the URL is known.
     #[must_use]
     pub fn at(url: Uri) -> Self {
-        Self { url, media_type: None, size: None, digest: None }
+        Self { url, media_type: None, size: None, digest: None, generated_by: None }
     }
 }
 

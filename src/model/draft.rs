@@ -17,9 +17,8 @@ pub struct Draft {
     pub software_version: Option<Text>,
     /// Who made the change.
     pub user: User,
-    /// When, by the source's clock; `None` where the source does not say, and then the time of
-    /// receipt is taken.
-    pub time: Option<Timestamp>,
+    /// When it was made.
+    pub time: DraftTime,
     /// The object.
     pub object: Uri,
     /// The object that it belongs to.
@@ -30,6 +29,37 @@ pub struct Draft {
     pub description: Text,
     /// What happened to which items.
     pub items: DraftItems,
+}
+
+/// When a draft's event happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftTime {
+    /// Then, by the source's clock.
+    Told(Timestamp),
+    /// The source does not say, and sends at once: the time of receipt is taken.
+    Receipt,
+    /// The source does not say, and the message may have waited in a queue: the time of receipt
+    /// is shown, and the event takes its place by arrival. It is as old as the newest of what is
+    /// known of its object, so that it is never late and makes nothing late that comes after it
+    /// with a time of its own.
+    Arrival,
+}
+
+impl From<Option<Timestamp>> for DraftTime {
+    fn from(time: Option<Timestamp>) -> Self {
+        time.map_or(Self::Receipt, Self::Told)
+    }
+}
+
+impl DraftTime {
+    /// The time that the source told.
+    #[must_use]
+    pub fn told(self) -> Option<Timestamp> {
+        match self {
+            Self::Told(time) => Some(time),
+            Self::Receipt | Self::Arrival => None,
+        }
+    }
 }
 
 /// Which items a draft speaks of.
@@ -64,6 +94,20 @@ pub enum DraftChange {
         /// The state that such an item begins in, if it turns out to be new.
         begins_in: Option<State>,
     },
+    /// It is there, with that content: an ADD where it was not known, an UPDATE where other content
+    /// was, and nothing where it was known to be so.
+    There {
+        /// Where the content is.
+        content: Option<ContentLocation>,
+    },
+    /// An activity is told, or asked, to be in that state. One that is over goes on only where the
+    /// event is newer than its end: what comes behind tells nothing any more.
+    Activity {
+        /// The state.
+        after: State,
+        /// The states in which an activity is over.
+        over: &'static [State],
+    },
     /// Properties changed, or may have changed; content stands as it was.
     Properties {
         /// The state that was set along with them.
@@ -94,7 +138,7 @@ impl From<ContentObjectModification> for Draft {
             event_id: told.origin.event_id,
             software_version: told.origin.software_version,
             user: told.user,
-            time: Some(told.time),
+            time: DraftTime::Told(told.time),
             object: told.object,
             parent: told.parent,
             types: told.types,

@@ -76,6 +76,11 @@ pub(super) struct Wire<'a> {
     /// What of the object is older than what the registry held.
     #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
     late: AspectSet,
+    /// Where the source told no time and the change took its place by arrival: the time by which the
+    /// registry ordered it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Timestamp)]
+    as_of: Option<Timestamp>,
     /// What happened to which items, in order.
     #[serde(default)]
     #[schema(value_type = Vec<WireItemParts>, required = true, min_items = 1)]
@@ -217,6 +222,7 @@ impl<'a> Wire<'a> {
             purge: settlement.purge,
             filled: settlement.filled,
             late: settlement.late,
+            as_of: settlement.as_of,
             items: items.map(|(index, item)| WireItem::of(item, settlement.item(index))).collect(),
         }
     }
@@ -226,6 +232,7 @@ impl<'a> Wire<'a> {
             filled: self.filled,
             late: self.late,
             purge: self.purge,
+            as_of: self.as_of,
             items: self.items.iter().map(WireItem::notes).collect(),
         };
         let items = self.items.into_iter().map(|item| {
@@ -312,7 +319,7 @@ impl<'de> Deserialize<'de> for Draft {
             event_id: wire.source_event_id,
             software_version: wire.source_version.map(Cow::into_owned),
             user: wire.user.map_or_else(User::unknown, Cow::into_owned),
-            time: wire.time,
+            time: wire.time.into(),
             object: wire.object,
             parent: wire.parent,
             types: wire.types.into_owned(),
@@ -325,8 +332,9 @@ impl<'de> Deserialize<'de> for Draft {
 #[cfg(test)]
 mod tests {
     use super::{Change, Draft, DraftItems};
+    use crate::model::DraftTime;
 
-    const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"urn:uuid:e","sourceVersion":"3.8.1","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"fedoraAdmin"},"object":"http://h/objects/a:1","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"purgeObject","purge":true,"filled":["parent"],"items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/datastreams/DC/content","change":"UPDATE","content":{"url":"http://h/c","mediaType":"text/xml","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"}},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state"],"inferred":true,"beginsIn":"ACTIVE"}]}"#;
+    const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"urn:uuid:e","sourceVersion":"3.8.1","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"fedoraAdmin"},"object":"http://h/objects/a:1","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"purgeObject","purge":true,"filled":["parent"],"asOf":"2026-01-02T03:04:04.000Z","items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/datastreams/DC/content","change":"UPDATE","content":{"url":"http://h/c","mediaType":"text/xml","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"},"generatedBy":"http://h/a"},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state"],"inferred":true,"beginsIn":"ACTIVE"}]}"#;
 
     #[test]
     fn the_shape_is_stable() {
@@ -340,7 +348,7 @@ mod tests {
             r#"{"object":"http://h/1","colour":"red","items":[{"uri":"http://h/1","change":"DELETE"}]}"#,
         )
         .unwrap();
-        assert!(draft.id.is_none() && draft.time.is_none());
+        assert!(draft.id.is_none() && draft.time == DraftTime::Receipt);
         assert_eq!(draft.user.name(), "unknown");
     }
 

@@ -23,7 +23,7 @@ mod uri;
 pub use aspect::{Aspect, AspectSet};
 pub use change::{Change, ItemNotes, Seq, Settlement};
 pub use content::{ContentLocation, Digest, DigestAlgorithm, InvalidDigest, InvalidMediaType, MediaType};
-pub use draft::{Draft, DraftChange, DraftItem, DraftItems};
+pub use draft::{Draft, DraftChange, DraftItem, DraftItems, DraftTime};
 pub use filter::{Filter, InvalidUriPrefix, ItemChangeKind, UriPrefix};
 pub use item::{ChangeType, ContentItemModification, ItemChange, ItemChangeError};
 pub use names::{ChangeId, EventId, InvalidId, InvalidName, ItemId, SourceName};

@@ -117,6 +117,14 @@ impl<T> NonEmpty<T> {
         Self(vec![item])
     }
 
+    /// One, and as many others as there are.
+    #[must_use]
+    pub fn one_and(first: T, others: Vec<T>) -> Self {
+        let mut all = vec![first];
+        all.extend(others);
+        Self(all)
+    }
+
     /// As many of something else.
     #[must_use]
     pub fn map<U>(self, each: impl FnMut(T) -> U) -> NonEmpty<U> {

@@ -23,6 +23,23 @@ impl State {
     /// The content is marked as deleted, and still stored (Fedora's `D`).
     pub const DELETED: Self = Self(Cow::Borrowed("DELETED"));
 
+    /// An activity has been asked for.
+    pub const REQUESTED: Self = Self(Cow::Borrowed("REQUESTED"));
+    /// An activity has been asked to stop.
+    pub const STOPPING: Self = Self(Cow::Borrowed("STOPPING"));
+    /// An activity is over, and what it made does not count.
+    pub const VOIDED: Self = Self(Cow::Borrowed("VOIDED"));
+    /// An activity was left out.
+    pub const SKIPPED: Self = Self(Cow::Borrowed("SKIPPED"));
+    /// A source of content is looked at for news.
+    pub const OPENED: Self = Self(Cow::Borrowed("OPENED"));
+    /// A source of content is not looked at any more.
+    pub const CLOSED: Self = Self(Cow::Borrowed("CLOSED"));
+    /// An activity has come to its end and done what it was asked for.
+    pub const COMPLETED_SUCCESS: Self = Self(Cow::Borrowed("COMPLETED_SUCCESS"));
+    /// An activity has come to its end and not done what it was asked for.
+    pub const COMPLETED_FAILURE: Self = Self(Cow::Borrowed("COMPLETED_FAILURE"));
+
     /// The longest state taken, in bytes.
     pub const MAX_BYTES: usize = 64;
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json,
-    extract::State,
+    extract::{FromRequest, Request, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -59,6 +59,8 @@ problems!(
         ("source" = SourceName, Path, description = "The name of the source.", example = "content-change"),
         ("Idempotency-Key" = Option<EventId>, Header, description = "What makes a repeat of a message known, where the \
             message itself has no identifier."),
+        ("Routing-Key" = Option<String>, Header, description = "What the message is, for the dialects `sfm` and \
+            `hoarder`, whose messages do not say it themselves.", example = "warc_created"),
     ),
     request_body(
         description = "One message in the dialect of the source. Its media type is a hint: the dialect knows its own.",
@@ -81,20 +83,20 @@ problems!(
 pub async fn receive(
     State(hooks): State<Hooks>,
     Path(name): Path<String>,
-    headers: HeaderMap,
-    Body(body): Body,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let source = hooks.sources.get(&name).ok_or_else(|| unknown_source(&hooks, &name))?;
+    let source = hooks.sources.get(&name);
+    let headers = request.headers();
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let transport_id = headers.get(IDEMPOTENCY_KEY).and_then(|key| EventId::parse(key.to_str().ok()?));
+    let headers = source.map(|source| text_headers(headers, source.kind().headers)).unwrap_or_default();
+    // Whoever is refused below is heard out first.
+    let Body(body) = Body::from_request(request, &()).await?;
+    let source = source.ok_or_else(|| unknown_source(&hooks, &name))?;
     if let Some(Err(wait)) = hooks.rates.get(&name).map(Rate::take) {
         return Err(too_many(source, wait));
     }
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let incoming = Incoming {
-        content_type,
-        headers: text_headers(&headers),
-        body,
-        transport_id: headers.get(IDEMPOTENCY_KEY).and_then(|key| EventId::parse(key.to_str().ok()?)),
-    };
+    let incoming = Incoming { content_type, headers, body, transport_id, redelivered: false };
     match hooks.intake.accept(source, incoming).await {
         Ok(receipt) => Ok(answer(&receipt)),
         Err(error) => Err(refusal(error)),
@@ -170,11 +172,14 @@ fn unknown_source(hooks: &Hooks, name: &str) -> Problem {
     Problem::new(ProblemCode::UnknownSource, detail)
 }
 
-/// Fields whose values are not text are left out: no dialect reads such.
-fn text_headers(headers: &HeaderMap) -> Headers {
+/// The fields that begin with one of the prefixes that the dialect reads. Those whose values are not
+/// text are left out: no dialect reads such.
+fn text_headers(headers: &HeaderMap, read: &[&str]) -> Headers {
+    let begins = |name: &str, prefix: &str| name.get(..prefix.len()).is_some_and(|it| it.eq_ignore_ascii_case(prefix));
+    let is_read = |name: &header::HeaderName| read.iter().any(|prefix| begins(name.as_str(), prefix));
     let text = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
         let value = std::str::from_utf8(value.as_bytes()).ok()?;
-        Some((name.as_str().to_owned(), value.to_owned()))
+        is_read(name).then(|| (name.as_str().to_owned(), value.to_owned()))
     };
     headers.iter().filter_map(text).collect()
 }

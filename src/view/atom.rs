@@ -26,7 +26,7 @@ use uuid::Uuid;
 use crate::{
     format::content_change::{
         AFTER_LABEL, AFTER_SCHEME, BEFORE_LABEL, BEFORE_SCHEME, CHANGE_TYPE_LABEL, CHANGE_TYPE_SCHEME, FORMAT_SCHEME,
-        FORMAT_TERM, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, TIDINGS, VERSION_SCHEME,
+        FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, TIDINGS, VERSION_SCHEME,
     },
     journal::{Recorded, store::StoreError},
     model::{
@@ -141,13 +141,16 @@ fn entry(site: &Site, change: &Change, item: &ContentItemModification, notes: &I
         length: content.and_then(|content| content.size).map(|size| size.to_string()),
         ..link("via", item.uri.to_string())
     };
+    let mut links = vec![typed(link("alternate", site.change(told)), "application/atom+xml"), via];
+    let activity = content.and_then(|content| content.generated_by.as_ref());
+    links.extend(activity.map(|activity| link(GENERATED_BY, activity.to_string())));
     Entry {
         title: title(told),
         id: item.id.to_string(),
         updated: told.time.datetime().fixed_offset(),
         authors: vec![author(&told.user)],
         categories: item_categories(&item.change),
-        links: vec![typed(link("alternate", site.change(told)), "application/atom+xml"), via],
+        links,
         source: Some(source(told)),
         summary: Some(summary(item).into()),
         content: content.map(content_at),
@@ -232,6 +235,7 @@ fn extensions(change: &Change, content: Option<&ContentLocation>, notes: &ItemNo
         ("purge", settlement.purge.then(|| "true".to_owned())),
         ("filled", (!settlement.filled.is_empty()).then(|| settlement.filled.to_string())),
         ("late", (!settlement.late.is_empty()).then(|| settlement.late.to_string())),
+        ("as-of", settlement.as_of.map(|time| time.to_string())),
     ];
     extend(&mut all, extension("tidings:change", said));
     if let Some(digest) = content.and_then(|content| content.digest.as_ref()) {

@@ -13,9 +13,9 @@ use std::{
 };
 
 use axum::{
-    extract::{RawQuery, State},
+    extract::{Request, State},
     http::{
-        HeaderMap, HeaderValue, Method, StatusCode,
+        HeaderValue, StatusCode,
         header::{CACHE_CONTROL, LOCATION},
     },
     response::{IntoResponse, Response},
@@ -76,6 +76,8 @@ struct Newest {
     oldest: Seq,
     received: Option<DateTime<Utc>>,
     document: Representation,
+    /// The document with its Last-Modified.
+    dated: Representation,
 }
 
 impl FeedView {
@@ -125,16 +127,15 @@ problems!(ArchiveProblems: NotFound, Gone, Unavailable);
         NewestProblems,
     ),
 )]
-pub async fn newest(
-    State(FeedView(parts)): State<FeedView>,
-    RawQuery(query): RawQuery,
-    method: Method,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    match query.filter(|query| !query.is_empty()) {
-        None => Ok(parts.newest().await?.respond(&method, &headers)),
-        Some(query) => Ok(parts.filtered(Selection::parse(&query)?).await?.respond(&method, &headers)),
-    }
+pub async fn newest(State(FeedView(parts)): State<FeedView>, request: Request) -> Result<Response, Problem> {
+    let document = match request.uri().query().filter(|query| !query.is_empty()) {
+        None => parts.newest().await?,
+        Some(query) => {
+            let selection = Selection::parse(query)?;
+            parts.filtered(selection).await?
+        }
+    };
+    Ok(document.respond(request.method(), request.headers()))
 }
 
 /// One archive page; it never changes.
@@ -158,8 +159,7 @@ pub async fn newest(
 pub async fn archive(
     State(FeedView(parts)): State<FeedView>,
     web::Path(page): web::Path<u64>,
-    method: Method,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Response, Problem> {
     let newest_complete = parts.journal.head().0 / PAGE_CHANGES;
     if page == 0 || page > newest_complete + 1 {
@@ -172,7 +172,7 @@ pub async fn archive(
     if first_of(page) < parts.journal.first() {
         return Err(page_gone(page, parts.journal.first()));
     }
-    Ok(parts.archive_page(page).await?.respond(&method, &headers))
+    Ok(parts.archive_page(page).await?.respond(request.method(), request.headers()))
 }
 
 /// The page that has the change.
@@ -246,7 +246,7 @@ impl Parts {
         let updated = received.unwrap_or(Timestamp::EPOCH);
         let frame = Frame { id: self.site.journal, subtitle: SUBTITLE.to_owned(), updated, links, archive: false };
         let document = self.render(frame, changes, Cache::Revalidate)?;
-        Ok(Newest { head, oldest, received: received.map(Timestamp::datetime), document })
+        Ok(Newest::new(head, oldest, received.map(Timestamp::datetime), document))
     }
 
     /// An archive page: from memory, or from disk, or rendered. One is fetched at a time, so that no
@@ -362,15 +362,17 @@ impl Parts {
 }
 
 impl Newest {
+    fn new(head: Seq, oldest: Seq, received: Option<DateTime<Utc>>, document: Representation) -> Self {
+        let dated = received.map_or_else(|| document.clone(), |received| document.clone().last_modified(received));
+        Self { head, oldest, received, document, dated }
+    }
+
     /// The document, with a Last-Modified when that can be trusted. Its resolution is a second, and a
     /// change that was received in the same second may be added for as long as the journal takes to
     /// write it: a client that asks by the date alone would never hear of it.
     fn serve(&self) -> Representation {
         let settled = |received: &DateTime<Utc>| Utc::now() - *received > TimeDelta::minutes(1);
-        match self.received.filter(settled) {
-            Some(received) => self.document.clone().last_modified(received),
-            None => self.document.clone(),
-        }
+        if self.received.as_ref().is_some_and(settled) { self.dated.clone() } else { self.document.clone() }
     }
 }
 

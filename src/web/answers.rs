@@ -17,12 +17,14 @@ use utoipa::{
 use super::{Problem, ProblemCode};
 
 /// What every route can answer, whatever its handler does.
-const EVERYWHERE: [ProblemCode; 4] =
-    [ProblemCode::Unauthorized, ProblemCode::Forbidden, ProblemCode::Timeout, ProblemCode::Internal];
-
-/// What the HTTP layer answers before there is a route, without a body.
-const BEFORE_THE_ROUTE: [(&str, &str); 2] =
-    [("414", "The address is longer than 64 KiB."), ("431", "The header fields are too many or too long.")];
+const EVERYWHERE: [ProblemCode; 6] = [
+    ProblemCode::AddressTooLong,
+    ProblemCode::HeadTooLarge,
+    ProblemCode::Unauthorized,
+    ProblemCode::Forbidden,
+    ProblemCode::Timeout,
+    ProblemCode::Internal,
+];
 
 /// Declares a type of that name that stands for these problems, and those that every route can
 /// answer, in the `responses` of a `utoipa::path`.
@@ -47,9 +49,8 @@ pub fn problem_answers(codes: &[ProblemCode]) -> BTreeMap<String, RefOr<Response
     for code in codes.iter().chain(&EVERYWHERE) {
         statuses.entry(code.status()).or_default().push(*code);
     }
-    let told = statuses.into_iter().map(|(status, codes)| (status.as_str().to_owned(), answer(status, &codes).into()));
-    let bare = |about| ResponseBuilder::new().description(about).build().into();
-    told.chain(BEFORE_THE_ROUTE.map(|(status, about)| (status.to_owned(), bare(about)))).collect()
+    let told = |(status, codes): (StatusCode, Vec<_>)| (status.as_str().to_owned(), answer(status, &codes).into());
+    statuses.into_iter().map(told).collect()
 }
 
 fn answer(status: StatusCode, codes: &[ProblemCode]) -> Response {

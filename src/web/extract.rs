@@ -87,10 +87,21 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let coding = Coding::of(request.headers());
+        Self::taken(request, coding).await
+    }
+}
+
+impl Body {
+    /// The whole body as it was sent, whatever its coding, within the same limits.
+    pub(super) async fn as_sent(request: Request) -> Result<Self, Problem> {
+        Self::taken(request, Some(Coding::Identity)).await
+    }
+
+    async fn taken(request: Request, coding: Option<Coding>) -> Result<Self, Problem> {
         let BodyLimit(limit) = request.extensions().get().copied().unwrap_or_default();
         let held = request.extensions().get::<HeldBytes>().cloned().unwrap_or_default();
         let waits_to_send = request.headers().contains_key(header::EXPECT);
-        let coding = Coding::of(request.headers());
         let mut body = request.into_body();
         let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if told > limit && waits_to_send {

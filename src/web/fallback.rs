@@ -4,9 +4,7 @@
 use std::{any::Any, time::Duration};
 
 use axum::{
-    extract::{Request, State},
     http::{Method, StatusCode, Uri, header},
-    middleware::Next,
     response::{IntoResponse, Response},
 };
 
@@ -34,10 +32,10 @@ pub fn panicked(panic: Box<dyn Any + Send>) -> Response {
     Problem::internal(format!("panic: {message}")).into_response()
 }
 
-/// For `middleware::from_fn_with_state(limit, …)`: a request has so much time from its head to the
-/// head of its answer. Reading the request's body counts; sending the answer's does not.
-pub async fn time_limit(State(limit): State<Duration>, request: Request, next: Next) -> Response {
-    tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
+/// A request has so much time from its head to the head of its answer. Reading the request's body
+/// counts; sending the answer's does not.
+pub(super) async fn time_limit(limit: Duration, answering: impl Future<Output = Response>) -> Response {
+    tokio::time::timeout(limit, answering).await.unwrap_or_else(|_| {
         let detail = format!(
             "The request was not answered within {} seconds. It may have been carried out nevertheless; send it again.",
             limit.as_secs()
@@ -47,10 +45,9 @@ pub async fn time_limit(State(limit): State<Duration>, request: Request, next: N
     })
 }
 
-/// For `middleware::map_response`, as the outermost layer but the panic's: makes a problem document
-/// of an error that is none yet, such as a rejection of an extractor of axum's own. The headers
-/// that it carried beside its body are kept (`Allow`, `Retry-After`).
-pub async fn every_error_is_a_problem(response: Response) -> Response {
+/// Makes a problem document of an error that is none yet, such as a rejection of an extractor of axum's
+/// own. The headers that it carried beside its body are kept (`Allow`, `Retry-After`).
+pub(super) fn every_error_is_a_problem(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
     let is_problem =

@@ -46,6 +46,10 @@ pub enum ProblemCode {
     BadRequest,
     /// The request body is larger than the limit.
     BodyTooLarge,
+    /// The path with its query is longer than the limit.
+    AddressTooLong,
+    /// The header fields are more or longer than the limit.
+    HeadTooLarge,
     /// The request body is in a content coding that is not read here.
     UnsupportedEncoding,
     /// A source sends more messages than it may.
@@ -60,7 +64,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// Every code.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -73,6 +77,8 @@ impl ProblemCode {
         Self::InvalidQuery,
         Self::BadRequest,
         Self::BodyTooLarge,
+        Self::AddressTooLong,
+        Self::HeadTooLarge,
         Self::UnsupportedEncoding,
         Self::TooManyMessages,
         Self::Timeout,
@@ -116,6 +122,10 @@ impl ProblemCode {
             Self::InvalidQuery => ("invalid-query", StatusCode::BAD_REQUEST, "The query is invalid"),
             Self::BadRequest => ("bad-request", StatusCode::BAD_REQUEST, "The request cannot be read"),
             Self::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "The body is too large"),
+            Self::AddressTooLong => ("address-too-long", StatusCode::URI_TOO_LONG, "The address is too long"),
+            Self::HeadTooLarge => {
+                ("head-too-large", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The header fields are too large")
+            }
             Self::UnsupportedEncoding => {
                 ("unsupported-encoding", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content coding is not read here")
             }

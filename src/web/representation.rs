@@ -41,12 +41,14 @@ pub struct Representation {
     pub body: Bytes,
     /// The document in gzip coding, where that is smaller.
     pub gzip: Option<Bytes>,
-    /// What identifies these very bytes: the strong entity tag without its quotation marks, made of
-    /// letters, digits and `-`. The gzip coding has the same with `-gzip` behind it, since a strong
-    /// tag is for one sequence of bytes (RFC 9110 section 8.8.1).
-    pub etag: String,
-    /// When what the document tells last changed.
-    pub last_modified: Option<DateTime<Utc>>,
+    /// What identifies these very bytes: the strong entity tag.
+    pub etag: HeaderValue,
+    /// The tag of the gzip coding: the same with `-gzip` behind it, since a strong tag is for one
+    /// sequence of bytes (RFC 9110 section 8.8.1).
+    etag_gzip: HeaderValue,
+    /// When what the document tells last changed, and the same as a header has it: writing it for each
+    /// answer would take longer than the answer.
+    last_modified: Option<(DateTime<Utc>, HeaderValue)>,
     /// How long a cache may use it.
     pub cache: Cache,
     /// Whether another `Accept` gives another document at the same address.
@@ -68,14 +70,15 @@ impl Representation {
     /// The same of a document that was compressed before: `gzip` is the gzip coding of `body`.
     #[must_use]
     pub fn compressed_before(media_type: &'static str, body: Bytes, gzip: Option<Bytes>, cache: Cache) -> Self {
-        let etag = hex::encode(&Sha256::digest(&body)[..16]);
-        Self { media_type, body, gzip, etag, last_modified: None, cache, vary_accept: false }
+        let digest = hex::encode(&Sha256::digest(&body)[..16]);
+        let [etag, etag_gzip] = ["", "-gzip"].map(|coding| field(&format!("\"{digest}{coding}\"")));
+        Self { media_type, body, gzip, etag, etag_gzip, last_modified: None, cache, vary_accept: false }
     }
 
     /// Adds the time of the last change.
     #[must_use]
     pub fn last_modified(mut self, time: DateTime<Utc>) -> Self {
-        self.last_modified = Some(time);
+        self.last_modified = Some((time, field(&http_date(time))));
         self
     }
 
@@ -90,15 +93,15 @@ impl Representation {
     #[must_use]
     pub fn respond(&self, method: &Method, request: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| accepts_gzip(request));
-        let (body, tag) = match gzip {
-            Some(gzip) => (gzip, self.tag(true)),
-            None => (&self.body, self.tag(false)),
+        let (body, tag, other) = match gzip {
+            Some(gzip) => (gzip, &self.etag_gzip, &self.etag),
+            None => (&self.body, &self.etag, &self.etag_gzip),
         };
-        if let Some(known) = self.known_to_client(request, &tag) {
-            return self.head(StatusCode::NOT_MODIFIED, &known, Body::empty());
+        if let Some(known) = self.known_to_client(request, tag, other) {
+            return self.head(StatusCode::NOT_MODIFIED, known, Body::empty());
         }
         let sent = if method == Method::HEAD { Body::empty() } else { Body::from(body.clone()) };
-        let mut response = self.head(StatusCode::OK, &tag, sent);
+        let mut response = self.head(StatusCode::OK, tag, sent);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.media_type));
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
@@ -108,42 +111,41 @@ impl Representation {
         response
     }
 
-    fn tag(&self, gzip: bool) -> String {
-        if gzip { format!("\"{}-gzip\"", self.etag) } else { format!("\"{}\"", self.etag) }
-    }
-
     /// The tag of what the client has, when it has the document as it is now
     /// (RFC 9110 section 13.2.2). A client that has it in the other coding is told so too: both are
     /// made of the same document.
-    fn known_to_client(&self, request: &HeaderMap, selected: &str) -> Option<String> {
+    fn known_to_client<'a>(
+        &self,
+        request: &HeaderMap,
+        selected: &'a HeaderValue,
+        other: &'a HeaderValue,
+    ) -> Option<&'a HeaderValue> {
         if !request.contains_key(IF_NONE_MATCH) {
-            return self.not_modified_since(request).then(|| selected.to_owned());
+            return self.not_modified_since(request).then_some(selected);
         }
-        let fields: Vec<&str> = request.get_all(IF_NONE_MATCH).iter().filter_map(|field| field.to_str().ok()).collect();
-        if fields.iter().any(|field| field.trim() == "*") {
-            return Some(selected.to_owned());
+        let fields = || request.get_all(IF_NONE_MATCH).iter().filter_map(|field| field.to_str().ok());
+        if fields().any(|field| field.trim() == "*") {
+            return Some(selected);
         }
-        let listed: Vec<&str> = fields.iter().flat_map(|field| field.split(',')).map(weakly).collect();
-        let other = self.tag(selected == self.tag(false));
-        [selected, &other].into_iter().find(|tag| listed.contains(tag)).map(str::to_owned)
+        let is_listed =
+            |tag: &HeaderValue| fields().flat_map(|field| field.split(',')).any(|listed| weakly(listed) == tag);
+        [selected, other].into_iter().find(|tag| is_listed(tag))
     }
 
     fn not_modified_since(&self, request: &HeaderMap) -> bool {
         let since = request.get(IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok()).and_then(parse_http_date);
-        match (self.last_modified, since) {
-            (Some(modified), Some(since)) => modified.trunc_subsecs(0) <= since,
+        match (&self.last_modified, since) {
+            (Some((modified, _)), Some(since)) => modified.trunc_subsecs(0) <= since,
             _ => false,
         }
     }
 
     /// The headers that a 200 and a 304 share (RFC 9110 section 15.4.5).
-    fn head(&self, status: StatusCode, tag: &str, body: Body) -> Response {
+    fn head(&self, status: StatusCode, tag: &HeaderValue, body: Body) -> Response {
         let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        if let Ok(tag) = HeaderValue::from_str(tag) {
-            headers.insert(ETAG, tag);
-        }
+        headers.insert(ETAG, tag.clone());
         let cache = match self.cache {
             Cache::Immutable => "public, max-age=31536000, immutable",
             Cache::Revalidate => "no-cache",
@@ -151,11 +153,17 @@ impl Representation {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
         let vary = if self.vary_accept { "Accept, Accept-Encoding" } else { "Accept-Encoding" };
         headers.insert(VARY, HeaderValue::from_static(vary));
-        if let Some(date) = self.last_modified.and_then(|time| HeaderValue::from_str(&http_date(time)).ok()) {
-            headers.insert(LAST_MODIFIED, date);
+        if let Some((_, date)) = &self.last_modified {
+            headers.insert(LAST_MODIFIED, date.clone());
         }
         response
     }
+}
+
+/// A tag or a date as the value of a header field.
+fn field(text: &str) -> HeaderValue {
+    #[expect(clippy::expect_used, reason = "letters, digits and ASCII punctuation alone")]
+    HeaderValue::from_str(text).expect("tags and dates are header values")
 }
 
 /// The tag as weak comparison sees it (RFC 9110 section 8.8.3.2).
@@ -217,6 +225,11 @@ mod tests {
         request.iter().map(field).collect()
     }
 
+    /// The tag without its quotation marks.
+    fn tag(document: &Representation) -> String {
+        document.etag.to_str().unwrap().trim_matches('"').to_owned()
+    }
+
     async fn body(response: Response) -> Bytes {
         to_bytes(response.into_body(), 1 << 20).await.unwrap()
     }
@@ -226,7 +239,7 @@ mod tests {
         let document = document();
         let response = get(&document, &[]);
         let expected = headers(&[
-            ("etag", &format!("\"{}\"", document.etag)),
+            ("etag", document.etag.to_str().unwrap()),
             ("cache-control", "no-cache"),
             ("vary", "Accept-Encoding"),
             ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
@@ -242,7 +255,7 @@ mod tests {
         let document = document();
         let response = get(&document, &[("accept-encoding", "br, gzip")]);
         assert_eq!(response.headers()["content-encoding"], "gzip");
-        assert_eq!(response.headers()["etag"], format!("\"{}-gzip\"", document.etag));
+        assert_eq!(response.headers()["etag"], format!("\"{}-gzip\"", tag(&document)));
         let length = response.headers()["content-length"].to_str().unwrap().to_owned();
         let sent = body(response).await;
         assert_eq!(sent.len().to_string(), length);
@@ -264,7 +277,7 @@ mod tests {
     #[tokio::test]
     async fn conditions_are_held() {
         let document = document();
-        let tag = &document.etag;
+        let tag = tag(&document);
         let (same, gzip) = (format!("\"{tag}\""), format!("W/\"x,y\", W/\"{tag}-gzip\""));
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         for (request, status) in [
@@ -272,7 +285,7 @@ mod tests {
             (vec![("if-none-match", "\"other\""), ("if-none-match", &same)], 304),
             (vec![("if-none-match", &gzip)], 304),
             (vec![("if-none-match", "*")], 304),
-            (vec![("if-none-match", tag)], 200),
+            (vec![("if-none-match", &tag)], 200),
             (vec![("if-none-match", "\"a,*,b\"")], 200),
             (vec![("if-none-match", "\"other\""), ("if-modified-since", date)], 200),
             (vec![("if-modified-since", date)], 304),

@@ -38,65 +38,6 @@ impl<S> Default for Routes<S> {
 }
 
 impl<S> Routes<S> {
-    /// Adds a handler of GET (and HEAD), which works with the `part` of `S`.
-    #[must_use]
-    pub fn get<H: Handler<T, P>, T: 'static, P>(
-        self,
-        path: &'static str,
-        rule: Rule,
-        handler: H,
-        part: fn(&S) -> P,
-    ) -> Self
-    where
-        P: Clone + Send + Sync + 'static,
-        S: 'static,
-    {
-        self.add(Method::GET, path, rule, move |all| routing::get(handler).with_state(part(all)))
-    }
-
-    /// Adds a handler of POST.
-    #[must_use]
-    pub fn post<H: Handler<T, P>, T: 'static, P>(
-        self,
-        path: &'static str,
-        rule: Rule,
-        handler: H,
-        part: fn(&S) -> P,
-    ) -> Self
-    where
-        P: Clone + Send + Sync + 'static,
-        S: 'static,
-    {
-        self.add(Method::POST, path, rule, move |all| routing::post(handler).with_state(part(all)))
-    }
-
-    /// Adds a handler of DELETE.
-    #[must_use]
-    pub fn delete<H: Handler<T, P>, T: 'static, P>(
-        self,
-        path: &'static str,
-        rule: Rule,
-        handler: H,
-        part: fn(&S) -> P,
-    ) -> Self
-    where
-        P: Clone + Send + Sync + 'static,
-        S: 'static,
-    {
-        self.add(Method::DELETE, path, rule, move |all| routing::delete(handler).with_state(part(all)))
-    }
-
-    fn add(
-        mut self,
-        method: Method,
-        path: &'static str,
-        rule: Rule,
-        make: impl FnOnce(&S) -> MethodRouter + 'static,
-    ) -> Self {
-        self.routes.push((Route { method, path, rule }, Box::new(make)));
-        self
-    }
-
     /// Every route, in the order in which they were added.
     pub fn list(&self) -> impl Iterator<Item = &Route> {
         self.routes.iter().map(|(route, _)| route)
@@ -111,4 +52,36 @@ impl<S> Routes<S> {
             router.route(path, if is_open { handler } else { handler.route_layer(guarded()) })
         })
     }
+}
+
+/// The methods of [`Routes`] that add a handler of a method of HTTP: they differ in its name alone.
+macro_rules! adds_handlers {
+    ($($(#[$about:meta])* $name:ident: $method:ident,)*) => {
+        impl<S: 'static> Routes<S> {
+            $(
+                $(#[$about])*
+                #[must_use]
+                pub fn $name<H: Handler<T, P>, T: 'static, P: Clone + Send + Sync + 'static>(
+                    mut self,
+                    path: &'static str,
+                    rule: Rule,
+                    handler: H,
+                    part: fn(&S) -> P,
+                ) -> Self {
+                    let make = move |all: &S| routing::$name(handler).with_state(part(all));
+                    self.routes.push((Route { method: Method::$method, path, rule }, Box::new(make)));
+                    self
+                }
+            )*
+        }
+    };
+}
+
+adds_handlers! {
+    /// Adds a handler of GET (and HEAD), which works with the `part` of `S`.
+    get: GET,
+    /// Adds a handler of POST, which works with the `part` of `S`.
+    post: POST,
+    /// Adds a handler of DELETE, which works with the `part` of `S`.
+    delete: DELETE,
 }

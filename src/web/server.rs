@@ -40,8 +40,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Limit, Tls, limit_hit};
 
-/// The largest head of a request, in bytes; a larger one is answered 431, and so is one of more than
-/// 100 fields.
+/// How many bytes of a head are read. hyper answers a larger one 431 by itself, without a body, and so
+/// one of more than 100 fields; what `web::around` answers comes well before.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// How often connections are told to make room: one that began after it was said has not heard.

@@ -152,3 +152,93 @@ async fn a_folder_that_cannot_be_written_is_refused_until_it_can() {
     let gateway = Gateway::start(&data);
     assert_eq!(post(&gateway, 2).await, 2);
 }
+
+/// A file system of its own on a file, which can turn read-only under the gateway as one on a failing disk.
+struct FailingDisk {
+    folder: tempfile::TempDir,
+    image: tempfile::NamedTempFile,
+}
+
+impl FailingDisk {
+    fn new() -> Self {
+        let (folder, image) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        image.as_file().set_len(32 << 20).unwrap();
+        assert!(ran("mkfs.ext4", &["-q".as_ref(), image.path()]), "this test needs mkfs.ext4 (apt install e2fsprogs)");
+        let disk = Self { folder, image };
+        disk.mount();
+        disk
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn mount(&self) {
+        let image = self.image.path().to_str().unwrap();
+        let mounted = mount(&["-o", "loop,errors=remount-ro", image], self.path());
+        assert!(mounted, "this test mounts a file: run it as root, in a container that may mount and has /dev/loop0");
+    }
+
+    fn unmount(&self) {
+        assert!(ran("umount", &[self.path()]));
+    }
+
+    /// Has the kernel find an error, at which it lets nothing be written any more.
+    fn fail(&self) {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let device = mounts.lines().find(|line| line.split(' ').nth(1) == self.path().to_str()).unwrap();
+        let device = device.split(' ').next().unwrap().trim_start_matches("/dev/");
+        fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "1").unwrap();
+    }
+}
+
+impl Drop for FailingDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).stderr(std::process::Stdio::null()).status();
+    }
+}
+
+fn ran(program: &str, arguments: &[&Path]) -> bool {
+    Command::new(program).args(arguments).status().is_ok_and(|status| status.success())
+}
+
+#[tokio::test]
+async fn a_file_system_that_turns_read_only_is_told_and_nothing_that_was_acknowledged_is_lost() {
+    let disk = FailingDisk::new();
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    for number in 1..=20 {
+        post(&gateway, number).await;
+    }
+    // Somebody takes the right to write away, and gives it back.
+    let files = [journal_file(&data), data.join("journal.sqlite-wal")];
+    let chattr = |mode: &str| assert!(files.iter().all(|file| ran("chattr", &[mode.as_ref(), file])), "chattr {mode}");
+    chattr("+i");
+    refused(&gateway, 21, "whether it is still mounted for writing").await;
+    assert_eq!(gateway.changes().await.len(), 20);
+    chattr("-i");
+    assert_eq!(post(&gateway, 21).await, 21);
+
+    disk.fail();
+    refused(&gateway, 22, "whether it is still mounted for writing").await;
+    assert_eq!(gateway.changes().await.len(), 21);
+    assert_eq!(gateway.json("/readyz").await["head"], 21);
+    gateway.stop();
+    // What the kernel has shut opens again only when it is mounted anew.
+    disk.unmount();
+    disk.mount();
+    let gateway = Gateway::start(&data);
+    assert_eq!(gateway.changes().await.len(), 21);
+    assert_eq!(post(&gateway, 22).await, 22);
+    assert!(gateway.stop().success());
+    assert_eq!(verified(&journal_file(&data)).changes, 22);
+}
+
+/// Posts an event that cannot be written, and reads why and when to come back.
+async fn refused(gateway: &Gateway, number: u64, why: &str) {
+    let answer = try_to_post(gateway, number).await;
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"5".parse().unwrap()));
+    let problem: Value = answer.json().await.unwrap();
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(why) && detail.contains("send the message again"), "{detail}");
+}

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use tidings::{
     journal::{
-        Journal, Settings, Submission,
+        Journal, KnownKey, Settings, Submission,
         settle::SourcePolicy,
         store::{
             EventIdentity, Store, event_key,
@@ -34,7 +34,7 @@ fn journal_with(folder: &Path, changes: usize) {
         (Some(event_key(&source, EventIdentity::Id(&uri), 0)), draft)
     });
     let policy = SourcePolicy { name: source.clone(), metadata_changes: false };
-    let submission = Submission { policy: policy.into(), drafts: drafts.collect() };
+    let submission = Submission { policy: policy.into(), drafts: drafts.collect(), known_key: KnownKey::Same };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(runtime.block_on(journal.append(submission)).unwrap().len(), changes);
     drop(journal);

@@ -1,21 +1,37 @@
 //! Every mistake in a configuration is told in a sentence or two: what is wrong, where it stands,
 //! and what to write instead.
 
-use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt};
+use std::{collections::BTreeMap, ffi::OsString, fs, os::unix::ffi::OsStringExt};
 
 use serde::Deserialize;
 use serde_json::Value;
 use tidings::{
     config::{Config, Flags},
-    format::{Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, settings},
+    format::{
+        Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, nothing_secret, settings,
+    },
 };
 
 /// The dialects of the defaults, so that the test does not depend on what they really take.
-pub(crate) static DIALECTS: [&DialectKind; 4] =
-    [&kind("fedora-apim"), &kind("fedora-events"), &kind("islandora"), &kind("content-change")];
+pub(crate) static DIALECTS: [&DialectKind; 6] = [
+    &kind("fedora-apim"),
+    &kind("fedora-events"),
+    &kind("islandora"),
+    &kind("sfm"),
+    &kind("hoarder"),
+    &kind("content-change"),
+];
 
 const fn kind(name: &'static str) -> DialectKind {
-    DialectKind { name, about: "", accepts: &[], headers: &[], repeats: Repeats::SameBody, build }
+    DialectKind {
+        name,
+        about: "",
+        accepts: &[],
+        headers: &[],
+        repeats: Repeats::SameBody,
+        redact: nothing_secret,
+        build,
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -23,6 +39,12 @@ const fn kind(name: &'static str) -> DialectKind {
 struct Settings {
     #[serde(rename = "base_url")]
     _base_url: Option<String>,
+    #[serde(rename = "files_url")]
+    _files_url: Option<String>,
+    #[serde(rename = "files_path")]
+    _files_path: Option<String>,
+    #[serde(rename = "templates")]
+    _templates: Option<BTreeMap<String, String>>,
     #[serde(rename = "depth")]
     _depth: Option<u8>,
     #[serde(rename = "names")]
@@ -126,7 +148,7 @@ fn in_a_file() {
         ),
         (
             "[sources.fedora]\ndialect = \"fedora-apm\"",
-            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, content-change",
+            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, sfm, hoarder, content-change",
         ),
         (
             "[sources.fedora]\ntransport = \"amq\"",
@@ -138,7 +160,7 @@ fn in_a_file() {
         ),
         (
             "[sources.fedora.settings]\nbase = \"x\"",
-            "sources.fedora.settings: the dialect fedora-events does not take them: base: unknown field `base`, expected one of `base_url`, `depth`, `names`",
+            "sources.fedora.settings: the dialect fedora-events does not take them: base: unknown field `base`, expected one of `base_url`, `files_url`, `files_path`, `templates`, `depth`, `names`",
         ),
         (
             "[sources.fedora]\nsettings = { names = [1] }",
@@ -348,7 +370,7 @@ fn in_the_environment() {
         ),
         (
             ("TIDINGS_SOURCES__FEDORA__DIALECT", "x"),
-            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, content-change",
+            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, sfm, hoarder, content-change",
         ),
     ] {
         assert_eq!(load("", &[(name, value)]).map(|_| ()), Err(message.to_owned()), "{name}={value}");

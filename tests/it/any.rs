@@ -93,8 +93,9 @@ pub(crate) fn digest() -> impl Strategy<Value = Digest> {
 }
 
 pub(crate) fn content() -> impl Strategy<Value = ContentLocation> {
-    (uri(), option::of(media_type()), option::of(any::<u64>()), option::of(digest()))
-        .prop_map(|(url, media_type, size, digest)| ContentLocation { url, media_type, size, digest })
+    (uri(), option::of(media_type()), option::of(any::<u64>()), option::of(digest()), option::of(uri())).prop_map(
+        |(url, media_type, size, digest, generated_by)| ContentLocation { url, media_type, size, digest, generated_by },
+    )
 }
 
 /// Every variant, with and without each of its parts.
@@ -160,14 +161,16 @@ pub(crate) fn modification() -> impl Strategy<Value = ContentObjectModification>
 pub(crate) fn change() -> impl Strategy<Value = Change> {
     (any::<u64>(), time(), modification()).prop_flat_map(|(seq, received, modification)| {
         let notes = vec(item_notes(), 0..=modification.items.len());
-        (aspects(), aspects(), any::<bool>(), notes).prop_map(move |(filled, late, purge, mut items)| {
-            // What has nothing to note at the end of the list is left out of it.
-            while items.last() == Some(&ItemNotes::default()) {
-                items.pop();
-            }
-            let settlement = Settlement { filled, late, purge, items };
-            Change { seq: Seq(seq), received, modification: modification.clone(), settlement }
-        })
+        (aspects(), aspects(), any::<bool>(), option::of(time()), notes).prop_map(
+            move |(filled, late, purge, as_of, mut items)| {
+                // What has nothing to note at the end of the list is left out of it.
+                while items.last() == Some(&ItemNotes::default()) {
+                    items.pop();
+                }
+                let settlement = Settlement { filled, late, purge, as_of, items };
+                Change { seq: Seq(seq), received, modification: modification.clone(), settlement }
+            },
+        )
     })
 }
 

@@ -29,7 +29,7 @@ fn told_in_full(draft: &Draft) -> Option<ContentObjectModification> {
     Some(ContentObjectModification {
         id: draft.id.unwrap_or_else(ChangeId::mint),
         user: draft.user,
-        time: draft.time.unwrap_or_else(Timestamp::now),
+        time: draft.time.told().unwrap_or_else(Timestamp::now),
         object: draft.object,
         parent: draft.parent,
         types: draft.types,

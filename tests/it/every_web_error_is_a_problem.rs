@@ -7,7 +7,7 @@ use axum::{
     Router,
     extract::Request,
     http::StatusCode,
-    middleware::{from_fn_with_state, map_response},
+    middleware::from_fn_with_state,
     routing::{get, post},
 };
 use reqwest::Method;
@@ -39,10 +39,8 @@ fn router() -> Router {
         .route("/mute", get(async || StatusCode::BAD_GATEWAY))
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
-        .layer(axum::Extension(web::BodyLimit(16)))
-        .layer(from_fn_with_state(Duration::from_millis(50), web::time_limit))
-        .layer(map_response(web::every_error_is_a_problem))
         .layer(CatchPanicLayer::custom(web::panicked))
+        .layer(from_fn_with_state(web::Around::new(16, 1024, Duration::from_millis(50)), web::around))
 }
 
 #[tokio::test]
@@ -53,7 +51,9 @@ async fn every_web_error_is_a_problem() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build().unwrap();
 
+    let long = format!("/{}", "x".repeat(40_000));
     for (method, path, body, status, code, told) in [
+        (Method::GET, long.as_str(), "", 414, "address-too-long", "32768 bytes"),
         (Method::GET, "/nowhere", "", 404, "not-found", "/nowhere"),
         (Method::GET, "/page?limt=1", "", 400, "invalid-query", "did you mean \"limit\"?"),
         (Method::GET, "/page?limit=x", "", 400, "invalid-query", "\"x\" is not a whole number, 0 or more"),
@@ -84,6 +84,11 @@ async fn every_web_error_is_a_problem() {
             _ => {}
         }
     }
+    let many = (0..65).fold(client.get(format!("{base}/page")), |get, n| get.header(format!("x-{n}"), "y"));
+    let refused = many.send().await.unwrap();
+    assert_eq!(refused.status(), 431);
+    assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    assert!(refused.text().await.unwrap().contains("urn:tidings:problem:head-too-large"));
     let page = client.get(format!("{base}/page?limit=1")).send().await.unwrap();
     assert_eq!((page.status().as_u16(), page.text().await.unwrap().as_str()), (200, "page"));
 }

@@ -8,8 +8,8 @@ use quick_xml::{Reader, XmlVersion, events::Event};
 use reqwest::{Method, Response};
 use serde_json::{Map, Value, json};
 use tidings::{
-    journal::{Journal, Settings, Submission, WriterThread, settle::SourcePolicy, store::sqlite},
-    model::{Draft, Seq, SourceName, Timestamp},
+    journal::{Journal, KnownKey, Settings, Submission, WriterThread, settle::SourcePolicy, store::sqlite},
+    model::{Draft, DraftTime, Seq, SourceName, Timestamp},
     view::feed::{self, FeedView},
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
@@ -90,7 +90,7 @@ pub(crate) async fn append(journal: &Journal, source: &str, drafts: Vec<Draft>) 
     let name = SourceName::parse(source).unwrap();
     let policy = Arc::new(SourcePolicy { name, metadata_changes: true });
     let drafts = drafts.into_iter().map(|draft| (None, draft)).collect();
-    journal.append(Submission { policy, drafts }).await.unwrap();
+    journal.append(Submission { policy, drafts, known_key: KnownKey::Same }).await.unwrap();
 }
 
 pub(crate) fn draft(json: Value) -> Draft {
@@ -224,6 +224,7 @@ fn change(entry: &Element, source: &Element) -> Value {
         "purge": journaled.attribute("purge").map(|purge| purge == "true"),
         "filled": journaled.attribute("filled").map(aspects),
         "late": journaled.attribute("late").map(aspects),
+        "asOf": journaled.attribute("as-of"),
         "items": [],
     }))
 }
@@ -237,6 +238,7 @@ fn item(entry: &Element) -> Value {
             "mediaType": content.attribute("type"),
             "size": via.attribute("length").map(|length| length.parse::<u64>().unwrap()),
             "digest": digest.map(|digest| json!({"algorithm": digest.attribute("algorithm"), "value": digest.text})),
+            "generatedBy": entry.link("http://www.w3.org/ns/prov#wasGeneratedBy"),
         }))
     });
     let notes = entry.one("tidings:item");
@@ -303,7 +305,7 @@ pub(crate) fn varied(number: u64) -> Draft {
         1 => draft(json!({"object": object, "items": [{"uri": item("A"), "change": "ADD"}]})),
         2 => draft(json!({"object": object, "description": "purgeObject", "purge": true})),
         3 => Draft { items: unknown_whether_new(&item("NEW")), ..plain() },
-        4 => Draft { time: Some(Timestamp::parse("2009-01-01T00:00:00Z").unwrap()), ..plain() },
+        4 => Draft { time: DraftTime::Told(Timestamp::parse("2009-01-01T00:00:00Z").unwrap()), ..plain() },
         _ => plain(),
     }
 }

@@ -1,12 +1,13 @@
 //! The messages under `fixtures/<dialect>/`, and how each is read: beside `<case>.<xml|json|bin>` may
-//! stand `<case>.headers` (lines `Name: value`) and `<case>.settings.json`.
+//! stand `<case>.headers` (lines `Name: value`) and `<case>.settings.json`; cases without settings of
+//! their own have those of `default.settings.json`, where there are such.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use tidings::format::{self, Headers, Limits, Message, Reading, Rejection};
+use tidings::format::{self, Headers, Limits, Message, Reading, Redacted, Rejection};
 
 /// Where the fixtures of a dialect are.
 pub(crate) fn folder(dialect: &str) -> PathBuf {
@@ -29,7 +30,7 @@ pub(crate) fn of(dialect: &str) -> Vec<PathBuf> {
     fixtures
 }
 
-/// What the dialect makes of the message.
+/// What the dialect makes of the message, after what must not be kept has been taken out of it.
 pub(crate) fn read(dialect: &str, fixture: &Path) -> Result<Reading, Rejection> {
     let body = fs::read(fixture).unwrap();
     let headers: Headers = fs::read_to_string(fixture.with_extension("headers"))
@@ -38,7 +39,15 @@ pub(crate) fn read(dialect: &str, fixture: &Path) -> Result<Reading, Rejection> 
         .filter_map(|line| line.split_once(": "))
         .collect();
     let settings = fs::read(fixture.with_extension("settings.json"))
+        .or_else(|_| fs::read(fixture.with_file_name("default.settings.json")))
         .map_or(serde_json::Value::Null, |settings| serde_json::from_slice(&settings).unwrap());
-    let dialect = (format::dialect(dialect).unwrap().build)(settings, Limits::default()).unwrap();
-    dialect.read(&Message { content_type: headers.get("content-type"), headers: &headers, body: &body })
+    let kind = format::dialect(dialect).unwrap();
+    let without = match (kind.redact)(&body) {
+        Redacted::AsItCame => None,
+        Redacted::Without(body) => Some(body),
+        Redacted::Blanked(_, rejection) => return Err(rejection),
+    };
+    let body = without.as_ref().unwrap_or(&body);
+    let dialect = (kind.build)(settings, Limits::default()).unwrap();
+    dialect.read(&Message { content_type: headers.get("content-type"), headers: &headers, body })
 }

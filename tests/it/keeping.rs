@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use tidings::{
     journal::{
-        Journal, Outcome, Settings, Submission, WriterThread,
+        Journal, KnownKey, Outcome, Settings, Submission, WriterThread,
         settle::SourcePolicy,
         store::{
             EventIdentity, event_key,
@@ -48,6 +48,7 @@ impl Opened {
         let submission = Submission {
             drafts: drafts.collect(),
             policy: SourcePolicy { name: name.clone(), metadata_changes: false }.into(),
+            known_key: KnownKey::Same,
         };
         self.journal.append(submission).await.unwrap()
     }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use proptest::{prelude::*, test_runner::TestRunner};
 use tidings::{
     journal::{
-        Journal, Settings, Submission, WriterThread,
+        Journal, KnownKey, Settings, Submission, WriterThread,
         registry::{ObjectState, Registry},
         settle::SourcePolicy,
         store::{EventIdentity, event_key, sqlite},
@@ -92,7 +92,7 @@ fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
             event_id: EventId::parse(&format!("{object}#{moment}")),
             software_version: None,
             user: User::unknown(),
-            time: Timestamp::from_millis(1_700_000_000_000 + 1000 * i64::try_from(moment).unwrap()),
+            time: Timestamp::from_millis(1_700_000_000_000 + 1000 * i64::try_from(moment).unwrap()).into(),
             object: object.clone(),
             parent: None,
             types: Vec::new(),
@@ -136,7 +136,7 @@ impl World {
                 id.map(|id| event_key(&self.policy.name, id, 0))
             };
             let drafts = part.iter().map(|draft| (key(draft), draft.clone())).collect();
-            let submission = Submission { policy: Arc::clone(&self.policy), drafts };
+            let submission = Submission { policy: Arc::clone(&self.policy), drafts, known_key: KnownKey::Same };
             self.runtime.block_on(self.journal.append(submission)).unwrap();
         }
     }

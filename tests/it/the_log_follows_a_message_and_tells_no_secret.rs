@@ -47,7 +47,7 @@ async fn a_message_can_be_followed_from_its_request_to_the_disk() {
     ]);
     assert_eq!(accepted["spans"], spans);
     let batch = line(&lines, "a batch is on disk");
-    assert_eq!((&batch["first_seq"], &batch["last_seq"], &batch["events"]), (&json!(1), &json!(1), &json!(1)));
+    assert_eq!((&batch["first_seq"], &batch["last_seq"], &batch["changes"]), (&json!(1), &json!(1), &json!(1)));
     assert_eq!(line(&lines, "answered")["status"], 201);
     let refused = line(&lines, "a message went to the quarantine");
     assert_eq!((&refused["level"], &refused["source"]), (&json!("WARN"), &json!("fedora3")));

@@ -61,8 +61,8 @@ fn touched(known: KnownObject) -> Touched {
 fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
     let questions = Questions {
         keys: events.iter().copied().map(key).collect(),
-        ids: Vec::new(),
         objects: [(object(), ItemsAsked::All)].into(),
+        ..Questions::default()
     };
     let mut batch = Deciding { decide: |known| decide(events, &known), numbers: Vec::new() };
     store.append(&questions, &mut batch)?;
@@ -99,7 +99,24 @@ fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
         object.state.apply(new.change.modification.time, &new.change.modification, &Settlement::default());
         changes.push(new);
     }
-    (Decision { changes, objects: [touched(object)].into() }, numbers)
+    (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
+}
+
+/// A decision to write nothing.
+fn nothing() -> Decision {
+    Decision { changes: Vec::new(), unchanged: Vec::new(), received: Timestamp::EPOCH, objects: [].into() }
+}
+
+/// Which of these events are known to have changed nothing.
+fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
+    let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
+    let mut found = Vec::new();
+    let decide = |known: Known| {
+        found = events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect();
+        (nothing(), Vec::new())
+    };
+    store.append(&questions, &mut Deciding { decide, numbers: Vec::new() }).unwrap();
+    found
 }
 
 fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
@@ -206,6 +223,23 @@ fn promise_3_holds_for_a_window_and_the_keys_before_it_go() {
 }
 
 #[test]
+fn promise_3_holds_for_events_that_changed_nothing() {
+    every_store(|folder, open| {
+        let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
+        let store = open(folder, bounds);
+        for event in 1..=40 {
+            let decide = |_| (Decision { unchanged: vec![key(event), key(event)], ..nothing() }, Vec::new());
+            store.append(&Questions::default(), &mut Deciding { decide, numbers: Vec::new() }).unwrap();
+            assert_eq!(known_unchanged(&*store, &[event]), [event]);
+        }
+        drop(store);
+        let store = open(folder, bounds);
+        assert_eq!(known_unchanged(&*store, &[35, 3, 41]), [35]);
+        assert_eq!(store.head().unwrap(), Seq::ZERO);
+    });
+}
+
+#[test]
 fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
     every_store(|folder, open| {
         let store = open(folder, Bounds::default());
@@ -217,13 +251,15 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
             let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
             object.state.purged.at = Some(Timestamp::now());
             let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
-            (Decision { changes, objects: [touched(object)].into() }, Vec::new())
+            let unchanged = vec![key(4)];
+            (Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }, Vec::new())
         };
         let refused = store.append(&questions, &mut Deciding { decide, numbers: Vec::new() });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
         assert_eq!(append(&*store, &[2, 3]).unwrap(), [Seq(2), Seq(3)], "the keys were not stored either");
+        assert!(known_unchanged(&*store, &[4]).is_empty());
     });
 }
 
@@ -269,7 +305,8 @@ fn fails(store: &dyn Store, event: u64) {
         let changes = vec![change(next, event), change(next, event + 500)];
         let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
         object.state.purged.at = Some(Timestamp::now());
-        (Decision { changes, objects: [touched(object)].into() }, Vec::new())
+        let unchanged = vec![key(4)];
+        (Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }, Vec::new())
     };
     let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
     assert!(store.append(&questions, &mut Deciding { decide, numbers: Vec::new() }).is_err());

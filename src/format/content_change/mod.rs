@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     Bound, Dialect, DialectKind, FormatKind, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats,
-    json, utf8::utf8,
+    json, nothing_secret, utf8::utf8,
 };
 use crate::model::{Draft, DraftItems};
 
@@ -25,6 +25,9 @@ const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
 const XSD: &str = "http://www.w3.org/2001/XMLSchema";
 /// The namespace of what we add.
 pub(crate) const TIDINGS: &str = "urn:tidings:change:1";
+
+/// Relation of an entry's link to the activity that made the content: the property of PROV-O.
+pub(crate) const GENERATED_BY: &str = "http://www.w3.org/ns/prov#wasGeneratedBy";
 
 /// Scheme of the feed's category for the version of the source's software.
 pub(crate) const VERSION_SCHEME: &str = "info:fedora/fedora-system:def/view#version";
@@ -66,6 +69,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["application/atom+xml;type=feed", "application/atom+xml", "application/json"],
     headers: &[],
     repeats: Repeats::SameBody,
+    redact: nothing_secret,
     build,
 };
 

@@ -12,8 +12,8 @@ use super::{
         Bound, Limits, Rejection,
         xml::{Document, Element},
     },
-    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, OBJECT_TYPE_SCHEME, TIDINGS,
-    VERSION_SCHEME,
+    AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_SCHEME,
+    TIDINGS, VERSION_SCHEME,
 };
 use crate::model::{
     ChangeId, ChangeType, ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, EventId,
@@ -60,6 +60,7 @@ struct Entry<'a> {
     id: Option<Told<'a>>,
     content: Option<Element<'a>>,
     via: Option<Element<'a>>,
+    generated_by: Option<Element<'a>>,
     change_type: Option<Element<'a>>,
     before: Option<Element<'a>>,
     after: Option<Element<'a>>,
@@ -124,7 +125,7 @@ impl<'a> Feed<'a> {
                 .find_map(|category| category.attribute("term"))
                 .map(|version| Text::new(&version)),
             user: self.user()?,
-            time: self.time()?,
+            time: self.time()?.into(),
             object: match link(&self.links, "via") {
                 Some(via) => uri(via, "href")?,
                 None => {
@@ -188,6 +189,7 @@ impl<'a> Entry<'a> {
             id: None,
             content: None,
             via: None,
+            generated_by: None,
             change_type: None,
             before: None,
             after: None,
@@ -198,6 +200,9 @@ impl<'a> Entry<'a> {
                 Some("id") => text_of(document, child, &mut entry.id)?,
                 Some("content") => first_of(document, child, &mut entry.content)?,
                 Some("link") if is_of_relation(&child, "via") => first_of(document, child, &mut entry.via)?,
+                Some("link") if is_of_relation(&child, GENERATED_BY) => {
+                    first_of(document, child, &mut entry.generated_by)?;
+                }
                 Some("category") => match entry.category_like(&child) {
                     Some(place) => first_of(document, child, place)?,
                     None => document.skip()?,
@@ -251,6 +256,7 @@ impl<'a> Entry<'a> {
             media_type: content.attribute("type").and_then(|raw| MediaType::parse(&raw).ok()),
             size: via.attribute("length").map(|raw| refused(raw.trim().parse(), via, "the length")).transpose()?,
             digest: self.digest.as_ref().map(digest).transpose()?,
+            generated_by: self.generated_by.as_ref().map(|activity| uri(activity, "href")).transpose()?,
         })
     }
 }

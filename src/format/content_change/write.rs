@@ -8,7 +8,7 @@ use super::{
         xml_writer::{Pair, XmlWriter},
     },
     AFTER_LABEL, AFTER_SCHEME, BEFORE_LABEL, BEFORE_SCHEME, CHANGE_TYPE_LABEL, CHANGE_TYPE_SCHEME, CHANGES,
-    FORMAT_SCHEME, FORMAT_TERM, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, TIDINGS, VERSION_SCHEME, XSD,
+    FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, TIDINGS, VERSION_SCHEME, XSD,
 };
 use crate::model::{
     AspectSet, Change, ContentItemModification, ContentLocation, ContentObjectModification, State, User,
@@ -129,6 +129,9 @@ fn entry(
     let via: [Pair<'_>; 3] =
         [("rel", "via"), ("href", item.uri.as_str()), ("length", size.as_deref().unwrap_or_default())];
     xml.leaf("link", &via[..if size.is_some() { 3 } else { 2 }], "");
+    if let Some(activity) = content.and_then(|at| at.generated_by.as_ref()) {
+        xml.leaf("link", &[("rel", GENERATED_BY), ("href", activity.as_str())], "");
+    }
     xml.leaf("summary", &[("type", "text")], SUMMARY);
     state(xml, BEFORE_SCHEME, item.change.before(), BEFORE_LABEL);
     state(xml, AFTER_SCHEME, item.change.after(), AFTER_LABEL);

@@ -24,7 +24,8 @@ use self::{
     rest::BaseUrl,
 };
 use super::{
-    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, settings,
+    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats,
+    nothing_secret, settings,
 };
 use crate::model::{Draft, EventId, Text, User};
 
@@ -42,6 +43,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["application/atom+xml;type=entry", "application/atom+xml", "application/xml", "text/xml"],
     headers: &[METHOD_HEADER, PID_HEADER],
     repeats: Repeats::SameBody,
+    redact: nothing_secret,
     build,
 };
 
@@ -77,7 +79,7 @@ impl Dialect for FedoraApim {
             event_id: event_id(&entry),
             software_version: entry.version.as_ref().map(|version| Text::new(version.value())),
             user: User::new(entry.author.as_ref().map_or("", |name| name.value()), None),
-            time: entry.updated.as_ref().map(Field::date).transpose()?,
+            time: entry.updated.as_ref().map(Field::date).transpose()?.into(),
             object: call.object()?,
             parent: None,
             types: Vec::new(),

@@ -25,7 +25,7 @@ use self::{
 use super::{
     Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats,
     json_ld::{self, Context, Node, in_words},
-    settings,
+    nothing_secret, settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, NonEmpty, Text, Timestamp, Uri,
@@ -39,6 +39,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     headers: &[jms::PREFIX],
     // An event whose body is empty always has an identifier, so that it never comes to the body.
     repeats: Repeats::SameBody,
+    redact: nothing_secret,
     // An event is of one resource, and JSON has a depth of its own.
     build: |value, _| Ok(Box::new(settings::<FedoraEvents>(value)?)),
 };
@@ -97,7 +98,7 @@ impl Event<'_> {
             event_id: self.event_id.or_else(|| jms.event_id()),
             software_version: None,
             user: self.agents.or_header(jms.user()),
-            time: self.time.map_or_else(|| jms.time(), |time| Ok(Some(time)))?,
+            time: self.time.map_or_else(|| jms.time(), |time| Ok(Some(time)))?.into(),
             parent: self.parent.filter(|parent| !address::is_same(parent, &self.resource)),
             types: if tells_nothing(&types) { Vec::new() } else { types },
             description: self.description.unwrap_or_else(|| Text::new(&kinds.description())),

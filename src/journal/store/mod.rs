@@ -6,7 +6,7 @@
 pub mod sqlite;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -164,6 +164,8 @@ pub struct EventKey(pub [u8; 16]);
 pub struct Questions {
     /// Which of these events are known?
     pub keys: Vec<EventKey>,
+    /// Which of these events are known to have changed nothing?
+    pub unchanged: Vec<EventKey>,
     /// Which of these identifiers are taken?
     pub ids: Vec<ChangeId>,
     /// What is known of these objects and of which of their items?
@@ -189,6 +191,8 @@ pub struct Known {
     /// The events that are known, with the number of their change, and its identifier where the
     /// change is still there.
     pub seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    /// The events that are known to have changed nothing.
+    pub unchanged: HashSet<EventKey>,
     /// The identifiers that are taken.
     pub taken: BTreeSet<ChangeId>,
     /// The objects that are known, with the items asked for.
@@ -205,10 +209,14 @@ pub struct KnownObject {
 }
 
 /// What the writer decided to write.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decision {
     /// The changes, numbered on from the head without a gap.
     pub changes: Vec<NewChange>,
+    /// The events that changed nothing, and are to be known again.
+    pub unchanged: Vec<EventKey>,
+    /// When all this was received.
+    pub received: Timestamp,
     /// The objects that changes or confirmations touched, in order of their URIs.
     pub objects: Arc<[Touched]>,
 }
@@ -217,7 +225,7 @@ impl Decision {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.objects.is_empty()
+        self.changes.is_empty() && self.unchanged.is_empty() && self.objects.is_empty()
     }
 }
 
@@ -264,7 +272,7 @@ pub enum StoreError {
     #[error("the journal cannot be written ({0}); check its folder's permissions and mount")]
     ReadOnly(String),
     /// The operating system failed to read or write.
-    #[error("the journal cannot be read or written ({0}); check the disk")]
+    #[error("the journal cannot be read or written ({0}); check the disk, and whether it is still mounted for writing")]
     Io(String),
     /// What is stored does not make sense.
     #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]

@@ -10,7 +10,7 @@ mod token;
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use axum::{
-    extract::{ConnectInfo, FromRequest, RawPathParams, Request, State, rejection::RawPathParamsRejection},
+    extract::{ConnectInfo, RawPathParams, Request, State, rejection::RawPathParamsRejection},
     http::{HeaderMap, HeaderValue, header::CACHE_CONTROL},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -161,10 +161,11 @@ pub(super) async fn guard(
     for_this_client_alone(next.run(request).await)
 }
 
-/// The request with its body read, within [`super::BodyLimit`].
+/// The request with its body read as it was sent, within [`super::BodyLimit`]: a sender signs what it
+/// sends, and nothing is inflated for somebody who is not known.
 async fn read(request: Request) -> Result<(Request, Bytes), Problem> {
     let (parts, body) = request.into_parts();
-    let super::Body(body) = super::Body::from_request(Request::from_parts(parts.clone(), body), &()).await?;
+    let super::Body(body) = super::Body::as_sent(Request::from_parts(parts.clone(), body)).await?;
     Ok((Request::from_parts(parts, body.clone().into()), body))
 }
 
@@ -219,7 +220,7 @@ impl Refusal {
             Self::Expired { .. } => "The token has expired. Have a new one made: tidings token.",
             Self::WrongSignature => {
                 "The signature in X-Hub-Signature-256 is not that of this body by this source's key: send sha256= and \
-                 the HMAC-SHA256 of the body in hexadecimal digits."
+                 the HMAC-SHA256 of the body, as it is sent, in hexadecimal digits."
             }
             Self::WrongScope { needed, .. } => {
                 let detail = format!("This needs the scope {needed}, which the token does not have.");

@@ -1,6 +1,6 @@
 //! `X-Hub-Signature-256`: who knows the key of a source may post to its hook. The header is that of
 //! WebSub (section 8, "Authenticated Content Distribution") and of GitHub's webhooks:
-//! `sha256=` and the HMAC-SHA256 of the body (RFC 2104) in hexadecimal digits.
+//! `sha256=` and the HMAC-SHA256 of the body as it is sent (RFC 2104) in hexadecimal digits.
 
 use axum::http::{HeaderMap, HeaderName};
 use hmac::{Hmac, KeyInit, Mac};

@@ -6,13 +6,13 @@
 //! after all, what was decided on it is not written either.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{SqliteStore, events::Lookup, objects, read, rows};
+use super::{SqliteStore, events::Lookup, objects, read, rows, unchanged};
 use crate::{
     journal::store::{
         Batch, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, StoreError, Touched,
@@ -32,6 +32,7 @@ struct Before {
     number: u64,
     newest: Option<(Seq, Timestamp)>,
     keys: HashMap<EventKey, (Seq, ChangeId)>,
+    unchanged: HashSet<EventKey>,
     ids: BTreeSet<ChangeId>,
     objects: Arc<[Touched]>,
 }
@@ -99,6 +100,9 @@ impl SqliteStore {
                 known.seen.insert(*key, (seq, lookup.id_of(seq)?));
             }
         }
+        let is_unchanged = |key: &&EventKey| before.is_some_and(|before| before.unchanged.contains(key));
+        known.unchanged = questions.unchanged.iter().filter(is_unchanged).copied().collect();
+        unchanged::find(&snapshot, &questions.unchanged, &mut known.unchanged)?;
         let mut taken = snapshot.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
         for id in &questions.ids {
             if before.is_some_and(|before| before.ids.contains(id)) || taken.exists([id.uuid().as_bytes()])? {
@@ -120,6 +124,7 @@ impl SqliteStore {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         insert(&transaction, &decision.changes)?;
         objects::write(&transaction, &decision.objects)?;
+        unchanged::write(&transaction, self.bounds, decision)?;
         let written = {
             let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
             keys.write(&transaction, self.bounds, &decision.changes)?
@@ -151,6 +156,7 @@ impl Deciding {
             number: self.number,
             newest: decision.changes.last().map(|new| (new.change.seq, new.change.received)),
             keys: decision.changes.iter().filter_map(|new| Some((new.key?, of(new)))).collect(),
+            unchanged: decision.unchanged.iter().copied().collect(),
             ids: decision.changes.iter().map(|new| new.change.modification.id).collect(),
             objects: Arc::clone(&decision.objects),
         });

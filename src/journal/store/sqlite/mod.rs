@@ -14,6 +14,7 @@ mod read;
 pub mod restore;
 mod rows;
 mod schema;
+mod unchanged;
 pub mod verify;
 
 use std::{

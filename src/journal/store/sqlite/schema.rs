@@ -7,7 +7,7 @@ pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [&str; 2] = [
+pub(super) const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
@@ -80,6 +80,15 @@ pub(super) const MIGRATIONS: [&str; 2] = [
     INSERT INTO event_keys SELECT key, seq FROM events ORDER BY key;
     INSERT INTO meta SELECT 'events_moved', max(seq) FROM events HAVING max(seq) IS NOT NULL;
     DROP INDEX events_by_key;
+    ",
+    "
+    -- The events of the last while that changed nothing, of sources whose states may come back: one
+    -- that is told again must not undo what has changed since.
+    CREATE TABLE unchanged (
+        number INTEGER PRIMARY KEY,
+        key BLOB NOT NULL UNIQUE,
+        received INTEGER NOT NULL
+    );
     ",
 ];
 

@@ -1,0 +1,106 @@
+//! The hook without a journal: the server, the layers, the access rule, the dialect, the event's key and
+//! the answer are those of the gateway; where it would hand the draft to the journal it makes up an
+//! outcome.
+
+use std::{
+    hint::black_box,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use tidings::{
+    admin::metrics::Metrics,
+    format::{self, Dialect, DialectKind, Headers, Limits, Message, Reading},
+    intake::{EVENTS, Receipt, SourceName},
+    journal::{
+        Outcome,
+        store::{EventIdentity, event_key},
+    },
+    model::{ChangeId, Seq},
+    router::{Bounds, surrounded},
+    web::{self, Access, Routes, Rule, server},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The server, in this process.
+pub(crate) struct Bare {
+    pub(crate) url: String,
+    _runtime: tokio::runtime::Runtime,
+}
+
+#[derive(Clone)]
+struct Hook {
+    source: SourceName,
+    kind: &'static DialectKind,
+    dialect: Arc<dyn Dialect>,
+    head: Arc<AtomicU64>,
+}
+
+impl Bare {
+    pub(crate) fn start() -> Self {
+        // What is logged costs what it costs in the gateway.
+        let log = tracing_subscriber::fmt().with_env_filter("info").with_writer(std::io::stderr);
+        let _ = log.try_init();
+        let metrics = Metrics::install().unwrap();
+        let kind = format::dialect("fedora-apim").unwrap();
+        let hook = Hook {
+            source: SourceName::parse("fedora3").unwrap(),
+            kind,
+            dialect: (kind.build)(serde_json::json!({}), Limits::default()).unwrap().into(),
+            head: Arc::default(),
+        };
+        let routes = Routes::default().post("/hooks/{source}", Rule::Publish, receive, |hook: &Hook| hook.clone());
+        let bounds = Bounds { body: 4 << 20, held: 256 << 20, time: Duration::from_secs(30) };
+        let router = surrounded(routes.into_router(&hook, &Arc::new(Access::default())), bounds);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let bounds = server::Bounds { connections: 800, head: Duration::from_secs(30), stall: Duration::from_secs(30) };
+        runtime.spawn(server::serve(listener, None, router, CancellationToken::new(), bounds));
+        runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                metrics.settle();
+            }
+        });
+        Self { url, _runtime: runtime }
+    }
+}
+
+async fn receive(
+    State(hook): State<Hook>,
+    web::Path(name): web::Path<String>,
+    headers: HeaderMap,
+    web::Body(body): web::Body,
+) -> Response {
+    assert_eq!(name, hook.source.as_str());
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let text = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
+        Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+    };
+    let headers: Headers = headers.iter().filter_map(text).collect();
+    let Ok(Reading::Drafts(drafts)) = hook.dialect.read(&Message { content_type, headers: &headers, body: &body })
+    else {
+        return StatusCode::UNPROCESSABLE_ENTITY.into_response();
+    };
+    for draft in drafts.into_vec() {
+        let id = draft.event_id.as_ref().unwrap().as_str();
+        black_box(event_key(&hook.source, EventIdentity::Id(id), 0));
+        black_box(draft);
+    }
+    let id = ChangeId::from(uuid::Uuid::now_v7());
+    let seq = Seq(hook.head.fetch_add(1, Ordering::Relaxed) + 1);
+    let receipt = Receipt { outcomes: vec![Outcome::Accepted { seq, id }], nothing: None };
+    let outcome = receipt.outcome();
+    metrics::counter!(EVENTS, "source" => name, "dialect" => hook.kind.name, "outcome" => outcome).increment(1);
+    (StatusCode::CREATED, [(header::LOCATION, format!("/changes/{}", id.uuid()))], Json(receipt.told())).into_response()
+}

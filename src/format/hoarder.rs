@@ -1,0 +1,213 @@
+//! Events of librairy's event bus (the Hoarder of Dr Inventor): a source, a document or an item was
+//! created, changed or deleted.
+//!
+//! The routing key, `<resource>.<state>`, says what happened, and the body is the URI of the resource
+//! as text, relative to the system's base. There are two vocabularies of states: the Hoarder's `new`,
+//! `opened`, `closed` and `deleted`, and `created`, `updated` and `deleted` of later modules. Sources:
+//! the Hoarder's own page, and `librairy/boot`.
+//!
+//! * The resource is the object, and its own item: an `item.new` does not tell to which document the
+//!   item belongs. Its content is at its own address.
+//! * What is told to be new a second time and is still there has not changed. `opened` means that it
+//!   was modified. A source that is closed goes into the state CLOSED, and into OPENED when it is opened again:
+//!   its documents stand as they are.
+//! * Messages have neither an identifier nor a time, so that two modifications of one document are
+//!   the same bytes. They are not taken for a repeat: one UPDATE too many costs a consumer one look.
+//! * Later modules send serialised Java objects, which only Java can read: they are refused with that
+//!   reason, and so are the bus's other resources (domains, parts, topics, …), which are what librairy
+//!   makes of the content, and none itself.
+
+use serde::Deserialize;
+
+use super::{
+    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats, nothing_secret,
+    routing::{ROUTING_KEY, SystemUrl, routing_key, unknown_key},
+    settings,
+    utf8::utf8,
+};
+use crate::model::{
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty, State, Text, Uri, User,
+};
+
+/// The dialect `hoarder`.
+pub(super) static DIALECT: DialectKind = DialectKind {
+    name: "hoarder",
+    about: "events of librairy's event bus: sources, documents and items of the Hoarder",
+    accepts: &["text/plain", "application/json"],
+    headers: &[ROUTING_KEY],
+    repeats: Repeats::Unknowable,
+    redact: nothing_secret,
+    build: |value, _| Ok(Box::new(settings::<Hoarder>(value)?)),
+};
+
+const EXPECTED: &str = "as in document.new";
+const KEYS: &str = "source, document and item, each with new, opened, closed, deleted, created or updated, as in \
+                    document.new; the bus's other resources are no content, so bind none of their keys";
+
+/// What a Java object begins with (Java Object Serialization Specification, section 6.4.2).
+const JAVA: [u8; 4] = [0xAC, 0xED, 0x00, 0x05];
+
+/// The dialect, set up.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hoarder {
+    /// Where the system's resources are, as in `http://librairy.example.org/api`.
+    base_url: SystemUrl,
+}
+
+/// What happened to a resource.
+#[derive(Clone, Copy)]
+enum Event {
+    New,
+    Opened,
+    /// The same of a source, which may have been closed.
+    SourceOpened,
+    Closed,
+    Deleted,
+}
+
+impl Dialect for Hoarder {
+    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+        let key = routing_key(message.headers, EXPECTED)?;
+        let event = Event::read(key).ok_or_else(|| unknown_key(key, KEYS))?;
+        let resource = self.resource(message.body)?;
+        Ok(Reading::one(Draft {
+            id: None,
+            event_id: None,
+            software_version: None,
+            user: User::unknown(),
+            time: DraftTime::Receipt,
+            object: resource.clone(),
+            parent: None,
+            types: Vec::new(),
+            description: Text::new(key),
+            items: DraftItems::Listed(NonEmpty::one(DraftItem::new(resource.clone(), event.change(resource)))),
+        }))
+    }
+}
+
+impl Hoarder {
+    fn resource(&self, body: &[u8]) -> Result<Uri, Rejection> {
+        let malformed = |reason: &str| Err(Rejection::malformed(Place::Message, reason));
+        if body.starts_with(&JAVA) {
+            return malformed(
+                "the body is a serialised Java object (it begins with AC ED 00 05), which only Java can read; the URI \
+                 of the resource was expected, as text",
+            );
+        }
+        let text = utf8(body)?.trim();
+        // A client that sends JSON puts a text into quotation marks.
+        let unquoted = text.starts_with('"').then(|| serde_json::from_str::<String>(text).ok()).flatten();
+        let text = unquoted.as_deref().map_or(text, str::trim);
+        if text.is_empty() {
+            return malformed("the body is empty; the URI of the resource was expected, as in documents/oa-upm-17");
+        }
+        let uri = Uri::parse(text).or_else(|_| self.base_url.join(text));
+        uri.map_err(|error| {
+            Rejection::unprocessable(Place::Message, format!("the body is not the URI of a resource: {error}"))
+        })
+    }
+}
+
+impl Event {
+    fn read(key: &str) -> Option<Self> {
+        let (resource, state) = key.split_once('.')?;
+        let is_source = match resource {
+            "source" => true,
+            "document" | "item" => false,
+            _ => return None,
+        };
+        Some(match state {
+            "new" | "created" => Self::New,
+            "opened" | "open" | "updated" if is_source => Self::SourceOpened,
+            "opened" | "open" | "updated" => Self::Opened,
+            "closed" => Self::Closed,
+            "deleted" => Self::Deleted,
+            _ => return None,
+        })
+    }
+
+    fn change(self, resource: Uri) -> DraftChange {
+        let content = Some(ContentLocation::at(resource));
+        match self {
+            Self::New => DraftChange::There { content },
+            Self::Opened => DraftChange::AddOrUpdate { content, begins_in: None },
+            Self::SourceOpened => {
+                DraftChange::Told(ItemChange::Update { content, before: None, after: Some(State::OPENED) })
+            }
+            Self::Closed => DraftChange::Told(ItemChange::State { before: None, after: State::CLOSED }),
+            Self::Deleted => DraftChange::Told(ItemChange::Delete { before: None, after: None }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{DIALECT, Event};
+    use crate::format::{Headers, Limits, Message, Reading};
+
+    fn object(key: &str, body: &[u8]) -> String {
+        let dialect = (DIALECT.build)(json!({"base_url": "http://h/api/"}), Limits::default()).unwrap();
+        let headers: Headers = [("Routing-Key", key)].into_iter().collect();
+        match dialect.read(&Message { content_type: None, headers: &headers, body }) {
+            Ok(Reading::Drafts(drafts)) => drafts[0].object.to_string(),
+            Ok(Reading::Nothing(reason)) => reason.to_owned(),
+            Err(rejection) => rejection.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_body_is_a_uri() {
+        for (body, uri) in [
+            (&b"documents/oa-upm-17"[..], "http://h/api/documents/oa-upm-17"),
+            (b" /items/17-eciencia\n", "http://h/api/items/17-eciencia"),
+            (b"\"items/17-eciencia\"", "http://h/api/items/17-eciencia"),
+            (b"http://other/items/1", "http://other/items/1"),
+            (b"urn:x:1", "urn:x:1"),
+        ] {
+            assert_eq!(object("item.new", body), uri);
+        }
+    }
+
+    #[test]
+    fn what_is_no_uri_is_refused_with_the_reason() {
+        for (body, complaint) in [
+            (&b"\xAC\xED\x00\x05sr\x00\x10java.lang.Object"[..], "a serialised Java object"),
+            (b"", "the body is empty"),
+            (b"\" \"", "the body is empty"),
+            (b"\"items/1", "the body is not the URI of a resource"),
+            (b"{\"uri\":\"items/1\"}", "the body is not the URI of a resource"),
+            (b"items/\xff", "not UTF-8"),
+            (b"two words", "' ' may not stand in a URI"),
+        ] {
+            let told = object("item.new", body);
+            assert!(told.contains(complaint), "{told}");
+        }
+    }
+
+    #[test]
+    fn both_vocabularies_are_known_and_no_other_resources() {
+        for resource in ["source", "document", "item"] {
+            for state in ["new", "opened", "closed", "deleted", "created", "updated"] {
+                assert!(Event::read(&format!("{resource}.{state}")).is_some());
+            }
+        }
+        for key in ["document", "document.lost", "document.new.x", "domain.created", ""] {
+            assert!(Event::read(key).is_none(), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_base_is_needed() {
+        for (settings, complaint) in [
+            (json!(null), "missing field `base_url`"),
+            (json!({"base_url": "librairy"}), "base_url: it is not an absolute URI"),
+            (json!({"base_url": "http://h", "x": 1}), "unknown field `x`"),
+        ] {
+            let error = (DIALECT.build)(settings, Limits::default()).err().unwrap().to_string();
+            assert!(error.contains(complaint), "{error}");
+        }
+    }
+}

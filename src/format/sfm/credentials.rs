@@ -1,0 +1,171 @@
+//! The credentials in the start of a harvest: they are taken out of the body before anything else is
+//! done with it, so that they can be in no journal, no quarantine, no log and no answer.
+//!
+//! In well-formed JSON the value of every member `credentials` becomes `null`, at any depth, however
+//! the name is spelt; the line breaks of the value stay, so that lines are counted as before. A text
+//! that itself looks like JSON with credentials in it becomes empty.
+//!
+//! In anything else nobody can say where the value ends: a bracket or a quotation mark may be what is
+//! missing. So everything after the first mention of the name is blanked out, a space for each
+//! character. The place of the error, which the parser told before, fits what is left.
+
+use serde::de::IgnoredAny;
+
+use super::super::{Redacted, json};
+
+const NAME: &[u8] = b"credentials";
+
+/// How many bytes of filling there may be between two characters of a name: UTF-32 has three.
+const FILLING: usize = 3;
+
+/// How many backslashes an escape may begin with: JSON in a text in JSON has two, and so on.
+const BACKSLASHES: usize = 16;
+
+/// The body without credentials.
+pub(super) fn taken_out(body: &[u8]) -> Redacted {
+    let Some(mention) = mention_end(body) else { return Redacted::AsItCame };
+    match json::read::<IgnoredAny>(body) {
+        Ok(IgnoredAny) => Redacted::Without(without_members(body)),
+        Err(rejection) => Redacted::Blanked(blanked(body, mention), rejection),
+    }
+}
+
+/// The same where the body is known to be well-formed.
+fn without_members(json: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(json.len());
+    let (mut copied, mut at) = (0, 0);
+    while let Some(&byte) = json.get(at) {
+        if byte != b'"' {
+            at += 1;
+            continue;
+        }
+        let end = string_end(json, at);
+        let text = &json[(at + 1).min(end)..end.saturating_sub(1).max(at + 1)];
+        let next = space_end(json, end);
+        let is_name = json.get(next) == Some(&b':');
+        let (from, to, instead) = if is_name && spelt(text, 0) == Some(text.len()) {
+            let value = space_end(json, next + 1);
+            (value, value_end(json, value), &b"null"[..])
+        } else if has_brace(text) && mention_end(text).is_some() {
+            (at, end, &b"\"\""[..])
+        } else {
+            at = end;
+            continue;
+        };
+        kept.extend_from_slice(&json[copied..from]);
+        kept.extend_from_slice(instead);
+        kept.extend(json[from..to].iter().filter(|byte| **byte == b'\n'));
+        (copied, at) = (to, to);
+    }
+    kept.extend_from_slice(&json[copied..]);
+    kept
+}
+
+fn has_brace(text: &[u8]) -> bool {
+    let escaped = |window: &[u8]| window.eq_ignore_ascii_case(b"u007b");
+    text.contains(&b'{') || text.windows(5).any(escaped)
+}
+
+/// Blanks out what stands after `from`, character for character.
+fn blanked(body: &[u8], from: usize) -> Vec<u8> {
+    let is_first_of_character = |byte: &&u8| **byte & 0xC0 != 0x80;
+    let blank = |byte: &u8| if *byte == b'\n' { b'\n' } else { b' ' };
+    let (kept, rest) = body.split_at(from);
+    kept.iter().copied().chain(rest.iter().filter(is_first_of_character).map(blank)).collect()
+}
+
+/// Where the first mention of the name ends, in whatever encoding and spelling.
+fn mention_end(bytes: &[u8]) -> Option<usize> {
+    let may_begin = |byte: &u8| matches!(byte, b'c' | b'C' | b'\\');
+    let mut from = 0;
+    while let Some(at) = bytes[from..].iter().position(may_begin) {
+        if let Some(end) = spelt(bytes, from + at) {
+            return Some(end);
+        }
+        from += at + 1;
+    }
+    None
+}
+
+/// Where the name ends that begins at `at`, if it does: in letters of either case, or escaped.
+fn spelt(bytes: &[u8], mut at: usize) -> Option<usize> {
+    for (index, letter) in NAME.iter().enumerate() {
+        if index > 0 {
+            at += bytes[at..].iter().take(FILLING).take_while(|byte| **byte == 0).count();
+        }
+        at = letter_end(bytes, at, *letter)?;
+    }
+    Some(at)
+}
+
+fn letter_end(bytes: &[u8], at: usize, letter: u8) -> Option<usize> {
+    let first = *bytes.get(at)?;
+    if first.eq_ignore_ascii_case(&letter) {
+        return Some(at + 1);
+    }
+    let mut rest = bytes[at..].iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(index, byte)| (index, *byte));
+    let mut backslashes = 0;
+    let (_, marker) = rest.by_ref().take(BACKSLASHES + 1).find(|(_, byte)| {
+        let is_backslash = *byte == b'\\';
+        backslashes += usize::from(is_backslash);
+        !is_backslash
+    })?;
+    if backslashes == 0 || !marker.eq_ignore_ascii_case(&b'u') {
+        return None;
+    }
+    let mut code = 0;
+    let mut end = at;
+    for _ in 0..4 {
+        let (index, digit) = rest.next()?;
+        code = code * 16 + char::from(digit).to_digit(16)?;
+        end = at + index + 1;
+    }
+    u8::try_from(code).ok().filter(|code| code.eq_ignore_ascii_case(&letter)).map(|_| end)
+}
+
+/// Where the string ends whose first quotation mark is at `at`.
+fn string_end(json: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    json.len()
+}
+
+fn space_end(json: &[u8], at: usize) -> usize {
+    at + json[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count()
+}
+
+fn value_end(json: &[u8], mut at: usize) -> usize {
+    let mut depth = 0_usize;
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'"' => {
+                at = string_end(json, at);
+                if depth == 0 {
+                    return at;
+                }
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' | b',' if depth == 0 => return at,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            byte if depth == 0 && byte.is_ascii_whitespace() => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Bodies of every kind, none of which may keep its secret.
+
+use proptest::{collection::vec, prelude::*, sample::Index};
+use serde_json::{Value, json};
+
+use super::{super::super::Place, Redacted, taken_out};
+
+/// The one letter of every secret here; nothing else has it.
+const SECRET: &str = "QQQQ";
+
+fn kept(body: &[u8]) -> Vec<u8> {
+    match taken_out(body) {
+        Redacted::AsItCame => body.to_vec(),
+        Redacted::Without(body) | Redacted::Blanked(body, _) => body,
+    }
+}
+
+fn tells(body: &[u8]) -> bool {
+    kept(body).contains(&b'Q')
+}
+
+#[test]
+fn well_formed_json_keeps_all_else() {
+    for (body, expected) in [
+        (
+            "{\"id\": \"1\",\n \"credentials\": {\"key\": \"QQQQ\",\n  \"x\": [{\"}\": \"\\\"]QQQQ\"}]},\n \"options\": {}}",
+            "{\"id\": \"1\",\n \"credentials\": null\n,\n \"options\": {}}",
+        ),
+        (r#"{"credentials":"QQQQ","credentials":["QQQQ"]}"#, r#"{"credentials":null,"credentials":null}"#),
+        (r#"{"credentials" : 7 , "a": true}"#, r#"{"credentials" : null , "a": true}"#),
+        (r#"[{"a":{"Credentials":{"k":"QQQQ"}}}]"#, r#"[{"a":{"Credentials":null}}]"#),
+        (r#"{"\u0063redential\u0073":{"k":"QQQQ"}}"#, r#"{"\u0063redential\u0073":null}"#),
+        (r#"{"\u0043REDENTIALS":"QQQQ"}"#, r#"{"\u0043REDENTIALS":null}"#),
+        (r#"{"a":"{\"credentials\":\"QQQQ\"}","b":1}"#, r#"{"a":"","b":1}"#),
+        (r#""{\"\\u0063redentials\":\"QQQQ\"}""#, r#""""#),
+        (r#"{"a":"\u007b'credentials': 'QQQQ'}"}"#, r#"{"a":""}"#),
+        (r#"{"\ud800":1,"credentials":"QQQQ"}"#, r#"{"\ud800":1,"credentials":null}"#),
+        ("\u{FEFF}{\"credentials\":\"QQQQ\"}", "\u{FEFF}{\"credentials\":null}"),
+    ] {
+        let Redacted::Without(kept) = taken_out(body.as_bytes()) else { panic!("{body}") };
+        assert_eq!(String::from_utf8(kept).unwrap(), expected, "{body}");
+    }
+}
+
+#[test]
+fn what_has_no_credentials_is_left_as_it_came() {
+    for body in [&b"{\"id\":\"1\""[..], b"{\"cred\":1}", b"", b"\xff\xfe", b"credential", b"\\u0063redential"] {
+        assert!(matches!(taken_out(body), Redacted::AsItCame));
+    }
+    // A word in a message for people is no member.
+    let body = br#"{"warnings":[{"message":"Bad credentials"}]}"#;
+    assert_eq!(kept(body), body);
+}
+
+#[test]
+fn of_broken_json_nothing_is_kept_behind_the_name() {
+    for body in [
+        r#"{"credentials": {"key": "QQQQ"#,
+        r#"{"credentials": {"key": QQQQ}, "id": "1"}"#,
+        r#"{"credentials" {"key": "QQQQ"}}"#,
+        r#"{"credentials", {"key": "QQQQ"}}"#,
+        r#"{credentials: {"key": "QQQQ"}}"#,
+        r#"{'credentials': {'key': 'QQQQ'}}"#,
+        r#"{"credentials": {"key": "a"}, "secret": "QQQQ"}}"#,
+        r#"{"credentials": {"key": "a}", "secret": "QQQQ"}"#,
+        r#"{"credentials": {"key": a}b", "secret": "QQQQ"}"#,
+        r#"{"credentials": {"key": "abc, "secret": "QQQQ"}, "id": "1"}"#,
+        r#"{"\u0063\u0072edentials": {"key": "QQQQ"},}"#,
+        r#"{"\\u0063redentials": {"key": "QQQQ"},}"#,
+        r#"{"CREDENTIALS": "QQQQ" "id": "1"}"#,
+        r#"{"credentials": null, "credentials": {"key": "QQQQ"},,}"#,
+        "{\"id\": \"credentials\n\", \"credentials\": \"QQQQ\"}",
+    ] {
+        assert!(matches!(taken_out(body.as_bytes()), Redacted::Blanked(..)), "{body}");
+        assert!(!tells(body.as_bytes()), "{body}");
+    }
+    assert!(!tells(b"{\"credentials\": {\"\xff\": \"QQQQ\"}}"));
+    assert!(!tells(b"\xff{\"credentials\": {\"key\": \"QQQQ\"}}"));
+    for bytes in [u16::to_le_bytes, u16::to_be_bytes] {
+        for text in [r#"{"credentials": {"key": "QQQQ"}}"#, r#"{"\u0063redentials": {"key": "QQQQ"}}"#] {
+            let body: Vec<u8> = text.encode_utf16().flat_map(bytes).collect();
+            assert!(!tells(&body));
+        }
+    }
+    let deep = format!("{}{{\"credentials\":\"QQQQ\"}}{}", "[".repeat(5000), "]".repeat(5000));
+    assert!(!tells(deep.as_bytes()));
+}
+
+#[test]
+fn the_place_of_the_error_is_that_of_the_body_that_came_and_fits_what_is_kept() {
+    let body = "{\n \"credentials\": {\"k\": \"éQQQQ\"},\n \"é\": 1,, \"id\": \"1\"}";
+    let Redacted::Blanked(kept, rejection) = taken_out(body.as_bytes()) else { panic!("it is broken") };
+    assert_eq!(rejection.place, Place::Line { line: 3, column: 9 });
+    let kept = String::from_utf8(kept).unwrap();
+    let columns = |text: &str| text.lines().map(|line| line.chars().count()).collect::<Vec<_>>();
+    assert_eq!(columns(&kept), columns(body));
+    assert!(kept.starts_with("{\n \"credentials ") && !kept.contains('é'));
+}
+
+#[test]
+fn what_is_kept_is_kept_the_second_time() {
+    for body in [r#"{"credentials":{"k":"QQQQ"},"a":[1]}"#, r#"{"credentials":{"k":"QQQQ"},"a":[1}"#] {
+        let once = kept(body.as_bytes());
+        assert_eq!(kept(&once), once);
+    }
+}
+
+#[test]
+fn a_body_made_to_be_slow_is_not() {
+    for body in ["c\0\0\0".repeat(300_000), "\\".repeat(1_000_000), "\\u0063".repeat(200_000), "\"".repeat(1_000_001)] {
+        let began = std::time::Instant::now();
+        kept(body.as_bytes());
+        assert!(began.elapsed() < std::time::Duration::from_secs(5));
+    }
+}
+
+/// Any JSON without the letter of the secrets.
+fn any_json() -> impl Strategy<Value = Value> {
+    let text = || "[a-p \\\\\"{}\\[\\],:é\n]{0,6}";
+    let leaf = prop_oneof![Just(json!(null)), any::<bool>().prop_map(Value::from), any::<i32>().prop_map(Value::from)];
+    let leaf = prop_oneof![leaf, text().prop_map(Value::from)];
+    leaf.prop_recursive(3, 16, 4, move |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            vec((text(), inner), 0..4).prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+/// JSON with a member of credentials somewhere, and where its name is in the text.
+fn with_secret() -> impl Strategy<Value = (String, std::ops::Range<usize>)> {
+    let name = prop_oneof![Just("credentials"), Just("\\u0063redentials"), Just("Credential\\u0073")];
+    let secret = any_json().prop_map(|value| {
+        let text = value.to_string();
+        if value.is_object() {
+            format!("{{\"k\": {text}, \"s\": \"QQQQ\"}}")
+        } else {
+            format!("[{text},\"QQQQ\",{{\"k\":\"\\\"QQQQ\"}}]")
+        }
+    });
+    (any_json(), name, secret, any_json(), any::<bool>()).prop_map(|(before, name, secret, after, deep)| {
+        let (open, close) = if deep { ("[{\"x\":", "}]") } else { ("", "") };
+        let head = format!("{open}{{\"a\": {before},\n \"");
+        let at = head.len()..head.len() + name.len();
+        (format!("{head}{name}\": {secret},\n \"z\": {after}}}{close}"), at)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_secret_is_kept((json, _) in with_secret()) {
+        prop_assert!(json.contains(SECRET));
+        let kept = kept(json.as_bytes());
+        prop_assert!(!kept.contains(&b'Q'), "{}", String::from_utf8_lossy(&kept));
+        // Nothing else is lost.
+        let mut all: Value = serde_json::from_str(&json).unwrap();
+        let inner = if all.is_array() { &mut all[0]["x"] } else { &mut all };
+        for name in ["credentials", "Credentials"] {
+            if inner.get(name).is_some() {
+                inner[name] = Value::Null;
+            }
+        }
+        prop_assert_eq!(serde_json::from_slice::<Value>(&kept).unwrap(), all);
+    }
+
+    #[test]
+    fn no_secret_is_kept_of_what_is_cut_short((json, _) in with_secret(), at in any::<Index>()) {
+        prop_assert!(!tells(&json.as_bytes()[..at.index(json.len())]));
+    }
+
+    #[test]
+    fn no_secret_is_kept_of_what_is_damaged(
+        (json, name) in with_secret(),
+        at in any::<Index>(),
+        deed in 0..3,
+        with in prop_oneof![prop::sample::select(b"{}[]\",:\\ \n\0x7\xff".to_vec()), any::<u8>()],
+    ) {
+        let mut body = json.into_bytes();
+        let at = at.index(body.len());
+        prop_assume!(with != b'Q' && !(name.start..=name.end).contains(&at));
+        match deed {
+            0 => body.insert(at, with),
+            1 => body[at] = with,
+            _ => drop(body.remove(at)),
+        }
+        prop_assert!(!tells(&body), "{}", String::from_utf8_lossy(&body));
+    }
+}

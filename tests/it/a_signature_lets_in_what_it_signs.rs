@@ -1,0 +1,84 @@
+//! A signature of the body lets a message in at the hook of the source whose key made it, and nowhere
+//! else. It is of the bytes that are sent: of a compressed body, not of what that inflates to.
+
+use std::io::Write;
+
+use flate2::{Compression, write::GzEncoder};
+use reqwest::Method;
+
+use crate::guarded::{Guarded, KEY, message, signature, told};
+
+#[tokio::test]
+async fn a_hook_takes_the_signature_of_its_source_alone() {
+    let guarded = Guarded::start();
+    let (body, other) = (message(1), message(2));
+    let right = signature(KEY, &body);
+    let post = async |source: &str, signature: Option<&str>, authorization: Option<&str>| {
+        let mut request = guarded.post(source, &body);
+        if let Some(signature) = signature {
+            request = request.header("x-hub-signature-256", signature);
+        }
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        told(request.send().await.unwrap()).await.0
+    };
+    for (source, signature, status) in [
+        ("fedora3", None, 401),
+        ("fedora3", Some("sha256="), 401),
+        ("fedora3", Some(right.trim_start_matches("sha256=")), 401),
+        ("fedora3", Some(&*signature("another key altogether", &body)), 401),
+        ("fedora3", Some(&*signature(KEY, &other)), 401),
+        ("fedora3", Some(&*signature(KEY, "")), 401),
+        ("fedora", Some(&right), 401),
+        ("nowhere", Some(&right), 401),
+        ("fedora3", Some(&right), 201),
+        ("fedora3", Some(&right), 200),
+    ] {
+        assert_eq!(post(source, signature, None).await, status, "{source} {signature:?}");
+    }
+    for (authorization, status) in
+        [("Bearer tdg_unknown", 200), ("Bearer tdg_reader", 200), ("Bearer tdg_expired", 200)]
+    {
+        assert_eq!(post("fedora3", Some(&right), Some(authorization)).await, status, "{authorization}");
+    }
+    // A token that fits is enough, whatever the signature.
+    assert_eq!(post("fedora3", Some("sha256=00"), Some("Bearer tdg_fedora3")).await, 200);
+    // On other routes a signature is nothing.
+    let read = guarded.request(&Method::GET, "/changes").header("x-hub-signature-256", signature(KEY, ""));
+    assert_eq!(told(read.send().await.unwrap()).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_not_taken_to_be_hashed() {
+    let guarded = Guarded::start();
+    let body = "x".repeat((4 << 20) + 1);
+    for signed in [signature(KEY, &body), signature("another key altogether", &body)] {
+        let post = guarded.post("fedora3", &body).header("x-hub-signature-256", signed);
+        assert_eq!(told(post.send().await.unwrap()).await.0, 413);
+    }
+}
+
+#[tokio::test]
+async fn a_signature_is_of_the_bytes_that_are_sent() {
+    let guarded = Guarded::start();
+    let body = message(1);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(body.as_bytes()).unwrap();
+    let gzip = encoder.finish().unwrap();
+    let zstd = zstd::encode_all(body.as_bytes(), 3).unwrap();
+    let post = async |coding: &str, sent: &[u8], signed: &[u8]| {
+        let request = guarded.request(&Method::POST, "/hooks/fedora3").body(sent.to_vec());
+        let request = request.header("content-encoding", coding).header("x-hub-signature-256", signature(KEY, signed));
+        told(request.send().await.unwrap()).await.0
+    };
+    assert_eq!(post("gzip", &gzip, body.as_bytes()).await, 401);
+    assert_eq!(post("gzip", &gzip, &gzip).await, 201);
+    assert_eq!(post("zstd", &zstd, body.as_bytes()).await, 401);
+    assert_eq!(post("zstd", &zstd, &zstd).await, 200);
+    // Who is known is told what is wrong with the coding; who is not known is not.
+    assert_eq!(post("br", &gzip, &gzip).await, 415);
+    assert_eq!(post("br", &gzip, &zstd).await, 401);
+    assert_eq!(post("gzip", &gzip[1..], &gzip[1..]).await, 400);
+    assert_eq!(post("gzip", &gzip[1..], &gzip).await, 401);
+}
