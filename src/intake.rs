@@ -229,27 +229,19 @@ impl Source {
 
     /// Reads one message, after it has taken out of it what must not be kept.
     fn read(&self, incoming: &mut Incoming) -> Result<Reading, Rejection> {
-        self.redact(incoming)?;
+        match (self.kind.redact)(&incoming.body) {
+            Redacted::AsItCame => {}
+            Redacted::Without(body) => incoming.body = body.into(),
+            Redacted::Blanked(body, rejection) => {
+                incoming.body = body.into();
+                return Err(rejection);
+            }
+        }
         self.dialect.read(&Message {
             content_type: incoming.content_type.as_deref(),
             headers: &incoming.headers,
             body: &incoming.body,
         })
-    }
-
-    /// Takes out of a message what must not be kept.
-    fn redact(&self, incoming: &mut Incoming) -> Result<(), Rejection> {
-        match (self.kind.redact)(&incoming.body) {
-            Redacted::AsItCame => Ok(()),
-            Redacted::Without(body) => {
-                incoming.body = body.into();
-                Ok(())
-            }
-            Redacted::Blanked(body, rejection) => {
-                incoming.body = body.into();
-                Err(rejection)
-            }
-        }
     }
 
     /// Those headers that the dialect reads. Others say nothing about the event, and may be credentials.

@@ -9,9 +9,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use bytes::Bytes;
+
 use super::{Incoming, Intake, Receipt, Source, tell, tell_quarantined, to_quarantine};
 use crate::{
-    format::{Place, Rejection},
+    format::{Place, Redacted, Rejection},
     journal::{JournalError, Submission, quarantine::QuarantineId},
 };
 
@@ -20,8 +22,15 @@ use crate::{
 pub enum Arrived {
     /// It is for the dialect to read.
     Whole(Incoming),
-    /// Its transport could not make it out: it is too large, or not of the coding that it tells.
-    Unreadable(Incoming, Rejection),
+    /// Its transport does not give it to a dialect.
+    Unreadable {
+        /// The message.
+        incoming: Incoming,
+        /// Why.
+        rejection: Rejection,
+        /// Whether its body is in a coding that was not undone, so that nobody can see what is in it.
+        coded: bool,
+    },
 }
 
 /// Messages of one source, in their order.
@@ -41,11 +50,9 @@ struct Read {
 impl Batch {
     /// Reads messages of `source`. It waits for nothing, and it may take a processor for a while.
     #[must_use]
-    pub fn read(source: &Source, messages: Vec<Arrived>) -> Self {
-        let mut batch = Self { messages, read: None, rejected: Vec::new() };
-        let (read, rejected) = read_all(source, &mut batch.messages);
-        (batch.read, batch.rejected) = (Some(read), rejected);
-        batch
+    pub fn read(source: &Source, mut messages: Vec<Arrived>) -> Self {
+        let (read, rejected) = read_all(source, &mut messages);
+        Self { messages, read: Some(read), rejected }
     }
 }
 
@@ -57,9 +64,8 @@ fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incom
                 Ok(one) => read.push(one),
                 Err(rejection) => rejected.push((incoming.clone(), rejection)),
             },
-            Arrived::Unreadable(incoming, rejection) => {
-                // It is kept, so what must not be kept goes from it as well, as far as it can be seen.
-                let _ = source.redact(incoming);
+            Arrived::Unreadable { incoming, rejection, coded } => {
+                redact(source, incoming, *coded);
                 rejected.push((incoming.clone(), rejection.clone()));
             }
         }
@@ -70,11 +76,23 @@ fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incom
 /// A message at which its dialect panics would come again and again, and nothing after it ever.
 fn read_one(source: &Source, incoming: &mut Incoming) -> Result<Read, Rejection> {
     let reading = catch_unwind(AssertUnwindSafe(|| source.read(incoming))).unwrap_or_else(|_| {
+        redact(source, incoming, false);
         let reason = "the dialect failed at it, which is a fault of this program; please report it with the message";
         Err(Rejection::unprocessable(Place::Message, reason))
     })?;
     let (submission, nothing) = source.submission(incoming, reading);
     Ok(Read { submission, nothing })
+}
+
+/// Takes out of a body that no dialect reads what must not be kept. Where that cannot be told from the
+/// rest, nothing is kept of it.
+fn redact(source: &Source, incoming: &mut Incoming, coded: bool) {
+    let redacted = catch_unwind(AssertUnwindSafe(|| (source.kind.redact)(&incoming.body)));
+    match redacted {
+        Ok(Redacted::AsItCame) => {}
+        Ok(Redacted::Without(body) | Redacted::Blanked(body, _)) if !coded => incoming.body = body.into(),
+        Ok(_) | Err(_) => incoming.body = Bytes::new(),
+    }
 }
 
 impl Intake {
@@ -134,7 +152,8 @@ mod tests {
     use super::{Arrived, Batch, Incoming, Intake, Source};
     use crate::{
         format::{
-            Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Redacted, Rejection, Repeats,
+            Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats,
+            nothing_secret,
         },
         journal::{
             Journal, Settings,
@@ -149,7 +168,7 @@ mod tests {
         accepts: &[],
         headers: &["read"],
         repeats: Repeats::SameBody,
-        redact: |_| Redacted::AsItCame,
+        redact: nothing_secret,
         build: |_, _| -> Result<Box<dyn Dialect>, InvalidSettings> { Ok(Box::new(Frail)) },
     };
 

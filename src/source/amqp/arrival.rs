@@ -28,12 +28,14 @@ pub(super) fn arrived(delivery: Delivery, largest: usize, source: &SourceName) -
         content_type: properties.content_type().as_ref().map(ToString::to_string),
         headers: headers(&delivery),
         transport_id: properties.message_id().as_ref().and_then(|id| EventId::parse(id.as_str())),
-        body: Bytes::from(delivery.data),
         redelivered: delivery.redelivered,
+        body: Bytes::from(delivery.data),
     };
+    let unreadable = |incoming, rejection, coded| Arrived::Unreadable { incoming, rejection, coded };
     let bytes = incoming.body.len();
     if bytes > largest {
-        return Arrived::Unreadable(incoming, too_large(&format!("it has {bytes} bytes"), largest));
+        let is_coded = coding.is_some_and(|coding| !matches!(inflate(&coding, b"", 0), Inflated::AsItIs));
+        return unreadable(incoming, too_large(&format!("it has {bytes} bytes"), largest), is_coded);
     }
     let Some(coding) = coding else { return Arrived::Whole(incoming) };
     match inflate(&coding, &incoming.body, largest) {
@@ -44,15 +46,15 @@ pub(super) fn arrived(delivery: Delivery, largest: usize, source: &SourceName) -
         }
         Inflated::TooLarge => {
             let what = format!("its {bytes} bytes of {coding} inflate to more");
-            Arrived::Unreadable(incoming, too_large(&what, largest))
+            unreadable(incoming, too_large(&what, largest), true)
         }
         Inflated::Corrupt(reason) => {
             let reason = format!("it tells the content encoding {coding:?} and is not of it: {reason}");
-            Arrived::Unreadable(incoming, Rejection::malformed(Place::Message, reason))
+            unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
         }
         Inflated::Unknown => {
             let reason = format!("the content encoding {coding:?} is not read; gzip and zstd are");
-            Arrived::Unreadable(incoming, Rejection::malformed(Place::Message, reason))
+            unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
         }
     }
 }
@@ -175,7 +177,7 @@ mod tests {
             ("gzip", b"text", "it tells the content encoding \"gzip\" and is not of it"),
             ("br", b"text", "the content encoding \"br\" is not read; gzip and zstd are"),
         ] {
-            let Arrived::Unreadable(incoming, rejection) = of(encoded(coding), body) else { panic!("{told}") };
+            let Arrived::Unreadable { incoming, rejection, .. } = of(encoded(coding), body) else { panic!("{told}") };
             assert_eq!(incoming.body, body);
             assert!(rejection.reason.contains(told), "{rejection}");
         }
