@@ -8,6 +8,7 @@
 
 use std::{
     fs,
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -93,20 +94,39 @@ impl Broker {
 
     /// Starts it with the data that it has, and waits until it takes connections.
     pub(crate) fn start_again(&mut self) {
-        use std::io::Write;
         let _ = fs::remove_file(self.folder.join("pid"));
         self.keeper.stdin.as_mut().unwrap().write_all(b"start\n").unwrap();
-        wait_until("the broker starts", || {
-            self.folder.join("pid").exists() && TcpStream::connect(("127.0.0.1", self.port)).is_ok()
-        });
-        self.ctl(&["await_startup"]);
+        wait_until("the broker starts", || self.folder.join("pid").exists() && self.answers());
+    }
+
+    /// Whether it speaks AMQP; that is the last thing that it begins to do.
+    fn answers(&self) -> bool {
+        let answer = || {
+            let mut socket = TcpStream::connect(("127.0.0.1", self.port))?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.write_all(b"AMQP\0\0\x09\x01")?;
+            let mut first = [0; 1];
+            socket.read_exact(&mut first).map(|()| first)
+        };
+        let method_frame = [1];
+        answer().is_ok_and(|first: [u8; 1]| first == method_frame)
+    }
+
+    /// Has it write what it keeps of its queues. It keeps the names of its quorum queues in tables that it
+    /// writes every half second. A queue that is younger than that when it is killed never comes back,
+    /// which is not what is tested here.
+    pub(crate) fn settle(&self) {
+        self.ctl(&["eval", "[dets:sync(Table) || Table <- dets:all()]."]);
+    }
+
+    /// Ends it as a power cut would, once the names of its queues are on its disk.
+    pub(crate) fn kill(&self) {
+        self.settle();
+        self.kill_at_once();
     }
 
     /// Ends it as a power cut would.
-    pub(crate) fn kill(&self) {
-        // It keeps the names of its quorum queues in tables that it writes every half second. A queue that
-        // is younger than that when it is killed never comes back, which is not what is tested here.
-        self.ctl(&["eval", "[dets:sync(Table) || Table <- dets:all()]."]);
+    pub(crate) fn kill_at_once(&self) {
         self.signal("KILL");
         self.wait_for_end();
     }
@@ -195,9 +215,14 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Ports that were free a moment ago; all are held at once, so that they differ.
+/// Ports that were free a moment ago; all are held at once, so that they differ. None is one that the system
+/// gives to whoever connects somewhere: while the broker is down, another could get it, and even whoever
+/// looks whether the broker is back would find himself there.
 fn free_ports() -> [u16; 4] {
-    let held = [(); 4].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    let held = [(); 4].map(|()| {
+        let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768));
+        ports.find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).unwrap()
+    });
     held.map(|listener| listener.local_addr().unwrap().port())
 }
 
@@ -320,10 +345,18 @@ impl Client {
         bounded(self.channel.queue_delete(name.into(), QueueDeleteOptions::default())).await;
     }
 
-    /// How many messages of a queue wait for somebody to take them.
+    /// How many messages of a queue wait for somebody to take them. A broker that is busy asks a quorum queue
+    /// for a quarter of a second, and then says that there are none: so it is asked again.
     pub(crate) async fn waiting(&self, queue: &str) -> u32 {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        bounded(self.channel.queue_declare(queue.into(), options, FieldTable::default())).await.message_count()
+        loop {
+            let asked = Instant::now();
+            let declared = self.channel.queue_declare(queue.into(), options, FieldTable::default());
+            let count = bounded(declared).await.message_count();
+            if count > 0 || asked.elapsed() < Duration::from_millis(250) {
+                return count;
+            }
+        }
     }
 
     /// Publishes a persistent JSON message, and waits for the confirmation.
