@@ -1,0 +1,70 @@
+//! A receiver that refuses, says nothing or goes away gets everything again from the first message that it did
+//! not confirm, on a channel that was opened since: the old one may be spoilt for as long as it lives.
+
+use serde_json::Value;
+
+use crate::{
+    fake_broker::{FakeBroker, Mood},
+    gateway::Gateway,
+    subscribing::{gateway, index, post},
+};
+
+const MESSAGES: u64 = 5;
+
+async fn published_to(broker: &FakeBroker, more: &str) -> (tempfile::TempDir, Gateway) {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), &index(&broker.url(), &format!("format = \"json\"\n{more}")));
+    for number in 1..=MESSAGES {
+        post(&gateway, number).await;
+    }
+    (folder, gateway)
+}
+
+async fn tries_again(gateway: &Gateway) -> String {
+    let shown = gateway.until("index", "it tries again", |shown| shown["state"] == "retrying").await;
+    shown["lastError"]["reason"].as_str().unwrap().to_owned()
+}
+
+/// From now on channels confirm, and everything arrives on them, in order.
+async fn arrives(broker: &FakeBroker, gateway: &Gateway) {
+    let before = gateway.ask("GET", "/subscriptions/index", None).await.1["cursor"].as_u64().unwrap();
+    assert_eq!(before, 0);
+    broker.becomes(Mood::Acks);
+    gateway.until_at("index", MESSAGES).await;
+    let seq = |body: &Value| body["seq"].as_u64().unwrap();
+    assert_eq!(broker.published(Mood::Acks).iter().map(seq).collect::<Vec<_>>(), (1..=MESSAGES).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_channel_that_was_opened_without_a_leader_is_let_go_of() {
+    let broker = FakeBroker::start(Mood::Nacks);
+    let (_folder, gateway) = published_to(&broker, "").await;
+    let reason = tries_again(&gateway).await;
+    assert!(reason.contains("could not take it (nack)"), "{reason}");
+    arrives(&broker, &gateway).await;
+    assert!(!broker.published(Mood::Nacks).is_empty());
+}
+
+#[tokio::test]
+async fn a_confirmation_that_does_not_come_is_not_waited_for() {
+    let broker = FakeBroker::start(Mood::IsSilent);
+    let (_folder, gateway) = published_to(&broker, "confirm_seconds = 1").await;
+    let reason = tries_again(&gateway).await;
+    assert!(reason.contains("confirmed nothing within 1 seconds"), "{reason}");
+    arrives(&broker, &gateway).await;
+    assert!(!broker.published(Mood::IsSilent).is_empty());
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_ends_the_wait_for_what_was_on_its_way() {
+    let broker = FakeBroker::start(Mood::IsSilent);
+    // Whoever mended the connection by itself would leave these confirmations pending for an hour.
+    let (_folder, gateway) = published_to(&broker, "confirm_seconds = 3600").await;
+    gateway
+        .until("index", "all are on their way", |_| broker.published(Mood::IsSilent).len() == MESSAGES as usize)
+        .await;
+    broker.cut();
+    let reason = tries_again(&gateway).await;
+    assert!(reason.contains("the connection to the broker"), "{reason}");
+    arrives(&broker, &gateway).await;
+}
