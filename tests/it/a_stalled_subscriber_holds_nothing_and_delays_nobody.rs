@@ -73,6 +73,7 @@ async fn the_healthy_one_gets_all_and_memory_stays_bounded() {
     let before = until_at(&gateway, CHANGES / 10).await;
     client.publish_all("events", "a", events(CHANGES / 10 + 1..=CHANGES), &persistent).await;
     let most = until_at(&gateway, CHANGES).await;
+    eprintln!("before {before} most {most}");
     assert!(most < before + BOUND * 1024, "{before} kB have become {most} kB");
 
     let received = client.read("index", CHANGES as usize).await;

@@ -144,5 +144,8 @@ pub(crate) fn command() -> Command {
 pub(crate) fn client() -> reqwest::Client {
     // Whoever comes second finds it installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().unwrap()
+    // A connection that was idle for longer may have been closed by the gateway (`server.head_seconds`), which
+    // a test that was busy with something else has not noticed yet.
+    let idle = Duration::from_millis(500);
+    reqwest::Client::builder().timeout(PATIENCE).pool_idle_timeout(idle).no_proxy().build().unwrap()
 }
