@@ -26,7 +26,7 @@ use tidings::{
 const BATCH: usize = 256;
 const ROUND: usize = 20_000;
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
@@ -152,12 +152,12 @@ fn resident() -> String {
     status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("VmRSS: unknown here").to_owned()
 }
 
-fn open(folder: &Path) -> (Journal, WriterThread) {
+pub(crate) fn open(folder: &Path) -> (Journal, WriterThread) {
     let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
     Journal::start(store, Settings::default()).unwrap()
 }
 
-fn close(journal: Journal, writer: WriterThread) {
+pub(crate) fn close(journal: Journal, writer: WriterThread) {
     drop(journal);
     writer.join();
 }
@@ -173,7 +173,11 @@ fn policy() -> Arc<SourcePolicy> {
 }
 
 /// Batches as the bare inserts have them; the next is on its way while one is written.
-fn append_batches(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draft>) -> (u64, Duration) {
+pub(crate) fn append_batches(
+    runtime: &tokio::runtime::Runtime,
+    journal: &Journal,
+    drafts: Vec<Draft>,
+) -> (u64, Duration) {
     let policy = policy();
     let units = drafts.len() as u64;
     let mut keyed = keyed(&policy.name, drafts).into_iter();
@@ -234,7 +238,7 @@ fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draf
 }
 
 /// The modification of a datastream of one of many objects, as a Fedora 3 tells it: about 1 kB.
-fn draft(number: u64) -> Draft {
+pub(crate) fn draft(number: u64) -> Draft {
     let object = format!("http://repository.example.org:8080/fedora/objects/demo:{}", number % 100_000);
     let item = format!("{object}/datastreams/MD_DESCRIPTIVE/content");
     let content = ContentLocation {

@@ -4,6 +4,7 @@
 #![allow(
     missing_docs,
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::cast_possible_truncation,
@@ -16,17 +17,23 @@ mod formats;
 mod http;
 mod journal;
 mod measure;
+/// The broker of the tests.
+#[path = "../../tests/it/rabbitmq.rs"]
+#[allow(dead_code)]
+mod rabbitmq;
+mod stalled;
 
 /// The program's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 4] = [
+const PARTS: [(&str, fn()); 5] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
     ("http", http::measure),
+    ("stalled", stalled::measure),
 ];
 
 fn main() {

@@ -82,7 +82,7 @@ async fn the_healthy_one_gets_all_and_memory_stays_bounded() {
     let most = until_at(&gateway, CHANGES).await;
     assert!(most < before + BOUND * 1024, "{before} kB have become {most} kB");
 
-    let received = client.read("index", CHANGES as usize).await;
+    let received = client.read("index", usize::try_from(CHANGES).unwrap()).await;
     assert!(received.iter().map(seq).eq(1..=CHANGES));
     for (name, largest) in [("silent", 0), ("starved", 2000), ("full", 2000)] {
         let (_, shown) = gateway.ask("GET", &format!("/subscriptions/{name}"), None).await;

@@ -71,15 +71,18 @@ impl Gateway {
         (status, if text.is_empty() { Value::Null } else { serde_json::from_slice(&text).unwrap() })
     }
 
-    /// Waits until a subscription is as wanted; gives how it is shown then.
+    /// Waits until a subscription is as wanted, for as long as it moves; gives how it is shown then.
     pub(crate) async fn until(&self, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let began = std::time::Instant::now();
+        let (mut since, mut cursor) = (std::time::Instant::now(), Value::Null);
         loop {
             let (_, shown) = self.ask("GET", &format!("/subscriptions/{name}"), None).await;
             if holds(&shown) {
                 return shown;
             }
-            assert!(began.elapsed() < 2 * PATIENCE, "waited in vain until {what}: {shown:#}");
+            if shown["cursor"] != cursor {
+                (since, cursor) = (std::time::Instant::now(), shown["cursor"].clone());
+            }
+            assert!(since.elapsed() < 2 * PATIENCE, "waited in vain until {what}: {shown:#}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

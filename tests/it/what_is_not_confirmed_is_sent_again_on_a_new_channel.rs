@@ -60,9 +60,7 @@ async fn a_connection_that_breaks_ends_the_wait_for_what_was_on_its_way() {
     let broker = FakeBroker::start(Mood::IsSilent);
     // Whoever mended the connection by itself would leave these confirmations pending for an hour.
     let (_folder, gateway) = published_to(&broker, "confirm_seconds = 3600").await;
-    gateway
-        .until("index", "all are on their way", |_| broker.published(Mood::IsSilent).len() == MESSAGES as usize)
-        .await;
+    gateway.until("index", "all are on their way", |_| broker.published(Mood::IsSilent).len() as u64 == MESSAGES).await;
     broker.cut();
     let reason = tries_again(&gateway).await;
     assert!(reason.contains("the connection to the broker"), "{reason}");
