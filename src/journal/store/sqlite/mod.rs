@@ -67,7 +67,7 @@ impl Default for Bounds {
         Self {
             dedupe_events: 1_000_000,
             dedupe_millis: 30 * 24 * 60 * 60 * 1000,
-            gathered_keys: 32 * 1024,
+            gathered_keys: 64 * 1024,
             quarantine_entries: 10_000,
             quarantine_bytes: 256 * 1024 * 1024,
         }
