@@ -128,7 +128,9 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
         let (kind, channel, payload) = frame(&mut socket)?;
         match kind {
             METHOD if !answered(&mut socket, channel, &payload, shared, &mut publishing)? => return Ok(()),
-            METHOD | HEARTBEAT => {}
+            METHOD => {}
+            // Without an answer the other side would end the connection by itself.
+            HEARTBEAT => socket.write_all(&[HEARTBEAT, 0, 0, 0, 0, 0, 0, END])?,
             HEADER => publishing.expected = u64::from_be_bytes(payload[4..12].try_into().unwrap()),
             BODY => {
                 publishing.body.extend(payload);
