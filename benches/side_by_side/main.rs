@@ -12,21 +12,27 @@
     clippy::cast_sign_loss
 )]
 
+mod amqp;
 mod formats;
 mod http;
 mod journal;
 mod measure;
+/// The broker of the tests.
+#[path = "../../tests/it/rabbitmq.rs"]
+#[allow(dead_code)]
+mod rabbitmq;
 
 /// The program's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 4] = [
+const PARTS: [(&str, fn()); 5] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
     ("http", http::measure),
+    ("amqp", amqp::measure),
 ];
 
 fn main() {
