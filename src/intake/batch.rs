@@ -54,6 +54,17 @@ impl Batch {
         let (read, rejected) = read_all(source, &mut messages);
         Self { messages, read: Some(read), rejected }
     }
+
+    /// Adds the messages of `next`, which came after these.
+    pub fn extend(&mut self, next: Self) {
+        self.messages.extend(next.messages);
+        // Where one of them was handed to the journal in vain, all are read again.
+        self.read = self.read.take().zip(next.read).map(|(mut read, next)| {
+            read.extend(next);
+            read
+        });
+        self.rejected.extend(next.rejected);
+    }
 }
 
 fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incoming, Rejection)>) {

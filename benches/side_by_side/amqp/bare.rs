@@ -55,7 +55,8 @@ async fn forward(url: String, mut stopped: oneshot::Receiver<()>) {
     loop {
         tokio::select! {
             biased;
-            _ = &mut stopped => break,
+            // What is on its way is acknowledged first.
+            _ = &mut stopped, if flight.is_empty() => break,
             Some(delivery) = consumer.next(), if flight.len() < usize::from(WINDOW) => {
                 let delivery = delivery.unwrap();
                 let properties = BasicProperties::default().with_content_type("application/json".into());

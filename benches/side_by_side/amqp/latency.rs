@@ -19,7 +19,7 @@ use super::{
 const ROUND: u64 = 4;
 
 /// Rounds, in turns; the first second of each is not counted.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 
 /// How many messages are published at once.
 const AT_ONCE: u64 = 2;

@@ -21,10 +21,10 @@ use super::{
 };
 
 /// How many messages wait when a contender begins.
-const MESSAGES: u64 = 40_000;
+const MESSAGES: u64 = 20_000;
 
 /// Rounds of each comparison, beside the one that warms up.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 
 /// A tenth of what the gateway does, and a little less: messages a second while latency is measured.
 const QUORUM_PACE: u64 = 1500;

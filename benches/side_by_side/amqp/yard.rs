@@ -101,11 +101,13 @@ impl<'b> Yard<'b> {
         self.wait_until(|there| there > 0);
     }
 
-    /// Empties the queue that was written. That which is read must be empty: whoever read it has stopped.
+    /// Empties the queue that was written, when whoever read the other has stopped.
     pub(crate) fn clear(&self) {
         self.runtime.block_on(async {
             let left = self.client.waiting(Self::IN).await;
-            assert_eq!(left, 0, "not everything that was moved was acknowledged");
+            if left > 0 {
+                eprintln!("{left} messages were not acknowledged, and are moved again");
+            }
             let channel = self.client.channel();
             channel.queue_purge(Self::OUT.into(), QueuePurgeOptions::default()).await.unwrap();
         });
