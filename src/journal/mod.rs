@@ -18,7 +18,7 @@ mod writer;
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
@@ -72,7 +72,7 @@ pub struct Journal {
     patience: Duration,
 }
 
-/// The journal's writing threads. They end when every [`Journal`] has been dropped and every order is
+/// The journal's threads. They end when every [`Journal`] has been dropped and every order is
 /// done.
 #[must_use = "the journal is closed properly by joining its writer"]
 pub struct WriterThread([JoinHandle<()>; 2]);
@@ -127,21 +127,20 @@ impl Journal {
         let first = Arc::new(First::new(store.first()?));
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
-        let writer = Arc::new(Writer {
+        let (upkeep, due) = std::sync::mpsc::sync_channel(1);
+        let writer = Writer {
             store: Arc::clone(&store),
             tail: Arc::clone(&tail),
             head: moved,
             first: Arc::clone(&first),
             batch: settings.batch,
-            orders: Mutex::new(waiting),
-        });
-        let thread = || {
-            let writer = Arc::clone(&writer);
-            let thread = std::thread::Builder::new().name("journal-writer".to_owned());
-            let spawned = thread.spawn(move || writer.run());
-            spawned.map_err(|error| StoreError::Io(format!("no thread for the writer: {error}")))
+            upkeep,
         };
-        let threads = [thread()?, thread()?];
+        let kept = Arc::clone(&store);
+        let threads = [
+            thread("journal-writer", move || writer.run(waiting))?,
+            thread("journal-upkeep", move || keep_up(&*kept, &due))?,
+        ];
         Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))
     }
 
@@ -403,6 +402,20 @@ fn json_of(value: &impl serde::Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_JSON);
     serde_json::to_writer(&mut json, value).expect("the model has a JSON shape for every value");
     json
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    spawned.map_err(|error| StoreError::Io(format!("no thread for {name}: {error}")))
+}
+
+/// Does the store's upkeep whenever it is due, until the writer has gone.
+fn keep_up(store: &dyn Store, due: &std::sync::mpsc::Receiver<()>) {
+    while due.recv().is_ok() {
+        if let Err(error) = store.upkeep() {
+            tracing::warn!(%error, "the journal's upkeep failed; it is tried again");
+        }
+    }
 }
 
 fn recorded(changes: Vec<StoredChange>) -> Vec<Arc<Recorded>> {

@@ -1,14 +1,13 @@
-//! The writer: takes what is waiting, settles it, and appends it in one transaction (group commit), so
-//! that throughput grows with concurrency while each waits for one sync of the disk only. Two threads
-//! take turns, so that one batch is settled while the one before is written.
+//! The single writer: a thread that takes what is waiting, settles it, and appends it in one transaction (group commit), so
+//! that throughput grows with concurrency while each waits for one sync of the disk only.
 //!
 //! Drafts come from [`super::Journal::append`]; changes go to the store, then to the tail, then the
 //! head is moved, then the answers are sent: nobody hears of a change before it is on disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    sync::{Arc, mpsc::SyncSender},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -20,9 +19,7 @@ use super::{
     registry::ObjectState,
     settle::{Settled, SourcePolicy, settle},
     sight::Before,
-    store::{
-        self, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError, Touched,
-    },
+    store::{Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError, Touched},
     tail::{Recorded, Tail},
 };
 use crate::model::{
@@ -36,31 +33,29 @@ pub(super) struct Writer {
     pub(super) head: watch::Sender<Seq>,
     pub(super) first: Arc<First>,
     pub(super) batch: usize,
-    pub(super) orders: Mutex<mpsc::Receiver<Order>>,
+    /// Wakes who does the store's upkeep.
+    pub(super) upkeep: SyncSender<()>,
 }
 
 impl Writer {
-    /// Works until all senders of orders are gone and all orders are done. Two threads do this at the
-    /// same time: while one has its batch written, the other settles the next.
-    pub(super) fn run(&self) {
+    /// Works until all senders of orders are gone and all orders are done.
+    pub(super) fn run(self, mut orders: mpsc::Receiver<Order>) {
         let mut waiting = Vec::with_capacity(self.batch);
-        loop {
-            // Whoever has the orders takes some and decides on them before the other takes more, so
-            // that what came first is settled first.
-            let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-            if orders.blocking_recv_many(&mut waiting, self.batch) == 0 {
-                return;
+        while orders.blocking_recv_many(&mut waiting, self.batch) > 0 {
+            self.execute(sorted(waiting.drain(..)));
+            if self.store.upkeep_is_due() {
+                // One who is at it already finds what is due now when he is done.
+                let _ = self.upkeep.try_send(());
             }
-            self.execute(sorted(waiting.drain(..)), orders);
         }
     }
 
-    fn execute(&self, taken: Taken, orders: MutexGuard<'_, mpsc::Receiver<Order>>) {
+    fn execute(&self, taken: Taken) {
         let Taken { submissions, submitters, messages, senders, releases, cursors, advancers, writes, prunes } = taken;
-        if submissions.is_empty() && cursors.is_empty() {
-            drop(orders);
-        } else {
-            let outcomes = self.append(submissions, cursors, orders);
+        // What has left the tail is freed when everybody has been answered.
+        let mut old = Vec::new();
+        if !submissions.is_empty() || !cursors.is_empty() {
+            let outcomes = self.append(submissions, cursors, &mut old);
             for advancer in advancers {
                 let _ = advancer.send(outcomes.as_ref().map(|_| ()).map_err(StoreError::clone));
             }
@@ -102,62 +97,40 @@ impl Writer {
         &self,
         submissions: Vec<Submission>,
         cursors: Vec<(SubscriptionName, Seq)>,
-        orders: MutexGuard<'_, mpsc::Receiver<Order>>,
+        old: &mut Vec<Arc<Recorded>>,
     ) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let began = Instant::now();
         let events = submissions.len();
         let questions = questions(&submissions);
-        let mut appending = Appending {
-            writer: self,
-            began,
-            orders: Some(orders),
-            submissions,
-            cursors,
-            outcomes: Vec::new(),
-            old: Vec::new(),
-        };
-        self.store.append(&questions, &mut appending)?;
+        let mut waiting = Some((submissions, cursors));
+        let mut outcomes = Vec::with_capacity(events);
+        let written = self.store.append(&questions, &mut |known| {
+            let mut settling = Settlements::new(known, Timestamp::now());
+            let (submissions, cursors) = waiting.take().unwrap_or_default();
+            outcomes.extend(submissions.into_iter().map(|submission| settling.submission(submission)));
+            Decision { cursors, ..settling.decision() }
+        })?;
+        let took = began.elapsed();
         if events > 0 {
-            metrics::batch(events, began.elapsed());
+            metrics::batch(events, took);
         }
-        Ok(appending.outcomes)
-    }
-}
-
-/// Submissions on their way into the store.
-struct Appending<'a> {
-    writer: &'a Writer,
-    began: Instant,
-    orders: Option<MutexGuard<'a, mpsc::Receiver<Order>>>,
-    submissions: Vec<Submission>,
-    cursors: Vec<(SubscriptionName, Seq)>,
-    outcomes: Vec<Vec<Outcome>>,
-    /// What has left the tail: it is freed when the store is free for the next batch.
-    old: Vec<Arc<Recorded>>,
-}
-
-impl store::Batch for Appending<'_> {
-    fn decide(&mut self, known: Known) -> Decision {
-        let mut settling = Settlements::new(known, Timestamp::now());
-        let submissions = std::mem::take(&mut self.submissions);
-        self.outcomes = submissions.into_iter().map(|submission| settling.submission(submission)).collect();
-        self.orders = None;
-        Decision { cursors: std::mem::take(&mut self.cursors), ..settling.decision() }
+        self.show(written.changes, took, old);
+        Ok(outcomes)
     }
 
-    fn written(&mut self, decision: Decision) {
-        let Writer { first, tail, head, .. } = self.writer;
-        let changes = decision.changes;
+    /// Shows what is on disk to those who read.
+    fn show(&self, changes: Vec<NewChange>, took: Duration, old: &mut Vec<Arc<Recorded>>) {
         let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return };
         let (oldest, newest) = (oldest.change.seq, newest.change.seq);
-        let took_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let count = changes.len();
         tracing::debug!(changes = count, first_seq = oldest.0, last_seq = newest.0, took_us, "a batch is on disk");
-        if first.get().is_none() {
-            first.set(oldest);
+        if self.first.get().is_none() {
+            self.first.set(oldest);
         }
-        self.old = tail.extend(changes.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json, new.sight))));
-        head.send_replace(newest);
+        let new = changes.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json, new.sight)));
+        *old = self.tail.extend(new);
+        self.head.send_replace(newest);
         metrics::head(newest);
     }
 }

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use tidings::{
     journal::{
         store::{
-            Batch, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store,
-            StoreError, Touched, event_key,
+            Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError,
+            Touched, event_key,
             sqlite::{self, Bounds, SqliteStore},
         },
         subscriptions::{MadeBy, NewDeadLetter, Write},
@@ -67,25 +67,13 @@ fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
         objects: [(object(), ItemsAsked::All)].into(),
         ..Questions::default()
     };
-    let mut batch = Deciding { decide: |known| decide(events, &known), numbers: Vec::new() };
-    store.append(&questions, &mut batch)?;
-    Ok(batch.numbers)
-}
-
-/// A batch that is decided on by a function, which also gives the numbers of its events.
-struct Deciding<F> {
-    decide: F,
-    numbers: Vec<Seq>,
-}
-
-impl<F: FnMut(Known) -> (Decision, Vec<Seq>)> Batch for Deciding<F> {
-    fn decide(&mut self, known: Known) -> Decision {
-        let (decision, numbers) = (self.decide)(known);
-        self.numbers = numbers;
+    let mut numbers = Vec::new();
+    store.append(&questions, &mut |known| {
+        let decision;
+        (decision, numbers) = decide(events, &known);
         decision
-    }
-
-    fn written(&mut self, _: Decision) {}
+    })?;
+    Ok(numbers)
 }
 
 fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
@@ -120,11 +108,11 @@ fn nothing() -> Decision {
 fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
     let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
     let mut found = Vec::new();
-    let decide = |known: Known| {
+    let mut look = |known: Known| {
         found = events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect();
-        (nothing(), Vec::new())
+        nothing()
     };
-    store.append(&questions, &mut Deciding { decide, numbers: Vec::new() }).unwrap();
+    store.append(&questions, &mut look).unwrap();
     found
 }
 
@@ -237,8 +225,8 @@ fn promise_3_holds_for_events_that_changed_nothing() {
         let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
         let store = open(folder, bounds);
         for event in 1..=40 {
-            let decide = |_| (Decision { unchanged: vec![key(event), key(event)], ..nothing() }, Vec::new());
-            store.append(&Questions::default(), &mut Deciding { decide, numbers: Vec::new() }).unwrap();
+            let mut decide = |_| Decision { unchanged: vec![key(event), key(event)], ..nothing() };
+            store.append(&Questions::default(), &mut decide).unwrap();
             assert_eq!(known_unchanged(&*store, &[event]), [event]);
         }
         drop(store);
@@ -256,14 +244,14 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
         let before = store.object(&object()).unwrap();
         let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
         // The second change takes a number that is taken: the store cannot write it.
-        let decide = |known: Known| {
+        let mut decide = |known: Known| {
             let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
             object.state.purged.at = Some(Timestamp::now());
             let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
             let unchanged = vec![key(4)];
-            (Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }, Vec::new())
+            Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }
         };
-        let refused = store.append(&questions, &mut Deciding { decide, numbers: Vec::new() });
+        let refused = store.append(&questions, &mut decide);
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
@@ -272,10 +260,9 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
     });
 }
 
-/// A store may have a batch decided on while the one before is being written. Were that one not
-/// written, what was decided on it must not be either.
+/// What was decided on a batch that could not be written must not be written either.
 #[test]
-fn promise_4_holds_while_batches_overlap_and_some_fail() {
+fn promise_4_holds_where_several_append_and_some_fail() {
     every_store(|folder, open| {
         let store = open(folder, Bounds { gathered_keys: 16, ..Bounds::default() });
         let writers: Vec<_> = (0..3_u64)
@@ -287,9 +274,7 @@ fn promise_4_holds_while_batches_overlap_and_some_fail() {
                         if event % 3 == 0 {
                             fails(&*store, event);
                         }
-                        // The one before it may have failed meanwhile, and it with that one.
-                        while append(&*store, &[event]).map(|numbers| acknowledged.push((event, numbers[0]))).is_err() {
-                        }
+                        acknowledged.push((event, append(&*store, &[event]).unwrap()[0]));
                     }
                     acknowledged
                 })
@@ -309,16 +294,16 @@ fn promise_4_holds_while_batches_overlap_and_some_fail() {
 
 /// Has a batch of two changes with one number decided on, which no store can write.
 fn fails(store: &dyn Store, event: u64) {
-    let decide = |known: Known| {
+    let mut decide = |known: Known| {
         let next = known.head.next();
         let changes = vec![change(next, event), change(next, event + 500)];
         let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
         object.state.purged.at = Some(Timestamp::now());
         let unchanged = vec![key(4)];
-        (Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }, Vec::new())
+        Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }
     };
     let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
-    assert!(store.append(&questions, &mut Deciding { decide, numbers: Vec::new() }).is_err());
+    assert!(store.append(&questions, &mut decide).is_err());
 }
 
 /// Keys gather in memory and move on in their own order; wherever one is, its event is known.
@@ -362,17 +347,6 @@ fn promise_5_reading_moves_nothing() {
     });
 }
 
-/// Cursors of subscriptions on their way into the store.
-struct Advance(Vec<(SubscriptionName, Seq)>);
-
-impl Batch for Advance {
-    fn decide(&mut self, _: Known) -> Decision {
-        Decision { cursors: std::mem::take(&mut self.0), ..nothing() }
-    }
-
-    fn written(&mut self, _: Decision) {}
-}
-
 #[test]
 fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
     every_store(|folder, open| {
@@ -384,7 +358,10 @@ fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
             definition: String::new(),
             cursor: Seq(cursor),
         };
-        let advance = |to| store.append(&Questions::default(), &mut Advance(vec![(name.clone(), Seq(to))])).unwrap();
+        let advance = |to| {
+            let mut decide = |_| Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() };
+            store.append(&Questions::default(), &mut decide).unwrap();
+        };
         let kept = |store: &dyn Store| {
             let all = store.subscriptions().unwrap();
             (all[0].cursor.0, all[0].paused, all[0].dead_letters)

@@ -5,10 +5,7 @@
 
 pub mod sqlite;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -33,13 +30,25 @@ use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestam
 ///    the same changes again. A subscription's cursor goes back only by a rewind.
 /// 6. The head never runs ahead of what can be read.
 pub trait Store: Send + Sync + 'static {
-    /// Answers `questions`, has `batch` decide on the answers what to write, and writes it in one
-    /// transaction. A store may have a batch decided on while the one before is being written; then it
-    /// answers as if that one were written, and fails with it.
+    /// Answers `questions`, has `decide` decide on the answers what to write, writes it, all in one
+    /// transaction, and gives back what was written.
     ///
     /// # Errors
     /// When the storage fails; then nothing was written.
-    fn append(&self, questions: &Questions, batch: &mut dyn Batch) -> Result<(), StoreError>;
+    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<Decision, StoreError>;
+
+    /// Whether there is work to be done that nobody waits for.
+    fn upkeep_is_due(&self) -> bool {
+        false
+    }
+
+    /// Does such work, beside the appends.
+    ///
+    /// # Errors
+    /// When the storage fails; then it is still to be done.
+    fn upkeep(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// The number of the newest change.
     ///
@@ -193,15 +202,6 @@ pub trait Store: Send + Sync + 'static {
     fn identity(&self) -> Uuid;
 }
 
-/// A batch on its way into a [`Store`].
-pub trait Batch {
-    /// Decides what to write. It is called once; batches are written in the order of these calls.
-    fn decide(&mut self, known: Known) -> Decision;
-
-    /// It is on disk, and no later batch is yet. It is not called where there was nothing to write.
-    fn written(&mut self, decision: Decision);
-}
-
 /// What identifies an event for knowing it again: a digest over the source's name and the source's
 /// own event id, or the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -266,7 +266,7 @@ pub struct Decision {
     /// When all this was received.
     pub received: Timestamp,
     /// The objects that changes or confirmations touched, in order of their URIs.
-    pub objects: Arc<[Touched]>,
+    pub objects: Vec<Touched>,
     /// Subscriptions whose cursors go forward.
     pub cursors: Vec<(SubscriptionName, Seq)>,
 }
@@ -345,14 +345,6 @@ impl StoreError {
 }
 
 impl ItemsAsked {
-    /// Whether that item is asked for.
-    pub(super) fn is_for(&self, item: &Uri) -> bool {
-        match self {
-            Self::All => true,
-            Self::Some(items) => items.contains(item),
-        }
-    }
-
     /// Asks for what either asks for.
     pub(super) fn widen(&mut self, other: Self) {
         match (&mut *self, other) {

@@ -6,6 +6,7 @@
 mod append;
 pub mod backup;
 mod events;
+mod log;
 mod objects;
 mod open;
 mod prune;
@@ -20,17 +21,17 @@ pub mod verify;
 
 use std::{
     fs::File,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use append::{Deciding, Failure};
 use events::EventKeys;
+use log::Log;
 use rusqlite::Connection;
 use uuid::Uuid;
 
 pub use open::OpenError;
 
-use super::{Batch, Questions, Store, StoreError, StoredChange};
+use super::{Decision, Known, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
@@ -66,7 +67,7 @@ impl Default for Bounds {
         Self {
             dedupe_events: 1_000_000,
             dedupe_millis: 30 * 24 * 60 * 60 * 1000,
-            gathered_keys: 32 * 1024,
+            gathered_keys: 64 * 1024,
             quarantine_entries: 10_000,
             quarantine_bytes: 256 * 1024 * 1024,
         }
@@ -82,18 +83,22 @@ pub struct SqliteStore {
     // Fields are dropped in this order. Whoever closes last empties the write-ahead log into the file,
     // which a reader may not.
     readers: Readers,
-    deciding: Mutex<Deciding>,
-    writer: Mutex<Connection>,
-    keys: RwLock<EventKeys>,
-    failure: Failure,
+    log: Log,
+    writing: Mutex<Writing>,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }
 
+/// The connection that writes, and what it holds in memory of the file.
+struct Writing {
+    connection: Connection,
+    keys: EventKeys,
+}
+
 impl SqliteStore {
-    fn writer(&self) -> MutexGuard<'_, Connection> {
+    fn writing(&self) -> MutexGuard<'_, Writing> {
         // A panic in the middle of a transaction rolled it back when the transaction was dropped.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,8 +128,16 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
-    fn append(&self, questions: &Questions, batch: &mut dyn Batch) -> Result<(), StoreError> {
-        self.append_batch(questions, batch)
+    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<Decision, StoreError> {
+        self.append_batch(questions, decide)
+    }
+
+    fn upkeep_is_due(&self) -> bool {
+        self.log.is_due()
+    }
+
+    fn upkeep(&self) -> Result<(), StoreError> {
+        self.log.checkpoint()
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
@@ -172,11 +185,11 @@ impl Store for SqliteStore {
     }
 
     fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
-        prune::prune(&mut self.writer(), before, at_most)
+        prune::prune(&mut self.writing().connection, before, at_most)
     }
 
     fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {
-        quarantine::put(&mut self.writer(), self.bounds, messages)
+        quarantine::put(&mut self.writing().connection, self.bounds, messages)
     }
 
     fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
@@ -188,7 +201,7 @@ impl Store for SqliteStore {
     }
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
-        quarantine::remove(&self.writer(), id)
+        quarantine::remove(&self.writing().connection, id)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
@@ -200,7 +213,7 @@ impl Store for SqliteStore {
     }
 
     fn write_subscriptions(&self, writes: &[Write]) -> Result<Vec<u64>, StoreError> {
-        subscriptions::write(&mut self.writer(), writes)
+        subscriptions::write(&mut self.writing().connection, writes)
     }
 
     fn dead_letters(

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{Read, Seek, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, RwLock},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -12,9 +12,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use uuid::Uuid;
 
 use super::{
-    Bounds, FILE_NAME, READERS, Readers, SqliteStore,
-    append::{Deciding, Failure},
+    Bounds, FILE_NAME, READERS, Readers, SqliteStore, Writing,
     events::EventKeys,
+    log::{LIMIT, Log},
     rows, schema,
 };
 
@@ -116,17 +116,15 @@ impl SqliteStore {
         let identity = identity(&writer).map_err(|error| explain(&path, error))?;
         let floor = schema::floor(&writer).map_err(|error| explain(&path, error))?;
         let keys = EventKeys::load(&writer).map_err(|error| explain(&path, error))?;
-        let deciding = reader(&path).map_err(|error| explain(&path, error))?;
+        let log = read_write(&path).map_err(|error| explain(&path, error))?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
         Ok(Self {
             bounds,
             identity,
             floor: rows::seq(floor).unwrap_or_default(),
-            writer: Mutex::new(writer),
-            deciding: Mutex::new(Deciding::new(deciding)),
-            keys: RwLock::new(keys),
-            failure: Failure::default(),
+            log: Log::new(log),
+            writing: Mutex::new(Writing { connection: writer, keys }),
             readers,
             _lock: lock,
         })
@@ -202,12 +200,19 @@ fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.pragma_update(None, "wal_autocheckpoint", LIMIT)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // What refers to what is ours to keep, and `verify` looks; each row would cost one more search.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+fn read_write(path: &Path) -> rusqlite::Result<Connection> {
+    // Each connection is used by one thread at a time, so it needs no locks of its own.
+    let flags = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_FULL_MUTEX);
+    Connection::open_with_flags(path, flags.union(OpenFlags::SQLITE_OPEN_NO_MUTEX))
 }
 
 fn reader(path: &Path) -> rusqlite::Result<Connection> {
