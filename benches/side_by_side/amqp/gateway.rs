@@ -26,7 +26,11 @@ impl Moving {
         );
         fs::write(&config, tables).unwrap();
         let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
-        serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.join("data")).arg("--config").arg(&config);
+        serve
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(folder.join("data"))
+            .arg("--config")
+            .arg(&config);
         let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

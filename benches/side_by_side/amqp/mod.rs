@@ -100,7 +100,8 @@ fn processor_time(kind: &str, used: &[Vec<Used>; 3]) {
         let median = |of: fn(&Used) -> Option<Duration>| {
             let mut all: Vec<_> = used.iter().skip(1).filter_map(of).collect();
             all.sort();
-            all.get(all.len() / 2).map_or("in the broker".to_owned(), |time| format!("{:.1} µs", time.as_secs_f64() * 1e6))
+            all.get(all.len() / 2)
+                .map_or("in the broker".to_owned(), |time| format!("{:.1} µs", time.as_secs_f64() * 1e6))
         };
         println!("| {name} | {} | {} |", median(|used| used.own), median(|used| used.broker));
     }
