@@ -19,7 +19,7 @@ mod journal;
 mod measure;
 /// The broker of the tests.
 #[path = "../../tests/it/rabbitmq.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
 
 /// The program's.

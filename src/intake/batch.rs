@@ -215,7 +215,9 @@ mod tests {
         };
         let arrived =
             [event("a"), b"no JSON".to_vec(), event("b"), event("a")].map(|body| Arrived::Whole(message(body)));
-        let mut batch = Batch::read(&source, arrived.to_vec());
+        let (first, next) = arrived.split_at(2);
+        let mut batch = Batch::read(&source, first.to_vec());
+        batch.extend(Batch::read(&source, next.to_vec()));
         intake.accept_batch(&source, &mut batch).await.unwrap();
         // It is done: again, it is nothing.
         intake.accept_batch(&source, &mut batch).await.unwrap();

@@ -66,12 +66,12 @@ async fn forward(url: String, mut stopped: oneshot::Receiver<()>) {
                 flight.push_back((delivery.delivery_tag, sent.await.unwrap()));
             }
             confirm = async { (&mut flight.front_mut().unwrap().1).await }, if !flight.is_empty() => {
-                landed(confirm, &mut flight, &mut last);
+                landed(&confirm, &mut flight, &mut last);
                 confirmed += 1;
                 // Those behind it, as far as they are there.
                 while let Some((_, next)) = flight.front_mut() {
                     let Some(confirm) = next.now_or_never() else { break };
-                    landed(confirm, &mut flight, &mut last);
+                    landed(&confirm, &mut flight, &mut last);
                     confirmed += 1;
                 }
                 if confirmed >= ACKNOWLEDGED || flight.is_empty() {
@@ -89,7 +89,7 @@ async fn forward(url: String, mut stopped: oneshot::Receiver<()>) {
     }
 }
 
-fn landed(confirm: lapin::Result<Confirmation>, flight: &mut VecDeque<(u64, PublisherConfirm)>, last: &mut u64) {
+fn landed(confirm: &lapin::Result<Confirmation>, flight: &mut VecDeque<(u64, PublisherConfirm)>, last: &mut u64) {
     assert!(matches!(confirm, Ok(Confirmation::Ack(None))), "{confirm:?}");
     *last = flight.pop_front().unwrap().0;
 }

@@ -77,8 +77,8 @@ async fn round(yard: &Yard<'_>, pace: u64) -> Vec<Duration> {
             let options = BasicPublishOptions::default();
             let body = message(number);
             // The confirmation is of no interest: what does not come through is missed in the end.
-            let _ =
-                channel.basic_publish(Yard::EXCHANGE.into(), KEY.into(), options, &body, properties()).await.unwrap();
+            let sent = channel.basic_publish(Yard::EXCHANGE.into(), KEY.into(), options, &body, properties()).await;
+            drop(sent.unwrap());
         }
     }
     let (received, tag) = receiving.await.unwrap();
