@@ -313,7 +313,13 @@ pub(super) fn problem(error: OperationError) -> Problem {
         OperationError::OfConfig(_) | OperationError::TooMany | OperationError::Undefined(_) => {
             told(ProblemCode::Conflict)
         }
-        OperationError::Definition(wrong) => told(ProblemCode::InvalidSubscription).with("key", wrong.key.clone()),
+        OperationError::Definition(wrong) if wrong.key.is_empty() => {
+            Problem::new(ProblemCode::InvalidSubscription, format!("{}.", sentence(&wrong.reason))).with("key", "")
+        }
+        // A key begins as it is written.
+        OperationError::Definition(wrong) => {
+            Problem::new(ProblemCode::InvalidSubscription, format!("{wrong}.")).with("key", wrong.key.clone())
+        }
         OperationError::Start(InvalidStart::NotKept { .. }) => {
             told(ProblemCode::InvalidSubscription).with("key", "start")
         }

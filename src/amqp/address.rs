@@ -58,7 +58,7 @@ impl Address {
         let vhost = match url.path() {
             "" => DEFAULT_VHOST.to_owned(),
             "/" => return Err(InvalidAddress("ends in a slash: leave it out, or name the virtual host / by /%2f")),
-            path => match path.trim_start_matches('/') {
+            path => match path.strip_prefix('/').unwrap_or(path) {
                 name if name.contains('/') => {
                     return Err(InvalidAddress("has a slash in its virtual host: write it as %2f"));
                 }
@@ -173,6 +173,7 @@ mod tests {
             ("amqp://me@h", "has a user without a password"),
             ("amqp://:hush@h", "has a password without a user"),
             ("amqp://me:hush@h/", "ends in a slash: leave it out, or name the virtual host / by /%2f"),
+            ("amqp://me:hush@h//", "has a slash in its virtual host: write it as %2f"),
             ("amqp://me:hush@h/a/b", "has a slash in its virtual host: write it as %2f"),
             ("amqp://me:hush@h/a?heartbeat=1", "has a query or a fragment, and neither means anything here"),
             ("amqp://me:%ff@h", "is not UTF-8 where it is percent-encoded"),

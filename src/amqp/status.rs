@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -100,7 +100,7 @@ impl ConnectionStatus {
         for other in ConnectionState::ALL {
             measure(&name, other, other == state);
         }
-        Self { name, shown: Mutex::new(Shown { state, since: Utc::now(), last_error: None, next_attempt: None }) }
+        Self { name, shown: Mutex::new(Shown { state, since: now(), last_error: None, next_attempt: None }) }
     }
 
     /// It does something else now; says whether it did not before.
@@ -113,9 +113,9 @@ impl ConnectionStatus {
     /// Something went wrong, and it goes on in `state`; in `again` comes the next attempt.
     pub fn failed(&self, state: ConnectionState, reason: &str, again: Duration) {
         let mut shown = self.lock();
-        let now = Utc::now();
+        let now = now();
         shown.last_error = Some(Failure { reason: reason.to_owned(), at: now });
-        shown.next_attempt = Some(now + again);
+        shown.next_attempt = Some((now + again).trunc_subsecs(MILLISECONDS));
         self.enter(&mut shown, state);
         metrics::counter!(CONNECTION_FAILURES, "connection" => self.name.clone()).increment(1);
     }
@@ -137,10 +137,17 @@ impl ConnectionStatus {
             measure(&self.name, shown.state, false);
             measure(&self.name, state, true);
             shown.state = state;
-            shown.since = Utc::now();
+            shown.since = now();
         }
         is_new
     }
+}
+
+/// The digits of a time's fraction that are shown, as everywhere else.
+const MILLISECONDS: u16 = 3;
+
+fn now() -> DateTime<Utc> {
+    Utc::now().trunc_subsecs(MILLISECONDS)
 }
 
 fn measure(name: &str, state: ConnectionState, holds: bool) {

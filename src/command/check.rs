@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use clap::Args;
+use serde_json::Value;
 use tidings::config::{Config, Flags, Transport};
 
 use super::{ConfigFile, EXIT_CODES, Failure, print};
@@ -27,12 +28,12 @@ impl Check {
 
 fn tell(config: &Config) -> Result<String, fmt::Error> {
     let mut told = String::new();
-    writeln!(told, "listen      {}", config.server.listen)?;
-    writeln!(told, "public URL  {}", config.server.public_url_at(config.server.listen).as_str())?;
-    writeln!(told, "data        {}", config.journal.data.display())?;
-    writeln!(told, "access      {}", access(config))?;
+    writeln!(told, "listen        {}", config.server.listen)?;
+    writeln!(told, "public URL    {}", config.server.public_url_at(config.server.listen).as_str())?;
+    writeln!(told, "data          {}", config.journal.data.display())?;
+    writeln!(told, "access        {}", access(config))?;
     if config.sources.is_empty() {
-        writeln!(told, "sources     none is enabled")?;
+        writeln!(told, "sources       none is enabled")?;
     }
     for (name, source) in &config.sources {
         let (transport, dialect) = (source.transport.name(), source.dialect.name);
@@ -41,7 +42,13 @@ fn tell(config: &Config) -> Result<String, fmt::Error> {
             Transport::Http => format!("/hooks/{name}{signed}"),
             Transport::Amqp(queue) => format!("the queue {} of {}", queue.queue, queue.address),
         };
-        writeln!(told, "source      {name}: {transport}, {dialect}, {from}")?;
+        writeln!(told, "source        {name}: {transport}, {dialect}, {from}")?;
+    }
+    for (name, subscription) in &config.subscriptions {
+        let (delivery, format) = (subscription.delivery.name, subscription.format.name);
+        let shown = subscription.shown();
+        let url = shown.get("url").and_then(Value::as_str).unwrap_or_default();
+        writeln!(told, "subscription  {name}: {delivery}, {format}, to {url}")?;
     }
     Ok(told)
 }

@@ -173,7 +173,11 @@ pub(super) fn take<T: DeserializeOwned>(
     let read = serde_path_to_error::deserialize(value);
     read.map(Some).map_err(|error| {
         let path = error.path().to_string();
-        let key = if path == "." { key.to_owned() } else { format!("{key}.{path}") };
+        let key = match path.as_str() {
+            "." => key.to_owned(),
+            place if place.starts_with('[') => format!("{key}{place}"),
+            place => format!("{key}.{place}"),
+        };
         InvalidDefinition::new(key, error.inner().to_string())
     })
 }

@@ -110,6 +110,7 @@ impl Engine {
     /// Works until it is stopped, or there is nothing more that it could do.
     pub(super) async fn run(mut self) -> End {
         let mut backoff = Backoff::new(self.tuning.first_wait, self.tuning.longest_wait);
+        let mut last = String::new();
         loop {
             self.status.set(State::Connecting);
             let cut = self.session(&mut backoff).await;
@@ -121,8 +122,14 @@ impl Engine {
             let wait = backoff.next().max(after.unwrap_or_default().min(LONGEST_AFTER));
             metrics::delivered(&self.name, "retried", 1);
             self.status.retrying(&reason, wait, backoff.failures());
-            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            tracing::warn!(subscription = %self.name, reason, wait_ms, "not delivered; trying again");
+            let again_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            // One line for the same trouble, however long it lasts.
+            if backoff.failures() > 1 && reason == last {
+                tracing::debug!(subscription = %self.name, reason, again_ms, "still not delivered");
+            } else {
+                tracing::warn!(subscription = %self.name, reason, again_ms, "not delivered; trying again");
+            }
+            last = reason;
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = self.stop.cancelled() => return End::Stopped,
@@ -142,6 +149,9 @@ impl Engine {
             },
         }
         self.status.set(State::Running);
+        if backoff.failures() == 0 {
+            tracing::info!(subscription = %self.name, after = self.cursor.0, "ready to deliver");
+        }
         let mut session = Session {
             flight: Flight::new(self.delivery.window()),
             waiting: VecDeque::new(),
@@ -259,6 +269,9 @@ impl Engine {
             through = to.or(through);
         }
         if delivered > 0 {
+            if backoff.failures() > 0 {
+                tracing::info!(subscription = %self.name, "delivered again");
+            }
             backoff.reset();
         }
         self.report(delivered, unroutable, through);

@@ -356,6 +356,8 @@ impl Inner {
                 tuning: self.tuning,
             };
             let before = before.map(|before| before.ended);
+            // Who resumed it is answered before the engine runs.
+            entry.status.set(State::Connecting);
             let launch = Launch { engine, before, ended: ended.drop_guard() };
             if self.launches.try_send(launch).is_err() && !self.stop.is_cancelled() {
                 entry.status.stopped(State::Failed, "too many subscriptions are being started; resume it");

@@ -107,20 +107,36 @@ fn wrong_usage_is_2_and_says_what_is_wrong() {
 fn check_tells_what_would_be_served() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.toml");
-    fs::write(&path, configuration()).unwrap();
+    let amqp = "\
+[sources.queue]
+transport = \"amqp\"
+dialect = \"content-change\"
+url = \"amqp://me:hush@broker.example/v\"
+queue = \"events\"
+[subscriptions.index]
+delivery = \"amqp\"
+url = \"amqp://me:hush@broker.example/v\"
+exchange = \"content.changes\"
+";
+    fs::write(&path, configuration() + "\n" + amqp).unwrap();
     let mut check = command(&["check", "--config", path.to_str().unwrap()]);
     check.env("TIDINGS_SERVER__LISTEN", "127.0.0.1:7").current_dir(&folder);
     let (code, out, err) = ended(check.spawn().unwrap());
     assert_eq!((code, err.as_str()), (0, ""));
-    let mut expected = "listen      127.0.0.1:7\npublic URL  http://127.0.0.1:7\ndata        ./data\naccess      open to whoever reaches it\n".to_owned();
+    let mut expected = "\
+listen        127.0.0.1:7
+public URL    http://127.0.0.1:7
+data          ./data
+access        open to whoever reaches it
+"
+    .to_owned();
     let mut names: Vec<&str> = DIALECTS.iter().map(|kind| kind.name).collect();
     names.sort_unstable();
-    if names.is_empty() {
-        expected += "sources     none is enabled\n";
-    }
     for name in names {
-        expected += &format!("source      my-{name}: http, {name}, /hooks/my-{name}\n");
+        expected += &format!("source        my-{name}: http, {name}, /hooks/my-{name}\n");
     }
+    expected += "source        queue: amqp, content-change, the queue events of amqp://me@broker.example:5672/v\n";
+    expected += "subscription  index: amqp, atom, to amqp://me@broker.example:5672/v\n";
     assert_eq!(out, expected);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "check writes nothing");
 }
@@ -128,14 +144,14 @@ fn check_tells_what_would_be_served() {
 #[test]
 fn the_defaults_serve_the_four_promised_hooks() {
     let expected = "\
-listen      127.0.0.1:8080
-public URL  http://127.0.0.1:8080
-data        ./data
-access      open to whoever reaches it
-source      content-change: http, content-change, /hooks/content-change
-source      fedora: http, fedora-events, /hooks/fedora
-source      fedora3: http, fedora-apim, /hooks/fedora3
-source      islandora: http, islandora, /hooks/islandora
+listen        127.0.0.1:8080
+public URL    http://127.0.0.1:8080
+data          ./data
+access        open to whoever reaches it
+source        content-change: http, content-change, /hooks/content-change
+source        fedora: http, fedora-events, /hooks/fedora
+source        fedora3: http, fedora-apim, /hooks/fedora3
+source        islandora: http, islandora, /hooks/islandora
 ";
     assert_eq!(run(&["check"]), (0, expected.to_owned(), String::new()));
 }

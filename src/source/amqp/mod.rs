@@ -53,7 +53,7 @@ impl QueueSource {
             if worked.is_zero() && reason == last {
                 tracing::debug!(source = %self.source.name(), %error, again_ms = again.as_millis(), "the queue is still not read");
             } else {
-                tracing::warn!(source = %self.source.name(), %error, again_ms = again.as_millis(), "the queue is not read");
+                tracing::warn!(source = %self.source.name(), broker = %self.queue.address, %error, again_ms = again.as_millis(), "the queue is not read");
             }
             last = reason;
             let _ = stop.run_until_cancelled(tokio::time::sleep(again)).await;

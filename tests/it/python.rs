@@ -1,0 +1,84 @@
+//! What the tests run in Python: the side of Social Feed Manager, with kombu, and the example of an indexer,
+//! with pika. `scripts/python` has both, and makes the environment that they are in the first time.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::gateway::PATIENCE;
+
+fn python(script: &str) -> Command {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new(here.join("scripts/python"));
+    command.arg(here.join(script));
+    command
+}
+
+/// Publishes messages, a routing key and a body each, as Social Feed Manager does. A body that is a text is
+/// sent as it stands.
+pub(crate) fn publish_as_sfm(url: &str, messages: &[(impl AsRef<str>, Value)]) {
+    let mut publisher = python("examples/sfm.py");
+    publisher.arg(url).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut publisher = publisher.spawn().unwrap();
+    let mut input = publisher.stdin.take().unwrap();
+    for (key, body) in messages {
+        writeln!(input, "{}", json!([key.as_ref(), body])).unwrap();
+    }
+    drop(input);
+    let done = publisher.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The running example.
+pub(crate) struct Indexer {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Indexer {
+    /// Starts it; what it prints goes to files in the folder.
+    pub(crate) fn start(url: &str, queue: &str, folder: &Path) -> Self {
+        let output = folder.join("indexed");
+        let mut indexer = python("examples/indexer.py");
+        indexer.args([url, queue]).stdin(Stdio::null());
+        indexer.stdout(File::create(&output).unwrap()).stderr(File::create(folder.join("indexer.err")).unwrap());
+        Self { child: indexer.spawn().unwrap(), output }
+    }
+
+    /// The lines that it has printed.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        fs::read_to_string(&self.output).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until it has printed so many lines.
+    pub(crate) async fn until_printed(&mut self, lines: usize) {
+        let began = Instant::now();
+        while self.lines().len() < lines {
+            let ended = self.child.try_wait().unwrap();
+            let told = fs::read_to_string(self.output.with_file_name("indexer.err")).unwrap();
+            assert!(ended.is_none(), "it has ended: {told}");
+            assert!(began.elapsed() < 2 * PATIENCE, "it takes too long: {:?}", self.lines());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Presses Ctrl-C, and waits for its end in good order; gives all that it has printed.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success() && self.child.wait().unwrap().success());
+        self.lines()
+    }
+}
+
+impl Drop for Indexer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
