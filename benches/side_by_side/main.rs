@@ -13,13 +13,14 @@
     clippy::cast_sign_loss
 )]
 
+mod amqp;
 mod formats;
 mod http;
 mod journal;
 mod measure;
 /// The broker of the tests.
 #[path = "../../tests/it/rabbitmq.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
 mod stalled;
 
@@ -28,11 +29,12 @@ mod stalled;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 5] = [
+const PARTS: [(&str, fn()); 6] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
     ("http", http::measure),
+    ("amqp", amqp::measure),
     ("stalled", stalled::measure),
 ];
 

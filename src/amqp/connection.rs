@@ -138,8 +138,8 @@ impl Connection {
         self.inner.status().connected()
     }
 
-    /// Says goodbye, for two seconds at most, and closes the socket.
-    pub async fn close(self) {
+    /// Says goodbye, for two seconds at most. The socket is closed when this is dropped.
+    pub async fn close(&self) {
         let _ = tokio::time::timeout(CLOSE, self.inner.close(GOODBYE, "goodbye".into())).await;
     }
 }
@@ -223,7 +223,8 @@ impl Channel {
         asked(Step::Work, "confirm messages", self.0.confirm_select(options)).await
     }
 
-    /// Hands a message to the connection. Whether it arrived is told by the confirmation, whose wait is
+    /// Hands a message to the connection with the first poll, and waits until it is written: messages go out
+    /// in the order of their first polls, and those that wait at once go together. Whether it arrived is told by the confirmation, whose wait is
     /// for the caller to bound. With `mandatory` a message that reaches no queue comes back with its
     /// confirmation, which is an acknowledgement too.
     ///
@@ -243,7 +244,7 @@ impl Channel {
     }
 
     /// Says goodbye, for two seconds at most. It is to be called before the connection is closed.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         let _ = tokio::time::timeout(CLOSE, self.0.close(GOODBYE, "goodbye".into())).await;
     }
 }

@@ -1,9 +1,15 @@
 //! What is on its way to a receiver, in order. Outcomes come in any order; what is done with is taken
 //! from the front alone, so that the cursor passes nothing that has not arrived.
 
-use std::{collections::VecDeque, pin::Pin, sync::Arc};
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::time::Instant;
 
 use super::{Outcome, Pending, Window};
 use crate::{
@@ -43,13 +49,23 @@ pub(super) struct Flight {
     letters: usize,
 }
 
-/// The outcome of the entry of that number.
-type Awaited = Pin<Box<dyn Future<Output = (u64, Outcome)> + Send>>;
+/// Waits for the outcome of the entry of that number.
+struct Awaited(u64, Pending);
+
+impl Future for Awaited {
+    type Output = (u64, Outcome);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let number = self.0;
+        self.1.as_mut().poll(context).map(|outcome| (number, outcome))
+    }
+}
 
 struct Entry {
     what: What,
     through: Option<Seq>,
     bytes: usize,
+    sent: Instant,
     outcome: Option<Outcome>,
 }
 
@@ -75,13 +91,13 @@ impl Flight {
     /// A change was sent.
     pub(super) fn push(&mut self, change: Arc<Recorded>, bytes: usize, pending: Pending) {
         let (through, bytes) = (change.seq(), bytes.saturating_add(change.json().len()));
-        self.add(Entry { what: What::Change(change), through: Some(through), bytes, outcome: None }, pending);
+        self.add(What::Change(change), Some(through), bytes, pending);
     }
 
     /// A dead letter was sent.
     pub(super) fn push_letter(&mut self, letter: &DeadLetter, bytes: usize, pending: Pending) {
         self.letters += 1;
-        self.add(Entry { what: What::Letter(letter.id), through: None, bytes, outcome: None }, pending);
+        self.add(What::Letter(letter.id), None, bytes, pending);
     }
 
     /// A change was passed over; says whether nothing before it is on its way, so that it is done with.
@@ -95,36 +111,51 @@ impl Flight {
         }
     }
 
-    fn add(&mut self, entry: Entry, pending: Pending) {
-        let number = self.front + self.entries.len() as u64;
-        let patience = self.window.patience;
-        self.bytes += entry.bytes;
-        self.entries.push_back(entry);
-        self.running.push(Box::pin(async move {
-            let outcome = tokio::time::timeout(patience, pending).await;
-            let reason = || format!("the receiver confirmed nothing within {} seconds", patience.as_secs());
-            (number, outcome.unwrap_or_else(|_| Outcome::Retry { reason: reason(), after: None }))
-        }));
+    fn add(&mut self, what: What, through: Option<Seq>, bytes: usize, pending: Pending) {
+        self.running.push(Awaited(self.front + self.entries.len() as u64, pending));
+        self.bytes += bytes;
+        self.entries.push_back(Entry { what, through, bytes, sent: Instant::now(), outcome: None });
     }
 
-    /// Waits for the next outcome; for ever, if nothing is on its way. One that ends the session
-    /// (retry, gone) comes back at once, since what is behind it must be sent again in any case.
+    /// Waits for the next outcome, and takes all that are there; for ever, if nothing is on its way. One
+    /// that ends the session (retry, gone) comes back at once, since what is behind it must be sent again
+    /// in any case.
     pub(super) async fn next(&mut self) -> Option<Outcome> {
-        let Some((number, outcome)) = self.running.next().await else { return std::future::pending().await };
-        if matches!(outcome, Outcome::Retry { .. } | Outcome::Gone { .. }) {
-            return Some(outcome);
+        // The one at the front was sent before all that have no outcome: one alarm is enough.
+        let Some(front) = self.entries.front() else { return std::future::pending().await };
+        let patience = self.window.patience;
+        let late = tokio::time::sleep_until(front.sent + patience);
+        tokio::select! {
+            biased;
+            cut = std::future::poll_fn(|context| self.take_outcomes(context)) => cut,
+            () = late => {
+                let reason = format!("the receiver confirmed nothing within {} seconds", patience.as_secs());
+                Some(Outcome::Retry { reason, after: None })
+            }
         }
-        let at = number.checked_sub(self.front).and_then(|at| usize::try_from(at).ok());
-        if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
-            entry.outcome = Some(outcome);
+    }
+
+    /// Outcomes come in crowds, as one confirmation may be for many: what is done for each crowd is not
+    /// done for each message.
+    fn take_outcomes(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        let mut some = false;
+        while let Poll::Ready(Some((number, outcome))) = self.running.poll_next_unpin(context) {
+            if matches!(outcome, Outcome::Retry { .. } | Outcome::Gone { .. }) {
+                return Poll::Ready(Some(outcome));
+            }
+            let at = number.checked_sub(self.front).and_then(|at| usize::try_from(at).ok());
+            if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
+                entry.outcome = Some(outcome);
+            }
+            some = true;
         }
-        None
+        if some { Poll::Ready(None) } else { Poll::Pending }
     }
 
     /// Takes the message at the front, if it has its outcome.
     pub(super) fn land(&mut self) -> Option<Landed> {
         self.entries.front()?.outcome.as_ref()?;
-        let Entry { what, through, bytes, outcome } = self.entries.pop_front()?;
+        let Entry { what, through, bytes, outcome, .. } = self.entries.pop_front()?;
         self.front += 1;
         self.bytes -= bytes;
         if matches!(what, What::Letter(_)) {

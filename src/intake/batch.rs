@@ -54,6 +54,17 @@ impl Batch {
         let (read, rejected) = read_all(source, &mut messages);
         Self { messages, read: Some(read), rejected }
     }
+
+    /// Adds the messages of `next`, which came after these.
+    pub fn extend(&mut self, next: Self) {
+        self.messages.extend(next.messages);
+        // Where one of them was handed to the journal in vain, all are read again.
+        self.read = self.read.take().zip(next.read).map(|(mut read, next)| {
+            read.extend(next);
+            read
+        });
+        self.rejected.extend(next.rejected);
+    }
 }
 
 fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incoming, Rejection)>) {
@@ -204,7 +215,9 @@ mod tests {
         };
         let arrived =
             [event("a"), b"no JSON".to_vec(), event("b"), event("a")].map(|body| Arrived::Whole(message(body)));
-        let mut batch = Batch::read(&source, arrived.to_vec());
+        let (first, next) = arrived.split_at(2);
+        let mut batch = Batch::read(&source, first.to_vec());
+        batch.extend(Batch::read(&source, next.to_vec()));
         intake.accept_batch(&source, &mut batch).await.unwrap();
         // It is done: again, it is nothing.
         intake.accept_batch(&source, &mut batch).await.unwrap();

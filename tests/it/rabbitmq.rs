@@ -183,7 +183,8 @@ impl Broker {
         Vhost { broker: self, name }
     }
 
-    fn process(&self) -> String {
+    /// The identifier of its process.
+    pub(crate) fn process(&self) -> String {
         fs::read_to_string(self.folder.join("pid")).unwrap().trim().to_owned()
     }
 
@@ -411,6 +412,12 @@ impl Client {
         }
         bounded(self.channel.basic_cancel(consumer.tag(), lapin::options::BasicCancelOptions::default())).await;
         read
+    }
+
+    /// Its channel, for what is not here.
+    #[allow(dead_code)]
+    pub(crate) fn channel(&self) -> &lapin::Channel {
+        &self.channel
     }
 
     /// Lets go of it in good order.

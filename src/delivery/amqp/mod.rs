@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use lapin::{
     BasicProperties, Confirmation, PublisherConfirm,
     types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString},
@@ -26,7 +27,7 @@ use lapin::{
 use self::settings::{Settings, Unroutable};
 use super::{Delivery, DeliveryError, DeliveryKind, Doing, Outcome, Outgoing, Pending, Window};
 use crate::{
-    amqp::{Channel, Connection, Connector},
+    amqp::{AmqpError, Channel, Connection, Connector},
     model::{Change, ItemChangeKind, SubscriptionName},
 };
 
@@ -53,7 +54,7 @@ const LOOK: Duration = Duration::from_secs(1);
 struct Amqp {
     settings: Arc<Settings>,
     connector: Connector,
-    line: Option<Line>,
+    line: Option<Arc<Line>>,
     /// The largest body that the broker takes, once it has told.
     largest: Arc<AtomicUsize>,
 }
@@ -76,7 +77,7 @@ impl Amqp {
         self.hang_up().await;
         let connection = self.connector.connect().await.map_err(failed)?;
         let channel = connection.channel().await.map_err(failed)?;
-        let line = self.line.insert(Line { connection, channel });
+        let line = self.line.insert(Arc::new(Line { connection, channel }));
         let Settings { exchange, queues, declare, .. } = &*self.settings;
         line.channel.exchange(exchange, !declare).await.map_err(failed)?;
         for queue in queues {
@@ -88,29 +89,39 @@ impl Amqp {
         line.channel.confirm().await.map_err(failed)
     }
 
-    async fn publish(&mut self, message: Outgoing) -> Result<Pending, DeliveryError> {
+    /// Hands a message to the connection, and waits neither for it to be written nor for its confirmation:
+    /// what is written together costs one call of the system, and not one for each message.
+    fn publish(&mut self, message: Outgoing) -> Result<Pending, DeliveryError> {
+        let Outgoing { change, format, body } = message;
         let largest = self.largest.load(Ordering::Relaxed);
-        if message.body.len() > largest {
-            let reason = format!("it has {} bytes, and the broker takes {largest} at most", message.body.len());
+        if body.len() > largest {
+            let reason = format!("it has {} bytes, and the broker takes {largest} at most", body.len());
             return Ok(Box::pin(std::future::ready(Outcome::Refused { reason })));
         }
-        let Some(line) = &self.line else { return Err(DeliveryError("there is no connection".to_owned())) };
-        let change = message.change.change().map_err(failed)?;
+        let line = self.line.clone().ok_or_else(gone)?;
+        let change = change.change().map_err(failed)?;
         let key = self.settings.routing_key.fill(change);
-        let properties = properties(change, message.format.media_type);
-        let sent = line.channel.publish(&self.settings.exchange, &key, true, &message.body, properties).await;
-        let confirm = sent.map_err(|error| {
-            let reason = error.to_string();
-            learn(&self.largest, &reason);
-            DeliveryError(blocked(line, reason))
-        })?;
-        Ok(Box::pin(outcome(confirm, self.settings.unroutable, Arc::clone(&self.largest))))
+        let properties = properties(change, format.media_type);
+        let (settings, largest) = (Arc::clone(&self.settings), Arc::clone(&self.largest));
+        let mut pending: Pending = Box::pin(async move {
+            let sent = line.channel.publish(&settings.exchange, &key, true, &body, properties).await;
+            drop(body);
+            match sent {
+                Ok(confirm) => outcome(confirm, settings.unroutable, &largest).await,
+                Err(error) => not_sent(&line, &error, &largest),
+            }
+        });
+        // Messages go out in the order of their first polls.
+        Ok(match (&mut pending).now_or_never() {
+            Some(outcome) => Box::pin(std::future::ready(outcome)),
+            None => pending,
+        })
     }
 
     async fn hang_up(&mut self) {
-        if let Some(Line { connection, channel }) = self.line.take() {
-            channel.close().await;
-            connection.close().await;
+        if let Some(line) = self.line.take() {
+            line.channel.close().await;
+            line.connection.close().await;
         }
     }
 }
@@ -121,7 +132,7 @@ impl Delivery for Amqp {
     }
 
     fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
-        Box::pin(self.publish(message))
+        Box::pin(std::future::ready(self.publish(message)))
     }
 
     fn failed(&mut self) -> Doing<'_, DeliveryError> {
@@ -129,7 +140,7 @@ impl Delivery for Amqp {
             loop {
                 tokio::time::sleep(LOOK).await;
                 if !self.line.as_ref().is_some_and(|line| line.connection.is_open()) {
-                    return DeliveryError("the connection to the broker is gone".to_owned());
+                    return gone();
                 }
             }
         })
@@ -149,16 +160,22 @@ fn failed(error: impl ToString) -> DeliveryError {
     DeliveryError(error.to_string())
 }
 
-/// A broker that is short of memory or disk says so to those who publish, and takes nothing.
-fn blocked(line: &Line, reason: String) -> String {
-    if line.connection.is_blocked() {
-        format!("{reason}: the broker is short of memory or disk, and takes no messages until it has room again")
-    } else {
-        reason
-    }
+fn gone() -> DeliveryError {
+    DeliveryError("the connection to the broker is gone".to_owned())
 }
 
-async fn outcome(confirm: PublisherConfirm, unroutable: Unroutable, largest: Arc<AtomicUsize>) -> Outcome {
+/// Why a message was not taken. A broker that is short of memory or disk says so to those who publish, and
+/// takes nothing.
+fn not_sent(line: &Line, error: &AmqpError, largest: &AtomicUsize) -> Outcome {
+    let mut reason = error.to_string();
+    learn(largest, &reason);
+    if line.connection.is_blocked() {
+        reason.push_str(": the broker is short of memory or disk, and takes no messages until it has room again");
+    }
+    Outcome::Retry { reason, after: None }
+}
+
+async fn outcome(confirm: PublisherConfirm, unroutable: Unroutable, largest: &AtomicUsize) -> Outcome {
     let retry = |reason: String| Outcome::Retry { reason, after: None };
     match confirm.await {
         Ok(Confirmation::Ack(None)) => Outcome::Delivered,
@@ -175,7 +192,7 @@ async fn outcome(confirm: PublisherConfirm, unroutable: Unroutable, largest: Arc
         Ok(Confirmation::NotRequested) => retry("the broker confirms nothing".to_owned()),
         Err(error) => {
             let reason = error.to_string();
-            learn(&largest, &reason);
+            learn(largest, &reason);
             retry(format!("the connection to the broker broke: {reason}"))
         }
     }

@@ -76,15 +76,7 @@ fn blanked(body: &[u8], from: usize) -> Vec<u8> {
 
 /// Where the first mention of the name ends, in whatever encoding and spelling.
 fn mention_end(bytes: &[u8]) -> Option<usize> {
-    let may_begin = |byte: &u8| matches!(byte, b'c' | b'C' | b'\\');
-    let mut from = 0;
-    while let Some(at) = bytes[from..].iter().position(may_begin) {
-        if let Some(end) = spelt(bytes, from + at) {
-            return Some(end);
-        }
-        from += at + 1;
-    }
-    None
+    memchr::memchr3_iter(b'c', b'C', b'\\', bytes).find_map(|at| spelt(bytes, at))
 }
 
 /// Where the name ends that begins at `at`, if it does: in letters of either case, or escaped.

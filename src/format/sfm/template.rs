@@ -62,6 +62,9 @@ fn is_unreserved(byte: u8) -> bool {
 
 /// The text with every byte percent-encoded that may not stand as it is (RFC 3986 section 2.1).
 pub(super) fn encoded(text: &str, may_stand: fn(u8) -> bool) -> String {
+    if text.bytes().all(may_stand) {
+        return text.to_owned();
+    }
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if may_stand(byte) {

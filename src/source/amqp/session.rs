@@ -16,8 +16,12 @@ use crate::{
 /// The longest wait for a journal that cannot be written.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// How many batches may have been read and wait to be written: they are written together. The broker sends
+/// no more than the prefetch, of which one batch is so large a part at the most.
+const BATCHES: u16 = 8;
+
 /// How many bytes go into one batch, if it has more messages than one.
-const BATCH_BYTES: usize = 8 * 1024 * 1024;
+const BATCH_BYTES: usize = 1024 * 1024;
 
 /// Messages that were read, and the delivery tag of the last of them.
 struct Taken {
@@ -29,7 +33,7 @@ impl QueueSource {
     /// Reads the queue until the connection fails, or `stop` is cancelled and what was taken is done.
     pub(super) async fn read(&self, opened: OpenQueue, stop: &CancellationToken) -> Result<(), AmqpError> {
         let OpenQueue { connection, channel, mut consumer } = opened;
-        let (hand_over, handed) = mpsc::channel(1);
+        let (hand_over, handed) = mpsc::channel(usize::from(BATCHES));
         let ended = {
             let mut gathering = std::pin::pin!(self.gather(&channel, &mut consumer, hand_over, stop));
             let mut writing = std::pin::pin!(self.write(&channel, handed, stop));
@@ -51,8 +55,7 @@ impl QueueSource {
         hand_over: mpsc::Sender<Taken>,
         stop: &CancellationToken,
     ) -> Result<(), AmqpError> {
-        // One batch is written while the next is read and a third gathered; the rest is on its way.
-        let most = usize::from(self.queue.prefetch).div_ceil(4);
+        let most = usize::from(self.queue.prefetch.div_ceil(BATCHES));
         while let Some(first) = stop.run_until_cancelled(consumer.next()).await {
             let mut bytes = 0;
             let mut messages = Vec::new();
@@ -93,20 +96,38 @@ impl QueueSource {
         tokio::task::spawn_blocking(read).await.expect("reading ends by itself")
     }
 
-    /// Writes what was taken, and acknowledges it.
+    /// Writes what was taken, and acknowledges it. What has been read while the disk was waited for is written
+    /// together, so that a slow disk makes for larger batches. They go to the journal without waiting until
+    /// the acknowledgement of those before is on its way.
     async fn write(
         &self,
         channel: &Channel,
         mut handed: mpsc::Receiver<Taken>,
         stop: &CancellationToken,
     ) -> Result<(), AmqpError> {
-        while let Some(Taken { mut batch, last }) = handed.recv().await {
-            if !self.write_one(&mut batch, stop).await {
-                return Ok(());
+        let mut written = None;
+        loop {
+            let acknowledging = async {
+                match written {
+                    Some(last) => channel.acknowledge_up_to(last).await,
+                    None => Ok(()),
+                }
+            };
+            let writing = async {
+                let Taken { mut batch, mut last } = handed.recv().await?;
+                while let Ok(next) = handed.try_recv() {
+                    batch.extend(next.batch);
+                    last = next.last;
+                }
+                self.write_one(&mut batch, stop).await.then_some(last)
+            };
+            let (acknowledged, next) = tokio::join!(acknowledging, writing);
+            acknowledged?;
+            match next {
+                Some(last) => written = Some(last),
+                None => return Ok(()),
             }
-            channel.acknowledge_up_to(last).await?;
         }
-        Ok(())
     }
 
     /// Tries until the batch is on disk; says whether it is. It gives up when the gateway is stopping.

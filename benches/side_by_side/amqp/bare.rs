@@ -1,0 +1,95 @@
+//! A forwarder with nothing to it: it reads on one connection, publishes on another with confirms in a
+//! window, and acknowledges many at once.
+
+use std::collections::VecDeque;
+
+use futures_util::{FutureExt, StreamExt};
+use lapin::{
+    BasicProperties, Confirmation, Connection, ConnectionProperties, PublisherConfirm,
+    options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions},
+    types::FieldTable,
+};
+use tokio::sync::oneshot;
+
+use super::yard::Yard;
+
+/// How many messages may be read and not acknowledged, or published and not confirmed.
+const WINDOW: u16 = 1000;
+
+/// How many messages one acknowledgement is for, unless no more are there.
+const ACKNOWLEDGED: usize = 200;
+
+/// A forwarder that moves messages.
+pub(crate) struct Bare {
+    runtime: tokio::runtime::Runtime,
+    stop: oneshot::Sender<()>,
+    forwarding: tokio::task::JoinHandle<()>,
+}
+
+impl Bare {
+    pub(crate) fn start(yard: &Yard<'_>) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let forwarding = runtime.spawn(forward(yard.vhost.url(), stopped));
+        Self { runtime, stop, forwarding }
+    }
+
+    pub(crate) fn stop(self) {
+        let _ = self.stop.send(());
+        self.runtime.block_on(self.forwarding).unwrap();
+    }
+}
+
+async fn forward(url: String, mut stopped: oneshot::Receiver<()>) {
+    let reading = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+    let read = reading.create_channel().await.unwrap();
+    let writing = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+    let write = writing.create_channel().await.unwrap();
+    write.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+    read.basic_qos(WINDOW, BasicQosOptions::default()).await.unwrap();
+    let none = FieldTable::default();
+    let mut consumer =
+        read.basic_consume(Yard::IN.into(), "".into(), BasicConsumeOptions::default(), none).await.unwrap();
+    let mut flight: VecDeque<(u64, PublisherConfirm)> = VecDeque::new();
+    let (mut confirmed, mut last) = (0, 0);
+    loop {
+        tokio::select! {
+            biased;
+            // What is on its way is acknowledged first.
+            _ = &mut stopped, if flight.is_empty() => break,
+            Some(delivery) = consumer.next(), if flight.len() < usize::from(WINDOW) => {
+                let delivery = delivery.unwrap();
+                let properties = BasicProperties::default().with_content_type("application/json".into());
+                let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+                let properties = properties.with_delivery_mode(2);
+                let sent = write.basic_publish("".into(), Yard::OUT.into(), options, &delivery.data, properties);
+                flight.push_back((delivery.delivery_tag, sent.await.unwrap()));
+            }
+            confirm = async { (&mut flight.front_mut().unwrap().1).await }, if !flight.is_empty() => {
+                landed(&confirm, &mut flight, &mut last);
+                confirmed += 1;
+                // Those behind it, as far as they are there.
+                while let Some((_, next)) = flight.front_mut() {
+                    let Some(confirm) = next.now_or_never() else { break };
+                    landed(&confirm, &mut flight, &mut last);
+                    confirmed += 1;
+                }
+                if confirmed >= ACKNOWLEDGED || flight.is_empty() {
+                    read.basic_ack(last, BasicAckOptions { multiple: true }).await.unwrap();
+                    confirmed = 0;
+                }
+            }
+        }
+    }
+    for channel in [read, write] {
+        channel.close(200, "".into()).await.unwrap();
+    }
+    for connection in [reading, writing] {
+        connection.close(200, "".into()).await.unwrap();
+    }
+}
+
+fn landed(confirm: &lapin::Result<Confirmation>, flight: &mut VecDeque<(u64, PublisherConfirm)>, last: &mut u64) {
+    assert!(matches!(confirm, Ok(Confirmation::Ack(None))), "{confirm:?}");
+    *last = flight.pop_front().unwrap().0;
+}

@@ -1,0 +1,50 @@
+//! The gateway: the real program, as it is by default, with a source and a subscription.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use super::yard::Yard;
+
+/// A gateway that moves messages.
+pub(crate) struct Moving(Child);
+
+impl Moving {
+    /// Starts it over the journal in `folder`, which it begins anew if there is none.
+    pub(crate) fn start(yard: &Yard<'_>, folder: &Path) -> Self {
+        let (url, kind) = (yard.vhost.url(), yard.kind);
+        let (exchange, queue, changes, out) = (Yard::EXCHANGE, Yard::IN, Yard::CHANGES, Yard::OUT);
+        let config = folder.join("tidings.toml");
+        let tables = format!(
+            "[sources.sfm]\ntransport = \"amqp\"\ndialect = \"sfm\"\nurl = \"{url}\"\nexchange = \"{exchange}\"\n\
+             queue = \"{queue}\"\nqueue_type = \"{kind}\"\nsettings = {{ base_url = \"https://sfm.example.org\" }}\n\
+             [subscriptions.index]\ndelivery = \"amqp\"\nstart = \"beginning\"\nurl = \"{url}\"\n\
+             exchange = \"{changes}\"\nqueues = [{{ name = \"{out}\", bindings = [\"#\"], type = \"{kind}\" }}]\n"
+        );
+        fs::write(&config, tables).unwrap();
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        serve
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(folder.join("data"))
+            .arg("--config")
+            .arg(&config);
+        let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the gateway does not start: see {}", config.display());
+        Self(child)
+    }
+
+    pub(crate) fn process(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Stops it in good order.
+    pub(crate) fn stop(mut self) {
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}

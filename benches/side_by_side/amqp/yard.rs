@@ -1,0 +1,120 @@
+//! The queues between which messages are moved, and who fills them and looks how far it is.
+
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+use lapin::{BasicProperties, options::QueuePurgeOptions};
+
+use super::{
+    messages::{KEY, message},
+    processor::{Used, taken},
+};
+use crate::rabbitmq::{Broker, Client, Vhost};
+
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How many messages are on their way to the queue at once while it is filled.
+const FILLING: u64 = 1000;
+
+/// Two queues of one type.
+pub(crate) struct Yard<'b> {
+    pub(crate) broker: &'b Broker,
+    pub(crate) vhost: Vhost<'b>,
+    pub(crate) kind: &'static str,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    client: Client,
+    next: Cell<u64>,
+}
+
+impl<'b> Yard<'b> {
+    /// The exchange whose messages come to [`Yard::IN`].
+    pub(crate) const EXCHANGE: &'static str = "sfm_exchange";
+    /// The queue that is read.
+    pub(crate) const IN: &'static str = "in";
+    /// The exchange that the gateway publishes to.
+    pub(crate) const CHANGES: &'static str = "content.changes";
+    /// The queue that is written.
+    pub(crate) const OUT: &'static str = "out";
+
+    pub(crate) fn new(broker: &'b Broker, kind: &'static str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let vhost = broker.vhost();
+        let client = runtime.block_on(async {
+            let client = vhost.client().await;
+            for (exchange, queue) in [(Self::EXCHANGE, Self::IN), (Self::CHANGES, Self::OUT)] {
+                client.exchange(exchange).await;
+                client.queue(queue, kind).await;
+                client.bind(queue, exchange, "#").await;
+            }
+            client
+        });
+        Self { broker, vhost, kind, runtime, client, next: Cell::new(0) }
+    }
+
+    /// The numbers of messages that there have not been yet.
+    pub(crate) fn numbers(&self, count: u64) -> std::ops::Range<u64> {
+        let from = self.next.replace(self.next.get() + count);
+        from..from + count
+    }
+
+    /// The queue that is read has so many messages when this returns.
+    pub(crate) fn fill(&self, count: u64) {
+        let numbers = self.numbers(count);
+        self.runtime.block_on(async {
+            for from in numbers.clone().step_by(FILLING as usize) {
+                let messages = (from..numbers.end.min(from + FILLING)).map(message);
+                self.client.publish_all(Self::EXCHANGE, KEY, messages, &properties()).await;
+            }
+        });
+    }
+
+    /// Waits until the queue that is written has `count` messages. From the first one seen: how many came,
+    /// how long that took, and what it took of the processors.
+    pub(crate) fn wait_for(&self, count: u64, process: Option<u32>) -> (u64, Duration, Used) {
+        let used = || (process.and_then(taken), taken(self.broker.process().parse().unwrap()));
+        let first = self.wait_until(|there| there > 0);
+        let (began, (own, broker)) = (Instant::now(), used());
+        let last = self.wait_until(|there| there >= count);
+        let (took, (own_now, broker_now)) = (began.elapsed(), used());
+        let moved = last - first;
+        let of_each = |was: Option<Duration>, is: Option<Duration>| Some((is? - was?) / moved as u32);
+        (moved, took, Used { own: of_each(own, own_now), broker: of_each(broker, broker_now) })
+    }
+
+    fn wait_until(&self, enough: impl Fn(u64) -> bool) -> u64 {
+        self.runtime.block_on(async {
+            loop {
+                let there = u64::from(self.client.waiting(Self::OUT).await);
+                if enough(there) {
+                    return there;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        })
+    }
+
+    /// Waits until something is in the queue that is written.
+    pub(crate) fn wait_for_first(&self) {
+        self.wait_until(|there| there > 0);
+    }
+
+    /// Empties the queue that was written, when whoever read the other has stopped.
+    pub(crate) fn clear(&self) {
+        self.runtime.block_on(async {
+            let left = self.client.waiting(Self::IN).await;
+            if left > 0 {
+                eprintln!("{left} messages were not acknowledged, and are moved again");
+            }
+            let channel = self.client.channel();
+            channel.queue_purge(Self::OUT.into(), QueuePurgeOptions::default()).await.unwrap();
+        });
+    }
+}
+
+/// As whoever sends them has them.
+pub(crate) fn properties() -> BasicProperties {
+    BasicProperties::default().with_content_type("application/json".into()).with_delivery_mode(2)
+}
