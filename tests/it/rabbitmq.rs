@@ -273,6 +273,7 @@ fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
              export RABBITMQ_NODENAME=tidings{port}@localhost RABBITMQ_NODE_PORT={port}\n\
              export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_DIST_PORT={distribution}\n\
              export ERL_EPMD_PORT={epmd} ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_RELAXED_COMMAND_CHECK=1\n\
+             export ERL_CRASH_DUMP={at}/erl_crash.dump\n\
              export RABBITMQ_MNESIA_BASE={at}/mnesia RABBITMQ_LOG_BASE={at}/log\n\
              export RABBITMQ_ENABLED_PLUGINS_FILE={at}/enabled_plugins RABBITMQ_CONFIG_FILE={at}/rabbitmq.conf\n\
              export RABBITMQ_ADVANCED_CONFIG_FILE={at}/advanced.config RABBITMQ_CONF_ENV_FILE={at}/env.conf\n\
