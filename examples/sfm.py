@@ -12,15 +12,14 @@ import json
 import sys
 
 from kombu import Connection, Exchange
-from kombu.pools import producers
 
 if len(sys.argv) != 2:
     sys.exit(__doc__)
 exchange = Exchange("sfm_exchange", type="topic", durable=True)
-broker = Connection(sys.argv[1])
-with producers[broker].acquire(block=True) as producer:
+# A connection that is not closed in good order may lose what the broker has not read yet.
+with Connection(sys.argv[1]) as broker:
+    producer = broker.Producer()
     for line in sys.stdin:
         routing_key, body = json.loads(line)
         as_it_is = {"content_type": "application/json", "content_encoding": "utf-8"} if isinstance(body, str) else {}
         producer.publish(body, routing_key=routing_key, exchange=exchange, declare=[exchange], retry=True, **as_it_is)
-broker.release()
