@@ -75,6 +75,16 @@ pub(super) enum Order {
     },
 }
 
+impl Order {
+    /// How many drafts it brings to be settled.
+    pub(super) fn drafts(&self) -> usize {
+        match self {
+            Self::Append(submissions, _) => submissions.iter().map(|submission| submission.drafts.len()).sum(),
+            _ => 0,
+        }
+    }
+}
+
 /// Where an answer goes.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 

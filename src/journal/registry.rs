@@ -88,8 +88,9 @@ pub struct ObjectState {
     pub types: Register<Vec<Uri>>,
     /// When it was last purged; what is older does not hold any more.
     pub purged: Clock,
-    /// Its items, by URI; those that the question named, or all.
-    pub items: BTreeMap<Uri, ItemRecord>,
+    /// Its items, by URI; those that the question named, or all. A map of a single record has room for
+    /// eleven, so the records stand outside.
+    pub items: BTreeMap<Uri, Box<ItemRecord>>,
 }
 
 /// What events that changed nothing say about how long facts have stood.
@@ -111,9 +112,7 @@ pub struct Registry {
 impl Registry {
     /// Takes over the next change of the journal.
     pub fn take(&mut self, change: &Change) {
-        let order = order_of(change.settlement.as_of.unwrap_or(change.modification.time), change.received);
-        let object = self.objects.entry(change.modification.object.clone()).or_default();
-        object.apply(order, &change.modification, &change.settlement);
+        self.objects.entry(change.modification.object.clone()).or_default().take(change);
     }
 }
 
@@ -168,7 +167,7 @@ impl ObjectState {
 
     /// The items that are there, in order of their URIs.
     pub fn live_items(&self) -> impl Iterator<Item = (&Uri, &ItemRecord)> {
-        self.items.iter().filter(|(uri, _)| self.is_live(uri))
+        self.items.iter().filter(|(uri, _)| self.is_live(uri)).map(|(uri, record)| (uri, &**record))
     }
 
     /// The latest time of which anything is known of the object or of those of its items that are
@@ -198,11 +197,18 @@ impl ObjectState {
         let held = match aspect {
             Aspect::Existence => record.map(|record| record.existence.clock),
             Aspect::Content => record.map(|record| record.content.clock),
-            Aspect::State => record.map(ItemRecord::state_clock),
+            Aspect::State => record.map(|record| record.state_clock()),
             Aspect::Parent => Some(self.parent.clock),
             Aspect::Types => Some(self.types.clock),
         };
         held.and_then(Clock::latest).max(self.purged.latest())
+    }
+
+    /// Takes over a change of the journal. To take over again a run of changes that it holds already, from
+    /// any of them to the newest, in order, moves nothing: what a change sets, it sets whatever was there.
+    pub fn take(&mut self, change: &Change) {
+        let order = order_of(change.settlement.as_of.unwrap_or(change.modification.time), change.received);
+        self.apply(order, &change.modification, &change.settlement);
     }
 
     /// Takes over what a change says, except what it says too late.
@@ -229,6 +235,12 @@ impl ObjectState {
         let parent = modification.parent.is_some() && told(Aspect::Parent);
         let types = !modification.types.is_empty() && told(Aspect::Types);
         parent || types || settlement.purge
+    }
+
+    /// The same without the items.
+    pub(super) fn without_items(&self) -> Self {
+        let Self { parent, types, purged, .. } = self;
+        Self { parent: parent.clone(), types: types.clone(), purged: *purged, items: BTreeMap::new() }
     }
 
     /// The same without what events that are not in the journal have confirmed: what the journal

@@ -113,7 +113,7 @@ impl<'a> ObjectView<'a> {
     }
 
     fn of(uri: &'a Uri, state: &'a ObjectState, shown: impl Fn(&Uri) -> bool) -> Self {
-        let item = |(uri, record): (&'a Uri, &'a ItemRecord)| ItemView {
+        let item = |(uri, record): (&'a Uri, &'a Box<ItemRecord>)| ItemView {
             uri,
             live: state.is_live(uri),
             since: record.existence.clock.at,

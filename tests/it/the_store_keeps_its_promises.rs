@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -12,13 +12,13 @@ use bytes::Bytes;
 use tidings::{
     journal::{
         store::{
-            Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError,
-            Touched, event_key,
+            Confirmed, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store,
+            StoreError, Touched, event_key,
             sqlite::{self, Bounds, SqliteStore},
         },
         subscriptions::{MadeBy, NewDeadLetter, Write},
     },
-    model::{Change, ChangeId, Seq, Settlement, SourceName, SubscriptionName, Timestamp, Uri},
+    model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
 
 /// Opens a store over what is kept in the folder.
@@ -56,7 +56,7 @@ fn change(seq: Seq, event: u64) -> NewChange {
 /// An object all of which is to be written.
 fn touched(known: KnownObject) -> Touched {
     let items = known.state.items.keys().cloned().collect();
-    Touched { uri: object(), object: known, itself: true, items }
+    Touched { uri: object(), object: known, itself: true, items, confirmed: Confirmed::default() }
 }
 
 /// Appends what these events tell, as the writer does: an event that is known makes no change, and
@@ -67,12 +67,8 @@ fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
         objects: [(object(), ItemsAsked::All)].into(),
         ..Questions::default()
     };
-    let mut numbers = Vec::new();
-    store.append(&questions, &mut |known| {
-        let decision;
-        (decision, numbers) = decide(events, &known);
-        decision
-    })?;
+    let (decision, numbers) = decide(events, &store.look(&questions)?);
+    store.append(decision)?;
     Ok(numbers)
 }
 
@@ -87,7 +83,7 @@ fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
         head = head.next();
         numbers.push(head);
         let new = change(head, *event);
-        object.state.apply(new.change.modification.time, &new.change.modification, &Settlement::default());
+        object.state.take(&new.change);
         changes.push(new);
     }
     (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
@@ -107,13 +103,8 @@ fn nothing() -> Decision {
 /// Which of these events are known to have changed nothing.
 fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
     let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
-    let mut found = Vec::new();
-    let mut look = |known: Known| {
-        found = events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect();
-        nothing()
-    };
-    store.append(&questions, &mut look).unwrap();
-    found
+    let known = store.look(&questions).unwrap();
+    events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect()
 }
 
 fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
@@ -168,11 +159,13 @@ fn promises_2_and_6_readers_see_a_growing_beginning_and_the_head_can_be_read() {
                     })
                 })
                 .collect();
+            let one_at_a_time = Mutex::new(());
             std::thread::scope(|writers| {
                 for writer in 0..4u64 {
-                    let store = &store;
+                    let (store, one_at_a_time) = (&store, &one_at_a_time);
                     writers.spawn(move || {
                         for event in 0..50 {
+                            let _turn = one_at_a_time.lock().unwrap();
                             append(&**store, &[writer * 1000 + event * 2, writer * 1000 + event * 2 + 1]).unwrap();
                         }
                     });
@@ -225,8 +218,7 @@ fn promise_3_holds_for_events_that_changed_nothing() {
         let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
         let store = open(folder, bounds);
         for event in 1..=40 {
-            let mut decide = |_| Decision { unchanged: vec![key(event), key(event)], ..nothing() };
-            store.append(&Questions::default(), &mut decide).unwrap();
+            store.append(Decision { unchanged: vec![key(event), key(event)], ..nothing() }).unwrap();
             assert_eq!(known_unchanged(&*store, &[event]), [event]);
         }
         drop(store);
@@ -244,14 +236,12 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
         let before = store.object(&object()).unwrap();
         let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
         // The second change takes a number that is taken: the store cannot write it.
-        let mut decide = |known: Known| {
-            let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
-            object.state.purged.at = Some(Timestamp::now());
-            let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
-            let unchanged = vec![key(4)];
-            Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }
-        };
-        let refused = store.append(&questions, &mut decide);
+        let mut touched_object = store.look(&questions).unwrap().objects.remove(&object()).unwrap();
+        touched_object.state.purged.at = Some(Timestamp::now());
+        let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
+        let unchanged = vec![key(4)];
+        let refused =
+            store.append(Decision { changes, unchanged, objects: [touched(touched_object)].into(), ..nothing() });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
@@ -265,12 +255,14 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
 fn promise_4_holds_where_several_append_and_some_fail() {
     every_store(|folder, open| {
         let store = open(folder, Bounds { gathered_keys: 16, ..Bounds::default() });
+        let one_at_a_time = Arc::new(Mutex::new(()));
         let writers: Vec<_> = (0..3_u64)
             .map(|writer| {
-                let store = Arc::clone(&store);
+                let (store, one_at_a_time) = (Arc::clone(&store), Arc::clone(&one_at_a_time));
                 std::thread::spawn(move || {
                     let mut acknowledged = Vec::new();
                     for event in (0..200).map(|event| writer * 1000 + event) {
+                        let _turn = one_at_a_time.lock().unwrap();
                         if event % 3 == 0 {
                             fails(&*store, event);
                         }
@@ -294,16 +286,14 @@ fn promise_4_holds_where_several_append_and_some_fail() {
 
 /// Has a batch of two changes with one number decided on, which no store can write.
 fn fails(store: &dyn Store, event: u64) {
-    let mut decide = |known: Known| {
-        let next = known.head.next();
-        let changes = vec![change(next, event), change(next, event + 500)];
-        let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
-        object.state.purged.at = Some(Timestamp::now());
-        let unchanged = vec![key(4)];
-        Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }
-    };
     let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
-    assert!(store.append(&questions, &mut decide).is_err());
+    let known = store.look(&questions).unwrap();
+    let next = known.head.next();
+    let changes = vec![change(next, event), change(next, event + 500)];
+    let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
+    object.state.purged.at = Some(Timestamp::now());
+    let unchanged = vec![key(4)];
+    assert!(store.append(Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
 }
 
 /// Keys gather in memory and move on in their own order; wherever one is, its event is known.
@@ -359,8 +349,7 @@ fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
             cursor: Seq(cursor),
         };
         let advance = |to| {
-            let mut decide = |_| Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() };
-            store.append(&Questions::default(), &mut decide).unwrap();
+            store.append(Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() }).unwrap();
         };
         let kept = |store: &dyn Store| {
             let all = store.subscriptions().unwrap();

@@ -30,12 +30,27 @@ use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestam
 ///    the same changes again. A subscription's cursor goes back only by a rewind.
 /// 6. The head never runs ahead of what can be read.
 pub trait Store: Send + Sync + 'static {
-    /// Answers `questions`, has `decide` decide on the answers what to write, writes it, all in one
-    /// transaction, and gives back what was written.
+    /// What the writer must know before it can decide, as of the newest batch that was appended.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn look(&self, questions: &Questions) -> Result<Known, StoreError>;
+
+    /// Writes what was decided, in one transaction, and gives the changes back. It may have been decided
+    /// on what the store knew one batch earlier, if what that batch wrote was taken into account.
     ///
     /// # Errors
     /// When the storage fails; then nothing was written.
-    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<Decision, StoreError>;
+    fn append(&self, decision: Decision) -> Result<Vec<NewChange>, StoreError>;
+
+    /// Puts in order what can be put in order now, so that the next opening is quick. Nobody appends any
+    /// more.
+    ///
+    /// # Errors
+    /// When the storage fails; then opening takes longer, and nothing is lost.
+    fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Whether there is work to be done that nobody waits for.
     fn upkeep_is_due(&self) -> bool {
@@ -229,7 +244,7 @@ pub enum ItemsAsked {
     Some(BTreeSet<Uri>),
 }
 
-/// The answers, as of the beginning of the transaction.
+/// The answers.
 #[derive(Debug, Default)]
 pub struct Known {
     /// The number of the newest change.
@@ -242,7 +257,7 @@ pub struct Known {
     /// The events that are known to have changed nothing.
     pub unchanged: HashSet<EventKey>,
     /// The identifiers that are taken.
-    pub taken: BTreeSet<ChangeId>,
+    pub taken: HashSet<ChangeId>,
     /// The objects that are known, with the items asked for.
     pub objects: BTreeMap<Uri, KnownObject>,
 }
@@ -250,7 +265,7 @@ pub struct Known {
 /// An object of the registry.
 #[derive(Clone, Debug, Default)]
 pub struct KnownObject {
-    /// What the store finds it by; `None` for one that it does not know.
+    /// What the store finds it by; `None` where it knows none yet.
     pub(super) number: Option<i64>,
     /// What is known of it, and of the items asked for.
     pub state: ObjectState,
@@ -265,7 +280,7 @@ pub struct Decision {
     pub unchanged: Vec<EventKey>,
     /// When all this was received.
     pub received: Timestamp,
-    /// The objects that changes or confirmations touched, in order of their URIs.
+    /// The objects that changes or confirmations touched, each once, in order of their URIs.
     pub objects: Vec<Touched>,
     /// Subscriptions whose cursors go forward.
     pub cursors: Vec<(SubscriptionName, Seq)>,
@@ -289,6 +304,18 @@ pub struct Touched {
     /// Whether the object itself was touched: its parent, its types, when it was purged.
     pub itself: bool,
     /// Which of its items were.
+    pub items: BTreeSet<Uri>,
+    /// What of it events confirmed that changed nothing. They are not in the journal, so this is to be
+    /// kept by itself.
+    pub confirmed: Confirmed,
+}
+
+/// What of an object was confirmed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confirmed {
+    /// That it was purged.
+    pub purged: bool,
+    /// Facts of these items, which are among those touched.
     pub items: BTreeSet<Uri>,
 }
 

@@ -1,42 +1,29 @@
-//! Appending a batch: answers, decision and writes in one transaction.
+//! Appending a batch: the answers on which it is decided, and the writes in one transaction.
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::{
-    SqliteStore, Writing,
+    SqliteStore, Writing, confirmations,
     events::{EventKeys, Lookup},
+    gathered::Mark,
     objects, read, rows, subscriptions, unchanged,
 };
 use crate::{
     journal::store::{Decision, Known, NewChange, Questions, StoreError},
-    model::Timestamp,
+    model::{Seq, Timestamp},
 };
 
+/// How many rows move at once when nobody waits for an append.
+const MOVED_AT_ONCE: usize = 2048;
+
 impl SqliteStore {
-    pub(super) fn append_batch(
-        &self,
-        questions: &Questions,
-        decide: &mut dyn FnMut(Known) -> Decision,
-    ) -> Result<Decision, StoreError> {
+    pub(super) fn look_up(&self, questions: &Questions) -> Result<Known, StoreError> {
         let mut writing = self.writing();
         let Writing { connection, keys } = &mut *writing;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = connection.transaction()?;
         let known = self.answer(&transaction, keys, questions)?;
-        let decision = decide(known);
-        if decision.is_empty() {
-            return Ok(decision);
-        }
-        insert(&transaction, &decision.changes)?;
-        objects::write(&transaction, &decision.objects)?;
-        unchanged::write(&transaction, self.bounds, &decision)?;
-        for (name, cursor) in &decision.cursors {
-            subscriptions::advance(&transaction, name, *cursor)?;
-        }
-        let written = keys.write(&transaction, self.bounds, &decision.changes)?;
         transaction.commit()?;
-        keys.committed(written);
-        self.log.grown_by(&decision);
-        Ok(decision)
+        Ok(known)
     }
 
     fn answer(&self, connection: &Connection, keys: &EventKeys, questions: &Questions) -> Result<Known, StoreError> {
@@ -60,12 +47,58 @@ impl SqliteStore {
             }
         }
         let mut reading = objects::Reading::new(connection)?;
+        let gathered = self.gathered();
         for (uri, items) in &questions.objects {
-            if let Some(object) = reading.object(uri, items)? {
+            if let Some(object) = gathered.known(uri, items, &mut reading)? {
                 known.objects.insert(uri.clone(), object);
             }
         }
         Ok(known)
+    }
+
+    pub(super) fn append_batch(&self, decision: Decision) -> Result<Vec<NewChange>, StoreError> {
+        let mut writing = self.writing();
+        let Writing { connection, keys } = &mut *writing;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        insert(&transaction, &decision.changes)?;
+        unchanged::write(&transaction, self.bounds, &decision)?;
+        for (name, cursor) in &decision.cursors {
+            subscriptions::advance(&transaction, name, *cursor)?;
+        }
+        let written = keys.write(&transaction, self.bounds, &decision.changes)?;
+        let before = self.gathered().newest();
+        let newest = decision.changes.last().map_or(before.change, |newest| newest.change.seq);
+        let newest = Mark { change: newest, ..before };
+        let newest = confirmations::write(&transaction, newest, &decision.objects)?;
+        let touched = decision.objects.iter().map(|touched| 1 + touched.items.len()).sum();
+        let moved = self.gathered().step(&transaction, touched)?;
+        transaction.commit()?;
+        keys.committed(written);
+        self.log.grown_by(&decision);
+        let confirmed = usize::try_from(newest.confirmation - before.confirmation).unwrap_or_default();
+        let told = decision.changes.len() + confirmed;
+        let mut gathered = self.gathered_mut();
+        gathered.has_moved(moved);
+        gathered.take(self.bounds, decision.objects, newest, told);
+        Ok(decision.changes)
+    }
+
+    /// Has the registry's tables hold everything up to a change, or all that there is. It takes several transactions,
+    /// since one would be too large.
+    pub(super) fn move_all(&self, connection: &mut Connection, up_to: Option<Seq>) -> Result<(), StoreError> {
+        loop {
+            {
+                let mut gathered = self.gathered_mut();
+                if gathered.is_empty() || up_to.is_some_and(|up_to| gathered.moved().change >= up_to) {
+                    return Ok(());
+                }
+                gathered.set_out();
+            }
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let moved = self.gathered().step(&transaction, MOVED_AT_ONCE)?;
+            transaction.commit()?;
+            self.gathered_mut().has_moved(moved);
+        }
     }
 }
 

@@ -32,11 +32,15 @@ impl Log {
         Self { connection: Mutex::new(connection), grown: AtomicU64::new(0) }
     }
 
-    /// Takes a commit into account: it writes the ends of some trees, and of larger ones a page for a few
-    /// rows.
+    /// Takes a commit into account: it writes the ends of some trees, and of others a page for a few rows.
     pub(super) fn grown_by(&self, decision: &Decision) {
         let rows = decision.changes.len() + decision.objects.len();
-        self.grown.fetch_add(6 + rows as u64 / 4, Ordering::Relaxed);
+        self.grown.fetch_add(6 + rows as u64 / 8, Ordering::Relaxed);
+    }
+
+    /// How many pages have come since it was last moved, about.
+    pub(super) fn grown(&self) -> u64 {
+        self.grown.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_due(&self) -> bool {

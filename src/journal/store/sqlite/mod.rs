@@ -5,13 +5,16 @@
 
 mod append;
 pub mod backup;
+mod confirmations;
 mod events;
+mod gathered;
 mod log;
 mod objects;
 mod open;
 mod prune;
 mod quarantine;
 mod read;
+mod registry;
 pub mod restore;
 mod rows;
 mod schema;
@@ -21,17 +24,18 @@ pub mod verify;
 
 use std::{
     fs::File,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use events::EventKeys;
+use gathered::Gathered;
 use log::Log;
 use rusqlite::Connection;
 use uuid::Uuid;
 
 pub use open::OpenError;
 
-use super::{Decision, Known, Questions, Store, StoreError, StoredChange};
+use super::{Decision, Known, NewChange, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
@@ -47,6 +51,12 @@ pub const FILE_NAME: &str = "journal.sqlite";
 /// How many connections read at the same time.
 const READERS: usize = 4;
 
+/// How often the write-ahead log is moved beside the appends before the rest is moved with nobody appending, …
+const PASSES: usize = 3;
+
+/// … unless the rest is fewer pages than these.
+const FEW_PAGES: u64 = 256;
+
 /// Bounds that the store keeps by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -56,6 +66,12 @@ pub struct Bounds {
     pub dedupe_millis: i64,
     /// How many keys of events gather in memory, at some 40 bytes each, before they go to their tree.
     pub gathered_keys: usize,
+    /// How many bytes of the registry gather in memory, about, before they go to its tables; half as many may
+    /// gather again while they do.
+    pub gathered_bytes: usize,
+    /// Of how many changes they are at the most: as many, and half as many again, are read when a
+    /// journal is opened that was not closed.
+    pub gathered_changes: usize,
     /// How many messages the quarantine holds at most; the oldest go first.
     pub quarantine_entries: u64,
     /// How many bytes of bodies the quarantine holds at most; the oldest go first.
@@ -68,6 +84,8 @@ impl Default for Bounds {
             dedupe_events: 1_000_000,
             dedupe_millis: 30 * 24 * 60 * 60 * 1000,
             gathered_keys: 64 * 1024,
+            gathered_bytes: 16 * 1024 * 1024,
+            gathered_changes: 64 * 1024,
             quarantine_entries: 10_000,
             quarantine_bytes: 256 * 1024 * 1024,
         }
@@ -85,6 +103,8 @@ pub struct SqliteStore {
     readers: Readers,
     log: Log,
     writing: Mutex<Writing>,
+    /// It changes only while `writing` is held.
+    gathered: RwLock<Gathered>,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }
@@ -99,6 +119,14 @@ impl SqliteStore {
     fn writing(&self) -> MutexGuard<'_, Writing> {
         // A panic in the middle of a transaction rolled it back when the transaction was dropped.
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gathered(&self) -> RwLockReadGuard<'_, Gathered> {
+        self.gathered.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gathered_mut(&self) -> RwLockWriteGuard<'_, Gathered> {
+        self.gathered.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,8 +156,16 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
-    fn append(&self, questions: &Questions, decide: &mut dyn FnMut(Known) -> Decision) -> Result<Decision, StoreError> {
-        self.append_batch(questions, decide)
+    fn look(&self, questions: &Questions) -> Result<Known, StoreError> {
+        self.look_up(questions)
+    }
+
+    fn append(&self, decision: Decision) -> Result<Vec<NewChange>, StoreError> {
+        self.append_batch(decision)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        self.move_all(&mut self.writing().connection, None)
     }
 
     fn upkeep_is_due(&self) -> bool {
@@ -137,6 +173,15 @@ impl Store for SqliteStore {
     }
 
     fn upkeep(&self) -> Result<(), StoreError> {
+        for _ in 0..PASSES {
+            self.log.checkpoint()?;
+            if self.log.grown() < FEW_PAGES {
+                break;
+            }
+        }
+        // Only a log that has been moved as a whole begins again in its old place, which is faster to write than
+        // a new one. What came meanwhile is little, and nobody adds to it for as long as it takes.
+        let _writing = self.writing();
         self.log.checkpoint()
     }
 
@@ -161,11 +206,11 @@ impl Store for SqliteStore {
     }
 
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError> {
-        self.readers.read(|connection| objects::object(connection, object))
+        self.readers.read(|connection| registry::object(connection, &self.gathered, object))
     }
 
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
-        self.readers.read(|connection| read::registry(connection, after, limit))
+        self.readers.read(|connection| registry::page(connection, &self.gathered, after, limit))
     }
 
     fn holds(&self, seq: Seq) -> Result<bool, StoreError> {
@@ -185,7 +230,7 @@ impl Store for SqliteStore {
     }
 
     fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
-        prune::prune(&mut self.writing().connection, before, at_most)
+        self.prune_changes(before, at_most)
     }
 
     fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {

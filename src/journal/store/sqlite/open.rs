@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{Read, Seek, Write},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Mutex, RwLock},
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use uuid::Uuid;
 
 use super::{
-    Bounds, FILE_NAME, READERS, Readers, SqliteStore, Writing,
+    Bounds, FILE_NAME, READERS, Readers, SqliteStore, Writing, confirmations,
     events::EventKeys,
     log::{LIMIT, Log},
     rows, schema,
@@ -116,6 +116,8 @@ impl SqliteStore {
         let identity = identity(&writer).map_err(|error| explain(&path, error))?;
         let floor = schema::floor(&writer).map_err(|error| explain(&path, error))?;
         let keys = EventKeys::load(&writer).map_err(|error| explain(&path, error))?;
+        let gathered = confirmations::load(&writer)
+            .map_err(|error| OpenError::Damaged { path: path.clone(), what: error.to_string() })?;
         let log = read_write(&path).map_err(|error| explain(&path, error))?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
@@ -125,6 +127,7 @@ impl SqliteStore {
             floor: rows::seq(floor).unwrap_or_default(),
             log: Log::new(log),
             writing: Mutex::new(Writing { connection: writer, keys }),
+            gathered: RwLock::new(gathered),
             readers,
             _lock: lock,
         })

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::rows;
+use super::{SqliteStore, rows};
 use crate::{journal::store::StoreError, model::Seq};
 
 /// How many free pages stay in the file for the changes to come: 2 MiB. Under a steady load the file
@@ -12,12 +12,38 @@ const SPARE_PAGES: i64 = 256;
 /// How many pages are given back to the file system at once at the most: 1 MiB.
 const PAGES_GIVEN_BACK: i64 = 128;
 
-pub(super) fn prune(connection: &mut Connection, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+/// By number and not by count alone: what is to go is a beginning of the journal.
+macro_rules! last_to_go {
+    () => {
+        "SELECT max(seq) FROM (
+             SELECT seq FROM changes WHERE seq < min(?, (SELECT max(seq) FROM changes)) ORDER BY seq LIMIT ?)"
+    };
+}
+
+impl SqliteStore {
+    pub(super) fn prune_changes(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+        let mut writing = self.writing();
+        let connection = &mut writing.connection;
+        if let Some(last) = last_to_go(connection, before, at_most)? {
+            // What such a change did to the registry cannot be told again without it. Where less is kept than gathers, all
+            // that has gathered moves at once; else it has moved long ago.
+            self.move_all(connection, Some(last))?;
+        }
+        prune(connection, before, at_most)
+    }
+}
+
+/// The newest of the changes that are to go.
+fn last_to_go(connection: &Connection, before: Seq, at_most: usize) -> Result<Option<Seq>, StoreError> {
+    let last = connection
+        .prepare_cached(last_to_go!())?
+        .query_row(params![rows::number(before.0), rows::number(at_most as u64)], |row| row.get::<_, Option<i64>>(0))?;
+    last.map(rows::seq).transpose()
+}
+
+fn prune(connection: &mut Connection, before: Seq, at_most: usize) -> Result<usize, StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // By number and not by count alone: what is to go is a beginning of the journal.
-    let sql = "DELETE FROM changes WHERE seq <= (
-                   SELECT max(seq) FROM (
-                       SELECT seq FROM changes WHERE seq < min(?, (SELECT max(seq) FROM changes)) ORDER BY seq LIMIT ?))";
+    let sql = concat!("DELETE FROM changes WHERE seq <= (", last_to_go!(), ")");
     let bounds = params![rows::number(before.0), rows::number(at_most as u64)];
     let removed = transaction.prepare_cached(sql)?.execute(bounds)?;
     let free: i64 = transaction.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;

@@ -1,15 +1,12 @@
-//! Reading changes, and pages of the registry.
+//! Reading changes.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{objects, rows};
+use super::rows;
 use crate::{
-    journal::{
-        registry::ObjectState,
-        store::{ItemsAsked, KnownObject, StoreError, StoredChange},
-    },
-    model::{ChangeId, Seq, Timestamp, Uri},
+    journal::store::{StoreError, StoredChange},
+    model::{ChangeId, Seq, Timestamp},
 };
 
 /// The newest change's number, and when it was received.
@@ -69,7 +66,7 @@ pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<Stor
 }
 
 /// A change whose bytes are not those that were written is never shown to anybody.
-fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
+pub(super) fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
     let (seq, json): (i64, String) = (row.get(0)?, row.get(2)?);
     let sight: Option<String> = row.get(3)?;
     if row.get::<_, i64>(1)? != rows::checksum(seq, json.as_bytes(), sight.as_deref().map(str::as_bytes)) {
@@ -131,39 +128,4 @@ pub(super) fn first_of_newest(connection: &Connection, count: u64) -> Result<Opt
         newest = newest.min(head);
     }
     Ok(Some(Seq(newest.0.saturating_sub(older))))
-}
-
-/// How many items one page of the registry has, before it is ended early.
-const ITEMS_ON_A_PAGE: usize = 20_000;
-
-/// Objects after `after`, in order, as of one moment.
-pub(super) fn registry(
-    connection: &Connection,
-    after: Option<&Uri>,
-    limit: usize,
-) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
-    let transaction = connection.unchecked_transaction()?;
-    let mut reading = objects::Reading::new(&transaction)?;
-    let mut page = Vec::new();
-    let mut items = 0;
-    for uri in uris(&transaction, after, limit)? {
-        if items >= ITEMS_ON_A_PAGE {
-            break;
-        }
-        if let Some(KnownObject { state, .. }) = reading.object(&uri, &ItemsAsked::All)? {
-            items += state.items.len();
-            page.push((uri, state));
-        }
-    }
-    Ok(page)
-}
-
-fn uris(connection: &Connection, after: Option<&Uri>, limit: usize) -> Result<Vec<Uri>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT uri FROM objects WHERE uri > ? ORDER BY uri LIMIT ?")?;
-    let mut found = statement.query(params![after.map_or("", Uri::as_str), rows::number(limit as u64)])?;
-    let mut page = Vec::new();
-    while let Some(row) = found.next()? {
-        page.push(rows::uri(&row.get::<_, String>(0)?)?);
-    }
-    Ok(page)
 }

@@ -68,25 +68,27 @@ pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreEr
 }
 
 /// Reads the columns of an item, after its object's number.
-pub(super) fn item(row: &Row<'_>) -> Result<(Uri, ItemRecord), StoreError> {
+pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> {
     let content = row.get::<_, Option<String>>(4)?;
-    let state = |index| -> Result<Option<State>, StoreError> {
-        row.get::<_, Option<String>>(index)?.map(|state| State::parse(&state).map_err(damaged)).transpose()
-    };
-    let begins_in = match (state(10)?, row.get::<_, Option<i64>>(11)?) {
-        (Some(state), Some(at)) => {
-            let confirmed = row.get::<_, Option<i64>>(12)?.map(time).transpose()?;
-            Some(Beginning { state, at: time(at)?, confirmed })
-        }
-        _ => None,
-    };
+    let told = state(row, 7)?;
     let record = ItemRecord {
         existence: Register { value: row.get(1)?, clock: clock(row, 2)? },
         content: Register { value: content.as_deref().map(json).transpose()?, clock: clock(row, 5)? },
-        state: Register { value: state(7)?, clock: clock(row, 8)? },
-        begins_in,
+        state: Register { value: told, clock: clock(row, 8)? },
+        begins_in: beginning(row, 10)?,
     };
-    Ok((uri(&row.get::<_, String>(0)?)?, record))
+    Ok((uri(&row.get::<_, String>(0)?)?, Box::new(record)))
+}
+
+fn state(row: &Row<'_>, index: usize) -> Result<Option<State>, StoreError> {
+    row.get::<_, Option<String>>(index)?.map(|state| State::parse(&state).map_err(damaged)).transpose()
+}
+
+/// Reads the columns of what an item begins in, beginning at `index`.
+pub(super) fn beginning(row: &Row<'_>, index: usize) -> Result<Option<Beginning>, StoreError> {
+    let at = |index| row.get::<_, Option<i64>>(index)?.map(time).transpose();
+    let (Some(state), Some(begun)) = (state(row, index)?, at(index + 1)?) else { return Ok(None) };
+    Ok(Some(Beginning { state, at: begun, confirmed: at(index + 2)? }))
 }
 
 /// The two columns of a clock, for writing.

@@ -7,7 +7,7 @@ pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [&str; 4] = [
+pub(super) const MIGRATIONS: [&str; 5] = [
     "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
@@ -117,6 +117,23 @@ pub(super) const MIGRATIONS: [&str; 4] = [
         json TEXT NOT NULL
     );
     CREATE INDEX dead_letters_by_subscription ON dead_letters (subscription, id);
+    ",
+    // The registry gathers in memory (see `gathered`).
+    "
+    -- The registry's tables hold everything up to the change `registry_moved` in `meta`, and may hold
+    -- something of what came later: the changes tell that again. What events confirmed that are in no change
+    -- stands here, up to `confirmations_moved` in the tables as well: all that is confirmed of an item,
+    -- or that the object was found purged, as it was when `seq` was the newest change.
+    CREATE TABLE confirmations (
+        number INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        object TEXT NOT NULL,
+        item TEXT, -- none for the object itself
+        purged_confirmed INTEGER,
+        existence_confirmed INTEGER, content_confirmed INTEGER, state_confirmed INTEGER,
+        begins_in TEXT, begins_in_at INTEGER, begins_in_confirmed INTEGER
+    );
+    INSERT INTO meta SELECT 'registry_moved', max(seq) FROM changes HAVING max(seq) IS NOT NULL;
     ",
 ];
 

@@ -16,8 +16,11 @@ use uuid::Uuid;
 use self::registry::compare;
 use super::{
     backup::open_to_read,
+    confirmations,
+    gathered::Gathered,
+    objects,
     open::{OpenError, explain},
-    rows,
+    read, rows,
 };
 use crate::{
     journal::registry::Registry,
@@ -98,16 +101,33 @@ fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMu
         failed = structure(connection, check, report).err().or(failed);
     }
     let total = count("SELECT count(*) FROM changes")?.unwrap_or_default();
+    let gathered = gathered(connection, report)?;
     report.objects = count("SELECT count(*) FROM objects")?.unwrap_or_default();
+    report.objects += gathered.without_rows(&mut objects::Reading::new(connection)?).unwrap_or_default();
     let parts = report.objects / OBJECTS_AT_ONCE + 1;
     for part in 0..parts {
         let mut walk = Walk { connection, report, parts, part, registry: Registry::default(), before: None };
         walk.changes(&mut |done| progress(part * total + done, parts * total))?;
+        if part == 0 {
+            walk.all_can_be_told(gathered.moved().change)?;
+        }
         let Walk { registry, .. } = walk;
-        compare(connection, registry, |uri| part_of(uri, parts) == part, report)?;
+        compare(connection, &gathered, registry, |uri| part_of(uri, parts) == part, report)?;
     }
     events(connection, report)?;
     failed.map_or(Ok(()), Err)
+}
+
+/// What is not in the registry's tables. An older version left nothing out of them.
+fn gathered(connection: &Connection, report: &mut Report) -> rusqlite::Result<Gathered> {
+    let nothing = |connection| Ok(confirmations::all_moved(read::head(connection).unwrap_or_default()));
+    if !confirmations::are_kept(connection)? {
+        return nothing(connection);
+    }
+    confirmations::load(connection).or_else(|error| {
+        report.find(format!("the registry: {error}"));
+        nothing(connection)
+    })
 }
 
 /// SQLite's own checks of the file: pages, trees, indexes, references.
@@ -233,6 +253,17 @@ impl Walk<'_> {
         self.report.changes += 1;
         self.report.head = number;
         self.before = Some((seq, received));
+        Ok(())
+    }
+
+    /// The registry's tables hold everything up to `moved`, so that no change after it may be gone.
+    fn all_can_be_told(&mut self, moved: Seq) -> rusqlite::Result<()> {
+        if let Some(first) = self.report.first
+            && first > moved.next()
+            && !self.is_restored(rows::number(moved.0), rows::number(first.0))?
+        {
+            self.report.find(format!("the registry is as of change {moved}, and what it lacks is gone up to {first}"));
+        }
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! The registry against the changes.
+//! The registry against the changes: what its tables hold, with what the changes after those that it holds for
+//! certain tell, as when the journal is opened.
 //!
 //! Where every change is there, they rebuild the registry exactly, but for confirmations, which come
 //! from events that are not in the journal. Where the oldest have been removed, only what the others
@@ -7,11 +8,14 @@
 
 use rusqlite::Connection;
 
-use super::{super::objects, Report};
+use super::{
+    super::{gathered::Gathered, objects},
+    Report,
+};
 use crate::{
     journal::{
         registry::{ItemRecord, ObjectState, Register, Registry},
-        store::StoreError,
+        store::{ItemsAsked, StoreError},
     },
     model::Uri,
 };
@@ -19,10 +23,25 @@ use crate::{
 /// Holds the objects that `belongs` chooses against what the changes say.
 pub(super) fn compare(
     connection: &Connection,
+    gathered: &Gathered,
     mut rebuilt: Registry,
     belongs: impl Fn(&Uri) -> bool,
     report: &mut Report,
 ) -> rusqlite::Result<()> {
+    let mut reading = objects::Reading::new(connection)?;
+    let mut held = gathered.after(None, usize::MAX);
+    let mut hold = |uri: &Uri, held: Result<ObjectState, StoreError>, report: &mut Report| {
+        let told = rebuilt.objects.remove(uri).unwrap_or_default();
+        match held {
+            Ok(held) => {
+                for wrong in differences(&told, &held.without_confirmations(), report.complete) {
+                    report.find(format!("the registry differs from the changes: object {uri}, {wrong}"));
+                }
+            }
+            Err(StoreError::Damaged(what)) => report.find(format!("the registry, object {uri}: {what}")),
+            Err(error) => report.find(format!("the registry, object {uri}: {error}")),
+        }
+    };
     let mut statement = connection.prepare("SELECT uri FROM objects ORDER BY uri")?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
@@ -31,20 +50,17 @@ pub(super) fn compare(
             report.find(format!("the registry has an object that is no URI: {uri:?}"));
             continue;
         };
-        if !belongs(&uri) {
-            continue;
+        let held = held.remove(&uri);
+        if belongs(&uri) {
+            let state = reading.object(&uri, &ItemsAsked::All).map(|in_tables| match held {
+                Some(held) => held.over(in_tables),
+                None => in_tables.map(|known| known.state).unwrap_or_default(),
+            });
+            hold(&uri, state, report);
         }
-        let told = rebuilt.objects.remove(&uri).unwrap_or_default();
-        match objects::object(connection, &uri) {
-            Ok(held) => {
-                let held = held.unwrap_or_default().without_confirmations();
-                for wrong in differences(&told, &held, report.complete) {
-                    report.find(format!("the registry differs from the changes: object {uri}, {wrong}"));
-                }
-            }
-            Err(StoreError::Damaged(what)) => report.find(format!("the registry, object {uri}: {what}")),
-            Err(error) => report.find(format!("the registry, object {uri}: {error}")),
-        }
+    }
+    for (uri, held) in held.into_iter().filter(|(uri, _)| belongs(uri)) {
+        hold(&uri, Ok(held.over(None)), report);
     }
     for uri in rebuilt.objects.keys() {
         report.find(format!("the registry lacks the object {uri}, of which changes tell"));

@@ -1,0 +1,260 @@
+//! A batch being settled: what its drafts ask of the store, and what is to be written of it.
+//!
+//! Each draft sees what the ones before it have done: those of its own batch, and those of the batch
+//! before, which is on its way to the disk while this one is settled ([`Batch::tell`]).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use bytes::Bytes;
+
+use super::{
+    json_of,
+    order::{KnownKey, Outcome, Submission},
+    registry::ObjectState,
+    settle::{Settled, SourcePolicy, settle},
+    sight::Before,
+    store::{Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Touched},
+};
+use crate::model::{
+    Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, ItemChange, Seq, Settlement, Sight,
+    SubscriptionName, Timestamp, Uri,
+};
+
+/// A batch that is settled, and not written yet.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// What is to be written.
+    pub(super) decision: Decision,
+    /// What became of each draft, by submission.
+    pub(super) outcomes: Vec<Vec<Outcome>>,
+    /// The events that it knew or has made known, …
+    seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    /// … those that changed nothing, …
+    unchanged: HashSet<EventKey>,
+    /// … and the identifiers that are taken.
+    taken: HashSet<ChangeId>,
+}
+
+/// What must be known before these can be settled.
+pub(super) fn questions(submissions: &[Submission]) -> Questions {
+    let mut questions = Questions::default();
+    let all = submissions.iter().flat_map(|submission| {
+        let remembered = submission.known_key != KnownKey::Same;
+        submission.drafts.iter().map(move |(key, draft)| (remembered, key, draft))
+    });
+    for (remembered, key, draft) in all {
+        questions.keys.extend(*key);
+        questions.unchanged.extend(key.filter(|_| remembered));
+        questions.ids.extend(draft.id);
+        let asked = match &draft.items {
+            DraftItems::Purge => ItemsAsked::All,
+            DraftItems::Listed(items) => ItemsAsked::Some(items.iter().map(|item| item.uri.clone()).collect()),
+        };
+        match questions.objects.get_mut(&draft.object) {
+            Some(held) => held.widen(asked),
+            None => {
+                questions.objects.insert(draft.object.clone(), asked);
+            }
+        }
+    }
+    questions
+}
+
+impl Batch {
+    /// Settles drafts on what is known.
+    pub(super) fn settle(
+        submissions: Vec<Submission>,
+        cursors: Vec<(SubscriptionName, Seq)>,
+        known: Known,
+        now: Timestamp,
+    ) -> Self {
+        let drafts = submissions.iter().map(|submission| submission.drafts.len()).sum();
+        let mut settling = Settlements::new(known, now, drafts);
+        let outcomes = submissions.into_iter().map(|submission| settling.submission(submission)).collect();
+        settling.batch(outcomes, cursors)
+    }
+
+    /// Adds what this batch is about to write to what the store answered before it was written.
+    pub(super) fn tell(&self, questions: &Questions, known: &mut Known) {
+        if let Some(newest) = self.decision.changes.last() {
+            known.head = newest.change.seq;
+            known.received = Some(newest.change.received);
+        }
+        known.seen.extend(questions.keys.iter().filter_map(|key| Some((*key, *self.seen.get(key)?))));
+        known.unchanged.extend(questions.unchanged.iter().filter(|key| self.unchanged.contains(key)));
+        known.taken.extend(questions.ids.iter().filter(|id| self.taken.contains(id)));
+        for uri in questions.objects.keys() {
+            let objects = &self.decision.objects;
+            let Ok(at) = objects.binary_search_by(|touched| touched.uri.cmp(uri)) else { continue };
+            let (known, newer) = (known.objects.entry(uri.clone()).or_default(), &objects[at].object);
+            known.number = known.number.or(newer.number);
+            known.state.parent = newer.state.parent.clone();
+            known.state.types = newer.state.types.clone();
+            known.state.purged = newer.state.purged;
+            let items = newer.state.items.iter().map(|(uri, record)| (uri.clone(), record.clone()));
+            known.state.items.extend(items);
+        }
+    }
+}
+
+/// A batch while it is settled.
+struct Settlements {
+    head: Seq,
+    received: Timestamp,
+    seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    known_unchanged: HashSet<EventKey>,
+    taken: HashSet<ChangeId>,
+    objects: BTreeMap<Uri, Settling>,
+    changes: Vec<NewChange>,
+    unchanged: Vec<EventKey>,
+}
+
+/// An object, and what of it was touched.
+#[derive(Default)]
+struct Settling {
+    object: KnownObject,
+    itself: bool,
+    items: BTreeSet<Uri>,
+    confirmed: Confirmed,
+}
+
+impl Settlements {
+    fn new(known: Known, now: Timestamp, drafts: usize) -> Self {
+        let Known { head, received, mut seen, unchanged: known_unchanged, mut taken, objects } = known;
+        // A clock that was set back must not make what comes now older than what came before.
+        let received = received.map_or(now, |newest| newest.max(now));
+        let settling = |object| Settling { object, ..Settling::default() };
+        let objects = objects.into_iter().map(|(uri, object)| (uri, settling(object))).collect();
+        seen.reserve(drafts);
+        taken.reserve(drafts);
+        let changes = Vec::with_capacity(drafts);
+        Self { head, received, seen, known_unchanged, taken, objects, changes, unchanged: Vec::new() }
+    }
+
+    fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
+        let Submission { policy, drafts, known_key } = submission;
+        let mut outcomes = Vec::with_capacity(drafts.len());
+        outcomes.extend(drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, known_key, draft)));
+        outcomes
+    }
+
+    fn draft(
+        &mut self,
+        policy: &SourcePolicy,
+        key: Option<EventKey>,
+        known_key: KnownKey,
+        mut draft: Draft,
+    ) -> Outcome {
+        let first = key.and_then(|key| self.first(key));
+        if let Some(first) = first.filter(|_| known_key != KnownKey::RememberedUnlessNews) {
+            return first;
+        }
+        // An identifier that another event has taken is not this one's, whatever its source says.
+        draft.id = draft.id.filter(|id| !self.taken.contains(id));
+        if !self.objects.contains_key(&draft.object) {
+            self.objects.insert(draft.object.clone(), Settling::default());
+        }
+        let Some(settling) = self.objects.get_mut(&draft.object) else { return Outcome::Unchanged };
+        let settled = settle(draft, policy, self.received, &settling.object.state);
+        if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
+            return first;
+        }
+        let Some((modification, settlement, sight)) = settling.take_over(settled) else {
+            let new = key.filter(|key| known_key != KnownKey::Same && self.known_unchanged.insert(*key));
+            self.unchanged.extend(new);
+            return Outcome::Unchanged;
+        };
+        self.head = self.head.next();
+        self.number(key, Change { seq: self.head, received: self.received, modification, settlement }, &sight)
+    }
+
+    /// What became of the event when it was first told, if it is known.
+    fn first(&self, key: EventKey) -> Option<Outcome> {
+        let changed = self.seen.get(&key).map(|(seq, id)| Outcome::Duplicate { seq: *seq, id: *id });
+        changed.or_else(|| self.known_unchanged.contains(&key).then_some(Outcome::Unchanged))
+    }
+
+    fn number(&mut self, key: Option<EventKey>, change: Change, sight: &Sight) -> Outcome {
+        let (seq, id) = (change.seq, change.modification.id);
+        self.taken.insert(id);
+        // Of one event that was told twice the first is remembered.
+        let key = key.filter(|key| !self.seen.contains_key(key));
+        if let Some(key) = key {
+            self.seen.insert(key, (seq, Some(id)));
+        }
+        let json = Bytes::from(json_of(&change));
+        let sight = (!sight.is_empty()).then(|| Bytes::from(json_of(sight)));
+        self.changes.push(NewChange { change, json, sight, key });
+        Outcome::Accepted { seq, id }
+    }
+
+    fn batch(self, outcomes: Vec<Vec<Outcome>>, cursors: Vec<(SubscriptionName, Seq)>) -> Batch {
+        let mut objects = Vec::with_capacity(self.objects.len());
+        let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
+        objects.extend(self.objects.into_iter().filter(is_touched).map(|(uri, settling)| settling.touched(uri)));
+        let (changes, unchanged, received) = (self.changes, self.unchanged, self.received);
+        let decision = Decision { changes, unchanged, received, objects, cursors };
+        Batch { decision, outcomes, seen: self.seen, unchanged: self.known_unchanged, taken: self.taken }
+    }
+}
+
+impl Settling {
+    /// Takes over what a draft of this object says.
+    fn take_over(&mut self, settled: Settled) -> Option<(ContentObjectModification, Settlement, Sight)> {
+        let state = &mut self.object.state;
+        let Settled { change, confirmations, order } = settled;
+        state.confirm(order, &confirmations);
+        self.itself |= confirmations.purged;
+        self.confirmed.purged |= confirmations.purged;
+        for (uri, _) in confirmations.items {
+            self.items.insert(uri.clone());
+            self.confirmed.items.insert(uri);
+        }
+        let (modification, settlement) = change?;
+        let before = Before::of(state, &modification, &settlement);
+        state.apply(order, &modification, &settlement);
+        let sight = before.note(state, &modification, &settlement);
+        self.itself |= ObjectState::is_told_by(&modification, &settlement);
+        self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
+        Some((modification, settlement, sight))
+    }
+
+    fn touched(self, uri: Uri) -> Touched {
+        let Self { object, itself, items, confirmed } = self;
+        Touched { uri, object, itself, items, confirmed }
+    }
+}
+
+/// Whether a state is told that is not the one before, and not too late.
+fn is_news((modification, settlement): &(ContentObjectModification, Settlement)) -> bool {
+    modification.items.iter().enumerate().any(|(index, item)| {
+        let on_time = !settlement.item(index).late.contains(Aspect::State);
+        on_time && matches!(item.change, ItemChange::State { .. })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Batch, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
+    use crate::model::{Draft, SourceName};
+
+    #[test]
+    fn a_clock_that_goes_back_does_not_take_the_times_of_receipt_back() {
+        let time = |millis| Timestamp::from_millis(millis).unwrap();
+        let draft =
+            r#"{"object":"http://h/1","time":"2000-01-01T00:00:00Z","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
+        let draft: Draft = serde_json::from_str(draft).unwrap();
+        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
+        for (newest, now, received) in [(None, 5_000, 5_000), (Some(9_000), 5_000, 9_000), (Some(9_000), 9_500, 9_500)]
+        {
+            let known = Known { received: newest.map(time), ..Known::default() };
+            let drafts = vec![(None, draft.clone())];
+            let submission = Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same };
+            let batch = Batch::settle(vec![submission], Vec::new(), known, time(now));
+            assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
+            assert_eq!(batch.decision.changes[0].change.received, time(received));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What of the registry is in memory and not yet in its tables.
+//!
+//! An object that is touched again and again would have its rows, and so whole pages, written with each append; and
+//! objects far apart a page or more each. So what changes touch is held in memory, and when enough has gathered
+//! ([`Bounds::gathered_bytes`], [`Bounds::gathered_changes`]) it moves to the tables in their own order, some with each append,
+//! so that many rows fall on one page and no append waits long.
+//!
+//! It is durable all the while, since it can be told again: by the changes after the last one of which the tables
+//! certainly hold all ([`Mark`]), and by the table `confirmations`, which has what events confirmed that are in no change.
+//! While a walk is on its way the tables hold some objects as of its beginning and the others as of the walk before. That
+//! does not matter: what is told again from the older mark ends in the same ([`ObjectState::take`]).
+//!
+//! Memory follows the file: it changes when a transaction has been committed, and not before. Who reads takes
+//! what is gathered and a transaction of his own at one moment, or he would miss what moved in between.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{Bounds, objects, rows};
+use crate::{
+    journal::{
+        registry::{ItemRecord, ObjectState},
+        store::{ItemsAsked, KnownObject, StoreError, Touched},
+    },
+    model::{ContentLocation, Seq, Uri},
+};
+
+/// How many rows move for each one that is touched: more than one, so that all have moved before as many
+/// have gathered again.
+const MOVED_FOR_EACH: usize = 2;
+
+/// What an object or an item takes in memory beside its texts, in bytes, about.
+const OVERHEAD: usize = 512;
+
+/// How many rows of `confirmations` that are no longer needed go with one append at the most.
+const CLEARED_AT_ONCE: i64 = 1024;
+
+/// Up to which change the tables hold the registry, in `meta`, …
+const MOVED: &str = "registry_moved";
+
+/// … and up to which row of `confirmations`.
+const CONFIRMED: &str = "confirmations_moved";
+
+/// A moment of the registry: after this change, and after this row of `confirmations`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) change: Seq,
+    pub(super) confirmation: i64,
+}
+
+/// What of the registry is not in its tables yet.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// The newest moment: that of the newest transaction.
+    newest: Mark,
+    /// The moment up to which the tables hold everything.
+    moved: Mark,
+    /// Up to which row the table `confirmations` has been cleared.
+    cleared: i64,
+    recent: Generation,
+    walk: Option<Walk>,
+}
+
+/// What was touched in a run of changes.
+#[derive(Default)]
+struct Generation {
+    objects: BTreeMap<Uri, Held>,
+    bytes: usize,
+    /// How many changes and confirmations touched it.
+    told: usize,
+}
+
+/// An object as it is now, with those of its items that were touched.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    /// Its number in the tables, where it is known.
+    pub(super) number: Option<i64>,
+    /// Whether the object itself was touched.
+    pub(super) itself: bool,
+    /// What is known of it, and of the items that were touched.
+    pub(super) state: ObjectState,
+}
+
+/// Objects on their way into the tables.
+struct Walk {
+    coming: BTreeMap<Uri, Held>,
+    /// First those that have rows already, in the order of their rows, then the new ones in that of their URIs.
+    order: Vec<(i64, Uri)>,
+    done: usize,
+    /// When all have moved the tables hold everything up to here.
+    upto: Mark,
+}
+
+/// What a transaction has moved.
+#[derive(Default)]
+pub(super) struct Moved {
+    objects: usize,
+    is_done: bool,
+    cleared: Option<i64>,
+}
+
+impl Mark {
+    /// What the tables hold for certain.
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = ?")?;
+        let mut read = |name| statement.query_row([name], |row| row.get::<_, i64>(0)).optional();
+        let change = Seq(read(MOVED)?.unwrap_or_default().unsigned_abs());
+        Ok(Self { change, confirmation: read(CONFIRMED)?.unwrap_or_default() })
+    }
+
+    fn write(self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?;
+        statement.execute(params![MOVED, rows::number(self.change.0)])?;
+        statement.execute(params![CONFIRMED, self.confirmation])?;
+        Ok(())
+    }
+}
+
+impl Gathered {
+    /// What was told again after `moved`, up to `newest`.
+    pub(super) fn told_again(moved: Mark, newest: Mark, objects: BTreeMap<Uri, Held>, told: usize) -> Self {
+        let bytes = objects.iter().map(|(uri, held)| size(uri, held)).sum();
+        let recent = Generation { objects, bytes, told };
+        Self { newest, moved, cleared: 0, recent, walk: None }
+    }
+
+    pub(super) fn newest(&self) -> Mark {
+        self.newest
+    }
+
+    pub(super) fn moved(&self) -> Mark {
+        self.moved
+    }
+
+    /// Whether the tables hold everything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.walk.is_none() && self.recent.objects.is_empty()
+    }
+
+    fn generations(&self) -> impl Iterator<Item = &BTreeMap<Uri, Held>> {
+        self.walk.iter().map(|walk| &walk.coming).chain([&self.recent.objects])
+    }
+
+    /// What is held of an object; `None` where the tables hold all of it.
+    pub(super) fn held(&self, uri: &Uri) -> Option<Held> {
+        self.generations().filter_map(|objects| objects.get(uri).cloned()).reduce(Held::followed_by)
+    }
+
+    /// What is held of the objects after `after`, `limit` of them at the most.
+    pub(super) fn after(&self, after: Option<&Uri>, limit: usize) -> BTreeMap<Uri, Held> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let mut page: BTreeMap<Uri, Held> = BTreeMap::new();
+        for objects in self.generations() {
+            let from = after.map_or(Unbounded, Excluded);
+            for (uri, held) in objects.range::<Uri, _>((from, Unbounded)).take(limit) {
+                match page.entry(uri.clone()) {
+                    Entry::Vacant(free) => drop(free.insert(held.clone())),
+                    Entry::Occupied(mut older) => {
+                        let both = std::mem::take(older.get_mut()).followed_by(held.clone());
+                        older.insert(both);
+                    }
+                }
+            }
+        }
+        page
+    }
+
+    /// How many objects have no row yet.
+    pub(super) fn without_rows(&self, reading: &mut objects::Reading<'_>) -> Result<u64, StoreError> {
+        let mut count = 0;
+        for (uri, held) in self.after(None, usize::MAX) {
+            count += u64::from(held.number.is_none() && reading.number(&uri)?.is_none());
+        }
+        Ok(count)
+    }
+
+    /// What is known of an object and of the items asked for, here and in the tables.
+    pub(super) fn known(
+        &self,
+        uri: &Uri,
+        asked: &ItemsAsked,
+        reading: &mut objects::Reading<'_>,
+    ) -> Result<Option<KnownObject>, StoreError> {
+        let recent = self.recent.objects.get(uri);
+        let coming = self.walk.as_ref().and_then(|walk| walk.coming.get(uri));
+        let Some(newest) = recent.or(coming) else { return reading.object(uri, asked) };
+        let mut number = [recent, coming].into_iter().flatten().find_map(|held| held.number);
+        let mut state = newest.state.without_items();
+        match asked {
+            ItemsAsked::All => {
+                number = reading.number_or(number, uri)?;
+                if let Some(number) = number {
+                    reading.items(number, &mut state.items)?;
+                }
+                for held in [coming, recent].into_iter().flatten() {
+                    state.items.extend(held.state.items.iter().map(|(uri, record)| (uri.clone(), record.clone())));
+                }
+            }
+            ItemsAsked::Some(wanted) => {
+                for item in wanted {
+                    let held = [recent, coming].into_iter().flatten().find_map(|held| held.state.items.get(item));
+                    let record = match held {
+                        Some(record) => Some(record.clone()),
+                        None => {
+                            number = reading.number_or(number, uri)?;
+                            number.map(|number| reading.item(number, item)).transpose()?.flatten()
+                        }
+                    };
+                    state.items.extend(record.map(|record| (item.clone(), record)));
+                }
+            }
+        }
+        Ok(Some(KnownObject { number, state }))
+    }
+
+    /// Moves some of what has gathered: as much as is due when this many rows are touched.
+    pub(super) fn step(&self, connection: &Connection, touched: usize) -> Result<Moved, StoreError> {
+        let mut moved = Moved::default();
+        if let Some(walk) = &self.walk {
+            let mut writing = objects::Writing::new(connection)?;
+            let (mut rows, due) = (0, touched.saturating_mul(MOVED_FOR_EACH));
+            for (_, uri) in &walk.order[walk.done..] {
+                if rows >= due {
+                    break;
+                }
+                if let Some(held) = walk.coming.get(uri) {
+                    writing.object(uri, held)?;
+                    rows += 1 + held.state.items.len();
+                }
+                moved.objects += 1;
+            }
+            moved.is_done = walk.done + moved.objects == walk.order.len();
+            if moved.is_done {
+                walk.upto.write(connection)?;
+            }
+        }
+        if self.cleared < self.moved.confirmation {
+            let upto = self.moved.confirmation.min(self.cleared + CLEARED_AT_ONCE);
+            connection.prepare_cached("DELETE FROM confirmations WHERE number <= ?")?.execute([upto])?;
+            moved.cleared = Some(upto);
+        }
+        Ok(moved)
+    }
+
+    /// What has moved is on disk.
+    pub(super) fn has_moved(&mut self, Moved { objects, is_done, cleared }: Moved) {
+        self.cleared = cleared.unwrap_or(self.cleared);
+        let Some(walk) = &mut self.walk else { return };
+        for (_, uri) in &walk.order[walk.done..walk.done + objects] {
+            walk.coming.remove(uri);
+        }
+        walk.done += objects;
+        if is_done {
+            self.moved = walk.upto;
+            self.walk = None;
+        }
+    }
+
+    /// What was touched is on disk, in the changes and confirmations up to `newest`, of which `told` are new.
+    pub(super) fn take(&mut self, bounds: Bounds, touched: Vec<Touched>, newest: Mark, told: usize) {
+        for touched in touched {
+            self.recent.take(touched);
+        }
+        self.newest = newest;
+        self.recent.told += told;
+        let enough = self.recent.bytes >= bounds.gathered_bytes || self.recent.told >= bounds.gathered_changes;
+        if enough && self.walk.is_none() {
+            self.set_out();
+        }
+    }
+
+    /// Has all that has gathered begin to move, unless something is moving already.
+    pub(super) fn set_out(&mut self) {
+        if self.walk.is_none() {
+            let coming = std::mem::take(&mut self.recent).objects;
+            let place = |(uri, held): (&Uri, &Held)| (held.number.unwrap_or(i64::MAX), uri.clone());
+            let mut order: Vec<_> = coming.iter().map(place).collect();
+            order.sort_unstable();
+            self.walk = Some(Walk { coming, order, done: 0, upto: self.newest });
+        }
+    }
+}
+
+impl Generation {
+    fn take(&mut self, Touched { uri, object, itself, items, .. }: Touched) {
+        let KnownObject { number, mut state } = object;
+        match self.objects.entry(uri) {
+            Entry::Vacant(free) => {
+                state.items.retain(|uri, _| items.contains(uri));
+                let held = Held { number, itself, state };
+                self.bytes += size(free.key(), &held);
+                free.insert(held);
+            }
+            Entry::Occupied(mut held) => {
+                let held = held.get_mut();
+                held.number = held.number.or(number);
+                held.itself |= itself;
+                for uri in items {
+                    let Some(record) = state.items.remove(&uri) else { continue };
+                    self.bytes += size_of_item(&uri, &record);
+                    let older = held.state.items.get(&uri).map_or(0, |older| size_of_item(&uri, older));
+                    self.bytes = self.bytes.saturating_sub(older);
+                    held.state.items.insert(uri, record);
+                }
+                std::mem::swap(&mut state.items, &mut held.state.items);
+                held.state = state;
+            }
+        }
+    }
+}
+
+impl Held {
+    /// The same with what was touched later.
+    fn followed_by(self, later: Self) -> Self {
+        let Self { number, itself, state } = later;
+        let mut items = self.state.items;
+        items.extend(state.items);
+        let state = ObjectState { items, ..state };
+        Self { number: self.number.or(number), itself: self.itself || itself, state }
+    }
+
+    /// All of the object: what is held, over what the tables hold of it.
+    pub(super) fn over(self, in_tables: Option<KnownObject>) -> ObjectState {
+        let mut items = in_tables.map(|known| known.state.items).unwrap_or_default();
+        items.extend(self.state.items);
+        ObjectState { items, ..self.state }
+    }
+}
+
+/// What an object takes in memory, in bytes, about.
+fn size(uri: &Uri, held: &Held) -> usize {
+    let items: usize = held.state.items.iter().map(|(uri, record)| size_of_item(uri, record)).sum();
+    let types: usize = held.state.types.value.iter().map(|uri| uri.as_str().len()).sum();
+    let parent = held.state.parent.value.as_ref().map_or(0, |uri| uri.as_str().len());
+    OVERHEAD + uri.as_str().len() + parent + types + items
+}
+
+fn size_of_item(uri: &Uri, record: &ItemRecord) -> usize {
+    let text = |uri: &Uri| uri.as_str().len();
+    let of_content = |content: &ContentLocation| text(&content.url) + content.generated_by.as_ref().map_or(0, text);
+    OVERHEAD + text(uri) + record.content.value.as_ref().map_or(0, of_content)
+}

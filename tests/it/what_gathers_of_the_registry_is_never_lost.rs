@@ -1,0 +1,169 @@
+//! The registry gathers in memory before it moves to its tables. Whenever that is broken off (before, in between,
+//! after), the next opening tells again what the tables lack, exactly: facts, clocks and confirmations.
+
+use std::{cell::Cell, fs, path::Path, sync::Arc};
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use rusqlite::{Connection, OptionalExtension};
+use serde_json::json;
+use tidings::{
+    journal::{
+        Journal, KnownKey, Settings, Submission,
+        registry::ObjectState,
+        settle::SourcePolicy,
+        store::{
+            Store,
+            sqlite::{Bounds, SqliteStore},
+        },
+    },
+    model::{Draft, SourceName, Uri},
+};
+
+use crate::{
+    gateway::Gateway,
+    keeping::{journal_file, verified},
+    shuffled_events_end_in_the_same_registry::{arrivals, deed, drafts},
+};
+
+/// The files of a journal that is open, as a crash would leave them.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for name in ["journal.sqlite", "journal.sqlite-wal"] {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+}
+
+/// How many objects have rows, and up to which change the tables hold everything.
+fn moved(folder: &Path) -> (u64, u64) {
+    let connection = Connection::open(journal_file(folder)).unwrap();
+    let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).optional().unwrap();
+    let mark = read("SELECT value FROM meta WHERE name = 'registry_moved'");
+    (read("SELECT count(*) FROM objects").unwrap_or_default().unsigned_abs(), mark.unwrap_or_default().unsigned_abs())
+}
+
+fn policy() -> Arc<SourcePolicy> {
+    Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false })
+}
+
+async fn append(journal: &Journal, drafts: impl Iterator<Item = Draft>) {
+    // Without keys, so that what comes again is settled again, and confirms what is known.
+    let drafts = drafts.map(|draft| (None, draft)).collect();
+    journal.append(Submission { policy: policy(), drafts, known_key: KnownKey::Same }).await.unwrap();
+}
+
+fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
+    store.registry(None, 1000).unwrap()
+}
+
+/// After each message the files are copied and opened, and what is there is compared; now and then the copy is
+/// what goes on.
+#[test]
+fn at_any_moment_of_any_history() {
+    const OBJECTS: usize = 5;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() });
+    let cases = (
+        prop::collection::vec(prop::collection::vec(deed(), 1..12), OBJECTS),
+        prop::collection::vec(any::<u64>(), 48),
+        prop_oneof![Just(1), Just(4_000), Just(12_000)],
+        1..12_usize,
+    );
+    let (partly, confirmed) = (Cell::new(0), Cell::new(0));
+    runner
+        .run(&cases, |(deeds, keys, gathered_bytes, gathered_changes)| {
+            let object = |number| Uri::parse(&format!("http://h/objects/{number}")).unwrap();
+            let events: Vec<_> =
+                deeds.iter().enumerate().flat_map(|(number, deeds)| drafts(&object(number), deeds)).collect();
+            let arriving: Vec<_> = arrivals(events.len(), &keys);
+            let bounds = Bounds { gathered_bytes, gathered_changes, ..Bounds::default() };
+            let folder = tempfile::tempdir().unwrap();
+            let mut data = folder.path().join("0");
+            let open = |data: &Path| SqliteStore::open(data, bounds).unwrap();
+            let mut running = Journal::start(open(&data), Settings::default()).unwrap();
+            for (part, arriving) in arriving.chunks(3).enumerate() {
+                runtime.block_on(append(&running.0, arriving.iter().map(|event| events[*event].clone())));
+                let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
+                let next = folder.path().join((part + 1).to_string());
+                copy(&data, &next);
+                let (rows, _) = moved(&next);
+                partly.set(partly.get() + u32::from(0 < rows && rows < there.len() as u64));
+                let store = open(&next);
+                prop_assert_eq!(&registry(&store), &there, "after message {}", part);
+                let told: Vec<_> = there.iter().map(|(_, state)| state.clone().without_confirmations()).collect();
+                confirmed
+                    .set(confirmed.get() + u32::from(there.iter().zip(&told).any(|((_, state), told)| state != told)));
+                verified(&journal_file(&next));
+                if keys[part % keys.len()] % 3 == 0 {
+                    data = next;
+                    running = Journal::start(store, Settings::default()).unwrap();
+                }
+            }
+            // Closed, all of it is in the tables.
+            let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
+            let head = running.0.head().0;
+            drop(running.0);
+            running.1.join();
+            prop_assert_eq!(moved(&data), (there.len() as u64, head));
+            prop_assert_eq!(&registry(&open(&data)), &there);
+            Ok(())
+        })
+        .unwrap();
+    assert!(partly.get() > 20, "{} times some had moved and some had not", partly.get());
+    assert!(confirmed.get() > 20, "{} times anything was confirmed", confirmed.get());
+}
+
+/// How many objects gather before any moves, and some more.
+const MANY: u64 = 16_500;
+
+fn event(number: u64) -> serde_json::Value {
+    let object = format!("http://localhost/objects/{number}");
+    json!({ "object": object, "items": [{ "uri": format!("{object}/item"), "change": "ADD" }] })
+}
+
+async fn post(gateway: &Gateway, number: u64) {
+    let (status, answer) = gateway.post("content-change", "application/json", event(number).to_string()).await;
+    assert_eq!((status, answer["changes"][0]["seq"].as_u64()), (201, Some(number)), "{answer}");
+}
+
+#[tokio::test]
+async fn when_the_program_is_killed_before_it_moves_and_while_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let [open, data] = ["open", "data"].map(|name| folder.path().join(name));
+    let store = SqliteStore::open(&open, Bounds { gathered_bytes: usize::MAX, ..Bounds::default() }).unwrap();
+    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    for from in (1..MANY).step_by(1500) {
+        append(&journal, (from..from + 1500).map(|number| serde_json::from_value(event(number)).unwrap())).await;
+    }
+    copy(&open, &data);
+    drop(journal);
+    writer.join();
+    assert_eq!(moved(&open), (MANY, MANY));
+
+    // The first change has what has gathered set out, and with each of those that follow some of it moves.
+    let mut last = MANY;
+    for posts in [1, 2, 30, 5] {
+        let mut gateway = Gateway::start(&data);
+        for _ in 0..posts {
+            last += 1;
+            post(&gateway, last).await;
+        }
+        gateway.kill();
+        let (rows, mark) = moved(&data);
+        assert_eq!((rows > 0, mark), (posts > 1 || last > MANY + 1, 0), "{rows} rows");
+        assert!(rows < MANY / 10, "{rows} rows: it moved too much for this test");
+        let report = verified(&journal_file(&data));
+        assert_eq!((report.objects, report.changes, report.complete), (last, last, true));
+    }
+    let gateway = Gateway::start(&data);
+    let (mut after, mut seen) = (String::new(), 0);
+    loop {
+        let page = gateway.json(&format!("/snapshot?limit=1000{after}")).await;
+        seen += page["objects"].as_array().unwrap().len() as u64;
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(seen, last);
+    assert!(gateway.stop().success());
+    assert_eq!(moved(&data), (last, last));
+}
