@@ -1,9 +1,12 @@
 //! A batch being settled: what its drafts ask of the store, and what is to be written of it.
 //!
-//! Each draft sees what the ones before it have done: those of its own batch, and those of the batch
-//! before, which is on its way to the disk while this one is settled ([`Batch::tell`]).
+//! Each draft sees what the ones before it have done: those of its own batch, and those of the batches
+//! before, which may be on their way to the disk while this one is settled ([`Promised`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
@@ -20,19 +23,28 @@ use crate::model::{
     SubscriptionName, Timestamp, Uri,
 };
 
-/// A batch that is settled, and not written yet.
+/// A batch that is settled.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// What is to be written.
     pub(super) decision: Decision,
     /// What became of each draft, by submission.
     pub(super) outcomes: Vec<Vec<Outcome>>,
+}
+
+/// What the store will know when a batch has been written, for those that are settled until then.
+#[derive(Debug)]
+pub(super) struct Promised {
+    /// The newest change.
+    newest: Option<(Seq, Timestamp)>,
     /// The events that it knew or has made known, …
     seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
     /// … those that changed nothing, …
     unchanged: HashSet<EventKey>,
     /// … and the identifiers that are taken.
     taken: HashSet<ChangeId>,
+    /// The objects that it touched, in order of their URIs.
+    objects: Arc<[Touched]>,
 }
 
 /// What must be known before these can be settled.
@@ -67,32 +79,38 @@ impl Batch {
         cursors: Vec<(SubscriptionName, Seq)>,
         known: Known,
         now: Timestamp,
-    ) -> Self {
+    ) -> (Self, Promised) {
         let drafts = submissions.iter().map(|submission| submission.drafts.len()).sum();
         let mut settling = Settlements::new(known, now, drafts);
         let outcomes = submissions.into_iter().map(|submission| settling.submission(submission)).collect();
         settling.batch(outcomes, cursors)
     }
+}
 
-    /// Adds what this batch is about to write to what the store answered before it was written.
+impl Promised {
+    /// Adds what a batch will have written to what the store answered, perhaps before it was.
     pub(super) fn tell(&self, questions: &Questions, known: &mut Known) {
-        if let Some(newest) = self.decision.changes.last() {
-            known.head = newest.change.seq;
-            known.received = Some(newest.change.received);
+        if let Some((head, received)) = self.newest {
+            known.head = head;
+            known.received = Some(received);
         }
         known.seen.extend(questions.keys.iter().filter_map(|key| Some((*key, *self.seen.get(key)?))));
         known.unchanged.extend(questions.unchanged.iter().filter(|key| self.unchanged.contains(key)));
         known.taken.extend(questions.ids.iter().filter(|id| self.taken.contains(id)));
-        for uri in questions.objects.keys() {
-            let objects = &self.decision.objects;
-            let Ok(at) = objects.binary_search_by(|touched| touched.uri.cmp(uri)) else { continue };
-            let (known, newer) = (known.objects.entry(uri.clone()).or_default(), &objects[at].object);
+        for (uri, asked) in &questions.objects {
+            let Ok(at) = self.objects.binary_search_by(|touched| touched.uri.cmp(uri)) else { continue };
+            let (known, newer) = (known.objects.entry(uri.clone()).or_default(), &self.objects[at].object);
             known.number = known.number.or(newer.number);
-            known.state.parent = newer.state.parent.clone();
-            known.state.types = newer.state.types.clone();
-            known.state.purged = newer.state.purged;
-            let items = newer.state.items.iter().map(|(uri, record)| (uri.clone(), record.clone()));
-            known.state.items.extend(items);
+            let state = Arc::make_mut(&mut known.state);
+            state.parent = newer.state.parent.clone();
+            state.types = newer.state.types.clone();
+            state.purged = newer.state.purged;
+            let wanted = |uri: &Uri| match asked {
+                ItemsAsked::All => true,
+                ItemsAsked::Some(wanted) => wanted.contains(uri),
+            };
+            let items = newer.state.items.iter().filter(|(uri, _)| wanted(uri));
+            state.items.extend(items.map(|(uri, record)| (uri.clone(), record.clone())));
         }
     }
 }
@@ -188,20 +206,23 @@ impl Settlements {
         Outcome::Accepted { seq, id }
     }
 
-    fn batch(self, outcomes: Vec<Vec<Outcome>>, cursors: Vec<(SubscriptionName, Seq)>) -> Batch {
+    fn batch(self, outcomes: Vec<Vec<Outcome>>, cursors: Vec<(SubscriptionName, Seq)>) -> (Batch, Promised) {
         let mut objects = Vec::with_capacity(self.objects.len());
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
         objects.extend(self.objects.into_iter().filter(is_touched).map(|(uri, settling)| settling.touched(uri)));
+        let objects: Arc<[_]> = objects.into();
         let (changes, unchanged, received) = (self.changes, self.unchanged, self.received);
-        let decision = Decision { changes, unchanged, received, objects, cursors };
-        Batch { decision, outcomes, seen: self.seen, unchanged: self.known_unchanged, taken: self.taken }
+        let newest = changes.last().map(|newest| (newest.change.seq, newest.change.received));
+        let (seen, taken) = (self.seen, self.taken);
+        let promised = Promised { newest, seen, unchanged: self.known_unchanged, taken, objects: Arc::clone(&objects) };
+        (Batch { decision: Decision { changes, unchanged, received, objects, cursors }, outcomes }, promised)
     }
 }
 
 impl Settling {
     /// Takes over what a draft of this object says.
     fn take_over(&mut self, settled: Settled) -> Option<(ContentObjectModification, Settlement, Sight)> {
-        let state = &mut self.object.state;
+        let state = Arc::make_mut(&mut self.object.state);
         let Settled { change, confirmations, order } = settled;
         state.confirm(order, &confirmations);
         self.itself |= confirmations.purged;
@@ -252,7 +273,7 @@ mod tests {
             let known = Known { received: newest.map(time), ..Known::default() };
             let drafts = vec![(None, draft.clone())];
             let submission = Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same };
-            let batch = Batch::settle(vec![submission], Vec::new(), known, time(now));
+            let (batch, _) = Batch::settle(vec![submission], Vec::new(), known, time(now));
             assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
             assert_eq!(batch.decision.changes[0].change.received, time(received));
         }

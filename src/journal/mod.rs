@@ -5,6 +5,7 @@
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 
 mod batch;
+mod disk;
 pub mod metrics;
 mod order;
 pub mod quarantine;
@@ -35,11 +36,12 @@ pub use order::{KnownKey, Outcome, Submission};
 pub use tail::Recorded;
 
 use crate::model::Seq;
+use disk::Disk;
 use order::Order;
 use quarantine::{NewQuarantined, QuarantineId};
 use store::{Store, StoreError};
 use tail::Tail;
-use writer::{Settler, Writer, settle_all};
+use writer::{Next, Writer};
 
 /// Room for the JSON of most changes, in bytes.
 const USUAL_JSON: usize = 1024;
@@ -130,21 +132,30 @@ impl Journal {
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
         let (upkeep, due) = sync_channel(1);
-        let (there, to_settle) = sync_channel(1);
-        let (settled, back) = sync_channel(1);
+        let (disk, works) = sync_channel(1);
+        let (done, what_is_done) = sync_channel(1);
         let writer = Writer {
+            store: Arc::clone(&store),
+            batch: settings.batch,
+            disk,
+            done: what_is_done,
+            waiting: Vec::with_capacity(settings.batch),
+            on_disk: None,
+            next: Next::default(),
+        };
+        let disk = Disk {
             store: Arc::clone(&store),
             tail: Arc::clone(&tail),
             head: moved,
             first: Arc::clone(&first),
-            batch: settings.batch,
-            settler: Settler { there, back },
+            done,
+            orders: orders.downgrade(),
             upkeep,
         };
         let kept = Arc::clone(&store);
         let threads = [
             thread("journal-writer", move || writer.run(waiting))?,
-            thread("journal-settler", move || settle_all(&to_settle, &settled))?,
+            thread("journal-disk", move || disk.run(&works))?,
             thread("journal-upkeep", move || keep_up(&*kept, &due))?,
         ];
         Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))

@@ -73,6 +73,8 @@ pub(super) enum Order {
         at_most: usize,
         answer: Answer<usize>,
     },
+    /// Nothing: who waits for orders is to look whether what was on its way to the disk is there.
+    Look,
 }
 
 impl Order {
@@ -90,6 +92,24 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// Where the answer goes to an order of several: one for each, in order, or that none was done.
 pub(super) type Answers<T> = Answer<Vec<T>>;
+
+impl Taken {
+    /// Whether there is more to do than to settle and to write what is settled.
+    pub(super) fn has_more(&self) -> bool {
+        let Self { messages, releases, writes, prunes, .. } = self;
+        !(messages.is_empty() && releases.is_empty() && writes.is_empty() && prunes.is_empty())
+    }
+
+    /// Tells those who wait for something settled that it is not written.
+    pub(super) fn refuse(&mut self, error: &StoreError) {
+        self.submissions.clear();
+        self.cursors.clear();
+        for advancer in self.advancers.drain(..) {
+            let _ = advancer.send(Err(error.clone()));
+        }
+        answer_all(std::mem::take(&mut self.submitters), Err(error.clone()));
+    }
+}
 
 /// The orders that one thread has taken at once.
 #[derive(Default)]
@@ -125,6 +145,7 @@ pub(super) fn sorted(orders: impl Iterator<Item = Order>) -> Taken {
             }
             Order::Subscriptions(what, answer) => taken.writes.push((what, answer)),
             Order::Prune { before, at_most, answer } => taken.prunes.push((before, at_most, answer)),
+            Order::Look => {}
         }
     }
     taken

@@ -68,7 +68,7 @@ fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
         ..Questions::default()
     };
     let (decision, numbers) = decide(events, &store.look(&questions)?);
-    store.append(decision)?;
+    store.append(vec![decision])?;
     Ok(numbers)
 }
 
@@ -83,7 +83,7 @@ fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
         head = head.next();
         numbers.push(head);
         let new = change(head, *event);
-        object.state.take(&new.change);
+        Arc::make_mut(&mut object.state).take(&new.change);
         changes.push(new);
     }
     (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
@@ -218,7 +218,7 @@ fn promise_3_holds_for_events_that_changed_nothing() {
         let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
         let store = open(folder, bounds);
         for event in 1..=40 {
-            store.append(Decision { unchanged: vec![key(event), key(event)], ..nothing() }).unwrap();
+            store.append(vec![Decision { unchanged: vec![key(event), key(event)], ..nothing() }]).unwrap();
             assert_eq!(known_unchanged(&*store, &[event]), [event]);
         }
         drop(store);
@@ -237,11 +237,11 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
         let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
         // The second change takes a number that is taken: the store cannot write it.
         let mut touched_object = store.look(&questions).unwrap().objects.remove(&object()).unwrap();
-        touched_object.state.purged.at = Some(Timestamp::now());
+        Arc::make_mut(&mut touched_object.state).purged.at = Some(Timestamp::now());
         let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
         let unchanged = vec![key(4)];
         let refused =
-            store.append(Decision { changes, unchanged, objects: [touched(touched_object)].into(), ..nothing() });
+            store.append(vec![Decision { changes, unchanged, objects: [touched(touched_object)].into(), ..nothing() }]);
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
@@ -291,9 +291,11 @@ fn fails(store: &dyn Store, event: u64) {
     let next = known.head.next();
     let changes = vec![change(next, event), change(next, event + 500)];
     let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
-    object.state.purged.at = Some(Timestamp::now());
+    Arc::make_mut(&mut object.state).purged.at = Some(Timestamp::now());
     let unchanged = vec![key(4)];
-    assert!(store.append(Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
+    assert!(
+        store.append(vec![Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }]).is_err()
+    );
 }
 
 /// Keys gather in memory and move on in their own order; wherever one is, its event is known.
@@ -349,7 +351,7 @@ fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
             cursor: Seq(cursor),
         };
         let advance = |to| {
-            store.append(Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() }).unwrap();
+            store.append(vec![Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() }]).unwrap();
         };
         let kept = |store: &dyn Store| {
             let all = store.subscriptions().unwrap();

@@ -5,7 +5,10 @@
 
 pub mod sqlite;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -30,18 +33,20 @@ use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestam
 ///    the same changes again. A subscription's cursor goes back only by a rewind.
 /// 6. The head never runs ahead of what can be read.
 pub trait Store: Send + Sync + 'static {
-    /// What the writer must know before it can decide, as of the newest batch that was appended.
+    /// What the writer must know before it can decide, as of a batch that has been appended: the newest, or the
+    /// one before if the newest is just being written.
     ///
     /// # Errors
     /// When the storage fails.
     fn look(&self, questions: &Questions) -> Result<Known, StoreError>;
 
-    /// Writes what was decided, in one transaction, and gives the changes back. It may have been decided
-    /// on what the store knew one batch earlier, if what that batch wrote was taken into account.
+    /// Writes what was decided, in this order and in one transaction, and gives the changes of each decision
+    /// back. It may have been decided on what the store knew earlier, if what was decided in between was
+    /// taken into account.
     ///
     /// # Errors
     /// When the storage fails; then nothing was written.
-    fn append(&self, decision: Decision) -> Result<Vec<NewChange>, StoreError>;
+    fn append(&self, decisions: Vec<Decision>) -> Result<Vec<Vec<NewChange>>, StoreError>;
 
     /// Puts in order what can be put in order now, so that the next opening is quick. Nobody appends any
     /// more.
@@ -267,8 +272,8 @@ pub struct Known {
 pub struct KnownObject {
     /// What the store finds it by; `None` where it knows none yet.
     pub(super) number: Option<i64>,
-    /// What is known of it, and of the items asked for.
-    pub state: ObjectState,
+    /// What is known of it, and of the items asked for. What is in memory already is shared until it changes.
+    pub state: Arc<ObjectState>,
 }
 
 /// What the writer decided to write.
@@ -281,7 +286,7 @@ pub struct Decision {
     /// When all this was received.
     pub received: Timestamp,
     /// The objects that changes or confirmations touched, each once, in order of their URIs.
-    pub objects: Vec<Touched>,
+    pub objects: Arc<[Touched]>,
     /// Subscriptions whose cursors go forward.
     pub cursors: Vec<(SubscriptionName, Seq)>,
 }

@@ -1,13 +1,10 @@
 //! Appending a batch: the answers on which it is decided, and the writes in one transaction.
 
+use std::sync::PoisonError;
+
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{
-    SqliteStore, Writing, confirmations,
-    events::{EventKeys, Lookup},
-    gathered::Mark,
-    objects, read, rows, subscriptions, unchanged,
-};
+use super::{SqliteStore, confirmations, events::Lookup, objects, read, registry, rows, subscriptions, unchanged};
 use crate::{
     journal::store::{Decision, Known, NewChange, Questions, StoreError},
     model::{Seq, Timestamp},
@@ -17,22 +14,28 @@ use crate::{
 const MOVED_AT_ONCE: usize = 2048;
 
 impl SqliteStore {
+    /// Answers over the connection that writes, which has most of the pages in memory, or while that is
+    /// writing over one of its own.
     pub(super) fn look_up(&self, questions: &Questions) -> Result<Known, StoreError> {
-        let mut writing = self.writing();
-        let Writing { connection, keys } = &mut *writing;
-        let transaction = connection.transaction()?;
-        let known = self.answer(&transaction, keys, questions)?;
-        transaction.commit()?;
-        Ok(known)
+        match self.writing.try_lock() {
+            Ok(writing) => self.answer(&writing, questions),
+            Err(_) => self.answer(&self.looking.lock().unwrap_or_else(PoisonError::into_inner), questions),
+        }
     }
 
-    fn answer(&self, connection: &Connection, keys: &EventKeys, questions: &Questions) -> Result<Known, StoreError> {
+    fn answer(&self, connection: &Connection, questions: &Questions) -> Result<Known, StoreError> {
+        let (transaction, (keys, held)) = registry::at_one_moment(connection, &self.gathered, |gathered| {
+            let keys = self.keys();
+            let keys: Vec<_> = questions.keys.iter().map(|key| keys.gathered(*key)).collect();
+            (keys, questions.objects.keys().map(|uri| gathered.known(uri)).collect::<Vec<_>>())
+        })?;
+        let connection = &*transaction;
         let (head, received) = read::newest(connection)?;
         let mut known = Known { head: head.max(self.floor), received, ..Known::default() };
         let now = Timestamp::now();
         let mut lookup = Lookup::new(connection, self.bounds)?;
-        for key in &questions.keys {
-            let first = keys.gathered(*key).map_or_else(|| lookup.in_tree(*key), |seq| Ok(Some(seq)))?;
+        for (key, gathered) in questions.keys.iter().zip(keys) {
+            let first = gathered.map_or_else(|| lookup.in_tree(*key), |seq| Ok(Some(seq)))?;
             if let Some(seq) = first
                 && !lookup.is_outdated(seq, now)?
             {
@@ -47,40 +50,46 @@ impl SqliteStore {
             }
         }
         let mut reading = objects::Reading::new(connection)?;
-        let gathered = self.gathered();
-        for (uri, items) in &questions.objects {
-            if let Some(object) = gathered.known(uri, items, &mut reading)? {
+        for ((uri, items), held) in questions.objects.iter().zip(held) {
+            if let Some(object) = held.complete(uri, items, &mut reading)? {
                 known.objects.insert(uri.clone(), object);
             }
         }
         Ok(known)
     }
 
-    pub(super) fn append_batch(&self, decision: Decision) -> Result<Vec<NewChange>, StoreError> {
-        let mut writing = self.writing();
-        let Writing { connection, keys } = &mut *writing;
+    pub(super) fn append_batches(&self, decisions: Vec<Decision>) -> Result<Vec<Vec<NewChange>>, StoreError> {
+        let mut connection = self.writing();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        insert(&transaction, &decision.changes)?;
-        unchanged::write(&transaction, self.bounds, &decision)?;
-        for (name, cursor) in &decision.cursors {
-            subscriptions::advance(&transaction, name, *cursor)?;
+        let mut marks = Vec::with_capacity(decisions.len());
+        let mut newest = self.gathered().newest();
+        for decision in &decisions {
+            let before = newest;
+            insert(&transaction, &decision.changes)?;
+            unchanged::write(&transaction, self.bounds, decision)?;
+            for (name, cursor) in &decision.cursors {
+                subscriptions::advance(&transaction, name, *cursor)?;
+            }
+            newest.change = decision.changes.last().map_or(before.change, |newest| newest.change.seq);
+            newest = confirmations::write(&transaction, newest, &decision.objects)?;
+            let confirmed = usize::try_from(newest.confirmation - before.confirmation).unwrap_or_default();
+            marks.push((newest, decision.changes.len() + confirmed));
         }
-        let written = keys.write(&transaction, self.bounds, &decision.changes)?;
-        let before = self.gathered().newest();
-        let newest = decision.changes.last().map_or(before.change, |newest| newest.change.seq);
-        let newest = Mark { change: newest, ..before };
-        let newest = confirmations::write(&transaction, newest, &decision.objects)?;
-        let touched = decision.objects.iter().map(|touched| 1 + touched.items.len()).sum();
-        let moved = self.gathered().step(&transaction, touched)?;
+        let changes = || decisions.iter().flat_map(|decision| &decision.changes);
+        let written = self.keys().write(&transaction, self.bounds, changes())?;
+        let touched = decisions.iter().flat_map(|decision| decision.objects.iter());
+        let moved = self.gathered().step(&transaction, touched.map(|touched| 1 + touched.items.len()).sum())?;
         transaction.commit()?;
-        keys.committed(written);
-        self.log.grown_by(&decision);
-        let confirmed = usize::try_from(newest.confirmation - before.confirmation).unwrap_or_default();
-        let told = decision.changes.len() + confirmed;
+        // The keys first: whoever finds the registry up to date finds them so.
+        self.keys_mut().committed(written);
+        self.log.grown_by(&decisions);
         let mut gathered = self.gathered_mut();
         gathered.has_moved(moved);
-        gathered.take(self.bounds, decision.objects, newest, told);
-        Ok(decision.changes)
+        for (decision, (newest, told)) in decisions.iter().zip(marks) {
+            gathered.take(self.bounds, &decision.objects, newest, told);
+        }
+        drop(gathered);
+        Ok(decisions.into_iter().map(|decision| decision.changes).collect())
     }
 
     /// Has the registry's tables hold everything up to a change, or all that there is. It takes several transactions,

@@ -1,7 +1,10 @@
 //! What events confirmed that are in no change, until the registry's tables hold it; and the registry told again from
 //! the changes and from this, when a journal is opened.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use rusqlite::{Connection, Row, params};
 
@@ -158,7 +161,7 @@ impl Telling<'_> {
         let modification = &change.modification;
         let held = self.held(&modification.object, modification.items.iter().map(|item| &item.uri))?;
         held.itself |= ObjectState::is_told_by(modification, &change.settlement);
-        held.state.take(change);
+        Arc::make_mut(&mut held.state).take(change);
         Ok(())
     }
 
@@ -176,7 +179,7 @@ impl Telling<'_> {
                 && !held.state.items.contains_key(item)
                 && let Some(record) = self.reading.item(number, item)?
             {
-                held.state.items.insert(item.clone(), record);
+                Arc::make_mut(&mut held.state).items.insert(item.clone(), record);
             }
         }
         Ok(held)
@@ -186,7 +189,7 @@ impl Telling<'_> {
 impl Held {
     fn confirmed(&mut self, confirmation: Confirmation) {
         self.itself |= confirmation.item.is_none();
-        confirmation.tell(&mut self.state);
+        confirmation.tell(Arc::make_mut(&mut self.state));
     }
 }
 

@@ -80,25 +80,26 @@ impl EventKeys {
     }
 
     /// Writes the keys of new changes, and moves some that have gathered.
-    pub(super) fn write(
+    pub(super) fn write<'c>(
         &self,
         connection: &Connection,
         bounds: Bounds,
-        changes: &[NewChange],
+        changes: impl Iterator<Item = &'c NewChange>,
     ) -> Result<Written, StoreError> {
         let mut statement =
             connection.prepare_cached("INSERT OR FAIL INTO events (seq, key, received) VALUES (?, ?, ?)")?;
-        let mut new = Vec::with_capacity(changes.len());
+        let (mut new, mut newest) = (Vec::with_capacity(changes.size_hint().0), None);
         for NewChange { change, key, .. } in changes {
+            newest = Some(change.received);
             if let Some(key) = key {
                 statement.execute(params![rows::number(change.seq.0), key.0, change.received.millis()])?;
                 new.push((*key, change.seq));
             }
         }
-        let walked = match (&self.walk, changes.last()) {
+        let walked = match (&self.walk, newest) {
             (Some(walk), _) => walk.step(connection, new.len() * MOVED_FOR_EACH)?,
             (None, Some(newest)) if self.recent.len() >= bounds.gathered_keys => {
-                Walked::Begun { leaving: outdated(connection, bounds, newest.change.received)? }
+                Walked::Begun { leaving: outdated(connection, bounds, newest)? }
             }
             _ => Walked::Stood,
         };

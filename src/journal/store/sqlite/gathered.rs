@@ -13,7 +13,10 @@
 //! Memory follows the file: it changes when a transaction has been committed, and not before. Who reads takes
 //! what is gathered and a transaction of his own at one moment, or he would miss what moved in between.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    sync::Arc,
+};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -79,7 +82,7 @@ pub(super) struct Held {
     /// Whether the object itself was touched.
     pub(super) itself: bool,
     /// What is known of it, and of the items that were touched.
-    pub(super) state: ObjectState,
+    pub(super) state: Arc<ObjectState>,
 }
 
 /// Objects on their way into the tables.
@@ -175,43 +178,10 @@ impl Gathered {
         Ok(count)
     }
 
-    /// What is known of an object and of the items asked for, here and in the tables.
-    pub(super) fn known(
-        &self,
-        uri: &Uri,
-        asked: &ItemsAsked,
-        reading: &mut objects::Reading<'_>,
-    ) -> Result<Option<KnownObject>, StoreError> {
-        let recent = self.recent.objects.get(uri);
+    /// What is held of an object, for [`Known::complete`].
+    pub(super) fn known(&self, uri: &Uri) -> Known {
         let coming = self.walk.as_ref().and_then(|walk| walk.coming.get(uri));
-        let Some(newest) = recent.or(coming) else { return reading.object(uri, asked) };
-        let mut number = [recent, coming].into_iter().flatten().find_map(|held| held.number);
-        let mut state = newest.state.without_items();
-        match asked {
-            ItemsAsked::All => {
-                number = reading.number_or(number, uri)?;
-                if let Some(number) = number {
-                    reading.items(number, &mut state.items)?;
-                }
-                for held in [coming, recent].into_iter().flatten() {
-                    state.items.extend(held.state.items.iter().map(|(uri, record)| (uri.clone(), record.clone())));
-                }
-            }
-            ItemsAsked::Some(wanted) => {
-                for item in wanted {
-                    let held = [recent, coming].into_iter().flatten().find_map(|held| held.state.items.get(item));
-                    let record = match held {
-                        Some(record) => Some(record.clone()),
-                        None => {
-                            number = reading.number_or(number, uri)?;
-                            number.map(|number| reading.item(number, item)).transpose()?.flatten()
-                        }
-                    };
-                    state.items.extend(record.map(|record| (item.clone(), record)));
-                }
-            }
-        }
-        Ok(Some(KnownObject { number, state }))
+        Known { recent: self.recent.objects.get(uri).cloned(), coming: coming.cloned() }
     }
 
     /// Moves some of what has gathered: as much as is due when this many rows are touched.
@@ -258,7 +228,7 @@ impl Gathered {
     }
 
     /// What was touched is on disk, in the changes and confirmations up to `newest`, of which `told` are new.
-    pub(super) fn take(&mut self, bounds: Bounds, touched: Vec<Touched>, newest: Mark, told: usize) {
+    pub(super) fn take(&mut self, bounds: Bounds, touched: &[Touched], newest: Mark, told: usize) {
         for touched in touched {
             self.recent.take(touched);
         }
@@ -283,30 +253,92 @@ impl Gathered {
 }
 
 impl Generation {
-    fn take(&mut self, Touched { uri, object, itself, items, .. }: Touched) {
-        let KnownObject { number, mut state } = object;
-        match self.objects.entry(uri) {
+    fn take(&mut self, Touched { uri, object, itself, items, .. }: &Touched) {
+        let KnownObject { number, state } = object;
+        match self.objects.entry(uri.clone()) {
             Entry::Vacant(free) => {
-                state.items.retain(|uri, _| items.contains(uri));
-                let held = Held { number, itself, state };
+                let held = Held { number: *number, itself: *itself, state: only(state, items) };
                 self.bytes += size(free.key(), &held);
                 free.insert(held);
             }
             Entry::Occupied(mut held) => {
                 let held = held.get_mut();
-                held.number = held.number.or(number);
+                self.bytes = self.bytes.saturating_sub(size(uri, held));
+                held.number = held.number.or(*number);
                 held.itself |= itself;
-                for uri in items {
-                    let Some(record) = state.items.remove(&uri) else { continue };
-                    self.bytes += size_of_item(&uri, &record);
-                    let older = held.state.items.get(&uri).map_or(0, |older| size_of_item(&uri, older));
-                    self.bytes = self.bytes.saturating_sub(older);
-                    held.state.items.insert(uri, record);
+                if held.state.items.keys().all(|uri| items.contains(uri)) {
+                    held.state = only(state, items);
+                } else {
+                    let older = Arc::make_mut(&mut held.state);
+                    let touched = state.items.iter().filter(|(uri, _)| items.contains(*uri));
+                    older.items.extend(touched.map(|(uri, record)| (uri.clone(), record.clone())));
+                    *older = ObjectState { items: std::mem::take(&mut older.items), ..state.without_items() };
                 }
-                std::mem::swap(&mut state.items, &mut held.state.items);
-                held.state = state;
+                self.bytes += size(uri, held);
             }
         }
+    }
+}
+
+/// The object with these of its items, and no others.
+fn only(state: &Arc<ObjectState>, items: &BTreeSet<Uri>) -> Arc<ObjectState> {
+    if state.items.keys().all(|uri| items.contains(uri)) {
+        return Arc::clone(state);
+    }
+    let touched = state.items.iter().filter(|(uri, _)| items.contains(*uri));
+    let items = touched.map(|(uri, record)| (uri.clone(), record.clone())).collect();
+    Arc::new(ObjectState { items, ..state.without_items() })
+}
+
+/// What is held of an object that is asked for.
+pub(super) struct Known {
+    recent: Option<Held>,
+    coming: Option<Held>,
+}
+
+impl Known {
+    /// What is known of the object and of the items asked for, with what the tables hold.
+    pub(super) fn complete(
+        self,
+        uri: &Uri,
+        asked: &ItemsAsked,
+        reading: &mut objects::Reading<'_>,
+    ) -> Result<Option<KnownObject>, StoreError> {
+        let newest_first = || [&self.recent, &self.coming].into_iter().flatten();
+        let Some(newest) = newest_first().next() else { return reading.object(uri, asked) };
+        let mut number = newest_first().find_map(|held| held.number);
+        if let ItemsAsked::Some(wanted) = asked
+            && wanted.len() == newest.state.items.len()
+            && wanted.iter().eq(newest.state.items.keys())
+        {
+            return Ok(Some(KnownObject { number, state: Arc::clone(&newest.state) }));
+        }
+        let mut state = newest.state.without_items();
+        match asked {
+            ItemsAsked::All => {
+                number = reading.number_or(number, uri)?;
+                if let Some(number) = number {
+                    reading.items(number, &mut state.items)?;
+                }
+                for held in [&self.coming, &self.recent].into_iter().flatten() {
+                    state.items.extend(held.state.items.iter().map(|(uri, record)| (uri.clone(), record.clone())));
+                }
+            }
+            ItemsAsked::Some(wanted) => {
+                for item in wanted {
+                    let held = newest_first().find_map(|held| held.state.items.get(item));
+                    let record = match held {
+                        Some(record) => Some(record.clone()),
+                        None => {
+                            number = reading.number_or(number, uri)?;
+                            number.map(|number| reading.item(number, item)).transpose()?.flatten()
+                        }
+                    };
+                    state.items.extend(record.map(|record| (item.clone(), record)));
+                }
+            }
+        }
+        Ok(Some(KnownObject { number, state: Arc::new(state) }))
     }
 }
 
@@ -314,18 +346,22 @@ impl Held {
     /// The same with what was touched later.
     fn followed_by(self, later: Self) -> Self {
         let Self { number, itself, state } = later;
-        let mut items = self.state.items;
-        items.extend(state.items);
-        let state = ObjectState { items, ..state };
-        Self { number: self.number.or(number), itself: self.itself || itself, state }
+        let state = over(Arc::unwrap_or_clone(state), Arc::unwrap_or_clone(self.state));
+        Self { number: self.number.or(number), itself: self.itself || itself, state: Arc::new(state) }
     }
 
     /// All of the object: what is held, over what the tables hold of it.
     pub(super) fn over(self, in_tables: Option<KnownObject>) -> ObjectState {
-        let mut items = in_tables.map(|known| known.state.items).unwrap_or_default();
-        items.extend(self.state.items);
-        ObjectState { items, ..self.state }
+        let in_tables = in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default();
+        over(Arc::unwrap_or_clone(self.state), in_tables)
     }
+}
+
+/// What was touched later, with those items that it lacks.
+fn over(later: ObjectState, earlier: ObjectState) -> ObjectState {
+    let mut items = earlier.items;
+    items.extend(later.items);
+    ObjectState { items, ..later }
 }
 
 /// What an object takes in memory, in bytes, about.

@@ -33,8 +33,8 @@ impl Log {
     }
 
     /// Takes a commit into account: it writes the ends of some trees, and of others a page for a few rows.
-    pub(super) fn grown_by(&self, decision: &Decision) {
-        let rows = decision.changes.len() + decision.objects.len();
+    pub(super) fn grown_by(&self, decisions: &[Decision]) {
+        let rows: usize = decisions.iter().map(|decision| decision.changes.len() + decision.objects.len()).sum();
         self.grown.fetch_add(6 + rows as u64 / 8, Ordering::Relaxed);
     }
 

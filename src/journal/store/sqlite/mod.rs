@@ -102,23 +102,28 @@ pub struct SqliteStore {
     // which a reader may not.
     readers: Readers,
     log: Log,
-    writing: Mutex<Writing>,
-    /// It changes only while `writing` is held.
+    /// What is asked while `writing` is busy.
+    looking: Mutex<Connection>,
+    writing: Mutex<Connection>,
+    /// What is in memory of the file. Both change only while `writing` is held.
+    keys: RwLock<EventKeys>,
     gathered: RwLock<Gathered>,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }
 
-/// The connection that writes, and what it holds in memory of the file.
-struct Writing {
-    connection: Connection,
-    keys: EventKeys,
-}
-
 impl SqliteStore {
-    fn writing(&self) -> MutexGuard<'_, Writing> {
+    fn writing(&self) -> MutexGuard<'_, Connection> {
         // A panic in the middle of a transaction rolled it back when the transaction was dropped.
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keys(&self) -> RwLockReadGuard<'_, EventKeys> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keys_mut(&self) -> RwLockWriteGuard<'_, EventKeys> {
+        self.keys.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn gathered(&self) -> RwLockReadGuard<'_, Gathered> {
@@ -160,12 +165,12 @@ impl Store for SqliteStore {
         self.look_up(questions)
     }
 
-    fn append(&self, decision: Decision) -> Result<Vec<NewChange>, StoreError> {
-        self.append_batch(decision)
+    fn append(&self, decisions: Vec<Decision>) -> Result<Vec<Vec<NewChange>>, StoreError> {
+        self.append_batches(decisions)
     }
 
     fn close(&self) -> Result<(), StoreError> {
-        self.move_all(&mut self.writing().connection, None)
+        self.move_all(&mut self.writing(), None)
     }
 
     fn upkeep_is_due(&self) -> bool {
@@ -234,7 +239,7 @@ impl Store for SqliteStore {
     }
 
     fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {
-        quarantine::put(&mut self.writing().connection, self.bounds, messages)
+        quarantine::put(&mut self.writing(), self.bounds, messages)
     }
 
     fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
@@ -246,7 +251,7 @@ impl Store for SqliteStore {
     }
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
-        quarantine::remove(&self.writing().connection, id)
+        quarantine::remove(&self.writing(), id)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
@@ -258,7 +263,7 @@ impl Store for SqliteStore {
     }
 
     fn write_subscriptions(&self, writes: &[Write]) -> Result<Vec<u64>, StoreError> {
-        subscriptions::write(&mut self.writing().connection, writes)
+        subscriptions::write(&mut self.writing(), writes)
     }
 
     fn dead_letters(

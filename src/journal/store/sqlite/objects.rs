@@ -1,6 +1,6 @@
 //! The registry in its tables: reading objects, and writing what has gathered of them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
@@ -78,7 +78,7 @@ impl<'a> Reading<'a> {
                 }
             }
         }
-        Ok(Some(KnownObject { number: Some(number), state }))
+        Ok(Some(KnownObject { number: Some(number), state: Arc::new(state) }))
     }
 
     /// The number of an object, if it has a row.

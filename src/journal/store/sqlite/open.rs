@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use uuid::Uuid;
 
 use super::{
-    Bounds, FILE_NAME, READERS, Readers, SqliteStore, Writing, confirmations,
+    Bounds, FILE_NAME, READERS, Readers, SqliteStore, confirmations,
     events::EventKeys,
     log::{LIMIT, Log},
     rows, schema,
@@ -119,6 +119,8 @@ impl SqliteStore {
         let gathered = confirmations::load(&writer)
             .map_err(|error| OpenError::Damaged { path: path.clone(), what: error.to_string() })?;
         let log = read_write(&path).map_err(|error| explain(&path, error))?;
+        let looking = reader(&path).map_err(|error| explain(&path, error))?;
+        looking.set_prepared_statement_cache_capacity(64);
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
         Ok(Self {
@@ -126,7 +128,9 @@ impl SqliteStore {
             identity,
             floor: rows::seq(floor).unwrap_or_default(),
             log: Log::new(log),
-            writing: Mutex::new(Writing { connection: writer, keys }),
+            looking: Mutex::new(looking),
+            writing: Mutex::new(writer),
+            keys: RwLock::new(keys),
             gathered: RwLock::new(gathered),
             readers,
             _lock: lock,

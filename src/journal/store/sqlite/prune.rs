@@ -22,8 +22,7 @@ macro_rules! last_to_go {
 
 impl SqliteStore {
     pub(super) fn prune_changes(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
-        let mut writing = self.writing();
-        let connection = &mut writing.connection;
+        let connection = &mut *self.writing();
         if let Some(last) = last_to_go(connection, before, at_most)? {
             // What such a change did to the registry cannot be told again without it. Where less is kept than gathers, all
             // that has gathered moves at once; else it has moved long ago.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
@@ -33,7 +33,7 @@ pub(super) fn object(
     let in_tables = objects::Reading::new(&transaction)?.object(uri, &ItemsAsked::All)?;
     Ok(match held {
         Some(held) => Some(held.over(in_tables)),
-        None => in_tables.map(|known| known.state),
+        None => in_tables.map(|known| Arc::unwrap_or_clone(known.state)),
     })
 }
 
@@ -57,7 +57,7 @@ pub(super) fn page(
         let in_tables = reading.object(&uri, &ItemsAsked::All)?;
         let state = match held.remove(&uri) {
             Some(held) => held.over(in_tables),
-            None => in_tables.map(|known| known.state).unwrap_or_default(),
+            None => in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default(),
         };
         items += state.items.len();
         page.push((uri, state));
@@ -80,7 +80,7 @@ fn uris(connection: &Connection, after: Option<&Uri>, limit: usize) -> Result<BT
 /// change finds what it did in one or the other, and what moves finds its way into the tables before it leaves
 /// memory. Between a commit and memory following it, a change is in the file already and what it touched not yet here:
 /// that is waited for.
-fn at_one_moment<'c, T>(
+pub(super) fn at_one_moment<'c, T>(
     connection: &'c Connection,
     gathered: &RwLock<Gathered>,
     pick: impl Fn(&Gathered) -> T,

@@ -6,6 +6,8 @@
 //! have set can be held against it: a fact that a change set on time is newer than all that came
 //! before, so it must be in the registry just so.
 
+use std::sync::Arc;
+
 use rusqlite::Connection;
 
 use super::{
@@ -54,7 +56,7 @@ pub(super) fn compare(
         if belongs(&uri) {
             let state = reading.object(&uri, &ItemsAsked::All).map(|in_tables| match held {
                 Some(held) => held.over(in_tables),
-                None => in_tables.map(|known| known.state).unwrap_or_default(),
+                None => in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default(),
             });
             hold(&uri, state, report);
         }

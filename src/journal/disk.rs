@@ -1,0 +1,167 @@
+//! The thread that writes what is settled, and answers: changes go to the store, then to the tail, then the head is moved,
+//! then the answers are sent. Nobody hears of a change before it is on disk.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    First,
+    batch::Batch,
+    metrics,
+    order::{Order, Taken, answer_all},
+    store::{NewChange, Store, StoreError},
+    tail::{Recorded, Tail},
+};
+use crate::model::Seq;
+
+pub(super) struct Disk {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) tail: Arc<Tail>,
+    pub(super) head: watch::Sender<Seq>,
+    pub(super) first: Arc<First>,
+    /// Where what was written is told, …
+    pub(super) done: SyncSender<Done>,
+    /// … and what wakes who is to hear of it. It does not keep the journal open.
+    pub(super) orders: mpsc::WeakSender<Order>,
+    /// Wakes who does the store's upkeep.
+    pub(super) upkeep: SyncSender<()>,
+}
+
+/// Orders that were taken together, with the batch of those that are settled.
+pub(super) struct Work {
+    pub(super) batch: Batch,
+    pub(super) rest: Taken,
+    began: Instant,
+}
+
+/// What has become of some work.
+pub(super) struct Done {
+    pub(super) written: Result<(), StoreError>,
+    /// The changes that have left the tail.
+    pub(super) old: Vec<Arc<Recorded>>,
+}
+
+impl Work {
+    pub(super) fn new(rest: Taken) -> Self {
+        Self { batch: Batch::default(), rest, began: Instant::now() }
+    }
+}
+
+impl Disk {
+    /// Writes what it is given, until nobody gives more.
+    pub(super) fn run(self, works: &Receiver<Vec<Work>>) {
+        while let Ok(works) = works.recv() {
+            let done = self.write(works);
+            if self.done.send(done).is_err() {
+                break;
+            }
+            if let Some(orders) = self.orders.upgrade() {
+                // Where there is no room, there are orders that wake as well.
+                let _ = orders.try_send(Order::Look);
+            }
+            if self.store.upkeep_is_due() {
+                // One who is at it already finds what is due now when he is done.
+                let _ = self.upkeep.try_send(());
+            }
+        }
+    }
+
+    fn write(&self, works: Vec<Work>) -> Done {
+        let mut decisions = Vec::with_capacity(works.len());
+        let mut answers = Vec::with_capacity(works.len());
+        for Work { batch: Batch { decision, outcomes }, rest, began } in works {
+            decisions.push(decision);
+            answers.push((outcomes, rest, began));
+        }
+        let is_empty = decisions.iter().all(super::store::Decision::is_empty);
+        let written = if is_empty { Ok(Vec::new()) } else { self.store.append(decisions) };
+        let mut old = Vec::new();
+        let mut rests = Vec::with_capacity(answers.len());
+        let written = match written {
+            Ok(changes) => {
+                let mut changes = changes.into_iter();
+                for (outcomes, mut rest, began) in answers {
+                    let took = began.elapsed();
+                    if !outcomes.is_empty() {
+                        metrics::batch(outcomes.len(), took);
+                    }
+                    old.extend(self.show(changes.next().unwrap_or_default(), took));
+                    for advancer in rest.advancers.drain(..) {
+                        let _ = advancer.send(Ok(()));
+                    }
+                    answer_all(std::mem::take(&mut rest.submitters), Ok(outcomes));
+                    rests.push(rest);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                for (_, mut rest, _) in answers {
+                    rest.refuse(&error);
+                    rests.push(rest);
+                }
+                Err(error)
+            }
+        };
+        rests.into_iter().for_each(|rest| self.execute(rest));
+        Done { written, old }
+    }
+
+    /// Does what is not settled.
+    fn execute(&self, taken: Taken) {
+        let Taken { messages, senders, releases, writes, prunes, .. } = taken;
+        // After the cursors, so that none undoes a rewind that was ordered later.
+        for (what, answer) in writes {
+            let _ = answer.send(self.store.write_subscriptions(&what));
+        }
+        let quarantine_changes = !messages.is_empty() || !releases.is_empty();
+        if !messages.is_empty() {
+            answer_all(senders, self.store.quarantine(&messages));
+        }
+        for (id, answer) in releases {
+            let _ = answer.send(self.store.release(id));
+        }
+        if quarantine_changes {
+            // Who asked has been answered; if this fails, the numbers are old for a while.
+            let _ = self.store.quarantine_size().map(metrics::quarantined);
+        }
+        // Last: whoever waits for an answer does not wait for this.
+        for (before, at_most, answer) in prunes {
+            let _ = answer.send(self.prune(before, at_most));
+        }
+    }
+
+    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+        let removed = self.store.prune(before, at_most)?;
+        if removed > 0
+            && let Some(first) = self.store.first()?
+        {
+            self.first.set(first);
+            self.tail.drop_before(first);
+        }
+        Ok(removed)
+    }
+
+    /// Shows what is on disk to those who read; gives what has left the tail.
+    fn show(&self, changes: Vec<NewChange>, took: Duration) -> Vec<Arc<Recorded>> {
+        let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return Vec::new() };
+        let (oldest, newest) = (oldest.change.seq, newest.change.seq);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let count = changes.len();
+        tracing::debug!(changes = count, first_seq = oldest.0, last_seq = newest.0, took_us, "a batch is on disk");
+        if self.first.get().is_none() {
+            self.first.set(oldest);
+        }
+        let new = changes.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json, new.sight)));
+        let old = self.tail.extend(new);
+        self.head.send_replace(newest);
+        metrics::head(newest);
+        old
+    }
+}
