@@ -82,5 +82,6 @@ mod what_is_acknowledged_survives_kill_9;
 mod what_is_emitted_is_read_back;
 mod what_is_emitted_is_valid;
 mod what_is_not_confirmed_is_sent_again_on_a_new_channel;
+mod what_is_settled_ahead_is_settled_right;
 mod what_no_dialect_can_read_is_kept;
 mod xmllint;
