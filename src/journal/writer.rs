@@ -25,6 +25,9 @@ use crate::model::Timestamp;
 /// come until that is done, since it costs some work to ask for the sake of few.
 const WORTH_SETTLING_AHEAD: usize = 128;
 
+/// About so many drafts are settled while nothing is written. The others are when these are on their way.
+const SETTLED_AT_ONCE: usize = 256;
+
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
     /// How many orders go into one transaction at the most.
@@ -51,6 +54,13 @@ pub(super) struct Next {
 /// The thread that writes has gone, by a fault of ours: what it had acknowledged is on disk.
 struct Gone;
 
+impl Next {
+    /// Whether something else is to be done after what is settled, before more is.
+    fn is_complete(&self) -> bool {
+        self.works.last().is_some_and(|work| work.rest.has_more())
+    }
+}
+
 impl Writer {
     /// Works until all senders of orders are gone and all orders are done.
     pub(super) fn run(mut self, mut orders: mpsc::Receiver<Order>) {
@@ -67,13 +77,12 @@ impl Writer {
         loop {
             self.see_what_is_done(false)?;
             self.hand_over()?;
-            self.settle();
-            self.hand_over()?;
-            // What is settled may grow until it is as much as is written at once, or until something
-            // else is to be done after it.
+            while self.settle() {
+                self.see_what_is_done(false)?;
+                self.hand_over()?;
+            }
             let room = self.batch.saturating_sub(self.waiting.len() + self.next.orders);
-            let is_complete = self.next.works.last().is_some_and(|work| work.rest.has_more());
-            if is_open && room > 0 && !is_complete {
+            if is_open && room > 0 && !self.next.is_complete() {
                 is_open = orders.blocking_recv_many(&mut self.waiting, room) > 0;
                 self.waiting.retain(|order| !matches!(order, Order::Look));
             } else if self.on_disk.is_some() {
@@ -84,15 +93,14 @@ impl Writer {
         }
     }
 
-    /// Settles what is waiting, if nothing is on its way to the disk or it is worth it.
-    fn settle(&mut self) {
-        let is_worth_it = || self.waiting.iter().map(Order::drafts).sum::<usize>() >= WORTH_SETTLING_AHEAD;
-        let is_complete = self.next.works.last().is_some_and(|work| work.rest.has_more());
-        if self.waiting.is_empty() || is_complete || (self.on_disk.is_some() && !is_worth_it()) {
-            return;
+    /// Settles what is waiting, or some of it, if nothing is on its way to the disk or it is worth it; says whether.
+    fn settle(&mut self) -> bool {
+        let count = self.to_be_settled();
+        if count == 0 {
+            return false;
         }
-        self.next.orders += self.waiting.len();
-        let mut work = Work::new(sorted(self.waiting.drain(..)));
+        self.next.orders += count;
+        let mut work = Work::new(sorted(self.waiting.drain(..count)));
         match self.settled(&mut work.rest) {
             Ok((batch, promised)) => {
                 work.batch = batch;
@@ -101,6 +109,25 @@ impl Writer {
             Err(error) => work.rest.refuse(&error),
         }
         self.next.works.push(work);
+        true
+    }
+
+    /// How many of the orders that are waiting are settled now.
+    fn to_be_settled(&self) -> usize {
+        if self.next.is_complete() {
+            return 0;
+        }
+        let drafts = || self.waiting.iter().map(Order::drafts);
+        if self.on_disk.is_some() {
+            return if drafts().sum::<usize>() < WORTH_SETTLING_AHEAD { 0 } else { self.waiting.len() };
+        }
+        let mut before = 0;
+        let is_among_the_first = |drafts: &usize| {
+            let are_few = before < SETTLED_AT_ONCE;
+            before += drafts;
+            are_few
+        };
+        drafts().take_while(is_among_the_first).count()
     }
 
     fn settled(&self, taken: &mut Taken) -> Result<(Batch, Promised), StoreError> {

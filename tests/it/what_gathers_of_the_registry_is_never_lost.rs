@@ -16,7 +16,7 @@ use tidings::{
             sqlite::{Bounds, SqliteStore},
         },
     },
-    model::{Draft, SourceName, Uri},
+    model::{Draft, SourceName, Timestamp, Uri},
 };
 
 use crate::{
@@ -61,8 +61,8 @@ fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
 fn at_any_moment_of_any_history() {
     const OBJECTS: usize = 5;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() });
+    let config = ProptestConfig { cases: 40, max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
+    let mut runner = TestRunner::new(config);
     let cases = (
         prop::collection::vec(prop::collection::vec(deed(), 1..12), OBJECTS),
         prop::collection::vec(any::<u64>(), 48),
@@ -111,6 +111,51 @@ fn at_any_moment_of_any_history() {
         .unwrap();
     assert!(partly.get() > 20, "{} times some had moved and some had not", partly.get());
     assert!(confirmed.get() > 20, "{} times anything was confirmed", confirmed.get());
+}
+
+/// Who knows of a change finds in the registry what it did, while all of it moves all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_others_read_it() {
+    const CHANGES: i64 = 1500;
+    let folder = tempfile::tempdir().unwrap();
+    let bounds = Bounds { gathered_bytes: 1, ..Bounds::default() };
+    let store = SqliteStore::open(folder.path(), bounds).unwrap();
+    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    let (object, item) = ["", "/item"].map(|end| Uri::parse(&format!("http://h/object{end}")).unwrap()).into();
+    let told = |number: i64| {
+        let content = json!({ "url": format!("http://h/content/{number}") });
+        let time = Timestamp::from_millis(1_700_000_000_000 + number);
+        let item = json!({ "uri": &item, "change": "UPDATE", "content": content });
+        serde_json::from_value::<Draft>(json!({ "object": &object, "time": time, "items": [item] })).unwrap()
+    };
+    let reading = {
+        let (journal, object, item) = (journal.clone(), object.clone(), item.clone());
+        tokio::spawn(async move {
+            let mut reads = 0;
+            loop {
+                let head = journal.stored_head().await.unwrap().0;
+                let state = if reads % 2 == 0 {
+                    journal.object(object.clone()).await.unwrap()
+                } else {
+                    journal.registry(None, 5).await.unwrap().pop().map(|(_, state)| state)
+                };
+                let content = state.and_then(|state| Some(state.content(&item)?.url.to_string()));
+                let found = content.map_or(0, |url| url.rsplit('/').next().unwrap().parse::<u64>().unwrap());
+                assert!(found >= head, "the registry is as of {found} when {head} can be read");
+                reads += 1;
+                if head == CHANGES.unsigned_abs() {
+                    break reads;
+                }
+            }
+        })
+    };
+    for number in 1..=CHANGES {
+        append(&journal, [told(number)].into_iter()).await;
+    }
+    assert!(reading.await.unwrap() > 100);
+    drop(journal);
+    writer.join();
+    assert_eq!(moved(folder.path()), (1, CHANGES.unsigned_abs()));
 }
 
 /// How many objects gather before any moves, and some more.

@@ -7,7 +7,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -54,13 +54,13 @@ fn submission(from: u64) -> Submission {
 /// What became of each event, the first time and whenever it was sent again.
 type Outcomes = Arc<Mutex<BTreeMap<u64, Vec<Outcome>>>>;
 
-/// Has several senders send these events, each of them twice; gives how often that failed.
-async fn send(journal: &Journal, first: u64, batches: u64, outcomes: &Outcomes) -> u64 {
-    let (next, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+/// Has several senders send these events, each of them twice; gives how often that failed, and counts it meanwhile.
+async fn send(journal: &Journal, first: u64, batches: u64, outcomes: &Outcomes, failed: &Arc<AtomicU64>) -> u64 {
+    let (next, before) = (Arc::new(AtomicU64::new(0)), failed.load(Ordering::Relaxed));
     let senders: Vec<_> = (0..SENDERS)
         .map(|_| {
             let (journal, outcomes) = (journal.clone(), Arc::clone(outcomes));
-            let (next, failed) = (Arc::clone(&next), Arc::clone(&failed));
+            let (next, failed) = (Arc::clone(&next), Arc::clone(failed));
             tokio::spawn(async move {
                 loop {
                     let turn = next.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +81,23 @@ async fn send(journal: &Journal, first: u64, batches: u64, outcomes: &Outcomes) 
     for sender in senders {
         sender.await.unwrap();
     }
-    failed.load(Ordering::Relaxed)
+    failed.load(Ordering::Relaxed) - before
+}
+
+/// Fills the disk until something has failed, and makes room until something has not, over and over.
+fn fill_again_and_again(disk: &SmallDisk, failed: &AtomicU64, outcomes: &Outcomes, is_over: &AtomicBool) {
+    let is_over = || is_over.load(Ordering::Acquire);
+    while !is_over() {
+        let (failures, done) = (failed.load(Ordering::Relaxed), outcomes.lock().unwrap().len());
+        let filling = disk.fill();
+        while failed.load(Ordering::Relaxed) == failures && !is_over() {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(filling).unwrap();
+        while outcomes.lock().unwrap().len() == done && !is_over() {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Each event made one change at the most, and each change follows from the one before.
@@ -125,24 +141,30 @@ async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_many_senders_and_a_disk_that_is_full_for_a_while() {
-    let disk = SmallDisk::of(16);
+    let disk = SmallDisk::of(48);
     let data = disk.path().join("data");
     let bounds = Bounds { gathered_bytes: 30_000, gathered_keys: 500, ..Bounds::default() };
     let (journal, writer) =
         Journal::start(SqliteStore::open(&data, bounds).unwrap(), Settings { tail: 100, ..Settings::default() })
             .unwrap();
-    let outcomes = Outcomes::default();
-    assert_eq!(send(&journal, 0, 20, &outcomes).await, 0);
+    let (outcomes, failed) = (Outcomes::default(), Arc::new(AtomicU64::new(0)));
+    assert_eq!(send(&journal, 0, 16, &outcomes, &failed).await, 0);
     all_is_right(&journal, &data, &outcomes).await;
 
-    let filling = disk.fill();
-    let first = 20 * EVENTS_AT_ONCE;
-    let failed = send(&journal, first, 20, &outcomes).await;
-    assert!(failed > SENDERS, "{failed} of them failed");
+    let disk = Arc::new(disk);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let filling = {
+        let (disk, failed, outcomes) = (Arc::clone(&disk), Arc::clone(&failed), Arc::clone(&outcomes));
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || fill_again_and_again(&disk, &failed, &outcomes, &is_over))
+    };
+    let first = 16 * EVENTS_AT_ONCE;
+    assert!(send(&journal, first, 40, &outcomes, &failed).await > 0);
+    is_over.store(true, Ordering::Release);
+    filling.join().unwrap();
     all_is_right(&journal, &data, &outcomes).await;
-    std::fs::remove_file(filling).unwrap();
     // All that failed is sent again, and some of what did not.
-    assert_eq!(send(&journal, first, 20, &outcomes).await, 0);
+    assert_eq!(send(&journal, first, 40, &outcomes, &failed).await, 0);
     all_is_right(&journal, &data, &outcomes).await;
     drop(journal);
     writer.join();
