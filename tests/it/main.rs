@@ -72,6 +72,7 @@ mod the_log_follows_a_message_and_tells_no_secret;
 mod the_model_in_xml_has_the_facts_of_the_json;
 mod the_seed_examples_come_out_as_they_went_in;
 mod the_store_keeps_its_promises;
+mod the_store_knows_repeats;
 mod the_views_show_what_the_journal_holds;
 mod verify_finds_what_is_wrong;
 mod what_a_bus_sends_wrong_holds_nothing_up;

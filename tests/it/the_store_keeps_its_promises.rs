@@ -14,7 +14,7 @@ use tidings::{
         store::{
             Confirmed, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store,
             StoreError, Touched, event_key,
-            sqlite::{self, Bounds, SqliteStore},
+            sqlite::{Bounds, SqliteStore},
         },
         subscriptions::{MadeBy, NewDeadLetter, Write},
     },
@@ -28,14 +28,14 @@ type Open = fn(&Path, Bounds) -> Arc<dyn Store>;
 const STORES: [(&str, Open); 1] =
     [("sqlite", |folder, bounds| Arc::new(SqliteStore::open(folder, bounds).unwrap()) as Arc<dyn Store>)];
 
-fn every_store(test: impl Fn(&Path, Open)) {
+pub(crate) fn every_store(test: impl Fn(&Path, Open)) {
     for (name, open) in STORES {
         let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
         test(folder.path(), open);
     }
 }
 
-fn key(number: u64) -> EventKey {
+pub(crate) fn key(number: u64) -> EventKey {
     let id = number.to_string();
     event_key(&SourceName::parse("s").unwrap(), EventIdentity::Id(&id), 0)
 }
@@ -61,7 +61,7 @@ fn touched(known: KnownObject) -> Touched {
 
 /// Appends what these events tell, as the writer does: an event that is known makes no change, and
 /// the registry takes over every change.
-fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
+pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
     let questions = Questions {
         keys: events.iter().copied().map(key).collect(),
         objects: [(object(), ItemsAsked::All)].into(),
@@ -90,7 +90,7 @@ fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
 }
 
 /// A decision to write nothing.
-fn nothing() -> Decision {
+pub(crate) fn nothing() -> Decision {
     Decision {
         changes: Vec::new(),
         unchanged: Vec::new(),
@@ -101,13 +101,13 @@ fn nothing() -> Decision {
 }
 
 /// Which of these events are known to have changed nothing.
-fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
+pub(crate) fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
     let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
     let known = store.look(&questions).unwrap();
     events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect()
 }
 
-fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
+pub(crate) fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
     store.after(Seq(after), 10_000).unwrap().iter().map(|change| change.seq.0).collect()
 }
 
@@ -179,56 +179,6 @@ fn promises_2_and_6_readers_see_a_growing_beginning_and_the_head_can_be_read() {
 }
 
 #[test]
-fn promise_3_a_repeat_returns_the_first_number() {
-    every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
-        assert_eq!(append(&*store, &[1, 2]).unwrap(), [Seq(1), Seq(2)]);
-        assert_eq!(append(&*store, &[2, 3, 1]).unwrap(), [Seq(2), Seq(3), Seq(1)]);
-        drop(store);
-        assert_eq!(append(&*open(folder, Bounds::default()), &[1, 3, 4]).unwrap(), [Seq(1), Seq(3), Seq(4)]);
-    });
-}
-
-#[test]
-fn promise_3_holds_for_a_window_and_the_keys_before_it_go() {
-    every_store(|folder, open| {
-        let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
-        let store = open(folder, bounds);
-        for event in 1..=40 {
-            append(&*store, &[event]).unwrap();
-        }
-        assert_eq!(append(&*store, &[35]).unwrap(), [Seq(35)], "an event within the window");
-        assert_eq!(append(&*store, &[3]).unwrap(), [Seq(41)], "an event before the window");
-        drop(store);
-        let store = open(folder, Bounds { gathered_keys: 5, ..bounds });
-        for event in 100..200 {
-            append(&*store, &[event]).unwrap();
-        }
-        drop(store);
-        let kept: i64 = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME))
-            .and_then(|journal| journal.query_row("SELECT count(*) FROM events", [], |row| row.get(0)))
-            .unwrap();
-        assert!(kept < 40, "{kept} keys are kept of a window of 10");
-    });
-}
-
-#[test]
-fn promise_3_holds_for_events_that_changed_nothing() {
-    every_store(|folder, open| {
-        let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
-        let store = open(folder, bounds);
-        for event in 1..=40 {
-            store.append(vec![Decision { unchanged: vec![key(event), key(event)], ..nothing() }]).unwrap();
-            assert_eq!(known_unchanged(&*store, &[event]), [event]);
-        }
-        drop(store);
-        let store = open(folder, bounds);
-        assert_eq!(known_unchanged(&*store, &[35, 3, 41]), [35]);
-        assert_eq!(store.head().unwrap(), Seq::ZERO);
-    });
-}
-
-#[test]
 fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
     every_store(|folder, open| {
         let store = open(folder, Bounds::default());
@@ -296,32 +246,6 @@ fn fails(store: &dyn Store, event: u64) {
     assert!(
         store.append(vec![Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }]).is_err()
     );
-}
-
-/// Keys gather in memory and move on in their own order; wherever one is, its event is known.
-#[test]
-fn promise_3_holds_wherever_the_keys_are() {
-    every_store(|folder, open| {
-        let bounds = Bounds { gathered_keys: 10, ..Bounds::default() };
-        let mut store = open(folder, bounds);
-        let mut next = 1;
-        for batch in [1, 7, 30, 2, 11, 3, 1, 25, 4, 4, 4, 19, 1, 1, 9] {
-            let events: Vec<u64> = (next..next + batch).collect();
-            next += batch;
-            append(&*store, &events).unwrap();
-            if batch % 2 == 1 {
-                drop(store);
-                store = open(folder, bounds);
-            }
-            for event in 1..next {
-                assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)], "after {next}");
-            }
-        }
-        drop(store);
-        let report = sqlite::verify::verify(&folder.join(sqlite::FILE_NAME), &mut |_, _| {}).unwrap();
-        let lost: Vec<_> = report.findings.iter().filter(|finding| finding.contains("known again")).collect();
-        assert!(lost.is_empty(), "{lost:?}");
-    });
 }
 
 #[test]

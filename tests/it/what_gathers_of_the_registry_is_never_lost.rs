@@ -113,49 +113,50 @@ fn at_any_moment_of_any_history() {
     assert!(confirmed.get() > 20, "{} times anything was confirmed", confirmed.get());
 }
 
-/// Who knows of a change finds in the registry what it did, while all of it moves all the time.
+/// Who knows of a change finds in the registry what it did, while all of it moves all the time. The change is
+/// the last one of many that are written at once, so that the writer has something to do after they are in the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_others_read_it() {
-    const CHANGES: i64 = 1500;
+    const AT_ONCE: u64 = 200;
+    const BATCHES: u64 = 60;
     let folder = tempfile::tempdir().unwrap();
     let bounds = Bounds { gathered_bytes: 1, ..Bounds::default() };
     let store = SqliteStore::open(folder.path(), bounds).unwrap();
     let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
-    let (object, item) = ["", "/item"].map(|end| Uri::parse(&format!("http://h/object{end}")).unwrap()).into();
-    let told = |number: i64| {
-        let content = json!({ "url": format!("http://h/content/{number}") });
-        let time = Timestamp::from_millis(1_700_000_000_000 + number);
-        let item = json!({ "uri": &item, "change": "UPDATE", "content": content });
+    let told = |number: u64| {
+        let object = format!("http://h/objects/{}", number % AT_ONCE);
+        let item = json!({ "uri": &object, "change": "UPDATE", "content": { "url": format!("http://h/{number}") } });
+        let time = Timestamp::from_millis(1_700_000_000_000 + i64::try_from(number).unwrap());
         serde_json::from_value::<Draft>(json!({ "object": &object, "time": time, "items": [item] })).unwrap()
     };
     let reading = {
-        let (journal, object, item) = (journal.clone(), object.clone(), item.clone());
+        let journal = journal.clone();
+        let object = Uri::parse("http://h/objects/0").unwrap();
         tokio::spawn(async move {
-            let mut reads = 0;
-            loop {
+            for reads in 0_u64.. {
                 let head = journal.stored_head().await.unwrap().0;
-                let state = if reads % 2 == 0 {
+                let state = if reads.is_multiple_of(2) {
                     journal.object(object.clone()).await.unwrap()
                 } else {
-                    journal.registry(None, 5).await.unwrap().pop().map(|(_, state)| state)
+                    journal.registry(None, 1).await.unwrap().pop().map(|(_, state)| state)
                 };
-                let content = state.and_then(|state| Some(state.content(&item)?.url.to_string()));
+                let content = state.and_then(|state| Some(state.content(&object)?.url.to_string()));
                 let found = content.map_or(0, |url| url.rsplit('/').next().unwrap().parse::<u64>().unwrap());
                 assert!(found >= head, "the registry is as of {found} when {head} can be read");
-                reads += 1;
-                if head == CHANGES.unsigned_abs() {
-                    break reads;
+                if head == BATCHES * AT_ONCE {
+                    return reads;
                 }
             }
+            0
         })
     };
-    for number in 1..=CHANGES {
-        append(&journal, [told(number)].into_iter()).await;
+    for batch in 0..BATCHES {
+        append(&journal, (1..=AT_ONCE).map(|number| told(batch * AT_ONCE + number))).await;
     }
     assert!(reading.await.unwrap() > 100);
     drop(journal);
     writer.join();
-    assert_eq!(moved(folder.path()), (1, CHANGES.unsigned_abs()));
+    assert_eq!(moved(folder.path()), (AT_ONCE, BATCHES * AT_ONCE));
 }
 
 /// How many objects gather before any moves, and some more.

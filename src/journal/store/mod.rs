@@ -3,6 +3,7 @@
 //! To add a store: one new module here that implements the trait, and one line in the conformance
 //! test, which holds every store to the promises.
 
+mod event_key;
 pub mod sqlite;
 
 use std::{
@@ -11,15 +12,16 @@ use std::{
 };
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+pub use event_key::{EventIdentity, EventKey, event_key};
 
 use super::{
     quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
     registry::ObjectState,
     subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
 };
-use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri};
+use crate::model::{Change, ChangeId, Seq, SubscriptionName, Timestamp, Uri};
 
 /// A durable, totally ordered journal with the registry beside it. One writer at a time appends;
 /// any number read.
@@ -222,11 +224,6 @@ pub trait Store: Send + Sync + 'static {
     fn identity(&self) -> Uuid;
 }
 
-/// What identifies an event for knowing it again: a digest over the source's name and the source's
-/// own event id, or the body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EventKey(pub [u8; 16]);
-
 /// What the writer must know before it can decide on a batch.
 #[derive(Debug, Default)]
 pub struct Questions {
@@ -385,45 +382,4 @@ impl ItemsAsked {
             (Self::Some(held), Self::Some(more)) => held.extend(more),
         }
     }
-}
-
-/// Makes the key of an event from what identifies it within its source. `ordinal` tells apart the
-/// drafts of one message.
-#[must_use]
-pub fn event_key(source: &SourceName, identity: EventIdentity<'_>, ordinal: usize) -> EventKey {
-    let mut hash = Sha256::new();
-    // Each part has its length before it, so that no two identities run together to the same bytes.
-    let mut part = |bytes: &[u8]| {
-        hash.update(bytes.len().to_be_bytes());
-        hash.update(bytes);
-    };
-    part(source.as_str().as_bytes());
-    part(&ordinal.to_be_bytes());
-    match identity {
-        EventIdentity::Id(id) => part(id.as_bytes()),
-        EventIdentity::Message { headers, body } => {
-            part(body);
-            for (name, value) in headers {
-                part(name.as_bytes());
-                part(value.as_bytes());
-            }
-        }
-    }
-    let mut key = [0; 16];
-    key.copy_from_slice(&hash.finalize()[..16]);
-    EventKey(key)
-}
-
-/// What identifies an event within its source.
-#[derive(Clone, Copy, Debug)]
-pub enum EventIdentity<'a> {
-    /// The source's own identifier.
-    Id(&'a str),
-    /// The message itself.
-    Message {
-        /// Those of its headers that its dialect reads.
-        headers: &'a [(String, String)],
-        /// Its bytes.
-        body: &'a [u8],
-    },
 }

@@ -1,0 +1,88 @@
+//! Promise 3 of `Store`, held against every store: a repeat returns the first number, wherever the key of the
+//! event is by then, for as long as the window lasts.
+
+use tidings::{
+    journal::store::{
+        Decision,
+        sqlite::{self, Bounds},
+    },
+    model::Seq,
+};
+
+use crate::the_store_keeps_its_promises::{append, every_store, key, known_unchanged, nothing};
+
+#[test]
+fn promise_3_a_repeat_returns_the_first_number() {
+    every_store(|folder, open| {
+        let store = open(folder, Bounds::default());
+        assert_eq!(append(&*store, &[1, 2]).unwrap(), [Seq(1), Seq(2)]);
+        assert_eq!(append(&*store, &[2, 3, 1]).unwrap(), [Seq(2), Seq(3), Seq(1)]);
+        drop(store);
+        assert_eq!(append(&*open(folder, Bounds::default()), &[1, 3, 4]).unwrap(), [Seq(1), Seq(3), Seq(4)]);
+    });
+}
+
+#[test]
+fn promise_3_holds_for_a_window_and_the_keys_before_it_go() {
+    every_store(|folder, open| {
+        let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
+        let store = open(folder, bounds);
+        for event in 1..=40 {
+            append(&*store, &[event]).unwrap();
+        }
+        assert_eq!(append(&*store, &[35]).unwrap(), [Seq(35)], "an event within the window");
+        assert_eq!(append(&*store, &[3]).unwrap(), [Seq(41)], "an event before the window");
+        drop(store);
+        let store = open(folder, Bounds { gathered_keys: 5, ..bounds });
+        for event in 100..200 {
+            append(&*store, &[event]).unwrap();
+        }
+        drop(store);
+        let kept: i64 = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME))
+            .and_then(|journal| journal.query_row("SELECT count(*) FROM events", [], |row| row.get(0)))
+            .unwrap();
+        assert!(kept < 40, "{kept} keys are kept of a window of 10");
+    });
+}
+
+#[test]
+fn promise_3_holds_for_events_that_changed_nothing() {
+    every_store(|folder, open| {
+        let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
+        let store = open(folder, bounds);
+        for event in 1..=40 {
+            store.append(vec![Decision { unchanged: vec![key(event), key(event)], ..nothing() }]).unwrap();
+            assert_eq!(known_unchanged(&*store, &[event]), [event]);
+        }
+        drop(store);
+        let store = open(folder, bounds);
+        assert_eq!(known_unchanged(&*store, &[35, 3, 41]), [35]);
+        assert_eq!(store.head().unwrap(), Seq::ZERO);
+    });
+}
+
+/// Keys gather in memory and move on in their own order; wherever one is, its event is known.
+#[test]
+fn promise_3_holds_wherever_the_keys_are() {
+    every_store(|folder, open| {
+        let bounds = Bounds { gathered_keys: 10, ..Bounds::default() };
+        let mut store = open(folder, bounds);
+        let mut next = 1;
+        for batch in [1, 7, 30, 2, 11, 3, 1, 25, 4, 4, 4, 19, 1, 1, 9] {
+            let events: Vec<u64> = (next..next + batch).collect();
+            next += batch;
+            append(&*store, &events).unwrap();
+            if batch % 2 == 1 {
+                drop(store);
+                store = open(folder, bounds);
+            }
+            for event in 1..next {
+                assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)], "after {next}");
+            }
+        }
+        drop(store);
+        let report = sqlite::verify::verify(&folder.join(sqlite::FILE_NAME), &mut |_, _| {}).unwrap();
+        let lost: Vec<_> = report.findings.iter().filter(|finding| finding.contains("known again")).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    });
+}
