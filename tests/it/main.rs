@@ -5,6 +5,7 @@
 mod a_backup_is_whole_and_can_be_restored;
 mod a_bomb_costs_no_more_than_the_limit;
 mod a_bus_of_uris_is_understood;
+mod a_callback_leads_nowhere_inside;
 mod a_clock_that_goes_back_changes_no_order;
 mod a_connection_to_a_broker_never_hangs;
 mod a_feed_reader_that_walks_the_archive_rebuilds_every_change;
@@ -59,6 +60,7 @@ mod old_changes_go_and_the_registry_stays;
 mod python;
 mod queues;
 mod rabbitmq;
+mod receiver;
 mod replay_posts_in_order_and_tries_again;
 mod shuffled_events_end_in_the_same_registry;
 mod stubborn;
