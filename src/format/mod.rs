@@ -26,7 +26,7 @@ mod xml_writer;
 pub use dialect::{
     Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, nothing_secret, settings,
 };
-pub use kind::FormatKind;
+pub use kind::{Batch, Beside, Carrier, FormatKind, Header};
 pub use limits::{Bound, Limits};
 pub use rejection::{Place, Rejection, RejectionKind};
 

@@ -133,7 +133,8 @@ pub async fn one(
         let detail = format!("There is no change {id:?} in the journal. GET /changes lists what there is.");
         Problem::new(ProblemCode::NotFound, detail)
     };
-    let offered = FORMATS.map(|format| format.media_type);
+    let formats = || FORMATS.into_iter().filter(|format| format.is_whole());
+    let offered: Vec<_> = formats().map(|format| format.media_type).collect();
     let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
         let detail = format!("A change is offered as {}.", offered.join(", "));
         Problem::new(ProblemCode::NotAcceptable, detail)
@@ -141,7 +142,7 @@ pub async fn one(
     let change_id = ChangeId::parse(&id).map_err(|_| not_found())?;
     let recorded = view.journal.by_id(change_id).await.map_err(journal_problem)?.ok_or_else(not_found)?;
     let change = recorded.change().map_err(store_problem)?;
-    let format = FORMATS.into_iter().find(|format| format.media_type == chosen);
+    let format = formats().find(|format| format.media_type == chosen);
     let body = format.map(|format| (format.write)(change)).unwrap_or_default();
     let document = Representation::new(chosen, body, Cache::Immutable)
         .last_modified(change.received.datetime())
