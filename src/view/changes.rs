@@ -7,6 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{journal_problem, store_problem};
@@ -103,8 +104,8 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -
     Ok((headers, page).into_response())
 }
 
-/// One change, as an Atom feed (the 0.1 message), as JSON or as the model's XML, by `Accept`. It
-/// never changes.
+/// One change, as an Atom feed (the 0.1 message), as JSON, as the model's XML, as a CloudEvent or as an
+/// activity of ActivityStreams 2, by `Accept`. It never changes.
 ///
 /// # Errors
 /// `not-found`; `not-acceptable`; `unavailable` when the journal cannot be read.
@@ -117,6 +118,7 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -
     responses(
         (status = 200, description = "The change.", content(
             (String = "application/atom+xml"), (Change = "application/json"), (String = "application/xml"),
+            (Value = "application/cloudevents+json"), (Value = "application/activity+json"),
         )),
         (status = 304, description = "The client has it."),
         OneProblems,

@@ -5,7 +5,9 @@
 mod a_backup_is_whole_and_can_be_restored;
 mod a_bomb_costs_no_more_than_the_limit;
 mod a_bus_of_uris_is_understood;
+mod a_change_is_told_as_fedora_tells_it;
 mod a_clock_that_goes_back_changes_no_order;
+mod a_cloudevent_is_what_the_standard_says;
 mod a_connection_to_a_broker_never_hangs;
 mod a_feed_reader_that_walks_the_archive_rebuilds_every_change;
 mod a_filtered_feed_shows_every_match_once;
@@ -35,6 +37,7 @@ mod credentials_are_kept_nowhere;
 mod each_layer_of_the_configuration_counts_before_the_one_below;
 mod emitted;
 mod every_fixture_is_read_as_its_snapshot_says;
+mod every_format_is_written_as_its_snapshot_says;
 mod every_route_is_described;
 mod every_web_error_is_a_problem;
 mod fake_broker;
