@@ -14,6 +14,7 @@ use crate::{
     amqp::ConnectionStatus,
     config::{Allowance, Config, SourceConfig, Transport},
     delivery::{OperationError, Subscriptions, Tuning},
+    http_client::Guard,
     intake::{Intake, Source},
     journal::{
         self, Journal, WriterThread,
@@ -124,8 +125,9 @@ pub async fn serve_until(
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
+    let guard = Guard::of_others(config.delivery.allow.clone());
     let (subscriptions, runner) =
-        Subscriptions::open(journal.clone(), config.subscriptions.clone(), Tuning::default()).await?;
+        Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard, Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let mut queues = read_queues(&config, &journal, &sources, &stop);
     let surfaces = surfaces(&config, journal, sources, subscriptions, public_url.as_str(), metrics.clone());

@@ -19,7 +19,7 @@ use utoipa::{
 };
 
 use crate::{
-    admin::{dead_letters, health, metrics, quarantine, sources, subscriptions},
+    admin::{attempts, dead_letters, health, metrics, quarantine, sources, subscriptions},
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
     view::{changes, feed, objects, service, snapshot},
@@ -62,6 +62,7 @@ use crate::{
         subscriptions::pause,
         subscriptions::resume,
         subscriptions::rewind,
+        attempts::list,
         dead_letters::list,
         dead_letters::one,
         dead_letters::replay_all,
