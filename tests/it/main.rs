@@ -5,6 +5,7 @@
 mod a_backup_is_whole_and_can_be_restored;
 mod a_bomb_costs_no_more_than_the_limit;
 mod a_bus_of_uris_is_understood;
+mod a_callback_leads_nowhere_inside;
 mod a_change_is_told_as_fedora_tells_it;
 mod a_clock_that_goes_back_changes_no_order;
 mod a_cloudevent_is_what_the_standard_says;
@@ -63,6 +64,7 @@ mod old_changes_go_and_the_registry_stays;
 mod python;
 mod queues;
 mod rabbitmq;
+mod receiver;
 mod replay_posts_in_order_and_tries_again;
 mod shuffled_events_end_in_the_same_registry;
 mod stubborn;
