@@ -7,7 +7,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{journal_problem, store_problem};

@@ -100,13 +100,13 @@ fn the_sdk_reads_what_is_written() {
     for change in &changes {
         let event: Value = serde_json::from_slice(&(kind("cloudevents").write)(change)).unwrap();
         let structured = kind("cloudevents");
-        messages.push(message("http", structured.media_type, BTreeMap::new(), &(structured.write)(change)));
-        messages.push(message("rabbitmq", structured.media_type, BTreeMap::new(), &(structured.write)(change)));
+        messages.push(message("http", structured.media_type, &BTreeMap::new(), &(structured.write)(change)));
+        messages.push(message("rabbitmq", structured.media_type, &BTreeMap::new(), &(structured.write)(change)));
         let binary = kind("cloudevents-binary");
         for (binding, carrier) in [("http", Carrier::Http), ("rabbitmq", Carrier::Amqp), ("amqp", Carrier::Amqp)] {
             let headers = binary.headers(change, carrier).into_iter();
             let headers = headers.map(|header| (header.name.into_owned(), header.value)).collect();
-            messages.push(message(binding, binary.media_type, headers, &(binary.write)(change)));
+            messages.push(message(binding, binary.media_type, &headers, &(binary.write)(change)));
         }
         expected.extend(std::iter::repeat_n(event, 5));
     }
@@ -123,7 +123,7 @@ fn the_sdk_reads_what_is_written() {
     }
 }
 
-fn message(binding: &str, content_type: &str, headers: BTreeMap<String, String>, body: &[u8]) -> Value {
+fn message(binding: &str, content_type: &str, headers: &BTreeMap<String, String>, body: &[u8]) -> Value {
     json!({
         "binding": binding, "content_type": content_type, "headers": headers,
         "body": String::from_utf8(body.to_vec()).unwrap(),

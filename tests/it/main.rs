@@ -17,6 +17,7 @@ mod a_harvest_comes_out_as_it_went;
 mod a_harvest_comes_out_at_an_indexers_queue;
 mod a_journal_that_cannot_be_used_is_refused;
 mod a_kill_during_upkeep_breaks_nothing;
+mod a_message_has_the_headers_of_its_format;
 mod a_purge_lists_every_item;
 mod a_queue_is_read_in_order_and_nothing_is_lost;
 mod a_queue_that_cannot_be_read_is_tried_again;
