@@ -18,7 +18,7 @@ const TABLE: [(&str, &[&str]); 15] = [
     ("delivery", &["amqp", "journal", "model", "format", "web"]),
     ("source", &["amqp", "intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
-    ("admin", &["amqp", "delivery", "intake", "journal", "model", "format", "web"]),
+    ("admin", &["amqp", "delivery", "intake", "journal", "model", "format", "view", "web"]),
     ("config", &["amqp", "delivery", "journal", "model", "format", "web"]),
     ("openapi", &["model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),

@@ -28,7 +28,7 @@ use self::settings::{Settings, Unroutable};
 use super::{Delivery, DeliveryError, DeliveryKind, Doing, Outcome, Outgoing, Pending, Window};
 use crate::{
     amqp::{AmqpError, Channel, Connection, Connector},
-    model::{Change, ItemChangeKind, SubscriptionName},
+    model::{Change, SubscriptionName},
 };
 
 /// AMQP as a delivery.
@@ -237,17 +237,9 @@ fn headers(change: &Change) -> FieldTable {
     headers.insert("seq".into(), AMQPValue::LongLongInt(i64::try_from(change.seq.0).unwrap_or(i64::MAX)));
     headers.insert("object".into(), text(told.object.as_str()));
     headers.insert("source".into(), text(told.origin.source.as_str()));
-    let kinds = kinds(change).into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
+    let kinds = change.kinds().into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
     headers.insert("changes".into(), AMQPValue::FieldArray(FieldArray::from(kinds)));
     headers
-}
-
-/// What happened to the items of a change, each kind once.
-fn kinds(change: &Change) -> Vec<ItemChangeKind> {
-    let mut kinds: Vec<_> = change.modification.items.iter().map(|item| ItemChangeKind::of(&item.change)).collect();
-    kinds.sort();
-    kinds.dedup();
-    kinds
 }
 
 /// A short string has at most 255 bytes; all that are made here are shorter.
