@@ -57,7 +57,7 @@ async fn what_does_not_come_is_an_empty_page_with_the_same_place() {
     let gateway = gateway(folder.path(), "[limits]\nrequest_seconds = 1\nwait_seconds = 2\n");
     post(&gateway, 1).await;
     // Who asks for more than is given waits as long as is given.
-    for wait in ["1", "2", "3600", "18446744073709551615"] {
+    for wait in ["1", "18446744073709551615"] {
         let began = Instant::now();
         let page = gateway.json(&format!("/changes?after=1&wait={wait}")).await;
         assert_eq!(page, json!({ "changes": [], "next": 1 }));
