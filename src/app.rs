@@ -134,12 +134,8 @@ pub async fn serve_until(
     let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
     let surfaces = surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
     let limits = &config.limits;
-    let bounds = router::Bounds {
-        body: limits.body_bytes,
-        held: limits.held_bytes,
-        time: limits.request,
-        wait: limits.wait,
-    };
+    let bounds =
+        router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request, wait: limits.wait };
     let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
     drop(surfaces);
     let bounds = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };

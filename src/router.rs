@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, middleware::from_fn_with_state};
 use tower_http::{
     catch_panic::CatchPanicLayer,
-    compression::{CompressionLayer, Predicate, predicate::{NotForContentType, SizeAbove}},
+    compression::{
+        CompressionLayer, Predicate,
+        predicate::{NotForContentType, SizeAbove},
+    },
 };
 
 use crate::{

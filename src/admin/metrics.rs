@@ -301,7 +301,18 @@ mod tests {
     fn names_are_as_prometheus_asks() {
         for metric in METRICS {
             assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
-            let unit = ["_seconds", "_bytes", "_events", "_messages", "_changes", "_streams", "_head", "_up", "_info", "_total"];
+            let unit = [
+                "_seconds",
+                "_bytes",
+                "_events",
+                "_messages",
+                "_changes",
+                "_streams",
+                "_head",
+                "_up",
+                "_info",
+                "_total",
+            ];
             assert!(unit.iter().any(|unit| metric.name.ends_with(unit)), "{} tells no unit", metric.name);
         }
     }

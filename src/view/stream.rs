@@ -122,11 +122,7 @@ pub async fn follow(
         let event = following.next().await?;
         Some((Ok::<_, std::convert::Infallible>(event), following))
     });
-    let headers = [
-        (CONTENT_TYPE, MEDIA_TYPE),
-        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        UNBUFFERED,
-    ];
+    let headers = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, HeaderValue::from_static("no-store")), UNBUFFERED];
     let mut response = (headers, Body::from_stream(events)).into_response();
     response.extensions_mut().insert(Endless);
     Ok(response)

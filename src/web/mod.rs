@@ -35,6 +35,6 @@ pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};
 pub use representation::{Cache, Representation};
 pub use routes::{Route, Routes};
-pub use server::Endless;
 pub use secret::{Secret, SecretDigest};
+pub use server::Endless;
 pub use tls::{Tls, TlsError};

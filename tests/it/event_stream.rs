@@ -32,6 +32,11 @@ impl Stream {
     pub(crate) async fn open(gateway: &Gateway, query: &str, last: Option<&str>) -> Self {
         let response = Self::ask(gateway, query, last).await;
         assert_eq!(response.status(), 200, "{query} {last:?}");
+        Self::of(response)
+    }
+
+    /// What a response brings.
+    pub(crate) fn of(response: reqwest::Response) -> Self {
         Self { response, buffer: Vec::new() }
     }
 

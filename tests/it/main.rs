@@ -4,6 +4,7 @@
 
 mod a_backup_is_whole_and_can_be_restored;
 mod a_bomb_costs_no_more_than_the_limit;
+mod a_browser_follows_the_stream;
 mod a_bus_of_uris_is_understood;
 mod a_clock_that_goes_back_changes_no_order;
 mod a_connection_to_a_broker_never_hangs;
@@ -23,6 +24,7 @@ mod a_signature_lets_in_what_it_signs;
 mod a_stalled_subscriber_holds_nothing_and_delays_nobody;
 mod a_stream_is_bounded_and_a_slow_reader_misses_nothing;
 mod a_stream_shows_every_change_once;
+mod a_subscriber_in_commotion_sees_every_change;
 mod a_thousand_connections_lose_nothing;
 mod a_visibility_subscriber_ends_with_what_the_public_sees;
 mod a_wrong_configuration_is_refused_with_advice;
@@ -32,8 +34,10 @@ mod an_older_journal_is_brought_up_whole;
 mod any;
 mod architecture;
 mod archive_pages_never_change;
+mod browser;
 mod bus;
 mod changes_come_out_at_a_queue_in_order;
+mod commotion;
 mod credentials_are_kept_nowhere;
 mod each_layer_of_the_configuration_counts_before_the_one_below;
 mod emitted;

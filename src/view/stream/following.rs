@@ -2,8 +2,8 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use bytes::Bytes;
 use ::metrics::Counter;
+use bytes::Bytes;
 use tokio::{
     sync::watch,
     task::coop::consume_budget,
@@ -136,9 +136,6 @@ impl Following {
                 moved = self.head.changed() => moved.ok()?,
                 () = self.alarm.as_mut() => {
                     let now = Instant::now();
-                    if now >= self.until {
-                        return None;
-                    }
                     let heartbeat = self.waiting.bounds().heartbeat;
                     let is_due = now >= self.sent + heartbeat;
                     self.set_alarm(if is_due { now } else { self.sent } + heartbeat);
