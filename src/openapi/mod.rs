@@ -22,7 +22,7 @@ use crate::{
     admin::{attempts, dead_letters, health, metrics, quarantine, sources, subscriptions},
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
-    view::{changes, feed, objects, service, snapshot},
+    view::{changes, feed, live, objects, service, snapshot, stream},
     web::{Cache, Problem, Representation, problems},
 };
 
@@ -47,6 +47,8 @@ use crate::{
         feed::archive,
         changes::page,
         changes::one,
+        stream::follow,
+        live::page,
         objects::one,
         snapshot::page,
         service::document,
