@@ -53,7 +53,6 @@ async fn receive(address: SocketAddr, seen: Arc<Seen>, mut random: fastrand::Rng
     }
 }
 
-#[expect(clippy::print_stderr, reason = "that there were repeats is of interest")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_changes_are_posted() {
     let folder = tempfile::tempdir().unwrap();

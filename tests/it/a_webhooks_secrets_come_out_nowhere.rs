@@ -81,8 +81,8 @@ async fn what_is_made_over_http_points_where_it_may() {
     assert!(gateway.stop().success());
 
     // What the operator has listed is reached, and by no proxy.
-    let lines = format!("[delivery]\nallow = [\"127.0.0.1\"]\n");
-    let gateway = self::gateway(folder.path(), &lines, "");
+    let lines = "[delivery]\nallow = [\"127.0.0.1\"]\n";
+    let gateway = self::gateway(folder.path(), lines, "");
     let made = gateway.ask("PUT", "/subscriptions/new", Some(definition(&json!(inside.url())))).await;
     assert_eq!(made.0, 201, "{}", made.1);
     gateway.until_at("new", 1).await;
