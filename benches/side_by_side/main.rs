@@ -23,19 +23,21 @@ mod measure;
 #[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
 mod stalled;
+mod webhooks;
 
 /// The program's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 6] = [
+const PARTS: [(&str, fn()); 7] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
     ("http", http::measure),
     ("amqp", amqp::measure),
     ("stalled", stalled::measure),
+    ("webhooks", webhooks::measure),
 ];
 
 fn main() {

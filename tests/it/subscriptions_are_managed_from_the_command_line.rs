@@ -44,7 +44,7 @@ async fn they_are_made_looked_at_and_told_how_to_go_on() {
     let file = file.to_str().unwrap();
     let (code, shown, said) = on(&["add", "mine", file, "--set", "format=json", "--set", "filter.changes.0=ADD"]);
     assert_eq!((code, said.as_str()), (0, "tidings: the subscription mine is there\n"), "{shown}");
-    assert!(shown.contains("\n  filter          {\"changes\":[\"ADD\"]}\n") && !shown.contains("MfKQ"), "{shown}");
+    assert!(shown.contains("\n  filter              {\"changes\":[\"ADD\"]}\n") && !shown.contains("MfKQ"), "{shown}");
     gateway.until_at("mine", 1).await;
     gateway.until_at("config", 1).await;
 
@@ -69,7 +69,7 @@ async fn they_are_made_looked_at_and_told_how_to_go_on() {
     ] {
         let (code, shown, said) = on(arguments);
         assert_eq!((code, said), (0, format!("tidings: the subscription mine {done}\n")), "{shown}");
-        assert!(shown.contains(&format!("\nstate           {state}")), "{shown}");
+        assert!(shown.contains(&format!("\nstate               {state}")), "{shown}");
     }
     receiver.until(4).await;
     assert_eq!(on(&["remove", "mine"]), (0, String::new(), "tidings: the subscription mine is gone\n".to_owned()));

@@ -61,7 +61,7 @@ pub(super) fn one(answer: &Value) -> String {
     let mut shown = String::new();
     let mut indent = "";
     for (key, value) in lines {
-        shown += format!("{indent}{key:15} {value}").trim_end();
+        shown += format!("{indent}{key:19} {value}").trim_end();
         shown.push('\n');
         if key == "definition" {
             indent = "  ";
@@ -147,21 +147,21 @@ index  retrying  webhook   https://a.example/in  41      3       0.5         1  
 b      orphaned
 ";
     const ONE: &str = "\
-name            index
-state           retrying
-defined in      api
-cursor          41
-behind          3 changes, 1.2 seconds
-delivered       7
-per second      0.5
-dead letters    1
-unroutable      0
-failures        2
-last error      2026-11-21T08:00:00Z it answered  [2J500
+name                index
+state               retrying
+defined in          api
+cursor              41
+behind              3 changes, 1.2 seconds
+delivered           7
+per second          0.5
+dead letters        1
+unroutable          0
+failures            2
+last error          2026-11-21T08:00:00Z it answered  [2J500
 definition
-  delivery        webhook
-  secrets         [\"(hidden)\"]
-  url             https://a.example/in
+  delivery            webhook
+  secrets             [\"(hidden)\"]
+  url                 https://a.example/in
 ";
     const ATTEMPTS: &str = "\
 WHEN                  CHANGE  COUNT  OUTCOME  STATUS  MS  ANSWER OR REASON
