@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::failed;
 use crate::{
-    delivery::{self, InvalidStart, Listed, OperationError, Snapshot, Start, Subscriptions},
+    delivery::{self, Definition, InvalidStart, Listed, OperationError, Snapshot, Start, Subscriptions},
     journal::subscriptions::MadeBy,
     model::{Seq, SubscriptionName, Timestamp},
     web::{Body, Path, Problem, ProblemCode, problems},
@@ -99,7 +99,6 @@ struct LastError {
 #[schema(as = Rewind)]
 struct RewindTo {
     /// `"now"`, `"beginning"`, the number of the change to go on with, or a time.
-    #[schema(value_type = Value)]
     to: Start,
 }
 
@@ -156,7 +155,7 @@ pub async fn one(State(all): State<Subscriptions>, Path(name): Path<Subscription
     operation_id = "putSubscription",
     tag = "administration",
     params(("name" = SubscriptionName, Path, description = "Its name.")),
-    request_body(content = serde_json::Map<String, Value>, description = "The keys of `[subscriptions.NAME]` in the configuration file, as JSON."),
+    request_body(content = Definition, description = "The keys of `[subscriptions.NAME]` in the configuration file, as JSON."),
     responses(
         (status = 200, description = "It has another definition.", body = SubscriptionView),
         (status = 201, description = "It is new.", body = SubscriptionView),

@@ -19,7 +19,7 @@ const DEFAULT_FORMAT: &str = "atom";
 const DEFAULT_DEAD_LETTERS: u64 = 1000;
 
 /// The most dead letters that a definition may have kept.
-const MOST_DEAD_LETTERS: u64 = 1_000_000;
+pub(super) const MOST_DEAD_LETTERS: u64 = 1_000_000;
 
 /// Who defines a subscription, and what they may refer to.
 #[derive(Clone, Copy)]
@@ -94,7 +94,7 @@ impl Definition {
         let delivery = DELIVERIES.into_iter().find(|kind| kind.name == delivery);
         let delivery = delivery.ok_or_else(|| InvalidDefinition::new("delivery", "there is no such delivery"))?;
         if let Some(unknown) = table.keys().find(|key| !is_known(key, delivery)) {
-            let known: Vec<&str> = Self::KEYS.iter().chain(delivery.keys).copied().collect();
+            let known: Vec<&str> = Self::KEYS.into_iter().chain(delivery.keys.iter().map(|key| key.name)).collect();
             return Err(InvalidDefinition::new(unknown, format!("there is no such key; {}", advice(unknown, &known))));
         }
         let name = named(&mut table, "format", Some(DEFAULT_FORMAT), &FORMATS.map(|kind| kind.name))?;
@@ -132,7 +132,7 @@ impl Definition {
 }
 
 fn is_known(key: &str, delivery: &DeliveryKind) -> bool {
-    Definition::KEYS.contains(&key) || delivery.keys.contains(&key)
+    Definition::KEYS.contains(&key) || delivery.keys.iter().any(|known| known.name == key)
 }
 
 /// Takes a key whose value is one of these names.

@@ -5,7 +5,7 @@
 //! as the delivery's window has, and nothing but what is in the window is held: the rest is in the
 //! journal. Whatever goes wrong ends the session; the next begins after the cursor, with the first
 //! change that was not confirmed. So a receiver may get a message again, under the same identifier,
-//! and never gets a later one without the earlier.
+//! and never gets a later one without the earlier. After a failure one message goes alone, until it is taken.
 //!
 //! What a receiver refuses for good becomes a dead letter, in the same transaction that moves the
 //! cursor past it. A subscription has room for so many of them; when they are all taken, it waits and
@@ -153,7 +153,7 @@ impl Engine {
             tracing::info!(subscription = %self.name, after = self.cursor.0, "ready to deliver");
         }
         let mut session = Session {
-            flight: Flight::new(self.delivery.window()),
+            flight: Flight::new(self.delivery.window(), backoff.failures() > 0),
             waiting: VecDeque::new(),
             letters: VecDeque::new(),
             look_for_letters: true,

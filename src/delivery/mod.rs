@@ -13,9 +13,11 @@ mod cursors;
 mod definition;
 mod engine;
 mod flight;
+mod key;
 pub mod metrics;
 mod rate;
 mod runner;
+mod schema;
 mod secret_url;
 mod start;
 mod status;
@@ -28,6 +30,7 @@ use serde_json::{Map, Value};
 
 pub use definition::{Definition, InvalidDefinition, Maker};
 pub use engine::Tuning;
+pub use key::{Key, Takes};
 pub use runner::Runner;
 pub use start::{InvalidStart, Start};
 pub use status::{Snapshot, State};
@@ -48,7 +51,7 @@ pub struct DeliveryKind {
     /// What it is, in one line.
     pub about: &'static str,
     /// The keys of its settings, which stand in a definition beside those that all have.
-    pub keys: &'static [&'static str],
+    pub keys: &'static [Key],
     /// Reads its settings.
     pub read: fn(Map<String, Value>, &Maker<'_>) -> Read,
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
 
 use super::{Change, ContentItemModification, ItemChange, MediaRange, SourceName, State, Timestamp, Uri};
 
@@ -15,7 +16,7 @@ use super::{Change, ContentItemModification, ItemChange, MediaRange, SourceName,
 ///
 /// With `visibility`, the conditions are on the change as the public sees it ([`Change::public`]), and
 /// that is what the reader gets; who has the change gives the filter that.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
     /// On the change: its source.

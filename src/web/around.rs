@@ -20,14 +20,15 @@ use super::{
     observe::{Series, observe},
 };
 
-/// How many header fields a request may have. hyper answers 431 by itself beyond 100, without a body.
+/// How many header fields a request may have. hyper refuses more than 100 by itself (`web::refusal`).
 const FIELDS: usize = 64;
 
-/// How long the names and values of the header fields may be together, in bytes. hyper answers 431 by
-/// itself where all of a head is longer than its buffer, without a body.
+/// How long the names and values of the header fields may be together, in bytes. hyper refuses a
+/// head by itself that is longer than its buffer (`web::refusal`).
 const FIELDS_BYTES: usize = 24 * 1024;
 
-/// How long a path with its query may be, in bytes. hyper answers 414 by itself beyond 65 534.
+/// How long a path with its query may be, in bytes. hyper refuses more than 65 534 by itself
+/// (`web::refusal`).
 const TARGET_BYTES: usize = 32 * 1024;
 
 /// What holds for every request. Clones are handles to the same bounds and counts.

@@ -15,6 +15,7 @@ mod limits;
 mod observe;
 mod problem;
 mod query;
+mod refusal;
 mod representation;
 mod routes;
 mod secret;

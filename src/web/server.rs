@@ -39,10 +39,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Limit, Tls, limit_hit};
+use super::{Limit, Tls, limit_hit, refusal::Refusals};
 
-/// How many bytes of a head are read. hyper answers a larger one 431 by itself, without a body, and so
-/// one of more than 100 fields; what `web::around` answers comes well before.
+/// How many bytes of a head are read. hyper refuses a larger one by itself, and so one of more than 100
+/// fields; what `web::around` answers comes well before.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// How often connections are told to make room: one that began after it was said has not heard.
@@ -168,7 +168,8 @@ async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         Err(_) => return limit_hit(Limit::HeadSeconds),
     };
     let awaits_head = Arc::new(AtomicBool::new(true));
-    let io = Watched { io, patience: bounds.stall, stalled: None, awaits_head: Arc::clone(&awaits_head) };
+    let io =
+        Watched { io: Refusals::on(io), patience: bounds.stall, stalled: None, awaits_head: Arc::clone(&awaits_head) };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
     let router = TowerToHyperService::new(router);

@@ -171,7 +171,8 @@ fn the_defaults_document_every_setting() {
     ] {
         there_are.extend(keys_of(table).iter().map(|key| format!("{documented}.{key}")));
     }
-    let of_a_subscription = Definition::KEYS.iter().chain(DELIVERIES.iter().flat_map(|kind| kind.keys));
+    let of_a_subscription =
+        Definition::KEYS.into_iter().chain(DELIVERIES.iter().flat_map(|kind| kind.keys).map(|key| key.name));
     there_are.extend(of_a_subscription.map(|key| format!("subscriptions.NAME.{key}")));
     assert_eq!(documented(&with_examples), there_are);
 }

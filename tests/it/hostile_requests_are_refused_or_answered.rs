@@ -144,6 +144,10 @@ async fn heads_that_are_too_large_or_no_heads_are_refused() {
     ] {
         let (status, body) = gateway.raw(&request);
         assert!(expected.contains(&status), "{name}: {status} {body}");
+        if status >= 400 {
+            let problem: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{name}: {status} {body}"));
+            assert!(is_clear(status, &problem), "{name}: {body}");
+        }
         gateway.still_serves(name);
     }
     assert!(gateway.most_memory() - before < 32 << 20, "{}", gateway.most_memory() - before);

@@ -15,7 +15,7 @@ use crate::{
     gateway::Gateway,
     keeping::{configuration, journal_file, verified},
     rabbitmq::{Broker, Client},
-    stubborn::{Progress, consume, publish},
+    stubborn::{Progress, Received, consume, publish},
 };
 
 const EXCHANGE: &str = "sfm_exchange";
@@ -157,12 +157,13 @@ async fn holds(gateway: &Gateway, count: usize, progress: &Progress) {
     let id = |change: &Value| change["id"].as_str().unwrap().to_owned();
     let journaled: Vec<_> = changes.iter().map(id).collect();
     let mut seen = BTreeSet::new();
-    let first: Vec<_> = counts.received.iter().filter(|(_, id)| seen.insert(id)).collect();
-    let numbers: Vec<_> = first.iter().map(|(seq, _)| *seq).collect();
-    let out_of_order = numbers.windows(2).find(|pair| pair[1] != pair[0] + 1);
-    assert_eq!((numbers[0], out_of_order), (1, None), "without the repeats, every number comes after the one before");
-    assert!(first.iter().map(|(_, id)| id).eq(&journaled), "under the identifiers of the journal");
-    let same = |(seq, id): &(u64, String)| counts.ids[seq] == *id;
+    let first = counts.received.iter().filter(|message| seen.insert(message.seq) && !message.redelivered);
+    let first: Vec<_> = first.map(|message| message.seq).collect();
+    let out_of_order = first.windows(2).find(|pair| pair[1] <= pair[0]);
+    assert_eq!(out_of_order, None, "what the queue gives for the first time is in order");
+    assert!(counts.ids.keys().copied().eq(1..=count as u64), "every number is there");
+    assert!(counts.ids.values().eq(&journaled), "under the identifiers of the journal");
+    let same = |message: &Received| counts.ids[&message.seq] == message.id;
     assert!(counts.received.iter().all(same), "a repeat has the same identifier");
 }
 

@@ -44,10 +44,22 @@ pub(crate) struct Counts {
     pub(crate) confirmed: usize,
     /// How often a message was published again.
     pub(crate) published_again: usize,
-    /// What the consumer got: the number and the message id of each, in order, with the repeats.
-    pub(crate) received: Vec<(u64, String)>,
+    /// What the consumer got, in order, with the repeats.
+    pub(crate) received: Vec<Received>,
     /// What the consumer got, without the repeats.
     pub(crate) ids: BTreeMap<u64, String>,
+}
+
+/// A message that came.
+pub(crate) struct Received {
+    /// The number of its change.
+    pub(crate) seq: u64,
+    /// Its message id.
+    pub(crate) id: String,
+    /// Whether the broker had given it to a connection that is gone. When it gives such a one again is its own
+    /// choice: a quorum queue that comes up gives later ones first, until it has found out that the
+    /// connection of before is gone.
+    pub(crate) redelivered: bool,
 }
 
 impl Progress {
@@ -58,7 +70,7 @@ impl Progress {
     fn take(&self, delivery: &Delivery) -> usize {
         let (seq, id) = (seq(delivery), text(delivery.properties.message_id().as_ref()).to_owned());
         let mut counts = self.counts();
-        counts.received.push((seq, id.clone()));
+        counts.received.push(Received { seq, id: id.clone(), redelivered: delivery.redelivered });
         counts.ids.entry(seq).or_insert(id);
         counts.ids.len()
     }

@@ -9,25 +9,44 @@ use serde_json::{Map, Value, json};
 use super::{super::definition::take, Amqp, routing::RoutingKey};
 use crate::{
     amqp::{Address, QueueType},
-    delivery::{Blueprint, Delivery, InvalidDefinition, Maker, Read, Window, secret_url},
+    delivery::{Blueprint, Delivery, InvalidDefinition, Key, Maker, Read, Takes, Window, secret_url},
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
 };
 
 /// The keys of the settings.
-pub(super) const KEYS: [&str; 11] = [
-    "url",
-    "ca",
-    "exchange",
-    "declare",
-    "queues",
-    "routing_key",
-    "unroutable",
-    "window",
-    "window_bytes",
-    "confirm_seconds",
-    "max_message_bytes",
+pub(super) const KEYS: [Key; 11] = [
+    Key::needed("url", Takes::Address, "The broker: amqp://USER@HOST:PORT/VHOST, or amqps for TLS."),
+    Key::new(
+        "ca",
+        Takes::Text,
+        "A PEM file with the authority of the broker's certificate; in the configuration file alone.",
+    ),
+    Key::needed("exchange", Takes::Text, "The exchange: topic, durable."),
+    Key::new("declare", Takes::Switch, "Whether the exchange and the queues are declared, or only looked for."),
+    Key::new("queues", Takes::Tables, "Durable queues of consumers: name, bindings, type."),
+    Key::new("routing_key", Takes::Text, "A key with {kind} and {source} in it."),
+    Key::new("unroutable", Takes::Words(&["hold", "count"]), "What it means that a message reaches no queue."),
+    WINDOW,
+    WINDOW_BYTES,
+    CONFIRM_SECONDS,
+    MAX_MESSAGE_BYTES,
 ];
+
+const WINDOW: Key =
+    Key::new("window", Takes::Number { least: 1, most: 65_535 }, "How many messages may be unconfirmed.");
+
+const WINDOW_BYTES: Key =
+    Key::new("window_bytes", Takes::Number { least: 1024, most: 1 << 30 }, "How many bytes of them.");
+
+const CONFIRM_SECONDS: Key =
+    Key::new("confirm_seconds", Takes::Number { least: 1, most: 3600 }, "How long a confirmation is waited for.");
+
+const MAX_MESSAGE_BYTES: Key = Key::new(
+    "max_message_bytes",
+    Takes::Number { least: 1024, most: 1 << 30 },
+    "A larger message becomes a dead letter.",
+);
 
 const DEFAULT_ROUTING_KEY: &str = "content.{kind}.{source}";
 
@@ -109,11 +128,11 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     let queues: Vec<QueueTable> = take(&mut table, "queues")?.unwrap_or_default();
     let queues = queues.into_iter().enumerate().map(|(at, queue)| queue.checked(&format!("queues.{at}")));
     let window = Window {
-        messages: number(&mut table, "window", DEFAULT_WINDOW, 1, 65_535)?,
-        bytes: number(&mut table, "window_bytes", DEFAULT_WINDOW_BYTES, 1024, 1 << 30)?,
-        patience: Duration::from_secs(number(&mut table, "confirm_seconds", DEFAULT_CONFIRM_SECONDS, 1, 3600)? as u64),
+        messages: WINDOW.number(&mut table, DEFAULT_WINDOW)?,
+        bytes: WINDOW_BYTES.number(&mut table, DEFAULT_WINDOW_BYTES)?,
+        patience: Duration::from_secs(CONFIRM_SECONDS.number(&mut table, DEFAULT_CONFIRM_SECONDS)? as u64),
     };
-    let max_message_bytes = number(&mut table, "max_message_bytes", DEFAULT_MAX_MESSAGE, 1024, 1 << 30)?;
+    let max_message_bytes = MAX_MESSAGE_BYTES.number(&mut table, DEFAULT_MAX_MESSAGE)?;
     Ok(Arc::new(Blue(Arc::new(Settings {
         address,
         ca,
@@ -154,19 +173,6 @@ fn bounded(key: &str, text: &str) -> Result<ShortString, InvalidDefinition> {
         return Err(InvalidDefinition::new(key, format!("it has {} bytes; AMQP takes 255", text.len())));
     }
     Ok(ShortString::from(text))
-}
-
-fn number(
-    table: &mut Map<String, Value>,
-    key: &str,
-    default: u64,
-    least: u64,
-    most: u64,
-) -> Result<usize, InvalidDefinition> {
-    let number: u64 = take(table, key)?.unwrap_or(default);
-    let in_range = (least..=most).contains(&number).then(|| usize::try_from(number).ok()).flatten();
-    let reason = || format!("it is {number}; give a whole number from {least} to {most}");
-    in_range.ok_or_else(|| InvalidDefinition::new(key, reason()))
 }
 
 /// The settings as a blueprint of the delivery.

@@ -293,6 +293,19 @@ async fn whatever_goes_wrong_it_goes_on_after_the_last_that_was_confirmed() {
 }
 
 #[tokio::test]
+async fn after_a_failure_one_message_goes_alone_until_it_is_taken() {
+    let world = World::new().await;
+    world.append(1..=20).await;
+    let receiver = Receiver::default().will(std::iter::repeat_n(retry(), 7));
+    let running = world.run(&receiver, 0);
+    running.until_at(20).await;
+    let sent = receiver.with(|script| script.sent.clone());
+    let expected: Vec<u64> = (1..=5).chain([1, 1]).chain(1..=20).collect();
+    assert_eq!(sent, expected, "a window, twice one alone, and all once that is taken");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_refused_becomes_a_dead_letter_and_is_sent_again_when_asked() {
     let world = World::new().await;
     world.append(1..=20).await;
