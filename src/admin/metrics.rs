@@ -78,7 +78,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 22] = [
+pub const METRICS: [Metric; 23] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -175,6 +175,12 @@ pub const METRICS: [Metric; 22] = [
         kind: Kind::Gauge,
         labels: &["subscription"],
         about: "How many messages a subscription's receiver has refused for good.",
+    },
+    Metric {
+        name: delivery::VERIFICATIONS,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        about: "What became of requests of WebSub subscribers: verified, failed or denied.",
     },
     Metric {
         name: web::REQUESTS,

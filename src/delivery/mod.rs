@@ -22,6 +22,7 @@ mod secret_url;
 mod start;
 mod status;
 mod subscriptions;
+pub mod websub;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 

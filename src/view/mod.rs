@@ -11,8 +11,10 @@ pub mod objects;
 mod pages;
 pub mod service;
 pub mod snapshot;
+mod topics;
 
 pub use filtered::Selection;
+pub use topics::{EntriesError, NoTopic};
 
 use crate::{
     journal::{JournalError, store::StoreError},
