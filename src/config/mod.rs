@@ -7,6 +7,7 @@
 
 mod access;
 mod error;
+mod hub;
 mod layer;
 mod queue;
 mod secret;
@@ -32,12 +33,14 @@ use serde::{
 use tracing_subscriber::EnvFilter;
 
 pub use error::{ConfigError, Origin};
+pub use hub::HubConfig;
 use setting::{Setting, whole};
 pub use source::{Allowance, SourceConfig, Transport};
 
 use crate::{
     delivery::Definition,
     format::{self, DIALECTS, DialectKind},
+    http_client::AllowList,
     model::{SourceName, SubscriptionName},
     web::Access,
 };
@@ -56,6 +59,10 @@ pub struct Config {
     pub limits: Limits,
     /// `[log]`
     pub log: Log,
+    /// `[delivery]`
+    pub delivery: Delivery,
+    /// `[hub]`
+    pub hub: HubConfig,
     /// `[access]`, and the keys by which sources sign.
     pub access: Access,
     /// `[sources.NAME]`, those alone that are enabled.
@@ -197,6 +204,14 @@ impl Limits {
     }
 }
 
+/// `[delivery]`: what counts for all subscriptions.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Delivery {
+    /// Where subscriptions may point that are not the configuration's own, beside the public internet.
+    #[serde(deserialize_with = "allow_list")]
+    pub allow: AllowList,
+}
+
 /// `[log]`: what is logged.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Log {
@@ -292,7 +307,7 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
-        let Tables { server, journal, limits, log, .. } = root.clone().read()?;
+        let Tables { server, journal, limits, log, delivery, hub, .. } = root.clone().read()?;
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
         for (name, setting) in root.entry("sources")?.entries()? {
@@ -309,7 +324,7 @@ impl Config {
         let signatures = sources.iter().filter_map(signature).collect();
         let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
         access::refuse_open(&server, &access)?;
-        Ok(Self { server, journal, limits, log, access, sources, subscriptions })
+        Ok(Self { server, journal, limits, log, delivery, hub, access, sources, subscriptions })
     }
 }
 
@@ -320,6 +335,8 @@ struct Tables {
     journal: JournalConfig,
     limits: Limits,
     log: Log,
+    delivery: Delivery,
+    hub: HubConfig,
     #[serde(rename = "access")]
     _access: AccessTable,
     /// Read one by one, since a source's settings depend on its dialect.
@@ -357,6 +374,10 @@ fn folder<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
 fn file<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
     let text = String::deserialize(setting)?;
     if text.is_empty() { Err(D::Error::custom("it is empty; give the path of a file")) } else { Ok(text.into()) }
+}
+
+fn allow_list<'de, D: Deserializer<'de>>(setting: D) -> Result<AllowList, D::Error> {
+    AllowList::parse(&Vec::<String>::deserialize(setting)?).map_err(D::Error::custom)
 }
 
 fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error> {

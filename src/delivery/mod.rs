@@ -22,6 +22,7 @@ mod secret_url;
 mod start;
 mod status;
 mod subscriptions;
+pub mod websub;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -116,7 +117,8 @@ pub struct Window {
 pub struct Outgoing {
     /// The change that it tells. Its identifier is the message's, however often it is sent.
     pub change: Arc<Recorded>,
-    /// What the body is written in.
+    /// What the body is written in. It tells what headers go with it ([`FormatKind::headers`]), and how several
+    /// bodies are one ([`FormatKind::batch`]).
     pub format: &'static FormatKind,
     /// The body.
     pub body: Bytes,

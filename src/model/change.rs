@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AspectSet, ContentObjectModification, ItemChangeKind, State, Timestamp};
+use super::{AspectSet, ContentObjectModification, State, Timestamp};
 
 /// A place in the journal. The first change has 1; every next change has one more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,30 +39,6 @@ pub struct Change {
     pub modification: ContentObjectModification,
     /// What settling found out about it.
     pub settlement: Settlement,
-}
-
-impl Change {
-    /// What happened to its items, each kind once, in order.
-    #[must_use]
-    pub fn kinds(&self) -> Vec<ItemChangeKind> {
-        let mut kinds: Vec<_> = self.modification.items.iter().map(|item| ItemChangeKind::of(&item.change)).collect();
-        kinds.sort();
-        kinds.dedup();
-        kinds
-    }
-
-    /// The same by one word, as routing keys and the events of a stream have it: `add`, `update`, `delete` or
-    /// `state` where that happened to every item, else `mixed`.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match self.kinds()[..] {
-            [ItemChangeKind::Add] => "add",
-            [ItemChangeKind::Update] => "update",
-            [ItemChangeKind::Delete] => "delete",
-            [ItemChangeKind::State] => "state",
-            _ => "mixed",
-        }
-    }
 }
 
 /// How a change relates to what the registry held when it was settled. It says what the change

@@ -115,8 +115,8 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -
     Ok((headers, page).into_response())
 }
 
-/// One change, as an Atom feed (the 0.1 message), as JSON or as the model's XML, by `Accept`. It
-/// never changes.
+/// One change, as an Atom feed (the 0.1 message), as JSON, as the model's XML, as a CloudEvent or as an
+/// activity of ActivityStreams 2, by `Accept`. It never changes.
 ///
 /// # Errors
 /// `not-found`; `not-acceptable`; `unavailable` when the journal cannot be read.
@@ -129,6 +129,7 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -
     responses(
         (status = 200, description = "The change.", content(
             (String = "application/atom+xml"), (Change = "application/json"), (String = "application/xml"),
+            (Value = "application/cloudevents+json"), (Value = "application/activity+json"),
         )),
         (status = 304, description = "The client has it."),
         OneProblems,
@@ -145,7 +146,8 @@ pub async fn one(
         let detail = format!("There is no change {id:?} in the journal. GET /changes lists what there is.");
         Problem::new(ProblemCode::NotFound, detail)
     };
-    let offered = FORMATS.map(|format| format.media_type);
+    let formats = || FORMATS.into_iter().filter(|format| format.is_whole());
+    let offered: Vec<_> = formats().map(|format| format.media_type).collect();
     let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
         let detail = format!("A change is offered as {}.", offered.join(", "));
         Problem::new(ProblemCode::NotAcceptable, detail)
@@ -153,7 +155,7 @@ pub async fn one(
     let change_id = ChangeId::parse(&id).map_err(|_| not_found())?;
     let recorded = view.journal.by_id(change_id).await.map_err(journal_problem)?.ok_or_else(not_found)?;
     let change = recorded.change().map_err(store_problem)?;
-    let format = FORMATS.into_iter().find(|format| format.media_type == chosen);
+    let format = formats().find(|format| format.media_type == chosen);
     let body = format.map(|format| (format.write)(change)).unwrap_or_default();
     let document = Representation::new(chosen, body, Cache::Immutable)
         .last_modified(change.received.datetime())

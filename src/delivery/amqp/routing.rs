@@ -2,7 +2,7 @@
 
 use lapin::types::ShortString;
 
-use crate::model::Change;
+use crate::model::{Change, ItemChangeKind};
 
 /// AMQP's bound on a routing key, in bytes.
 const LONGEST: usize = 255;
@@ -59,7 +59,7 @@ impl RoutingKey {
     pub(super) fn fill(&self, change: &Change) -> ShortString {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
-            Part::Kind => change.kind().to_owned(),
+            Part::Kind => ItemChangeKind::word(&change.modification.items).to_owned(),
             Part::Source => change.modification.origin.source.to_string(),
         };
         ShortString::from(self.parts.iter().map(part).collect::<String>())
