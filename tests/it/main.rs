@@ -78,6 +78,7 @@ mod shuffled_events_end_in_the_same_registry;
 mod stubborn;
 mod subscribing;
 mod subscriptions_are_paused_resumed_and_rewound;
+mod tail_follows_a_stream_and_goes_on_by_itself;
 mod the_certificate_is_read_again_at_sighup;
 mod the_command_line_keeps_its_promises;
 mod the_feed_ends_where_the_journal_does;
