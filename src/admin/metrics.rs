@@ -78,7 +78,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 23] = [
+pub const METRICS: [Metric; 24] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -169,6 +169,12 @@ pub const METRICS: [Metric; 23] = [
         kind: Kind::Gauge,
         labels: &["subscription"],
         about: "1 while a subscription delivers or waits for changes, else 0.",
+    },
+    Metric {
+        name: delivery::PAUSED,
+        kind: Kind::Gauge,
+        labels: &["subscription"],
+        about: "1 while a subscription is paused, by somebody or since its receiver has failed for too long, else 0.",
     },
     Metric {
         name: delivery::DEAD_LETTERS,

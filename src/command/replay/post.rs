@@ -3,14 +3,17 @@
 use std::{path::Path, time::Duration};
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use reqwest::{
     Client, Response, StatusCode,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
     redirect::Policy,
 };
 use serde::Deserialize;
-use tidings::web::Secret;
+use tidings::{
+    http_client::{retry_after, trouble},
+    web::Secret,
+};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -87,7 +90,7 @@ impl Poster {
             .redirect(Policy::none())
             .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| causes(&error))?;
+            .map_err(|error| trouble(&error))?;
         Ok(Self { client, to, headers, retries, stop })
     }
 
@@ -128,7 +131,7 @@ impl Poster {
         let request = self.client.post(self.to.clone()).headers(headers.clone()).body(body.clone());
         match request.send().await {
             Ok(response) => judge(response).await,
-            Err(error) => Answer::Again { reason: causes(&error), after: None },
+            Err(error) => Answer::Again { reason: trouble(&error), after: None },
         }
     }
 }
@@ -142,10 +145,10 @@ async fn judge(response: Response) -> Answer {
     }
     let may_pass =
         status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    let after = retry_after(response.headers(), Utc::now());
+    let after = retry_after(response.headers(), Utc::now()).map(|after| after.min(LONGEST_RETRY_AFTER));
     let told = match told(response).await {
         Ok(told) => told,
-        Err(error) => return Answer::Again { reason: causes(&error), after: None },
+        Err(error) => return Answer::Again { reason: trouble(&error), after: None },
     };
     if status.is_success() {
         Answer::Final(outcome_of(&told))
@@ -197,17 +200,6 @@ fn why(status: StatusCode, told: &[u8]) -> String {
     }
 }
 
-/// `Retry-After` in seconds or as a date (RFC 9110 section 10.2.3).
-fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match value.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        // An HTTP date is a date of RFC 2822.
-        Err(_) => (DateTime::parse_from_rfc2822(value).ok()?.to_utc() - now).to_std().unwrap_or_default(),
-    };
-    Some(wait.min(LONGEST_RETRY_AFTER))
-}
-
 /// The pause after so many retries: it doubles, and up to half of it is left to chance, so that
 /// several replays do not come back at the same moment.
 fn pause(retries: u32) -> Duration {
@@ -243,34 +235,11 @@ pub(super) fn with_token(mut headers: HeaderMap, token: Option<&Secret>) -> Resu
     Ok(headers)
 }
 
-/// An error and what caused it, without the URL, which may hold a password.
-fn causes(error: &reqwest::Error) -> String {
-    let mut line = if error.is_timeout() {
-        "no answer in time".to_owned()
-    } else if error.is_connect() {
-        "no connection".to_owned()
-    } else {
-        "the request broke off".to_owned()
-    };
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        line = format!("{line}: {cause}");
-        next = cause.source();
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use reqwest::StatusCode;
 
-    use chrono::{DateTime, Utc};
-    use reqwest::{
-        StatusCode,
-        header::{HeaderMap, HeaderValue, RETRY_AFTER},
-    };
-
-    use super::{FIRST_PAUSE, LONGEST_PAUSE, pause, retry_after, why};
+    use super::{FIRST_PAUSE, LONGEST_PAUSE, pause, why};
 
     #[test]
     fn pauses_grow_and_are_bounded() {
@@ -280,22 +249,6 @@ mod tests {
                 let pause = pause(retries);
                 assert!(pause <= longest && pause >= longest / 2, "{pause:?} after {retries}");
             }
-        }
-    }
-
-    #[test]
-    fn the_hook_says_when_to_come_back() {
-        let now: DateTime<Utc> = "2026-11-21T08:00:00Z".parse().unwrap();
-        for (value, wait) in [
-            ("3", Some(3)),
-            ("0", Some(0)),
-            ("86400", Some(60)),
-            ("Sat, 21 Nov 2026 08:00:05 GMT", Some(5)),
-            ("Sat, 21 Nov 2026 07:00:00 GMT", Some(0)),
-            ("soon", None),
-        ] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]);
-            assert_eq!(retry_after(&headers, now), wait.map(Duration::from_secs), "{value}");
         }
     }
 
