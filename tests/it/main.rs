@@ -28,6 +28,8 @@ mod a_thousand_connections_lose_nothing;
 mod a_visibility_subscriber_ends_with_what_the_public_sees;
 mod a_webhook_is_posted_signed_and_in_order;
 mod a_webhook_that_fails_is_tried_again;
+mod a_websub_library_subscribes;
+mod a_websub_subscriber_is_told_of_new_entries;
 mod a_wrong_configuration_is_refused_with_advice;
 mod a_wrong_subscription_is_refused_with_advice;
 mod access_control_begins_with_the_first_token;
