@@ -132,8 +132,9 @@ pub async fn serve_until(
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
+    let guard = Guard::of_others(config.delivery.allow.clone());
     let (subscriptions, runner) =
-        Subscriptions::open(journal.clone(), config.subscriptions.clone(), Tuning::default()).await?;
+        Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let mut queues = read_queues(&config, &journal, &sources, &stop);
     let (waiting, herald) = Waiting::new(journal.clone(), readers(&config));
@@ -141,7 +142,7 @@ pub async fn serve_until(
     let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
     let mut surfaces =
         surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
-    let hub = hub(&config, &surfaces, public_url.as_str()).await?;
+    let hub = hub(&config, &surfaces, guard, public_url.as_str()).await?;
     surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
     let limits = &config.limits;
     let bounds =
@@ -208,9 +209,13 @@ fn hub_url(config: &Config, public_url: &str) -> Option<String> {
 }
 
 /// Sets the hub up, if there is to be one.
-async fn hub(config: &Config, surfaces: &Surfaces, public_url: &str) -> Result<Option<(Hub, HubRunner)>, ServeError> {
+async fn hub(
+    config: &Config,
+    surfaces: &Surfaces,
+    guard: Guard,
+    public_url: &str,
+) -> Result<Option<(Hub, HubRunner)>, ServeError> {
     let Some(url) = hub_url(config, public_url) else { return Ok(None) };
-    let guard = Guard::of_others(config.delivery.allow.clone());
     let client = Client::new(http_client::Settings::new(guard.clone())).await?;
     let settings = HubSettings {
         url,

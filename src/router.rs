@@ -13,7 +13,7 @@ use tower_http::{
 
 use crate::{
     admin::{
-        dead_letters,
+        attempts, dead_letters,
         health::{self, Ready},
         metrics::{self, Metrics},
         quarantine::{self, Quarantine},
@@ -111,6 +111,7 @@ pub fn routes() -> Routes<Surfaces> {
         .post("/subscriptions/{name}/pause", Admin, subscriptions::pause, |all| all.subscriptions.clone())
         .post("/subscriptions/{name}/resume", Admin, subscriptions::resume, |all| all.subscriptions.clone())
         .post("/subscriptions/{name}/rewind", Admin, subscriptions::rewind, |all| all.subscriptions.clone())
+        .get("/subscriptions/{name}/attempts", Admin, attempts::list, |all| all.subscriptions.clone())
         .get("/subscriptions/{name}/dead-letters", Admin, dead_letters::list, |all| all.subscriptions.clone())
         .delete("/subscriptions/{name}/dead-letters", Admin, dead_letters::delete_all, |all| all.subscriptions.clone())
         .post("/subscriptions/{name}/dead-letters/replay", Admin, dead_letters::replay_all, |all| {

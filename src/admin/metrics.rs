@@ -79,7 +79,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 25] = [
+pub const METRICS: [Metric; 26] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -170,6 +170,12 @@ pub const METRICS: [Metric; 25] = [
         kind: Kind::Gauge,
         labels: &["subscription"],
         about: "1 while a subscription delivers or waits for changes, else 0.",
+    },
+    Metric {
+        name: delivery::PAUSED,
+        kind: Kind::Gauge,
+        labels: &["subscription"],
+        about: "1 while a subscription is paused, by somebody or since its receiver has failed for too long, else 0.",
     },
     Metric {
         name: delivery::DEAD_LETTERS,

@@ -2,12 +2,13 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use chrono::Utc;
 use reqwest::{
     Response, StatusCode,
     header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
 };
 use serde::Deserialize;
-use tidings::web::Secret;
+use tidings::{http_client, web::Secret};
 use url::Url;
 
 /// How long to wait for a connection.
@@ -19,6 +20,8 @@ pub(super) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause of our own choice.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest `Retry-After` that is honoured; a longer one is cut to this.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How much of an answer is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// How much of an answer that is no problem document is shown, in characters.
@@ -64,6 +67,11 @@ pub(super) fn with_token(mut headers: HeaderMap, token: Option<&Secret>) -> Resu
 /// Whether the same request may do better later.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
+}
+
+/// How long the gateway asks to be left alone.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    http_client::retry_after(headers, Utc::now()).map(|after| after.min(LONGEST_RETRY_AFTER))
 }
 
 /// The beginning of the answer's body.

@@ -13,6 +13,9 @@ pub const LAG: &str = "tidings_subscription_lag_changes";
 /// 1 while a subscription delivers or waits for changes, else 0.
 pub const UP: &str = "tidings_subscription_up";
 
+/// 1 while a subscription is paused, by somebody or since its receiver has failed for too long, else 0.
+pub const PAUSED: &str = "tidings_subscription_paused";
+
 /// How many dead letters a subscription has.
 pub const DEAD_LETTERS: &str = "tidings_dead_letter_messages";
 
@@ -28,8 +31,9 @@ pub(super) fn delivered(name: &SubscriptionName, outcome: &'static str, messages
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no journal holds 2⁵³ changes")]
-pub(super) fn subscription(name: &SubscriptionName, up: bool, lag: u64, dead_letters: u64) {
+pub(super) fn subscription(name: &SubscriptionName, up: bool, paused: bool, lag: u64, dead_letters: u64) {
     gauge!(UP, "subscription" => name.to_string()).set(if up { 1.0 } else { 0.0 });
+    gauge!(PAUSED, "subscription" => name.to_string()).set(if paused { 1.0 } else { 0.0 });
     gauge!(LAG, "subscription" => name.to_string()).set(lag as f64);
     gauge!(DEAD_LETTERS, "subscription" => name.to_string()).set(dead_letters as f64);
 }

@@ -7,6 +7,8 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
 use super::{address, allow::AllowList};
@@ -14,6 +16,9 @@ use crate::web::Secret;
 
 /// The longest address, in bytes.
 const LONGEST: usize = 2048;
+
+/// What is shown in place of a query.
+const HIDDEN: &str = "(hidden)";
 
 /// The rule on where requests may go. Clones are the same one.
 #[derive(Clone, Debug)]
@@ -180,18 +185,31 @@ impl Destination {
         self.0.origin().ascii_serialization()
     }
 
-    /// What of it may be what lets one in: the password and the query, as they are sent.
+    /// What of it may be what lets one in: the password and the query, as they stand in it and as they are sent.
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
-        let parts = [self.0.password(), self.0.query()];
-        parts.into_iter().flatten().filter(|part| !part.is_empty()).map(Secret::new).collect()
+        let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let password = self.0.password().unwrap_or_default();
+        let credentials = match password {
+            "" => String::new(),
+            password => STANDARD.encode(format!("{}:{}", plain(self.0.username()), plain(password))),
+        };
+        let query = self.0.query().unwrap_or_default().to_owned();
+        let parts = [credentials, password.to_owned(), plain(password), query];
+        parts.into_iter().filter(|part| !part.is_empty()).map(Secret::new).collect()
+    }
+
+    /// Whether it is what is shown of one that has a query, and not the address itself.
+    #[must_use]
+    pub fn is_as_shown(&self) -> bool {
+        self.0.query() == Some(HIDDEN)
     }
 }
 
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.0.path())?;
-        if self.0.query().is_some() { f.write_str("?(hidden)") } else { Ok(()) }
+        if self.0.query().is_some() { write!(f, "?{HIDDEN}") } else { Ok(()) }
     }
 }
 

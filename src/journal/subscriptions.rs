@@ -53,7 +53,8 @@ pub struct Stored {
     pub cursor: Seq,
     /// Whether somebody has paused it.
     pub paused: bool,
-    /// Why its receiver wants no more, if it has said so.
+    /// Why it has stopped by itself, if it has: its receiver wants no more, or, where it is paused, has failed for
+    /// too long.
     pub ended: Option<String>,
     /// How many dead letters it has.
     pub dead_letters: u64,
@@ -116,7 +117,7 @@ pub enum Write {
     Rewind(SubscriptionName, Seq),
     /// It is paused, or no longer.
     Pause(SubscriptionName, bool),
-    /// Its receiver wants no more, for this reason; or that is over.
+    /// It has stopped by itself, for this reason; or that is over.
     End(SubscriptionName, Option<String>),
     /// A change was refused; with it, everything up to it is done with.
     Park(SubscriptionName, NewDeadLetter),

@@ -19,7 +19,7 @@ use utoipa::{
 };
 
 use crate::{
-    admin::{dead_letters, health, metrics, quarantine, sources, subscriptions},
+    admin::{attempts, dead_letters, health, metrics, quarantine, sources, subscriptions},
     delivery::websub,
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
@@ -66,6 +66,7 @@ use crate::{
         subscriptions::pause,
         subscriptions::resume,
         subscriptions::rewind,
+        attempts::list,
         dead_letters::list,
         dead_letters::one,
         dead_letters::replay_all,

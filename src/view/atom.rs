@@ -345,7 +345,7 @@ mod tests {
             let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()), sight: None };
             Arc::new(Recorded::from(stored))
         });
-        let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil() };
+        let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None };
         let frame = Frame {
             id: site.journal,
             subtitle: "What happened.".to_owned(),

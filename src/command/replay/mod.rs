@@ -6,8 +6,6 @@
 mod post;
 mod tally;
 
-pub(super) use post::{causes, retry_after};
-
 use std::{
     io::{self, IsTerminal},
     path::PathBuf,

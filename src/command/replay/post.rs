@@ -3,23 +3,20 @@
 use std::{path::Path, time::Duration};
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
 use reqwest::{
     Client, Response,
-    header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER},
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
     redirect::Policy,
 };
 use serde::Deserialize;
+use tidings::http_client::trouble;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::super::{
     file,
-    http::{CONNECT_TIMEOUT, USER_AGENT, header_map, may_pass, pause, told, why},
+    http::{CONNECT_TIMEOUT, USER_AGENT, header_map, may_pass, pause, retry_after, told, why},
 };
-
-/// The longest `Retry-After` that is honoured; a longer one is cut to this.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// What became of a message.
 #[derive(Debug)]
@@ -79,7 +76,7 @@ impl Poster {
             .redirect(Policy::none())
             .user_agent(USER_AGENT)
             .build()
-            .map_err(|error| causes(&error))?;
+            .map_err(|error| trouble(&error))?;
         Ok(Self { client, to, headers, retries, stop })
     }
 
@@ -120,7 +117,7 @@ impl Poster {
         let request = self.client.post(self.to.clone()).headers(headers.clone()).body(body.clone());
         match request.send().await {
             Ok(response) => judge(response).await,
-            Err(error) => Answer::Again { reason: causes(&error), after: None },
+            Err(error) => Answer::Again { reason: trouble(&error), after: None },
         }
     }
 }
@@ -132,10 +129,10 @@ async fn judge(response: Response) -> Answer {
         let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("nowhere");
         return Answer::Final(Outcome::Failed(format!("the hook answers {status} and points to {target}; post there")));
     }
-    let after = retry_after(response.headers(), Utc::now());
+    let after = retry_after(response.headers());
     let told = match told(response).await {
         Ok(told) => told,
-        Err(error) => return Answer::Again { reason: causes(&error), after: None },
+        Err(error) => return Answer::Again { reason: trouble(&error), after: None },
     };
     if status.is_success() {
         Answer::Final(outcome_of(&told))
@@ -156,59 +153,5 @@ fn outcome_of(told: &[u8]) -> Outcome {
         Ok("unchanged") => Outcome::Unchanged,
         // A hook that is not of Tidings has its own words for yes.
         _ => Outcome::Accepted,
-    }
-}
-
-/// `Retry-After` in seconds or as a date (RFC 9110 section 10.2.3).
-pub(in crate::command) fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match value.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        // An HTTP date is a date of RFC 2822.
-        Err(_) => (DateTime::parse_from_rfc2822(value).ok()?.to_utc() - now).to_std().unwrap_or_default(),
-    };
-    Some(wait.min(LONGEST_RETRY_AFTER))
-}
-
-/// An error and what caused it, without the URL, which may hold a password.
-pub(in crate::command) fn causes(error: &reqwest::Error) -> String {
-    let mut line = if error.is_timeout() {
-        "no answer in time".to_owned()
-    } else if error.is_connect() {
-        "no connection".to_owned()
-    } else {
-        "the request broke off".to_owned()
-    };
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        line = format!("{line}: {cause}");
-        next = cause.source();
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use chrono::{DateTime, Utc};
-    use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
-
-    use super::retry_after;
-
-    #[test]
-    fn the_hook_says_when_to_come_back() {
-        let now: DateTime<Utc> = "2026-11-21T08:00:00Z".parse().unwrap();
-        for (value, wait) in [
-            ("3", Some(3)),
-            ("0", Some(0)),
-            ("86400", Some(60)),
-            ("Sat, 21 Nov 2026 08:00:05 GMT", Some(5)),
-            ("Sat, 21 Nov 2026 07:00:00 GMT", Some(0)),
-            ("soon", None),
-        ] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]);
-            assert_eq!(retry_after(&headers, now), wait.map(Duration::from_secs), "{value}");
-        }
     }
 }

@@ -12,14 +12,13 @@ use std::{
     time::Duration,
 };
 
-use chrono::Utc;
 use clap::Args;
 use reqwest::{
     Client, Response,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
     redirect::Policy,
 };
-use tidings::web::Secret;
+use tidings::{http_client::trouble, web::Secret};
 use url::{Url, form_urlencoded};
 
 use self::{
@@ -28,8 +27,7 @@ use self::{
 };
 use super::{
     Failure,
-    http::{CONNECT_TIMEOUT, USER_AGENT, http_url, may_pass, pause, token, told, why, with_token},
-    replay::{causes, retry_after},
+    http::{CONNECT_TIMEOUT, USER_AGENT, http_url, may_pass, pause, retry_after, token, told, why, with_token},
     runtime, say,
 };
 
@@ -133,7 +131,7 @@ impl Follower {
             .redirect(Policy::none())
             .user_agent(USER_AGENT)
             .build()
-            .map_err(|error| causes(&error))?;
+            .map_err(|error| trouble(&error))?;
         Ok(Self {
             client,
             url: stream_of(tail.url, &tail.filter),
@@ -193,14 +191,14 @@ impl Follower {
                 Ok(stream) => stream,
                 Err(ended) => return ended,
             },
-            Err(error) => return Ended::Cut { reason: causes(&error), after: None },
+            Err(error) => return Ended::Cut { reason: trouble(&error), after: None },
         };
         let mut events = Events::after(&self.last);
         loop {
             let piece = match stream.chunk().await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => return Ended::Over,
-                Err(error) => return Ended::Cut { reason: causes(&error), after: None },
+                Err(error) => return Ended::Cut { reason: trouble(&error), after: None },
             };
             if self.failures > 0 {
                 say("connected again");
@@ -277,8 +275,8 @@ async fn opened(response: Response) -> Result<Response, Ended> {
         let reason = format!("what is there is no stream of events but {media_type:?}; give the address of a gateway");
         return Err(Ended::Refused(reason));
     }
-    let after = retry_after(response.headers(), Utc::now());
-    let told = told(response).await.map_err(|error| Ended::Cut { reason: causes(&error), after: None })?;
+    let after = retry_after(response.headers());
+    let told = told(response).await.map_err(|error| Ended::Cut { reason: trouble(&error), after: None })?;
     let reason = why(status, &told);
     Err(if may_pass(status) { Ended::Cut { reason, after } } else { Ended::Refused(reason) })
 }

@@ -93,7 +93,7 @@ impl Amqp {
     /// Hands a message to the connection, and waits neither for it to be written nor for its confirmation:
     /// what is written together costs one call of the system, and not one for each message.
     fn publish(&mut self, message: Outgoing) -> Result<Pending, DeliveryError> {
-        let Outgoing { change, format, body } = message;
+        let Outgoing { change, format, body, .. } = message;
         let largest = self.largest.load(Ordering::Relaxed);
         if body.len() > largest {
             let reason = format!("it has {} bytes, and the broker takes {largest} at most", body.len());

@@ -128,7 +128,7 @@ impl Delivery for Receiver {
     }
 
     fn window(&self) -> Window {
-        Window { messages: 5, bytes: 1 << 20, patience: Duration::from_millis(300) }
+        Window { messages: 5, changes: 1, bytes: 1 << 20, patience: Duration::from_millis(300) }
     }
 }
 
@@ -139,6 +139,7 @@ struct World {
     name: SubscriptionName,
     cursors: Cursors,
     most_dead_letters: u64,
+    pause_after: Option<Duration>,
     filter: Filter,
 }
 
@@ -158,6 +159,7 @@ impl World {
             name,
             cursors,
             most_dead_letters: 10,
+            pause_after: None,
             filter: Filter::default(),
         }
     }
@@ -186,6 +188,8 @@ impl World {
             filter: self.filter.clone(),
             format: format("json").unwrap(),
             most_dead_letters: self.most_dead_letters,
+            pause_after: self.pause_after,
+            alone_through: Seq::default(),
             delivery: Box::new(receiver.clone()),
             cursor: Seq(cursor),
             cursors: self.cursors.clone(),

@@ -15,10 +15,11 @@ use sha2::{Sha256, Sha384, Sha512};
 use super::{SignatureMethod, Topics, kept::Kept};
 use crate::{
     delivery::{
-        Blueprint, Delivery, DeliveryError, DeliveryKind, Doing, InvalidDefinition, Outcome, Outgoing, Pending, Window,
+        Attempts, Blueprint, Delivery, DeliveryError, DeliveryKind, Doing, InvalidDefinition, Outcome, Outgoing,
+        Pending, Window,
     },
-    format::{Beside, FormatKind},
-    http_client::Client,
+    format::{Batch, Beside, FormatKind},
+    http_client::{Client, retry_after},
     model::{SubscriptionName, Timestamp},
     web::Secret,
 };
@@ -39,7 +40,7 @@ pub(super) static ENTRIES: FormatKind = FormatKind {
     write: |_| Vec::new(),
     write_modification: |_| Vec::new(),
     beside: Beside::Nothing,
-    batch: None,
+    batch: Some(Batch { media_type: MEDIA_TYPE, open: "", between: "", close: "" }),
 };
 
 /// That of the topics.
@@ -50,7 +51,10 @@ const SIGNATURE: &str = "x-hub-signature";
 
 /// One message at a time: the next when the one before has arrived. The client has bounds of its own, which
 /// are shorter than this.
-const WINDOW: Window = Window { messages: 1, bytes: 1 << 20, patience: Duration::from_secs(60) };
+const WINDOW: Window = Window { messages: 1, changes: MOST_CHANGES, bytes: 1 << 20, patience: Duration::from_secs(60) };
+
+/// How many changes one message has at the most. Subscribers take bodies of a bounded size, a megabyte as a rule.
+const MOST_CHANGES: usize = 20;
 
 /// What the distributions of one hub have in common.
 pub(super) struct Shared {
@@ -67,8 +71,12 @@ pub(super) struct Blue {
 }
 
 impl Blueprint for Blue {
-    fn build(&self, _: &SubscriptionName) -> Box<dyn Delivery> {
+    fn build(&self, _: &SubscriptionName, _: &Arc<Attempts>) -> Box<dyn Delivery> {
         Box::new(Distribution { shared: Arc::clone(&self.shared), kept: Arc::clone(&self.kept) })
+    }
+
+    fn max_batch(&self) -> usize {
+        MOST_CHANGES
     }
 
     fn shown(&self) -> Map<String, Value> {
@@ -93,7 +101,8 @@ struct Distribution {
 
 impl Distribution {
     fn message(&self, message: &Outgoing) -> Result<(HeaderMap, Bytes), DeliveryError> {
-        let changes = [Arc::clone(&message.change)];
+        // Newest first, as in the feed.
+        let changes: Vec<_> = message.more.iter().rev().chain([&message.change]).cloned().collect();
         let body = self.shared.topics.entries(&self.kept.topic, &changes).map_err(DeliveryError)?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
@@ -122,7 +131,7 @@ impl Delivery for Distribution {
                     return Outcome::Gone { reason: "its lease has run out".to_owned() };
                 }
                 match shared.client.post(&kept.callback, headers, body).await {
-                    Ok(answer) => judge(answer.status),
+                    Ok(answer) => judge(answer.status, &answer.headers),
                     Err(error) => Outcome::Retry { reason: error.to_string(), after: None },
                 }
             })
@@ -144,11 +153,14 @@ impl Delivery for Distribution {
 }
 
 /// Every answer but 2xx and 410 is a failure, and redirects are not followed; the body means nothing.
-fn judge(status: StatusCode) -> Outcome {
+fn judge(status: StatusCode, headers: &HeaderMap) -> Outcome {
     let reason = format!("it answered {status}");
     match status {
         _ if status.is_success() => Outcome::Delivered,
         StatusCode::GONE => Outcome::Gone { reason },
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            Outcome::Retry { reason, after: retry_after(headers, chrono::Utc::now()) }
+        }
         _ => Outcome::Retry { reason, after: None },
     }
 }
@@ -175,7 +187,7 @@ fn mac<M: Mac + KeyInit>(key: &[u8], body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Secret, SignatureMethod, StatusCode, judge};
+    use super::{HeaderMap, Outcome, Secret, SignatureMethod, StatusCode, judge};
 
     /// RFC 4231, test case 2.
     #[test]
@@ -192,7 +204,7 @@ mod tests {
     #[test]
     fn every_answer_but_success_and_the_end_is_a_failure() {
         for status in 200..600 {
-            let judged = judge(StatusCode::from_u16(status).unwrap());
+            let judged = judge(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
             let right = match status {
                 200..=299 => judged == Outcome::Delivered,
                 410 => matches!(judged, Outcome::Gone { .. }),

@@ -127,7 +127,9 @@ fn nothing_secret_is_shown() {
     assert_eq!(shown, ["https://indexer.example.org:8443/in?(hidden)"; 2].join(" "));
     assert_eq!(destination.expose().as_str(), text);
     let secrets: Vec<_> = destination.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
-    assert_eq!(secrets, [b"hush".to_vec(), b"key=hush2".to_vec()]);
+    let sent = b"dXNlcjpodXNo".to_vec();
+    assert_eq!(secrets, [sent, b"hush".to_vec(), b"hush".to_vec(), b"key=hush2".to_vec()]);
+    assert!(Destination::parse(&format!("{destination}"), &guard(&[])).unwrap().is_as_shown());
     let more = destination.with_query([("hub.mode", "subscribe"), ("a b", "c&d")]);
     assert_eq!(more.expose().query(), Some("key=hush2&hub.mode=subscribe&a+b=c%26d"));
     for wrong in ["https://user:hush@/", "ftp://user:hush@a/", "http://user:hush@a/", "https://user:hush@10.0.0.1/"] {
