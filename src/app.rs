@@ -13,11 +13,14 @@ use crate::{
     admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, sources::Listed},
     amqp::ConnectionStatus,
     config::{Allowance, Config, SourceConfig, Transport},
-    delivery::{OperationError, Subscriptions, Tuning},
-    http_client::Guard,
+    delivery::{
+        OperationError, Subscriptions, Tuning,
+        websub::{Hub, HubRunner, HubSettings, Topic, Topics},
+    },
+    http_client::{self, Client, ClientError, Guard},
     intake::{Intake, Source},
     journal::{
-        self, Journal, WriterThread,
+        self, Journal, Recorded, WriterThread,
         retention::Retention,
         store::{
             StoreError,
@@ -82,6 +85,9 @@ pub enum ServeError {
     /// The subscriptions cannot be set up.
     #[error("the subscriptions cannot be set up: {0}")]
     Subscriptions(#[from] OperationError),
+    /// The hub cannot be set up.
+    #[error("the hub cannot be set up: {0}")]
+    Hub(#[from] ClientError),
     /// What runs the subscriptions has failed, by a fault of the gateway.
     #[error("what runs the subscriptions has failed: {0}")]
     Deliveries(tokio::task::JoinError),
@@ -128,13 +134,16 @@ pub async fn serve_until(
     let public_url = config.server.public_url_at(address);
     let guard = Guard::of_others(config.delivery.allow.clone());
     let (subscriptions, runner) =
-        Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard, Tuning::default()).await?;
+        Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let mut queues = read_queues(&config, &journal, &sources, &stop);
     let (waiting, herald) = Waiting::new(journal.clone(), readers(&config));
     // Streams end when it does.
     let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
-    let surfaces = surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
+    let mut surfaces =
+        surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
+    let hub = hub(&config, &surfaces, guard, public_url.as_str()).await?;
+    surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
     let limits = &config.limits;
     let bounds =
         router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request, wait: limits.wait };
@@ -148,7 +157,15 @@ pub async fn serve_until(
     let grace = config.server.grace;
     let draining = (grace / 4).min(DRAINING_TIME);
     let stop_deliveries = CancellationToken::new();
-    let mut deliveries = AbortOnDropHandle::new(tokio::spawn(runner.run(stop_deliveries.clone(), draining)));
+    let stopped = stop_deliveries.clone();
+    let mut deliveries = AbortOnDropHandle::new(tokio::spawn(async move {
+        let hub = async {
+            if let Some((_, hub)) = hub {
+                hub.run(stopped.clone()).await;
+            }
+        };
+        tokio::join!(runner.run(stopped.clone(), draining), hub);
+    }));
     let _settling = AbortOnDropHandle::new(tokio::spawn(settle_metrics(metrics)));
     let serving = server::serve(listener, tls, router, stop.clone(), bounds);
     let cut_off = async {
@@ -184,6 +201,46 @@ pub async fn serve_until(
     let _ = retention.await;
     close(writer).await;
     Ok(())
+}
+
+/// Where the hub is, if there is one.
+fn hub_url(config: &Config, public_url: &str) -> Option<String> {
+    config.hub.enabled.then(|| format!("{}/hub", public_url.trim_end_matches('/')))
+}
+
+/// Sets the hub up, if there is to be one.
+async fn hub(
+    config: &Config,
+    surfaces: &Surfaces,
+    guard: Guard,
+    public_url: &str,
+) -> Result<Option<(Hub, HubRunner)>, ServeError> {
+    let Some(url) = hub_url(config, public_url) else { return Ok(None) };
+    let client = Client::new(http_client::Settings::new(guard.clone())).await?;
+    let settings = HubSettings {
+        url,
+        lease: config.hub.lease,
+        longest_lease: config.hub.longest_lease,
+        subscriptions: config.hub.subscriptions,
+        per_callback: config.hub.per_callback,
+        signature: config.hub.signature,
+    };
+    let topics = Arc::new(Feed(surfaces.feed.clone()));
+    Ok(Some(Hub::open(surfaces.subscriptions.clone(), topics, client, guard, settings).await?))
+}
+
+/// The feed as the hub knows it: deliveries and views never meet but here.
+struct Feed(FeedView);
+
+impl Topics for Feed {
+    fn find(&self, address: &str) -> Result<Topic, String> {
+        let (address, filter) = self.0.topic(address).map_err(|error| error.to_string())?;
+        Ok(Topic { address, filter })
+    }
+
+    fn entries(&self, topic: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, String> {
+        self.0.entries(topic, changes).map_err(|error| error.to_string())
+    }
 }
 
 /// Starts to read the queues.
@@ -344,12 +401,13 @@ fn surfaces(
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http), rates: Arc::new(rates) },
         changes: Changes { journal: journal.clone(), waiting: waiting.clone(), largest_page: config.limits.page },
         waiting,
-        feed: FeedView::new(journal.clone(), public_url, &config.journal.data),
+        feed: FeedView::new(journal.clone(), public_url, &config.journal.data, hub_url(config, public_url)),
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         ready: Ready { journal: journal.clone(), sources: Arc::clone(&sources) },
         sources,
         subscriptions,
+        hub: None,
         metrics,
         documentation: Documentation::new(public_url, config.limits.page),
         journal,

@@ -20,7 +20,10 @@ use crate::{
         sources::{self, Sources},
         subscriptions,
     },
-    delivery::Subscriptions,
+    delivery::{
+        Subscriptions,
+        websub::{self, Hub},
+    },
     journal::Journal,
     openapi::{self, Documentation},
     source::http::{self, Hooks},
@@ -60,6 +63,8 @@ pub struct Surfaces {
     pub sources: Sources,
     /// The subscriptions.
     pub subscriptions: Subscriptions,
+    /// The WebSub hub, where there is one.
+    pub hub: Option<Hub>,
     /// What is counted and measured.
     pub metrics: Metrics,
     /// The description of this very interface.
@@ -86,6 +91,7 @@ pub fn routes() -> Routes<Surfaces> {
         .post("/hooks/{source}", Publish, http::receive, |all| all.hooks.clone())
         .get("/feed", Read, feed::newest, |all| all.feed.clone())
         .get("/feed/archive/{page}", Read, feed::archive, |all| all.feed.clone())
+        .post("/hub", Read, websub::http::receive, |all| all.hub.clone())
         .get("/changes", Read, changes::page, |all| all.changes.clone())
         .get("/changes/{id}", Read, changes::one, |all| all.changes.clone())
         .get("/stream", Read, stream::follow, |all| all.waiting.clone())

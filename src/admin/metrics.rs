@@ -79,7 +79,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 25] = [
+pub const METRICS: [Metric; 26] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -194,6 +194,12 @@ pub const METRICS: [Metric; 25] = [
         kind: Kind::Counter,
         labels: &["format"],
         about: "Changes that were sent on streams, counted for each stream.",
+    },
+    Metric {
+        name: delivery::VERIFICATIONS,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        about: "What became of requests of WebSub subscribers: verified, failed or denied.",
     },
     Metric {
         name: web::REQUESTS,

@@ -69,6 +69,11 @@ pub(super) fn may_pass(status: StatusCode) -> bool {
     status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
 }
 
+/// How long the gateway asks to be left alone.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    http_client::retry_after(headers, Utc::now()).map(|after| after.min(LONGEST_RETRY_AFTER))
+}
+
 /// The beginning of the answer's body.
 pub(super) async fn told(mut response: Response) -> reqwest::Result<Vec<u8>> {
     let mut told = Vec::new();

@@ -7,6 +7,7 @@
 
 mod access;
 mod error;
+mod hub;
 mod layer;
 mod queue;
 mod secret;
@@ -32,6 +33,7 @@ use serde::{
 use tracing_subscriber::EnvFilter;
 
 pub use error::{ConfigError, Origin};
+pub use hub::HubConfig;
 use setting::{Setting, whole};
 pub use source::{Allowance, SourceConfig, Transport};
 
@@ -59,6 +61,8 @@ pub struct Config {
     pub log: Log,
     /// `[delivery]`
     pub delivery: Delivery,
+    /// `[hub]`
+    pub hub: HubConfig,
     /// `[access]`, and the keys by which sources sign.
     pub access: Access,
     /// `[sources.NAME]`, those alone that are enabled.
@@ -303,7 +307,7 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
-        let Tables { server, journal, limits, log, delivery, .. } = root.clone().read()?;
+        let Tables { server, journal, limits, log, delivery, hub, .. } = root.clone().read()?;
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
         for (name, setting) in root.entry("sources")?.entries()? {
@@ -320,7 +324,7 @@ impl Config {
         let signatures = sources.iter().filter_map(signature).collect();
         let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
         access::refuse_open(&server, &access)?;
-        Ok(Self { server, journal, limits, log, delivery, access, sources, subscriptions })
+        Ok(Self { server, journal, limits, log, delivery, hub, access, sources, subscriptions })
     }
 }
 
@@ -332,6 +336,7 @@ struct Tables {
     limits: Limits,
     log: Log,
     delivery: Delivery,
+    hub: HubConfig,
     #[serde(rename = "access")]
     _access: AccessTable,
     /// Read one by one, since a source's settings depend on its dialect.

@@ -19,6 +19,13 @@ pub const PAUSED: &str = "tidings_subscription_paused";
 /// How many dead letters a subscription has.
 pub const DEAD_LETTERS: &str = "tidings_dead_letter_messages";
 
+/// What became of what WebSub callbacks were asked: verified, failed or denied.
+pub const VERIFICATIONS: &str = "tidings_websub_verifications_total";
+
+pub(super) fn verified(outcome: &'static str) {
+    counter!(VERIFICATIONS, "outcome" => outcome).increment(1);
+}
+
 pub(super) fn delivered(name: &SubscriptionName, outcome: &'static str, messages: u64) {
     counter!(DELIVERIES, "subscription" => name.to_string(), "outcome" => outcome).increment(messages);
 }

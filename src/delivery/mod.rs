@@ -24,6 +24,7 @@ mod start;
 mod status;
 mod subscriptions;
 mod webhook;
+pub mod websub;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 

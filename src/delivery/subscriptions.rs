@@ -7,6 +7,7 @@
 //! for an afternoon must not cost an indexer its place.
 
 mod entry;
+mod of_hub;
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use self::entry::{Entry, Running};
 use super::{
     Attempt, Definition, InvalidDefinition, InvalidStart, Maker, Runner, Snapshot, Start, Tuning, cursors::Cursors,
-    engine::Engine, runner::Launch, status::State,
+    engine::Engine, runner::Launch, status::State, websub,
 };
 use crate::{
     http_client::Guard,
@@ -73,6 +74,9 @@ pub enum OperationError {
     /// The configuration defines it.
     #[error("the subscription {0} is defined in the configuration file; change it there, and restart the gateway")]
     OfConfig(SubscriptionName),
+    /// A WebSub subscriber has it.
+    #[error("the subscription {0} is a WebSub subscriber's, who alone says what it is; it can be deleted")]
+    OfHub(SubscriptionName),
     /// There are too many.
     #[error("there are {MOST} subscriptions already; delete one")]
     TooMany,
@@ -108,7 +112,7 @@ impl Subscriptions {
             journal.subscriptions().await?.into_iter().map(|stored| (stored.name.clone(), stored)).collect();
         let mut writes = Vec::new();
         for (name, definition) in &configured {
-            if stored.get(name).is_none_or(|stored| stored.made_by == MadeBy::Api) {
+            if stored.get(name).is_none_or(|stored| stored.made_by != MadeBy::Config) {
                 let (name, definition, made_by) =
                     (name.clone(), definition.start.cursor(&journal).await?, MadeBy::Config);
                 writes.push(Write::Put { name, made_by, definition: String::new(), cursor: definition });
@@ -119,7 +123,7 @@ impl Subscriptions {
             stored = journal.subscriptions().await?.into_iter().map(|stored| (stored.name.clone(), stored)).collect();
         }
         // As many as can be waiting to be started at once.
-        let (launches, waiting) = mpsc::channel(MOST + configured.len());
+        let (launches, waiting) = mpsc::channel(MOST + websub::MOST + configured.len());
         let inner = Arc::new(Inner {
             cursors: Cursors::new(journal.clone()),
             journal,
@@ -176,34 +180,20 @@ impl Subscriptions {
     /// fails.
     pub async fn put(&self, name: &SubscriptionName, definition: Value) -> Result<bool, OperationError> {
         let _doing = self.0.doing.lock().await;
-        let is_known = match self.0.with(name, |entry| entry.made_by == MadeBy::Config && entry.definition.is_some()) {
-            Ok(true) => return Err(OperationError::OfConfig(name.clone())),
+        let is_known = match self.0.with(name, |entry| (entry.made_by, entry.definition.is_some())) {
+            Ok((MadeBy::Config, true)) => return Err(OperationError::OfConfig(name.clone())),
+            Ok((MadeBy::Hub, _)) => return Err(OperationError::OfHub(name.clone())),
             known => known.is_ok(),
         };
-        if !is_known && self.0.entries().len() >= MOST {
+        // The hub has a bound of its own.
+        if !is_known && self.0.entries().values().filter(|entry| entry.made_by != MadeBy::Hub).count() >= MOST {
             return Err(OperationError::TooMany);
         }
         let read = Arc::new(Definition::read(definition.clone(), &Maker::api(&self.0.guard))?);
         let cursor = read.start.cursor(&self.0.journal).await;
         // Where it would begin does not matter to one that has begun.
         let cursor = if is_known { cursor.unwrap_or_default() } else { cursor? };
-        self.0.halt(name).await;
-        let (name, made_by, definition) = (name.clone(), MadeBy::Api, definition.to_string());
-        let put = Write::Put { name: name.clone(), made_by, definition, cursor };
-        self.0.journal.write_subscriptions(vec![put, Write::End(name.clone(), None)]).await?;
-        if is_known {
-            self.0.with(&name, |entry| {
-                entry.made_by = MadeBy::Api;
-                entry.definition = Some(read);
-                entry.ended = false;
-            })?;
-        } else {
-            let (definition, paused, ended, dead_letters) = (String::new(), false, None, 0);
-            let stored = Stored { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
-            self.0.entries().insert(name.clone(), Entry::of(stored, Some(read), &self.0.guard));
-        }
-        self.0.start(&name);
-        Ok(!is_known)
+        self.0.place(name, MadeBy::Api, definition.to_string(), read, cursor).await
     }
 
     /// Deletes a subscription, with its cursor and its dead letters.
@@ -330,6 +320,34 @@ impl Inner {
 
     pub(super) fn stop_all(&self) {
         self.stop.cancel();
+    }
+
+    /// Writes a subscription and its definition, and has it run; says whether it is new.
+    async fn place(
+        &self,
+        name: &SubscriptionName,
+        made_by: MadeBy,
+        definition: String,
+        read: Arc<Definition>,
+        cursor: Seq,
+    ) -> Result<bool, OperationError> {
+        let is_known = self.with(name, |_| ()).is_ok();
+        self.halt(name).await;
+        let put = Write::Put { name: name.clone(), made_by, definition, cursor };
+        self.journal.write_subscriptions(vec![put, Write::End(name.clone(), None)]).await?;
+        if is_known {
+            self.with(name, |entry| {
+                entry.made_by = made_by;
+                entry.definition = Some(read);
+                entry.ended = false;
+            })?;
+        } else {
+            let (definition, paused, ended, dead_letters) = (String::new(), false, None, 0);
+            let stored = Stored { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
+            self.entries().insert(name.clone(), Entry::of(stored, Some(read), &self.guard));
+        }
+        self.start(name);
+        Ok(!is_known)
     }
 
     /// A subscription has paused itself.

@@ -20,15 +20,21 @@ pub enum MadeBy {
     Config,
     /// Somebody through the HTTP interface.
     Api,
+    /// A WebSub subscriber, by the hub.
+    Hub,
 }
 
 impl MadeBy {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Config, Self::Api, Self::Hub];
+
     /// The word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Config => "config",
             Self::Api => "api",
+            Self::Hub => "hub",
         }
     }
 }
@@ -40,7 +46,8 @@ pub struct Stored {
     pub name: SubscriptionName,
     /// Who made it.
     pub made_by: MadeBy,
-    /// The JSON that was put; empty for one of the configuration.
+    /// The JSON that was put, or what the hub keeps of a subscriber, its secret among it; empty for one of the
+    /// configuration.
     pub definition: String,
     /// All changes up to this one are done with.
     pub cursor: Seq,

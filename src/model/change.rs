@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AspectSet, ContentObjectModification, ItemChangeKind, State, Timestamp};
+use super::{AspectSet, ContentObjectModification, State, Timestamp};
 
 /// A place in the journal. The first change has 1; every next change has one more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,15 +39,6 @@ pub struct Change {
     pub modification: ContentObjectModification,
     /// What settling found out about it.
     pub settlement: Settlement,
-}
-
-impl Change {
-    /// What happened to its items by one word, as routing keys and the events of a stream have it: `add`, `update`,
-    /// `delete` or `state` where that happened to every item, else `mixed`.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        ItemChangeKind::word(&self.modification.items)
-    }
 }
 
 /// How a change relates to what the registry held when it was settled. It says what the change

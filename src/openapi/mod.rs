@@ -20,6 +20,7 @@ use utoipa::{
 
 use crate::{
     admin::{attempts, dead_letters, health, metrics, quarantine, sources, subscriptions},
+    delivery::websub,
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
     view::{changes, feed, live, objects, service, snapshot, stream},
@@ -45,6 +46,7 @@ use crate::{
         http::receive,
         feed::newest,
         feed::archive,
+        websub::http::receive,
         changes::page,
         changes::one,
         stream::follow,

@@ -18,7 +18,7 @@ use super::{
     store_problem,
 };
 use crate::{
-    journal::{Journal, Recorded},
+    journal::{Journal, Recorded, store::StoreError},
     model::{Filter, Seq, Timestamp},
     web::{Problem, Query},
 };
@@ -80,6 +80,12 @@ impl Selection {
         Ok(Self { filter, limit: told.limit, before: told.before })
     }
 
+    /// What is selected, where the document is the newest of its chain: an older one gets no new entries.
+    #[must_use]
+    pub fn of_newest(&self) -> Option<&Filter> {
+        self.before.is_none().then_some(&self.filter)
+    }
+
     fn starting_before(&self, before: Option<Seq>) -> Self {
         Self { before, ..self.clone() }
     }
@@ -127,6 +133,13 @@ pub(super) struct Found {
     newest: Option<Timestamp>,
 }
 
+impl Found {
+    /// These changes alone, newest first.
+    pub(super) fn just(changes: Vec<Arc<Recorded>>) -> Self {
+        Self { changes, next: None, newest: None }
+    }
+}
+
 /// Goes through the journal from the selection's cursor back.
 pub(super) async fn find(journal: &Journal, selection: &Selection) -> Result<Found, Problem> {
     let Limit(limit) = selection.limit.unwrap_or(Limit::DEFAULT);
@@ -164,18 +177,24 @@ fn older_than(cursor: Seq) -> Option<Seq> {
     (cursor > Seq::ZERO.next()).then_some(cursor)
 }
 
-/// The document's frame.
-pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle: &str) -> Result<Frame, Problem> {
-    let filter = filter_query(&selection.filter);
-    let address = |selection: &Selection| match selection.to_query() {
+/// The address of a document, in its one spelling.
+pub(super) fn address(site: &Site, selection: &Selection) -> String {
+    match selection.to_query() {
         query if query.is_empty() => site.feed(),
         query => format!("{}?{query}", site.feed()),
-    };
+    }
+}
+
+/// The document's frame.
+pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle: &str) -> Result<Frame, StoreError> {
+    let filter = filter_query(&selection.filter);
+    let address = |selection: &Selection| address(site, selection);
     let mut links = vec![
         page_link("self", address(selection)),
         page_link("first", address(&selection.starting_before(None))),
         site.service_link(),
     ];
+    links.extend(site.hub_link());
     links.extend(found.next.map(|next| page_link("next", address(&selection.starting_before(Some(next))))));
     let newest = found.changes.first().map(|recorded| recorded.change().map(|change| change.received));
     Ok(Frame {
@@ -186,7 +205,7 @@ pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle:
             format!("The changes that match {filter}, newest first.")
         },
         // What was examined is never older than what was shown before, so that this never goes back.
-        updated: newest.transpose().map_err(store_problem)?.or(found.newest).unwrap_or(Timestamp::EPOCH),
+        updated: newest.transpose()?.or(found.newest).unwrap_or(Timestamp::EPOCH),
         links,
         archive: false,
     })

@@ -15,9 +15,11 @@ mod parameters;
 pub mod service;
 pub mod snapshot;
 pub mod stream;
+mod topics;
 pub mod waiting;
 
 pub use filtered::Selection;
+pub use topics::{EntriesError, NoTopic};
 
 use crate::{
     journal::{JournalError, store::StoreError},

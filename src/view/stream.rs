@@ -72,9 +72,11 @@ impl std::fmt::Debug for Format {
 impl<'de> Deserialize<'de> for Format {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = Cow::<'de, str>::deserialize(deserializer)?;
-        format(&name).map(Self).ok_or_else(|| {
-            let names = FORMATS.map(|format| format.name).join(", ");
-            serde::de::Error::custom(format_args!("there is no format {name:?}; there are {names}"))
+        // An event has no headers.
+        format(&name).filter(|format| format.is_whole()).map(Self).ok_or_else(|| {
+            let names: Vec<_> = FORMATS.iter().filter(|format| format.is_whole()).map(|format| format.name).collect();
+            let names = names.join(", ");
+            serde::de::Error::custom(format_args!("there is no format {name:?} of events; there are {names}"))
         })
     }
 }

@@ -91,7 +91,6 @@ impl Drop for Place {
 
 impl Waiting {
     /// Readers of that journal, and what is to be run to wake them.
-    #[must_use]
     pub fn new(journal: Journal, bounds: Bounds) -> (Self, Herald) {
         let (sender, head) = watch::channel(journal.head());
         let places = Arc::new(Semaphore::new(bounds.readers));

@@ -54,7 +54,7 @@ async fn follow(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "that there were repeats is of interest")]
+#[allow(clippy::print_stderr, reason = "that there were repeats is of interest")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_changes_are_seen_on_streams() {
     let folder = tempfile::tempdir().unwrap();

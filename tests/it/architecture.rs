@@ -21,7 +21,7 @@ const TABLE: [(&str, &[&str]); 16] = [
     ("view", &["journal", "model", "format", "web"]),
     ("admin", &["amqp", "delivery", "intake", "journal", "model", "format", "view", "web"]),
     ("config", &["amqp", "delivery", "http_client", "journal", "model", "format", "web"]),
-    ("openapi", &["model", "source", "view", "admin", "web"]),
+    ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
     (
         "app",

@@ -51,13 +51,13 @@ impl Browser {
             }
         });
         let mut browser = Self { child, orders, answers, session: Value::Null, last: 0, folder };
-        let page = browser.order("Target.createTarget", json!({ "url": "about:blank" }));
+        let page = browser.order("Target.createTarget", &json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": page["targetId"], "flatten": true });
-        browser.session = browser.order("Target.attachToTarget", attach)["sessionId"].take();
+        browser.session = browser.order("Target.attachToTarget", &attach)["sessionId"].take();
         browser
     }
 
-    fn order(&mut self, method: &str, parameters: Value) -> Value {
+    fn order(&mut self, method: &str, parameters: &Value) -> Value {
         self.last += 1;
         let mut order = json!({ "id": self.last, "method": method, "params": parameters });
         if !self.session.is_null() {
@@ -77,27 +77,36 @@ impl Browser {
 
     /// Goes to an address.
     pub(crate) fn go(&mut self, url: &str) {
-        let went = self.order("Page.navigate", json!({ "url": url }));
-        assert!(went.get("errorText").is_none(), "{url}: {went}");
+        let went = self.navigate(url);
+        assert_eq!(went, Value::Null, "{url}");
+    }
+
+    /// Goes to an address; gives why it did not come there.
+    pub(crate) fn navigate(&mut self, url: &str) -> Value {
+        self.order("Page.navigate", &json!({ "url": url }))["errorText"].take()
     }
 
     /// What an expression of the page comes to, once it has.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
+        self.evaluate(expression).unwrap_or_else(|told| panic!("{expression}: {told}"))
+    }
+
+    fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
         let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut told = self.order("Runtime.evaluate", ask);
-        assert!(told.get("exceptionDetails").is_none(), "{expression}: {told}");
-        told["result"]["value"].take()
+        let mut told = self.order("Runtime.evaluate", &ask);
+        if told.get("exceptionDetails").is_some() { Err(told) } else { Ok(told["result"]["value"].take()) }
     }
 
     /// Waits until an expression of the page comes to this.
     pub(crate) fn until(&mut self, expression: &str, wanted: &Value) {
         let began = Instant::now();
         loop {
-            let value = self.value(expression);
-            if value == *wanted {
+            // The page may not be there yet.
+            let value = self.evaluate(expression);
+            if value.as_ref() == Ok(wanted) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "{expression} is {value}, and is to be {wanted}");
+            assert!(began.elapsed() < PATIENCE, "{expression} is {value:?}, and is to be {wanted}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -35,16 +35,20 @@ pub(crate) fn publish_as_sfm(url: &str, messages: &[(impl AsRef<str>, Value)]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// The Python of an environment with these packages, which is made the first time.
+pub(crate) fn environment(name: &str, requirements: &[&str]) -> PathBuf {
+    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/venv");
+    let made = Command::new(venv).arg(name).args(requirements).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Path::new(String::from_utf8(made.stdout).unwrap().trim()).join("bin/python")
+}
+
 /// What the CloudEvents SDK makes of messages: each an object with a binding, headers, a content type and
 /// a body.
 pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let requirements = ["cloudevents==2.2.0", "deprecation==2.1.0", "python-dateutil==2.9.0.post0"];
-    let made = Command::new(here.join("scripts/venv")).arg("cloudevents").args(requirements).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let python = Path::new(String::from_utf8(made.stdout).unwrap().trim()).join("bin/python");
-    let mut reader = Command::new(python);
-    reader.arg(here.join("tests/it/read_cloudevents.py"));
+    let mut reader = Command::new(environment("cloudevents", &requirements));
+    reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/read_cloudevents.py"));
     let mut reader = reader.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut input = reader.stdin.take().unwrap();
     let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();

@@ -42,7 +42,8 @@ impl Entry {
         let mut trouble = ended.clone();
         let definition = match (configured, made_by) {
             (Some(definition), _) => Some(definition),
-            (None, MadeBy::Config) => {
+            // The hub, if there is one, takes its own up again.
+            (None, MadeBy::Config | MadeBy::Hub) => {
                 state = State::Orphaned;
                 None
             }

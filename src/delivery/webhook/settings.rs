@@ -210,7 +210,7 @@ mod tests {
     fn told(made_by: MadeBy, settings: Value) -> Result<Map<String, Value>, String> {
         let guard = match made_by {
             MadeBy::Config => Guard::of_the_operator(),
-            MadeBy::Api => Guard::of_others(AllowList::default()),
+            MadeBy::Api | MadeBy::Hub => Guard::of_others(AllowList::default()),
         };
         let variable = |name: &str| (name == "TIDINGS_SECRET_A").then(|| OsString::from(SECRET));
         let Value::Object(table) = settings else { panic!("give an object") };

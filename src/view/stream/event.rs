@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::{
     format::FormatKind,
     journal::{Recorded, store::StoreError},
-    model::Seq,
+    model::{ItemChangeKind, Seq},
 };
 
 /// How long a client is to wait before it comes again, in milliseconds.
@@ -23,7 +23,9 @@ pub(super) const HEARTBEAT: Bytes = Bytes::from_static(b":\n");
 
 /// The change as an event, made once a format.
 pub(super) fn of_change(change: &Recorded, format: &'static FormatKind) -> Result<Bytes, StoreError> {
-    change.framed(FRAME, format.name, |told| event(told.seq, told.kind(), &(format.write)(told)))
+    change.framed(FRAME, format.name, |told| {
+        event(told.seq, ItemChangeKind::word(&told.modification.items), &(format.write)(told))
+    })
 }
 
 /// The same with how long to wait before coming again.

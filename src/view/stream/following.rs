@@ -112,7 +112,7 @@ impl Following {
 
     async fn go_on(&mut self) -> Option<Bytes> {
         loop {
-            match self.from_page() {
+            match self.next_of_page() {
                 Ok(Some(bytes)) => return Some(bytes),
                 Ok(None) => {}
                 Err(error) => return self.broken(&error.into()),
@@ -148,7 +148,7 @@ impl Following {
     }
 
     /// The next event of what was read, if there is one in it.
-    fn from_page(&mut self) -> Result<Option<Bytes>, StoreError> {
+    fn next_of_page(&mut self) -> Result<Option<Bytes>, StoreError> {
         for change in self.page.by_ref() {
             self.at = change.seq();
             let shown = match &self.filter {

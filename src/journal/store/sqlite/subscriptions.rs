@@ -23,7 +23,7 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Stored>, StoreError> {
     let mut all = Vec::new();
     while let Some(row) = found.next()? {
         let (name, origin): (String, String) = (row.get(0)?, row.get(1)?);
-        let made_by = [MadeBy::Config, MadeBy::Api].into_iter().find(|made_by| made_by.as_str() == origin);
+        let made_by = MadeBy::ALL.into_iter().find(|made_by| made_by.as_str() == origin);
         all.push(Stored {
             name: SubscriptionName::parse(&name).map_err(rows::damaged)?,
             made_by: made_by.ok_or_else(|| rows::damaged(format!("{origin} makes no subscriptions")))?,
