@@ -105,11 +105,6 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// How long a server asks to be left alone.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    http_client::retry_after(headers, Utc::now()).map(|after| after.min(LONGEST_RETRY_AFTER))
-}
-
 /// The pause after so many retries: it doubles, and up to half of it is left to chance, so that
 /// several commands do not come back at the same moment.
 pub(super) fn pause(retries: u32) -> Duration {
