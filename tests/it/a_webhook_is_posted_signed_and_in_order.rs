@@ -24,6 +24,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
+    gateway::Gateway,
+    keeping::configuration,
     receiver::{Receiver, Reply},
     subscribing::{gateway, post, post_event},
     webhooking::{NEXT_SECRET, SECRET, are_in_order, webhook},
@@ -246,9 +248,11 @@ async fn over_tls_with_an_authority_of_ones_own_it_is_http_2() {
             tokio::spawn(server.serve_connection(TokioIo::new(stream), answer));
         }
     });
-    let url = format!("https://localhost:{port}/in");
+    let url = format!("https://me:hush-hush-1@localhost:{port}/in?key=hush-hush-2");
     let trusting = webhook("trusting", &url, &format!("ca = \"{}\"", ca.display()));
-    let gateway = gateway(folder.path(), &(trusting + &webhook("other", &url, "")));
+    let config = configuration(folder.path(), &(trusting + &webhook("other", &url, "")));
+    let log = folder.path().join("log");
+    let gateway = Gateway::start_logging(folder.path(), &["--config", &config], &log);
     for number in 1..=5 {
         post(&gateway, number).await;
     }
@@ -259,4 +263,10 @@ async fn over_tls_with_an_authority_of_ones_own_it_is_http_2() {
     let other = gateway.until("other", "it is told", |shown| shown["lastError"].is_object()).await;
     let reason = other["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("certificate") && other["delivered"] == 0, "{reason}");
+    // What HTTP/2 and TLS say of themselves tells no secret.
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("TRACE") && log.contains("h2::"), "the log is not what it should be");
+    for secret in ["hush-hush", "bWU6aHVzaC1odXNoLTE", &SECRET[6..]] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
 }

@@ -83,7 +83,7 @@ fn in_a_file() {
         ("[server]\nlistn = 1", "unknown setting server.listn in my.toml; did you mean server.listen?"),
         (
             "[server]\nxyzzy = 1",
-            "unknown setting server.xyzzy in my.toml; server has listen, public_url, grace_seconds, insecure, tls.",
+            "unknown setting server.xyzzy in my.toml; server has listen, public_url, grace_seconds, heartbeat_seconds, insecure, tls.",
         ),
         ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
         (
