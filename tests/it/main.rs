@@ -77,6 +77,7 @@ mod nobody_gets_in_without_the_right_token;
 mod nothing_is_lost_while_broker_and_gateway_are_killed;
 mod old_changes_go_and_the_registry_stays;
 mod python;
+mod python_clients_follow_the_stream;
 mod queues;
 mod rabbitmq;
 mod receiver;

@@ -100,7 +100,8 @@ async fn it_shows_each_change_once_though_the_gateway_is_killed() {
 #[tokio::test]
 async fn it_shows_what_is_asked_for_as_it_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
-    let gateway = gateway(&folder.path().join("data"), "");
+    let data = tempfile::tempdir().unwrap();
+    let gateway = gateway(data.path(), "");
     for number in 1..=3 {
         post(&gateway, number).await;
     }
@@ -159,8 +160,8 @@ async fn what_is_refused_is_told_in_the_gateways_words() {
     assert!(fails(1, with_token(&["--after", "700"])).starts_with("tidings: 410 Gone: The journal cannot be read on"));
     let unknown = fails(1, with_token(&["--filter", "objekt=x"]));
     assert!(unknown.contains(r#"There is no parameter "objekt"; did you mean "object"?"#), "{unknown}");
-    let elsewhere = fails(1, tail(&[&format!("{url}/changes")]));
-    assert!(elsewhere.starts_with("tidings: 404 Not Found: There is nothing at /changes/stream"), "{elsewhere}");
+    let elsewhere = fails(1, tail(&[&format!("{url}/nowhere")]));
+    assert!(elsewhere.starts_with("tidings: 404 Not Found: There is nothing at /nowhere/stream"), "{elsewhere}");
     for wrong in [&["ftp://h"][..], &["--filter", "DELETE"], &["--filter", "after=1"], &["--after", "x"]] {
         fails(2, tail(wrong));
     }
