@@ -35,6 +35,7 @@ use crate::{
         changes::Changes,
         feed::FeedView,
         service::{Hook, Service},
+        waiting::{self, Waiting},
     },
     web::{Scope, Tls, TlsError, server},
 };
@@ -136,11 +137,16 @@ pub async fn serve_until(
         Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let mut queues = read_queues(&config, &journal, &sources, &stop);
-    let mut surfaces = surfaces(&config, journal, sources, subscriptions, public_url.as_str(), metrics.clone());
+    let (waiting, herald) = Waiting::new(journal.clone(), readers(&config));
+    // Streams end when it does.
+    let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
+    let mut surfaces =
+        surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
     let hub = hub(&config, &surfaces, guard, public_url.as_str()).await?;
     surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
     let limits = &config.limits;
-    let bounds = router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request };
+    let bounds =
+        router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request, wait: limits.wait };
     let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
     drop(surfaces);
     let bounds = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };
@@ -349,6 +355,17 @@ fn retention(config: &Config) -> Retention {
     }
 }
 
+/// A connection is left for others, however many streams there may be.
+fn readers(config: &Config) -> waiting::Bounds {
+    let limits = &config.limits;
+    waiting::Bounds {
+        readers: limits.streams.min(limits.connections - 1).max(1),
+        wait: limits.wait,
+        stream: limits.stream,
+        heartbeat: config.server.heartbeat,
+    }
+}
+
 async fn settle_metrics(metrics: Metrics) {
     let mut ticks = tokio::time::interval(SETTLE_METRICS);
     loop {
@@ -362,6 +379,7 @@ fn surfaces(
     journal: Journal,
     sources: BTreeMap<String, Listed>,
     subscriptions: Subscriptions,
+    waiting: Waiting,
     public_url: &str,
     metrics: Metrics,
 ) -> Surfaces {
@@ -381,7 +399,8 @@ fn surfaces(
     let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http), rates: Arc::new(rates) },
-        changes: Changes { journal: journal.clone(), largest_page: config.limits.page },
+        changes: Changes { journal: journal.clone(), waiting: waiting.clone(), largest_page: config.limits.page },
+        waiting,
         feed: FeedView::new(journal.clone(), public_url, &config.journal.data, hub_url(config, public_url)),
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },

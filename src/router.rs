@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, middleware::from_fn_with_state};
 use tower_http::{
     catch_panic::CatchPanicLayer,
-    compression::{CompressionLayer, Predicate, predicate::SizeAbove},
+    compression::{
+        CompressionLayer, Predicate,
+        predicate::{NotForContentType, SizeAbove},
+    },
 };
 
 use crate::{
@@ -27,9 +30,10 @@ use crate::{
     view::{
         changes::{self, Changes},
         feed::{self, FeedView},
-        objects,
+        live, objects,
         service::{self, Service},
-        snapshot,
+        snapshot, stream,
+        waiting::Waiting,
     },
     web::{
         self, Access, Around, Routes,
@@ -47,6 +51,8 @@ pub struct Surfaces {
     pub changes: Changes,
     /// The feed.
     pub feed: FeedView,
+    /// The readers that wait for changes.
+    pub waiting: Waiting,
     /// The AtomPub service document.
     pub service: Service,
     /// The quarantine.
@@ -74,6 +80,8 @@ pub struct Bounds {
     pub held: usize,
     /// How long a request may take until its answer begins.
     pub time: Duration,
+    /// How much longer, at the most, if it asks to wait for what is not there yet.
+    pub wait: Duration,
 }
 
 /// Every route, and who may use it.
@@ -86,6 +94,8 @@ pub fn routes() -> Routes<Surfaces> {
         .post("/hub", Read, websub::http::receive, |all| all.hub.clone())
         .get("/changes", Read, changes::page, |all| all.changes.clone())
         .get("/changes/{id}", Read, changes::one, |all| all.changes.clone())
+        .get("/stream", Read, stream::follow, |all| all.waiting.clone())
+        .get("/live", Read, live::page, |_| ())
         .get("/snapshot", Read, snapshot::page, |all| all.changes.clone())
         .get("/objects", Read, objects::one, |all| all.journal.clone())
         .get("/service", Read, service::document, |all| all.service.clone())
@@ -127,11 +137,12 @@ pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Rout
 /// What holds for all routes, put around these. It is one layer, from the outermost inwards: axum copies
 /// each that it is given, and all inside it, for each request.
 pub fn surrounded(routes: Router, bounds: Bounds) -> Router {
-    let around = Around::new(bounds.body, bounds.held, bounds.time);
+    let around = Around::new(bounds.body, bounds.held, bounds.time, bounds.wait);
     routes.fallback(web::not_found).method_not_allowed_fallback(web::method_not_allowed).layer((
         from_fn_with_state(around, web::around),
         CatchPanicLayer::custom(web::panicked),
-        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)),
+        // An event that waits for others to be compressed with comes late.
+        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(NotForContentType::SSE).and(HasNoTag)),
     ))
 }
 

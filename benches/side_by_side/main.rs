@@ -23,22 +23,29 @@ mod measure;
 #[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
 mod stalled;
+mod streams;
+mod webhooks;
 
 /// The program's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 6] = [
+const PARTS: [(&str, fn()); 8] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
     ("http", http::measure),
     ("amqp", amqp::measure),
     ("stalled", stalled::measure),
+    ("streams", streams::measure),
+    ("webhooks", webhooks::measure),
 ];
 
 fn main() {
+    if let Some(blocks) = std::env::var_os(streams::SERVE_BARE) {
+        return streams::serve_bare(blocks.as_ref());
+    }
     // cargo adds `--bench`.
     let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for (name, measure) in PARTS {

@@ -21,6 +21,7 @@ use crate::{
     delivery::metrics as delivery,
     intake,
     journal::metrics as journal,
+    view::metrics as view,
     web::{self, problems},
 };
 
@@ -78,7 +79,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 24] = [
+pub const METRICS: [Metric; 26] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -181,6 +182,18 @@ pub const METRICS: [Metric; 24] = [
         kind: Kind::Gauge,
         labels: &["subscription"],
         about: "How many messages a subscription's receiver has refused for good.",
+    },
+    Metric {
+        name: view::OPEN_STREAMS,
+        kind: Kind::Gauge,
+        labels: &["kind"],
+        about: "Readers that wait for changes: on a stream, or in a poll that waits.",
+    },
+    Metric {
+        name: view::STREAMED,
+        kind: Kind::Counter,
+        labels: &["format"],
+        about: "Changes that were sent on streams, counted for each stream.",
     },
     Metric {
         name: delivery::VERIFICATIONS,
@@ -300,7 +313,18 @@ mod tests {
     fn names_are_as_prometheus_asks() {
         for metric in METRICS {
             assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
-            let unit = ["_seconds", "_bytes", "_events", "_messages", "_changes", "_head", "_up", "_info", "_total"];
+            let unit = [
+                "_seconds",
+                "_bytes",
+                "_events",
+                "_messages",
+                "_changes",
+                "_streams",
+                "_head",
+                "_up",
+                "_info",
+                "_total",
+            ];
             assert!(unit.iter().any(|unit| metric.name.ends_with(unit)), "{} tells no unit", metric.name);
         }
     }

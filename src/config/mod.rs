@@ -83,6 +83,9 @@ pub struct Server {
     /// `grace_seconds`: how long stopping may take, 1 to 600 seconds.
     #[serde(rename = "grace_seconds", deserialize_with = "seconds::<1, 600, _>")]
     pub grace: Duration,
+    /// `heartbeat_seconds`: after how long without a change a stream shows that it is there, 1 to 3600 seconds.
+    #[serde(rename = "heartbeat_seconds", deserialize_with = "seconds::<1, 3600, _>")]
+    pub heartbeat: Duration,
     /// Whether an address that others can reach may be listened on without access control.
     pub insecure: bool,
     /// `[server.tls]`: the certificate to serve with; without it, nothing is encrypted.
@@ -163,6 +166,15 @@ pub struct Limits {
     /// How many connections are served at once, 1 to 1 000 000.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub connections: usize,
+    /// How many streams and long polls are served at once, 1 to 1 000 000.
+    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    pub streams: usize,
+    /// `stream_seconds`: how long a stream lasts, 1 to 604 800 seconds.
+    #[serde(rename = "stream_seconds", deserialize_with = "seconds::<1, 604_800, _>")]
+    pub stream: Duration,
+    /// `wait_seconds`: how long a long poll waits, 1 to 3600 seconds.
+    #[serde(rename = "wait_seconds", deserialize_with = "seconds::<1, 3600, _>")]
+    pub wait: Duration,
     /// How deep elements of XML may be nested, 8 to 10 000.
     #[serde(deserialize_with = "whole::<8, 10_000, _, _>")]
     pub xml_depth: usize,

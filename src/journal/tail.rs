@@ -2,7 +2,7 @@
 //! once for each format however many read it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
 };
 
@@ -18,8 +18,11 @@ pub struct Recorded {
     stored: StoredChange,
     change: OnceLock<Change>,
     public: OnceLock<Option<Arc<Recorded>>>,
-    encodings: Mutex<HashMap<&'static str, Bytes>>,
+    encodings: Mutex<Vec<(Encoding, Bytes)>>,
 }
+
+/// By what an encoding is known: the frame around it, if it has one, and the format.
+type Encoding = (Option<&'static str>, &'static str);
 
 impl Recorded {
     /// A change that has just been written.
@@ -95,9 +98,33 @@ impl Recorded {
     /// # Errors
     /// As [`Recorded::change`].
     pub fn encoded(&self, format: &'static str, encode: impl FnOnce(&Change) -> Vec<u8>) -> Result<Bytes, StoreError> {
+        self.encoding((None, format), encode)
+    }
+
+    /// Its encoding in the format of that name as it stands in the frame of that name, made by `encode` the
+    /// first time.
+    ///
+    /// # Errors
+    /// As [`Recorded::change`].
+    pub fn framed(
+        &self,
+        frame: &'static str,
+        format: &'static str,
+        encode: impl FnOnce(&Change) -> Vec<u8>,
+    ) -> Result<Bytes, StoreError> {
+        self.encoding((Some(frame), format), encode)
+    }
+
+    fn encoding(&self, which: Encoding, encode: impl FnOnce(&Change) -> Vec<u8>) -> Result<Bytes, StoreError> {
         let change = self.change()?;
         let mut encodings = self.encodings.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(encodings.entry(format).or_insert_with(|| Bytes::from(encode(change))).clone())
+        // There are a handful of them.
+        if let Some((_, made)) = encodings.iter().find(|(made, _)| *made == which) {
+            return Ok(made.clone());
+        }
+        let made = Bytes::from(encode(change));
+        encodings.push((which, made.clone()));
+        Ok(made)
     }
 }
 
@@ -227,5 +254,8 @@ mod tests {
             Recorded::from(StoredChange { seq: Seq(1), json: Bytes::from_static(json.as_bytes()), sight: None });
         let first = recorded.encoded("x", |_| b"one".to_vec()).unwrap();
         assert_eq!(recorded.encoded("x", |_| b"two".to_vec()).unwrap(), first);
+        assert_eq!(recorded.framed("f", "x", |_| b"three".to_vec()).unwrap(), "three");
+        assert_eq!(recorded.framed("f", "x", |_| b"four".to_vec()).unwrap(), "three");
+        assert_eq!(recorded.framed("f", "y", |_| b"five".to_vec()).unwrap(), "five");
     }
 }

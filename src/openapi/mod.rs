@@ -23,7 +23,7 @@ use crate::{
     delivery::websub,
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
-    view::{changes, feed, objects, service, snapshot},
+    view::{changes, feed, live, objects, service, snapshot, stream},
     web::{Cache, Problem, Representation, problems},
 };
 
@@ -49,6 +49,8 @@ use crate::{
         websub::http::receive,
         changes::page,
         changes::one,
+        stream::follow,
+        live::page,
         objects::one,
         snapshot::page,
         service::document,

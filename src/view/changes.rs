@@ -1,6 +1,8 @@
 //! The journal as it is: `GET /changes`, page by page in JSON, and `GET /changes/{id}`, one change
 //! in the format that the client accepts.
 
+use std::time::Duration;
+
 use axum::{
     extract::State,
     http::{HeaderMap, Method, header},
@@ -9,7 +11,7 @@ use axum::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{journal_problem, store_problem};
+use super::{journal_problem, store_problem, waiting::Waiting};
 use crate::{
     format::FORMATS,
     journal::Journal,
@@ -25,6 +27,8 @@ const DEFAULT_LIMIT: usize = 100;
 pub struct Changes {
     /// The journal.
     pub journal: Journal,
+    /// The readers that wait for changes.
+    pub waiting: Waiting,
     /// How many changes a page may have at the most.
     pub largest_page: usize,
 }
@@ -54,6 +58,11 @@ pub struct PageQuery {
     #[serde(default)]
     #[param(value_type = u64, minimum = 1)]
     limit: Option<usize>,
+    /// For how many seconds to wait for changes where there are none after `after`; then the page is empty. More
+    /// than `limits.wait_seconds` of the configuration counts as that.
+    #[serde(default)]
+    #[param(value_type = u64, required = false)]
+    wait: u64,
 }
 
 /// A page of the journal.
@@ -71,11 +80,11 @@ problems!(PageProblems: InvalidQuery, Gone, Unavailable);
 problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Going on with
-/// `after=next` misses nothing and repeats nothing.
+/// `after=next` misses nothing and repeats nothing. With `wait` it is answered as soon as there is a change.
 ///
 /// # Errors
-/// `invalid-query`; `gone` when the change after `after` is no longer kept; `unavailable` when the journal
-/// cannot be read.
+/// `invalid-query`; `gone` when the change after `after` is no longer kept; `unavailable` when too many wait, or the
+/// journal cannot be read.
 #[utoipa::path(
     get,
     path = "/changes",
@@ -87,7 +96,10 @@ problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
     let limit = view.limit(query.limit)?;
     let after = Seq(query.after.unwrap_or(0));
-    let changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
+    let mut changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
+    if changes.is_empty() && query.wait > 0 {
+        changes = view.waiting.changes(after, limit, Duration::from_secs(query.wait)).await?;
+    }
     let next = changes.last().map_or(after, |newest| newest.seq());
     // What is stored is the JSON that is shown: the page is put together from it as it is.
     let mut page = Vec::with_capacity(64 + changes.iter().map(|change| change.json().len() + 1).sum::<usize>());

@@ -37,4 +37,5 @@ pub use query::{InvalidQuery, Query};
 pub use representation::{Cache, Representation};
 pub use routes::{Route, Routes};
 pub use secret::{Secret, SecretDigest};
+pub use server::Endless;
 pub use tls::{Tls, TlsError};

@@ -307,8 +307,10 @@ impl IntoResponse for Problem {
         }
         if self.code == ProblemCode::Unauthorized {
             // No 401 goes without (RFC 9110 section 15.5.2); Bearer must have a parameter (RFC 6750 section 3).
-            let schemes = r#"Bearer realm="tidings", Basic realm="tidings""#;
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(schemes));
+            // Each has a field of its own: Chromium reads one scheme of a field, and asks for no password else.
+            for scheme in [r#"Bearer realm="tidings""#, r#"Basic realm="tidings""#] {
+                headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+            }
         }
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

@@ -6,7 +6,8 @@
 //! that takes its time holds up no other.
 
 use std::{
-    future::{Future, ready},
+    convert::Infallible,
+    future::{Future, pending, ready},
     io,
     net::SocketAddr,
     pin::{Pin, pin},
@@ -31,7 +32,7 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::Sleep,
@@ -46,6 +47,21 @@ const HEAD_BYTES: usize = 64 * 1024;
 
 /// How often connections are told to make room: one that began after it was said has not heard.
 const TOLD_AGAIN: Duration = Duration::from_secs(1);
+
+/// How many bytes may wait in the system's buffer to be sent, beyond those that the client has room for. By itself
+/// the system takes megabytes, and then nothing until a third of them is gone: a slow client would look like
+/// one that takes nothing.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 64 * 1024;
+
+/// How long the end of an endless answer may take to be sent when the server stops.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Marks an answer, in its extensions, whose body has no end of its own and loses nothing by being cut off: its
+/// client knows how to go on. It must end by itself when the server stops; a client that does not take that
+/// end does not hold the server up.
+#[derive(Clone, Copy, Debug)]
+pub struct Endless;
 
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +82,18 @@ pub struct Bounds {
 /// Handlers find the address of the client as `ConnectInfo<SocketAddr>`.
 pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken, bounds: Bounds) {
     match tls {
-        Some(tls) => serve_on(listener, |io| tls.accept(io), router, stop, bounds).await,
-        None => serve_on(listener, |io| ready(Ok(io)), router, stop, bounds).await,
+        Some(tls) => serve_on(listener, |io| tls.accept(prepared(io)), router, stop, bounds).await,
+        None => serve_on(listener, |io| ready(Ok(prepared(io))), router, stop, bounds).await,
     }
+}
+
+/// What is written goes out at once, and what the client has no room for is not gathered. Where the system
+/// refuses, it is as it would be.
+fn prepared(connection: TcpStream) -> TcpStream {
+    let _ = connection.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&connection).set_tcp_notsent_lowat(UNSENT_BYTES);
+    connection
 }
 
 /// `secure` is what is done with a connection before HTTP is spoken on it; it has as long as the head
@@ -148,9 +173,16 @@ async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
     let router = TowerToHyperService::new(router);
+    let endless = Arc::new(AtomicBool::new(false));
+    let is_endless = Arc::clone(&endless);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        router.call(request)
+        let (answering, is_endless) = (router.call(request), Arc::clone(&is_endless));
+        async move {
+            let answer = answering.await?;
+            is_endless.store(answer.extensions().get::<Endless>().is_some(), Ordering::Relaxed);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let mut serving = pin!(http.serve_connection(TokioIo::new(io), service));
     // Where a head is coming, making room would take away a request that is on its way.
@@ -170,7 +202,18 @@ async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         served = serving.as_mut() => served,
         () = end => {
             serving.as_mut().graceful_shutdown();
-            serving.await
+            let cut_off = async {
+                stop.cancelled().await;
+                tokio::time::sleep(FAREWELL).await;
+                // Whatever else is being answered may take the time that the server has.
+                if !endless.load(Ordering::Relaxed) {
+                    pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                served = serving => served,
+                () = cut_off => return tracing::debug!("an endless answer was cut off"),
+            }
         }
     };
     match served {

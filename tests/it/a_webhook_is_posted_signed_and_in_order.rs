@@ -124,8 +124,9 @@ async fn what_waits_goes_together_in_batches() {
     }
     gateway.until_at("index", 49).await;
     let got = receiver.got().clone();
-    let seqs =
-        |body: Value| body.as_array().unwrap().iter().map(|one| one["seq"].as_u64().unwrap()).collect::<Vec<_>>();
+    let seqs = |body: Value| {
+        body["changes"].as_array().unwrap().iter().map(|one| one["seq"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
     let sizes: Vec<_> = got.iter().map(|got| seqs(got.json()).len()).collect();
     assert_eq!(sizes, [1, 10, 10, 5], "the first, alone, and then all with it");
     let delivered: Vec<u64> = got[1..].iter().flat_map(|got| seqs(got.json())).collect();

@@ -19,7 +19,7 @@ const TABLE: [(&str, &[&str]); 16] = [
     ("delivery", &["amqp", "http_client", "journal", "model", "format", "web"]),
     ("source", &["amqp", "intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
-    ("admin", &["amqp", "delivery", "intake", "journal", "model", "format", "web"]),
+    ("admin", &["amqp", "delivery", "intake", "journal", "model", "format", "view", "web"]),
     ("config", &["amqp", "delivery", "http_client", "journal", "model", "format", "web"]),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
