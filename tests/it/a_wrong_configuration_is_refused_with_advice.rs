@@ -88,7 +88,7 @@ fn in_a_file() {
         ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
         (
             "listen = 1",
-            "unknown setting listen in my.toml; the tables are server, journal, limits, log, access, sources, \
+            "unknown setting listen in my.toml; the tables are server, journal, limits, log, delivery, hub, access, sources, \
              subscriptions.",
         ),
         ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),
