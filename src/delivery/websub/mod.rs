@@ -25,6 +25,7 @@ use std::{
 
 use tokio::sync::Notify;
 
+pub(super) use kept::is_of_hub;
 pub use request::{InvalidRequest, Request};
 pub use runner::HubRunner;
 
