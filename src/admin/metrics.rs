@@ -326,6 +326,8 @@ mod tests {
                 "_messages",
                 "_changes",
                 "_streams",
+                "_subscriptions",
+                "_paused",
                 "_head",
                 "_up",
                 "_info",
