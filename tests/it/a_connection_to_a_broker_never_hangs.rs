@@ -20,7 +20,9 @@ async fn connected(vhost: &Vhost<'_>) -> Connection {
 }
 
 async fn refused(url: &str) -> AmqpError {
-    match connector(url).connect().await {
+    let connector = connector(url);
+    let attempt = tokio::time::timeout(Duration::from_secs(60), connector.connect()).await;
+    match attempt.expect("an attempt has a bound") {
         Ok(_) => panic!("it let the gateway in"),
         Err(error) => error,
     }

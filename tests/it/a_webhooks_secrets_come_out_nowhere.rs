@@ -77,6 +77,11 @@ async fn what_is_made_over_http_points_where_it_may() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(status == 422 && detail.contains(told) && !detail.contains(SECRET), "{problem}");
     }
+    let mut batches = definition(&json!("https://indexer.example.org/"));
+    (batches["format"], batches["max_batch"]) = (json!("atom"), json!(5));
+    let (status, problem) = gateway.ask("PUT", "/subscriptions/new", Some(batches)).await;
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(status == 422 && detail.contains("atom puts no changes together; give 1, or the format json"), "{problem}");
     assert_eq!(inside.connections(), 0);
     assert!(gateway.stop().success());
 
@@ -146,6 +151,14 @@ async fn what_is_secret_of_it_comes_out_nowhere() {
     let shown = format!("http://{}/in?(hidden)", receiver.address);
     assert!(answers.contains(&shown) && answers.contains("/in?(secret) Basic (secret)"), "{answers}");
     assert!(gateway.stop().success());
+    // Nor where a configuration is checked, be it right or wrong.
+    for (from, to, code) in [("", "", 0), ("format = \"json\"", "window = 7", 2), (SECRET, "hush-hush-2", 2)] {
+        let changed = folder.path().join("changed.toml");
+        fs::write(&changed, lines.replacen(from, to, 1)).unwrap();
+        let checked = command().args(["check", "--config", changed.to_str().unwrap()]).output().unwrap();
+        assert_eq!(checked.status.code(), Some(code), "{checked:?}");
+        answers += &String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat());
+    }
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
     assert!(log.contains("TRACE") && log.contains("not delivered; trying again"), "the log is not what it should be");
     let journal: Vec<u8> = fs::read_dir(folder.path().join("data"))
