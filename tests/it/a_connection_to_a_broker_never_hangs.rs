@@ -157,10 +157,11 @@ async fn a_broker_short_of_memory_blocks_who_publishes_for_a_bounded_time() {
     channel.queue(&"q".into(), QueueType::Classic, false).await.unwrap();
     channel.confirm().await.unwrap();
     broker.starve();
+    let (exchange, key) = ("".into(), "q".into());
     let began = Instant::now();
     let error = loop {
         assert!(began.elapsed() < Duration::from_secs(60), "publishing goes on");
-        let sent = channel.publish(&"".into(), &"q".into(), true, b"body", lapin::BasicProperties::default());
+        let sent = channel.publish(&exchange, &key, true, b"body", lapin::BasicProperties::default());
         let sent = tokio::time::timeout(Duration::from_secs(60), sent).await;
         if let Err(error) = sent.expect("publishing has a bound") {
             break error;
