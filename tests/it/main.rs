@@ -37,6 +37,7 @@ mod a_webhook_is_posted_signed_and_in_order;
 mod a_webhook_that_fails_is_tried_again;
 mod a_webhooks_secrets_come_out_nowhere;
 mod a_websub_library_subscribes;
+mod a_websub_subscriber_in_commotion_gets_every_change;
 mod a_websub_subscriber_is_told_of_new_entries;
 mod a_websub_subscriber_is_verified;
 mod a_wrong_configuration_is_refused_with_advice;
