@@ -4,6 +4,8 @@
 //! Stopping: first nothing new is accepted, then what was accepted is finished, then what is on its way
 //! to subscribers is confirmed and where they are is written, then the journal is closed; all of it within the grace time.
 
+mod hub;
+
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinSet};
@@ -13,14 +15,11 @@ use crate::{
     admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, sources::Listed},
     amqp::ConnectionStatus,
     config::{Allowance, Config, SourceConfig, Transport},
-    delivery::{
-        OperationError, Subscriptions, Tuning,
-        websub::{Hub, HubRunner, HubSettings, Topic, Topics},
-    },
-    http_client::{self, Client, ClientError, Guard},
+    delivery::{OperationError, Subscriptions, Tuning},
+    http_client::{ClientError, Guard},
     intake::{Intake, Source},
     journal::{
-        self, Journal, Recorded, WriterThread,
+        self, Journal, WriterThread,
         retention::Retention,
         store::{
             StoreError,
@@ -142,7 +141,7 @@ pub async fn serve_until(
     let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
     let mut surfaces =
         surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
-    let hub = hub(&config, &surfaces, guard, public_url.as_str()).await?;
+    let hub = hub::open(&config, &surfaces, guard, public_url.as_str()).await?;
     surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
     let limits = &config.limits;
     let bounds =
@@ -201,46 +200,6 @@ pub async fn serve_until(
     let _ = retention.await;
     close(writer).await;
     Ok(())
-}
-
-/// Where the hub is, if there is one.
-fn hub_url(config: &Config, public_url: &str) -> Option<String> {
-    config.hub.enabled.then(|| format!("{}/hub", public_url.trim_end_matches('/')))
-}
-
-/// Sets the hub up, if there is to be one.
-async fn hub(
-    config: &Config,
-    surfaces: &Surfaces,
-    guard: Guard,
-    public_url: &str,
-) -> Result<Option<(Hub, HubRunner)>, ServeError> {
-    let Some(url) = hub_url(config, public_url) else { return Ok(None) };
-    let client = Client::new(http_client::Settings::new(guard.clone())).await?;
-    let settings = HubSettings {
-        url,
-        lease: config.hub.lease,
-        longest_lease: config.hub.longest_lease,
-        subscriptions: config.hub.subscriptions,
-        per_callback: config.hub.per_callback,
-        signature: config.hub.signature,
-    };
-    let topics = Arc::new(Feed(surfaces.feed.clone()));
-    Ok(Some(Hub::open(surfaces.subscriptions.clone(), topics, client, guard, settings).await?))
-}
-
-/// The feed as the hub knows it: deliveries and views never meet but here.
-struct Feed(FeedView);
-
-impl Topics for Feed {
-    fn find(&self, address: &str) -> Result<Topic, String> {
-        let (address, filter) = self.0.topic(address).map_err(|error| error.to_string())?;
-        Ok(Topic { address, filter })
-    }
-
-    fn entries(&self, topic: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, String> {
-        self.0.entries(topic, changes).map_err(|error| error.to_string())
-    }
 }
 
 /// Starts to read the queues.
@@ -401,7 +360,7 @@ fn surfaces(
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http), rates: Arc::new(rates) },
         changes: Changes { journal: journal.clone(), waiting: waiting.clone(), largest_page: config.limits.page },
         waiting,
-        feed: FeedView::new(journal.clone(), public_url, &config.journal.data, hub_url(config, public_url)),
+        feed: FeedView::new(journal.clone(), public_url, &config.journal.data, hub::url(config, public_url)),
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         ready: Ready { journal: journal.clone(), sources: Arc::clone(&sources) },

@@ -24,13 +24,14 @@ mod measure;
 mod rabbitmq;
 mod stalled;
 mod streams;
+mod webhooks;
 
 /// The program's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 7] = [
+const PARTS: [(&str, fn()); 8] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
@@ -38,6 +39,7 @@ const PARTS: [(&str, fn()); 7] = [
     ("amqp", amqp::measure),
     ("stalled", stalled::measure),
     ("streams", streams::measure),
+    ("webhooks", webhooks::measure),
 ];
 
 fn main() {

@@ -79,7 +79,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 26] = [
+pub const METRICS: [Metric; 27] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -194,6 +194,12 @@ pub const METRICS: [Metric; 26] = [
         kind: Kind::Counter,
         labels: &["format"],
         about: "Changes that were sent on streams, counted for each stream.",
+    },
+    Metric {
+        name: delivery::SUBSCRIBERS,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "How many subscriptions the WebSub hub has; what is delivered to all of them counts for the subscription websub.",
     },
     Metric {
         name: delivery::VERIFICATIONS,
@@ -320,6 +326,8 @@ mod tests {
                 "_messages",
                 "_changes",
                 "_streams",
+                "_subscriptions",
+                "_paused",
                 "_head",
                 "_up",
                 "_info",

@@ -11,6 +11,7 @@ mod progress;
 mod replay;
 mod restore;
 mod serve;
+mod subscriptions;
 mod tail;
 mod token;
 mod verify;
@@ -58,6 +59,7 @@ enum Command {
     Convert(convert::Convert),
     Replay(replay::Replay),
     Tail(tail::Tail),
+    Subscriptions(subscriptions::Subscriptions),
     Check(check::Check),
     Token(token::Token),
     Backup(backup::Backup),
@@ -109,6 +111,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Convert(convert) => convert.run(),
         Command::Replay(replay) => replay.run(),
         Command::Tail(tail) => tail.run(),
+        Command::Subscriptions(subscriptions) => subscriptions.run(),
         Command::Check(check) => check.run(),
         Command::Token(token) => token.run(),
         Command::Backup(backup) => backup.run(),

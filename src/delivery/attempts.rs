@@ -77,8 +77,10 @@ pub struct Attempts(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    delivered: VecDeque<Attempt>,
-    failed: VecDeque<Attempt>,
+    /// How many there were. Several may have begun in the same millisecond.
+    count: u64,
+    delivered: VecDeque<(u64, Attempt)>,
+    failed: VecDeque<(u64, Attempt)>,
 }
 
 impl Attempts {
@@ -96,15 +98,16 @@ impl Attempts {
         if ring.len() == most {
             ring.pop_front();
         }
-        ring.push_back(attempt);
+        ring.push_back((kept.count, attempt));
+        kept.count += 1;
     }
 
     /// Those that are kept, newest first.
     pub(super) fn list(&self) -> Vec<Attempt> {
         let kept = self.kept();
-        let mut all: Vec<_> = kept.delivered.iter().chain(&kept.failed).cloned().collect();
-        all.sort_by_key(|attempt| std::cmp::Reverse(attempt.at));
-        all
+        let mut all: Vec<_> = kept.delivered.iter().chain(&kept.failed).collect();
+        all.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+        all.into_iter().map(|(_, attempt)| attempt.clone()).collect()
     }
 }
 
@@ -128,7 +131,7 @@ mod tests {
     use super::{ANSWER, Attempt, AttemptOutcome, Attempts, DELIVERED, FAILED, Secret, Seq, Timestamp, beginning};
 
     fn attempt(number: u64, outcome: AttemptOutcome) -> Attempt {
-        let at = Timestamp::from_millis(i64::try_from(number).unwrap()).unwrap();
+        let at = Timestamp::from_millis(0).unwrap();
         let (answer, reason) = (String::new(), None);
         Attempt {
             at,

@@ -2,6 +2,7 @@
 
 use metrics::{counter, gauge};
 
+use super::websub;
 use crate::model::SubscriptionName;
 
 /// What became of messages: delivered, unroutable, refused or retried.
@@ -19,6 +20,9 @@ pub const PAUSED: &str = "tidings_subscription_paused";
 /// How many dead letters a subscription has.
 pub const DEAD_LETTERS: &str = "tidings_dead_letter_messages";
 
+/// How many subscriptions the WebSub hub has.
+pub const SUBSCRIBERS: &str = "tidings_websub_subscriptions";
+
 /// What became of what WebSub callbacks were asked: verified, failed or denied.
 pub const VERIFICATIONS: &str = "tidings_websub_verifications_total";
 
@@ -27,7 +31,17 @@ pub(super) fn verified(outcome: &'static str) {
 }
 
 pub(super) fn delivered(name: &SubscriptionName, outcome: &'static str, messages: u64) {
-    counter!(DELIVERIES, "subscription" => name.to_string(), "outcome" => outcome).increment(messages);
+    counter!(DELIVERIES, "subscription" => series(name), "outcome" => outcome).increment(messages);
+}
+
+/// Those of the hub have one series together: they come and go, and what is measured by name stays.
+fn series(name: &SubscriptionName) -> String {
+    if websub::is_of_hub(name) { "websub".to_owned() } else { name.to_string() }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are ten thousand at the most")]
+pub(super) fn subscribers(count: usize) {
+    gauge!(SUBSCRIBERS).set(count as f64);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no journal holds 2⁵³ changes")]

@@ -27,7 +27,7 @@ use crate::{
     http_client::Guard,
     journal::{
         Journal, JournalError,
-        subscriptions::{DeadLetterId, MadeBy, Stored, Write},
+        subscriptions::{DeadLetterId, DefinitionText, MadeBy, Stored, Write},
     },
     model::{Seq, SubscriptionName},
 };
@@ -115,7 +115,7 @@ impl Subscriptions {
             if stored.get(name).is_none_or(|stored| stored.made_by != MadeBy::Config) {
                 let (name, definition, made_by) =
                     (name.clone(), definition.start.cursor(&journal).await?, MadeBy::Config);
-                writes.push(Write::Put { name, made_by, definition: String::new(), cursor: definition });
+                writes.push(Write::Put { name, made_by, definition: DefinitionText::default(), cursor: definition });
             }
         }
         if !writes.is_empty() {
@@ -193,7 +193,7 @@ impl Subscriptions {
         let cursor = read.start.cursor(&self.0.journal).await;
         // Where it would begin does not matter to one that has begun.
         let cursor = if is_known { cursor.unwrap_or_default() } else { cursor? };
-        self.0.place(name, MadeBy::Api, definition.to_string(), read, cursor).await
+        self.0.place(name, MadeBy::Api, definition.to_string().into(), read, cursor).await
     }
 
     /// Deletes a subscription, with its cursor and its dead letters.
@@ -327,7 +327,7 @@ impl Inner {
         &self,
         name: &SubscriptionName,
         made_by: MadeBy,
-        definition: String,
+        definition: DefinitionText,
         read: Arc<Definition>,
         cursor: Seq,
     ) -> Result<bool, OperationError> {
@@ -342,7 +342,7 @@ impl Inner {
                 entry.ended = false;
             })?;
         } else {
-            let (definition, paused, ended, dead_letters) = (String::new(), false, None, 0);
+            let (definition, paused, ended, dead_letters) = (DefinitionText::default(), false, None, 0);
             let stored = Stored { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
             self.entries().insert(name.clone(), Entry::of(stored, Some(read), &self.guard));
         }

@@ -61,7 +61,8 @@ impl Settings {
 /// It takes no proxy from the environment, since that would look the names up itself.
 #[derive(Clone)]
 pub struct Client {
-    encrypted: reqwest::Client,
+    /// There is none where certificates cannot be checked: that is no reason to send nothing unencrypted either.
+    encrypted: Result<reqwest::Client, Arc<UntrustedError>>,
     plain: reqwest::Client,
     guard: Guard,
     answer: Duration,
@@ -87,7 +88,7 @@ pub enum ClientError {
     NotAllowed(#[from] NotAllowed),
     /// Certificates cannot be checked.
     #[error(transparent)]
-    Untrusted(#[from] UntrustedError),
+    Untrusted(#[from] Arc<UntrustedError>),
     /// There was no answer in time, in seconds.
     #[error("no answer within {0} seconds")]
     Late(u64),
@@ -100,15 +101,15 @@ impl Client {
     /// Sets a client up. It connects to nothing until something is sent.
     ///
     /// # Errors
-    /// When the authorities that it is to trust cannot be read.
+    /// When the library cannot be set up.
     pub async fn new(settings: Settings) -> Result<Self, ClientError> {
         let ca = settings.ca.clone();
         let tls = tokio::task::spawn_blocking(move || trust::tls(ca.as_deref()));
-        let tls = tls.await.map_err(|error| ClientError::Broken(error.to_string()))??;
-        let client = |is_encrypted| {
+        let tls = tls.await.map_err(|error| ClientError::Broken(error.to_string()))?.map_err(Arc::new);
+        let client = |tls, is_encrypted| {
             let (names, guard) = (Arc::clone(&settings.names), settings.guard.clone());
             reqwest::Client::builder()
-                .tls_backend_preconfigured(tls.clone())
+                .tls_backend_preconfigured(tls)
                 .dns_resolver(Arc::new(Guarded { names, guard, is_encrypted }))
                 .https_only(is_encrypted)
                 .no_proxy()
@@ -123,8 +124,11 @@ impl Client {
                 .map_err(|error| ClientError::Broken(trouble(&error)))
         };
         Ok(Self {
-            encrypted: client(true)?,
-            plain: client(false)?,
+            encrypted: match tls {
+                Ok(tls) => Ok(client(tls, true)?),
+                Err(untrusted) => Err(untrusted),
+            },
+            plain: client(trust::nobody()?, false)?,
             guard: settings.guard,
             answer: settings.answer,
             answer_bytes: settings.answer_bytes,
@@ -157,7 +161,7 @@ impl Client {
         let url = to.expose();
         // One with an IP address in it is not looked up.
         self.guard.check(url)?;
-        let client = if url.scheme() == "https" { &self.encrypted } else { &self.plain };
+        let client = if url.scheme() == "https" { self.encrypted.as_ref().map_err(Arc::clone)? } else { &self.plain };
         let sending = client.request(method, url.clone()).headers(headers).body(body).send();
         let response = timeout(self.answer, sending).await.map_err(|_| ClientError::Late(self.answer.as_secs()))?;
         let mut response = response.map_err(|error| broken(&error))?;

@@ -189,14 +189,24 @@ impl Destination {
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
         let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let password = self.0.password().unwrap_or_default();
-        let credentials = match password {
-            "" => String::new(),
-            password => STANDARD.encode(format!("{}:{}", plain(self.0.username()), plain(password))),
+        // A user without a password is a token.
+        let password = self.0.password().unwrap_or_else(|| self.0.username());
+        let credentials = match self.has_user() {
+            false => String::new(),
+            true => {
+                let password = self.0.password().unwrap_or_default();
+                STANDARD.encode(format!("{}:{}", plain(self.0.username()), plain(password)))
+            }
         };
         let query = self.0.query().unwrap_or_default().to_owned();
         let parts = [credentials, password.to_owned(), plain(password), query];
         parts.into_iter().filter(|part| !part.is_empty()).map(Secret::new).collect()
+    }
+
+    /// Whether it has a user or a password.
+    #[must_use]
+    pub fn has_user(&self) -> bool {
+        !self.0.username().is_empty() || self.0.password().is_some()
     }
 
     /// Whether it is what is shown of one that has a query, and not the address itself.

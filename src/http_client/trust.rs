@@ -43,10 +43,19 @@ pub(super) fn tls(ca: Option<&Path>) -> Result<ClientConfig, UntrustedError> {
             Arc::clone(SYSTEM.get_or_init(|| Arc::new(read)))
         }
     };
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let mut config = config.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();
+    let mut config = trusting(roots)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// For a client that encrypts nothing, which the library sets up all the same.
+pub(super) fn nobody() -> Result<ClientConfig, Arc<UntrustedError>> {
+    trusting(Arc::new(RootCertStore::empty())).map_err(|error| Arc::new(error.into()))
+}
+
+fn trusting(roots: Arc<RootCertStore>) -> Result<ClientConfig, rustls::Error> {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    Ok(config.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth())
 }
 
 fn authority(path: &Path) -> Result<RootCertStore, UntrustedError> {

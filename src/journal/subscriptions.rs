@@ -39,6 +39,30 @@ impl MadeBy {
     }
 }
 
+/// What is kept of what a subscription is. It may have a secret, and prints as `(definition)`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct DefinitionText(String);
+
+impl DefinitionText {
+    /// The text itself, for who keeps or reads it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for DefinitionText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for DefinitionText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(definition)")
+    }
+}
+
 /// A subscription as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
@@ -48,7 +72,7 @@ pub struct Stored {
     pub made_by: MadeBy,
     /// The JSON that was put, or what the hub keeps of a subscriber, its secret among it; empty for one of the
     /// configuration.
-    pub definition: String,
+    pub definition: DefinitionText,
     /// All changes up to this one are done with.
     pub cursor: Seq,
     /// Whether somebody has paused it.
@@ -107,7 +131,7 @@ pub enum Write {
         /// Who made it.
         made_by: MadeBy,
         /// The JSON that was put.
-        definition: String,
+        definition: DefinitionText,
         /// Where a new one begins.
         cursor: Seq,
     },

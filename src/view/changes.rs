@@ -1,7 +1,7 @@
 //! The journal as it is: `GET /changes`, page by page in JSON, and `GET /changes/{id}`, one change
 //! in the format that the client accepts.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -13,14 +13,17 @@ use utoipa::ToSchema;
 
 use super::{journal_problem, store_problem, waiting::Waiting};
 use crate::{
-    format::FORMATS,
-    journal::Journal,
+    format::{Batch, FORMATS, FormatKind},
+    journal::{Journal, Recorded},
     model::{Change, ChangeId, Seq},
     web::{Cache, Path, Problem, ProblemCode, Query, Representation, best_media_type, problems},
 };
 
 /// How many changes a page has when the client does not say.
 const DEFAULT_LIMIT: usize = 100;
+
+/// The media type of a page where the client does not say.
+const JSON: &str = "application/json";
 
 /// The journal as these views show it.
 #[derive(Clone)]
@@ -80,7 +83,8 @@ problems!(PageProblems: InvalidQuery, Gone, Unavailable);
 problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Going on with
-/// `after=next` misses nothing and repeats nothing. With `wait` it is answered as soon as there is a change.
+/// `after=next` misses nothing and repeats nothing. With `wait` it is answered as soon as there is a change. By
+/// `Accept` it is a batch of CloudEvents; then the header `Link` has the following page.
 ///
 /// # Errors
 /// `invalid-query`; `gone` when the change after `after` is no longer kept; `unavailable` when too many wait, or the
@@ -91,9 +95,18 @@ problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
     operation_id = "listChanges",
     tag = "out",
     params(PageQuery),
-    responses((status = 200, description = "A page, oldest first.", body = PageView), PageProblems),
+    responses(
+        (status = 200, description = "A page, oldest first.", content(
+            (PageView = "application/json"), (Vec<Value> = "application/cloudevents-batch+json"),
+        )),
+        PageProblems,
+    ),
 )]
-pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
+pub async fn page(
+    State(view): State<Changes>,
+    Query(query): Query<PageQuery>,
+    accepted: HeaderMap,
+) -> Result<Response, Problem> {
     let limit = view.limit(query.limit)?;
     let after = Seq(query.after.unwrap_or(0));
     let mut changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
@@ -101,6 +114,9 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -
         changes = view.waiting.changes(after, limit, Duration::from_secs(query.wait)).await?;
     }
     let next = changes.last().map_or(after, |newest| newest.seq());
+    if let Some((format, batch)) = batch_of_others(&accepted) {
+        return batch_page(format, batch, &changes, next, limit);
+    }
     // What is stored is the JSON that is shown: the page is put together from it as it is.
     let mut page = Vec::with_capacity(64 + changes.iter().map(|change| change.json().len() + 1).sum::<usize>());
     page.extend_from_slice(b"{\"changes\":[");
@@ -111,8 +127,35 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<PageQuery>) -
         page.extend_from_slice(change.json());
     }
     page.extend_from_slice(format!("],\"next\":{next}}}").as_bytes());
-    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-cache")];
+    let headers = [(header::CONTENT_TYPE, JSON), (header::CACHE_CONTROL, "no-cache"), (header::VARY, "Accept")];
     Ok((headers, page).into_response())
+}
+
+/// The format of batches that the client likes better than our JSON, which is for all who do not say.
+fn batch_of_others(accepted: &HeaderMap) -> Option<(&'static FormatKind, Batch)> {
+    let batches: Vec<_> = FORMATS.into_iter().filter_map(|format| Some((format, format.batch?))).collect();
+    let offered: Vec<_> = batches.iter().map(|(_, batch)| batch.media_type).collect();
+    let chosen = best_media_type(accepted, &offered)?;
+    batches.into_iter().find(|(_, batch)| batch.media_type == chosen).filter(|_| chosen != JSON)
+}
+
+/// A page as a batch of a format, which has no place for where the next begins.
+fn batch_page(
+    format: &'static FormatKind,
+    batch: Batch,
+    changes: &[Arc<Recorded>],
+    next: Seq,
+    limit: usize,
+) -> Result<Response, Problem> {
+    let bodies = changes.iter().map(|change| change.encoded(format.name, format.write));
+    let bodies = bodies.collect::<Result<Vec<_>, _>>().map_err(store_problem)?;
+    let headers = [
+        (header::CONTENT_TYPE, batch.media_type.to_owned()),
+        (header::CACHE_CONTROL, "no-cache".to_owned()),
+        (header::VARY, "Accept".to_owned()),
+        (header::LINK, format!("<?after={next}&limit={limit}>; rel=\"next\"")),
+    ];
+    Ok((headers, batch.join(&bodies)).into_response())
 }
 
 /// One change, as an Atom feed (the 0.1 message), as JSON, as the model's XML, as a CloudEvent or as an

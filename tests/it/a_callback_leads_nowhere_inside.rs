@@ -192,3 +192,14 @@ async fn of_a_long_answer_the_beginning_is_read() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+#[tokio::test]
+async fn whom_to_trust_matters_where_it_is_encrypted() {
+    let receiver = Receiver::start(|_, _| Reply::of(200)).await;
+    let guard = Guard::of_the_operator();
+    let ca = Some("/nowhere/ca.pem".into());
+    let client = Client::new(Settings { ca, ..Settings::new(guard.clone()) }).await.unwrap();
+    assert_eq!(post(&client, &guard, &receiver.url()).await.unwrap(), 200);
+    let refused = post(&client, &guard, "https://127.0.0.1:1/").await.unwrap_err().to_string();
+    assert!(refused.starts_with("cannot read the authority's certificate /nowhere/ca.pem"), "{refused}");
+}

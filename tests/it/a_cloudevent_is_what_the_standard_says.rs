@@ -16,7 +16,7 @@ use tidings::{
     model::Change,
 };
 
-use crate::{any, every_format_is_written_as_its_snapshot_says::changes, python};
+use crate::{any, every_format_is_written_as_its_snapshot_says::changes, gateway::Gateway, python, subscribing::post};
 
 fn kind(name: &str) -> &'static FormatKind {
     format::format(name).unwrap()
@@ -120,6 +120,36 @@ fn the_sdk_reads_what_is_written() {
             read[name] = expected[name].clone();
         }
         assert_eq!(read, expected);
+    }
+}
+
+#[tokio::test]
+async fn the_journal_is_read_in_batches_of_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(folder.path());
+    for number in 1..=3 {
+        post(&gateway, number).await;
+    }
+    let plain = gateway.changes().await;
+    let mut url = format!("{}/changes?limit=2", gateway.url);
+    let mut events = Vec::new();
+    for length in [2, 1, 0] {
+        let accept = "application/cloudevents-batch+json, application/json;q=0.5";
+        let answer = gateway.http.get(&url).header("accept", accept).send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "application/cloudevents-batch+json");
+        let next = answer.headers()["link"].to_str().unwrap().strip_prefix('<').unwrap().to_owned();
+        let (next, rel) = next.split_once('>').unwrap();
+        assert_eq!(rel, "; rel=\"next\"");
+        url = url::Url::parse(&url).unwrap().join(next).unwrap().to_string();
+        let page: Vec<Value> = answer.json().await.unwrap();
+        assert_eq!(page.len(), length);
+        events.extend(page);
+    }
+    assert_eq!(events.iter().map(|event| event["data"].clone()).collect::<Vec<_>>(), plain);
+    events.iter().for_each(assert_valid);
+    for accept in ["*/*", "application/json", "text/html"] {
+        let answer = gateway.http.get(&url).header("accept", accept).send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "application/json", "{accept}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the tests run in Python: the side of Social Feed Manager, with kombu, and the example of an indexer,
-//! with pika. `scripts/python` has both, and makes the environment that they are in the first time.
+//! What the tests run in Python: the side of Social Feed Manager, with kombu, and the examples of an indexer,
+//! with pika, and of a receiver of webhooks, with standardwebhooks. `scripts/python` has both, and makes the environment that they are in the first time.
 
 use std::{
     fs::{self, File},
@@ -60,20 +60,35 @@ pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The running example.
-pub(crate) struct Indexer {
+/// A running example.
+pub(crate) struct Example {
     child: Child,
     output: PathBuf,
 }
 
-impl Indexer {
-    /// Starts it; what it prints goes to files in the folder.
-    pub(crate) fn start(url: &str, queue: &str, folder: &Path) -> Self {
-        let output = folder.join("indexed");
+impl Example {
+    /// Starts the indexer; what it prints goes to files in the folder.
+    pub(crate) fn indexer(url: &str, queue: &str, folder: &Path) -> Self {
         let mut indexer = python("examples/indexer.py");
-        indexer.args([url, queue]).stdin(Stdio::null());
-        indexer.stdout(File::create(&output).unwrap()).stderr(File::create(folder.join("indexer.err")).unwrap());
-        Self { child: indexer.spawn().unwrap(), output }
+        indexer.args([url, queue]);
+        Self::start(indexer, folder, "indexed")
+    }
+
+    /// Starts the receiver of webhooks with these secrets; gives its port.
+    pub(crate) async fn webhook_receiver(secrets: &str, folder: &Path) -> (Self, u16) {
+        let mut receiver = python("examples/webhook_receiver.py");
+        receiver.args(["127.0.0.1", "0"]).env("WEBHOOK_SECRETS", secrets);
+        let mut receiver = Self::start(receiver, folder, "received");
+        receiver.until_printed(1).await;
+        let port = receiver.lines()[0].rsplit(' ').next().unwrap().parse().unwrap();
+        (receiver, port)
+    }
+
+    fn start(mut example: Command, folder: &Path, name: &str) -> Self {
+        let output = folder.join(name);
+        example.stdin(Stdio::null()).stdout(File::create(&output).unwrap());
+        example.stderr(File::create(output.with_extension("err")).unwrap());
+        Self { child: example.spawn().unwrap(), output }
     }
 
     /// The lines that it has printed.
@@ -86,7 +101,7 @@ impl Indexer {
         let began = Instant::now();
         while self.lines().len() < lines {
             let ended = self.child.try_wait().unwrap();
-            let told = fs::read_to_string(self.output.with_file_name("indexer.err")).unwrap();
+            let told = fs::read_to_string(self.output.with_extension("err")).unwrap();
             assert!(ended.is_none(), "it has ended: {told}");
             assert!(began.elapsed() < 2 * PATIENCE, "it takes too long: {:?}", self.lines());
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -101,7 +116,7 @@ impl Indexer {
     }
 }
 
-impl Drop for Indexer {
+impl Drop for Example {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -74,7 +74,8 @@ impl Engine {
         while let Some(change) = session.waiting.front() {
             let seq = change.seq();
             if let Some(so_far) = &gathered {
-                let is_full = 1 + so_far.more.len() >= most || bytes >= BATCH_BYTES || seq <= self.alone_through;
+                let is_full =
+                    1 + so_far.more.len() >= most || bytes >= BATCH_BYTES || so_far.first.seq() <= self.alone_through;
                 if is_full {
                     break;
                 }

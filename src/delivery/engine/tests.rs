@@ -23,7 +23,7 @@ use crate::{
         Journal, KnownKey, Settings, Submission, WriterThread,
         settle::SourcePolicy,
         store::sqlite::{Bounds, SqliteStore},
-        subscriptions::{MadeBy, Write},
+        subscriptions::{DefinitionText, MadeBy, Write},
     },
     model::{Draft, Filter, Seq, SourceName, SubscriptionName},
 };
@@ -149,7 +149,12 @@ impl World {
         let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
         let (journal, writer) = Journal::start(store, Settings { tail: 10, ..Settings::default() }).unwrap();
         let name = SubscriptionName::parse("index").unwrap();
-        let put = Write::Put { name: name.clone(), made_by: MadeBy::Api, definition: String::new(), cursor: Seq::ZERO };
+        let put = Write::Put {
+            name: name.clone(),
+            made_by: MadeBy::Api,
+            definition: DefinitionText::default(),
+            cursor: Seq::ZERO,
+        };
         journal.write_subscriptions(vec![put]).await.unwrap();
         let cursors = Cursors::new(journal.clone());
         Self {

@@ -48,7 +48,7 @@ impl Entry {
                 None
             }
             (None, MadeBy::Api) => {
-                let read = serde_json::from_str(&definition).map_err(|error| error.to_string());
+                let read = serde_json::from_str(definition.expose()).map_err(|error| error.to_string());
                 let read =
                     read.and_then(|json| Definition::read(json, &Maker::api(guard)).map_err(|error| error.to_string()));
                 let read = read.map(Arc::new);

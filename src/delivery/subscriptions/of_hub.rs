@@ -29,7 +29,7 @@ impl Subscriptions {
             self.0.journal.write_subscriptions(vec![Write::Rewind(name.clone(), cursor)]).await?;
             self.0.with(name, |entry| entry.status.moved(cursor))?;
         }
-        self.0.place(name, MadeBy::Hub, kept, definition, cursor).await
+        self.0.place(name, MadeBy::Hub, kept.into(), definition, cursor).await
     }
 
     /// Has a subscription of the hub go on that the journal has.

@@ -94,11 +94,18 @@ impl Settings {
 }
 
 pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
+    let is_by_value = table.get("url").is_some_and(Value::is_string);
     let url = secret_url::read("url", table.remove("url"), maker)?;
     let to = Destination::parse(&String::from_utf8_lossy(url.expose()), maker.guard);
     let to = to.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
     if to.is_as_shown() {
         return Err(InvalidDefinition::new("url", "its query is what is shown of one; give the address as it is"));
+    }
+    if to.has_user() && maker.made_by == MadeBy::Api && is_by_value {
+        return Err(InvalidDefinition::new(
+            "url",
+            "it has a user, which may be a token, and would be kept in the journal",
+        ));
     }
     let ca: Option<PathBuf> = take(&mut table, "ca")?;
     if ca.is_some() && maker.made_by == MadeBy::Api {
@@ -264,6 +271,7 @@ mod tests {
             (api, json!({ "url": "http://a.example/", "secrets": by_env }), "url: it is not encrypted"),
             (api, json!({ "url": "https://[::1]/", "secrets": by_env }), "url: it leads to ::1"),
             (api, json!({ "url": "https://u:hush@a.example/", "secrets": by_env }), "url: it has a password"),
+            (api, json!({ "url": "https://hush@a.example/", "secrets": by_env }), "url: it has a user"),
             (api, json!({ "url": "https://a.example/", "secrets": [SECRET] }), "secrets.0: it would be kept"),
             (api, json!({ "url": "https://a.example/", "secrets": [{ "env": "HOME" }] }), "secrets.0: only variables"),
             (api, json!({ "url": "https://a.example/", "secrets": [{ "file": "/x" }] }), "secrets.0: only the config"),

@@ -13,6 +13,12 @@ use crate::{
 /// How the names of subscriptions begin that a hub has made.
 const PREFIX: &str = "websub-";
 
+/// Whether a hub has made the subscription of that name: nobody else would give it such a one.
+pub(in crate::delivery) fn is_of_hub(name: &SubscriptionName) -> bool {
+    let digest = name.as_str().strip_prefix(PREFIX);
+    digest.is_some_and(|digest| digest.len() == 32 && digest.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// A subscriber, verified.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
@@ -71,7 +77,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::{Destination, Guard, Kept, Secret, Timestamp};
+    use super::{Destination, Guard, Kept, Secret, SubscriptionName, Timestamp, is_of_hub};
 
     #[test]
     fn comes_back_as_it_was_and_shows_no_secret() {
@@ -82,6 +88,8 @@ mod tests {
             lease: Timestamp::from_millis(1_000_000).unwrap(),
             secret: Some(Secret::new("pssst")),
         };
+        let name = Kept::name_of(&kept.callback, &kept.topic).unwrap();
+        assert!(is_of_hub(&name) && !is_of_hub(&SubscriptionName::parse("websub-index").unwrap()));
         let back = Kept::from_json(&kept.to_json(), &guard).unwrap();
         assert_eq!(back.callback.expose(), kept.callback.expose());
         assert_eq!((&back.topic, back.lease, &back.secret), (&kept.topic, kept.lease, &kept.secret));

@@ -25,6 +25,7 @@ use std::{
 
 use tokio::sync::Notify;
 
+pub(super) use kept::is_of_hub;
 pub use request::{InvalidRequest, Request};
 pub use runner::HubRunner;
 
@@ -206,7 +207,7 @@ impl Inner {
             if stored.made_by != MadeBy::Hub {
                 continue;
             }
-            let kept = Kept::from_json(&stored.definition, &self.guard).map_err(|error| error.to_string());
+            let kept = Kept::from_json(stored.definition.expose(), &self.guard).map_err(|error| error.to_string());
             let kept = kept.and_then(|kept| Ok((self.shared.topics.find(&kept.topic)?.filter, Arc::new(kept))));
             match kept {
                 Ok((filter, kept)) => {

@@ -130,6 +130,9 @@ fn nothing_secret_is_shown() {
     let sent = b"dXNlcjpodXNo".to_vec();
     assert_eq!(secrets, [sent, b"hush".to_vec(), b"hush".to_vec(), b"key=hush2".to_vec()]);
     assert!(Destination::parse(&format!("{destination}"), &guard(&[])).unwrap().is_as_shown());
+    let token = Destination::parse("https://hush3@indexer.example.org/", &guard(&[])).unwrap();
+    let secrets: Vec<_> = token.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
+    assert_eq!(secrets, [b"aHVzaDM6".to_vec(), b"hush3".to_vec(), b"hush3".to_vec()]);
     let more = destination.with_query([("hub.mode", "subscribe"), ("a b", "c&d")]);
     assert_eq!(more.expose().query(), Some("key=hush2&hub.mode=subscribe&a+b=c%26d"));
     for wrong in ["https://user:hush@/", "ftp://user:hush@a/", "http://user:hush@a/", "https://user:hush@10.0.0.1/"] {
