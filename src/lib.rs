@@ -23,7 +23,9 @@ pub mod view;
 // description, the configuration, the wiring.
 pub mod amqp;
 pub mod app;
+pub mod broker;
 pub mod config;
 pub mod openapi;
 pub mod router;
+pub mod stomp;
 pub mod web;
