@@ -18,6 +18,10 @@ mod formats;
 mod http;
 mod journal;
 mod measure;
+/// What the brokers of the tests have in common.
+#[path = "../../tests/it/own_broker.rs"]
+#[allow(dead_code, clippy::expect_used)]
+mod own_broker;
 /// The broker of the tests.
 #[path = "../../tests/it/rabbitmq.rs"]
 #[allow(dead_code, clippy::expect_used)]

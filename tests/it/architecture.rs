@@ -8,32 +8,34 @@ use std::{
 };
 
 /// Which modules a module may import. What has no row here may import nothing.
-const TABLE: [(&str, &[&str]); 15] = [
+const TABLE: [(&str, &[&str]); 17] = [
     ("model", &[]),
     ("web", &[]),
-    ("amqp", &["web"]),
+    ("broker", &["web"]),
+    ("amqp", &["broker"]),
+    ("stomp", &["broker", "web"]),
     ("format", &["model"]),
     ("journal", &["model"]),
     ("intake", &["model", "format", "journal"]),
     ("delivery", &["amqp", "journal", "model", "format", "web"]),
-    ("source", &["amqp", "intake", "format", "web"]),
+    ("source", &["amqp", "stomp", "broker", "intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
-    ("admin", &["amqp", "delivery", "intake", "journal", "model", "format", "web"]),
-    ("config", &["amqp", "delivery", "journal", "model", "format", "web"]),
+    ("admin", &["broker", "delivery", "intake", "journal", "model", "format", "web"]),
+    ("config", &["amqp", "stomp", "delivery", "journal", "model", "format", "web"]),
     ("openapi", &["model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
     (
         "app",
         &[
-            "admin", "amqp", "config", "delivery", "format", "intake", "journal", "model", "openapi", "router",
+            "admin", "broker", "config", "delivery", "format", "intake", "journal", "model", "openapi", "router",
             "source", "view", "web",
         ],
     ),
     (
         "lib",
         &[
-            "admin", "amqp", "app", "config", "delivery", "format", "intake", "journal", "model", "openapi", "router",
-            "source", "view", "web",
+            "admin", "amqp", "broker", "app", "config", "delivery", "format", "intake", "journal", "model", "openapi",
+            "router", "source", "view", "web",
         ],
     ),
 ];
