@@ -99,7 +99,7 @@ impl Broker {
 
     /// A name that no other test has for its destinations.
     pub(crate) fn name(&self) -> String {
-        format!("n{}", self.names.fetch_add(1, Ordering::Relaxed))
+        format!("public.{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -126,7 +126,7 @@ fn set_up(folder: &Path, port: u16, tls_port: Option<u16>) {
         connector = format!("<transportConnector name=\"encrypted\" uri=\"stomp+ssl://127.0.0.1:{tls_port}\"/>");
     }
     let all = "read=\"anonymous,users\" write=\"anonymous,users\" admin=\"anonymous,users\"";
-    // The order of the elements is that of the schema.
+    // The order of the elements is that of the schema. Of all entries that fit a destination the permissions add up.
     let config = format!(
         r#"<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
  xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
@@ -138,7 +138,9 @@ fn set_up(folder: &Path, port: u16, tls_port: Option<u16>) {
 <simpleAuthenticationPlugin anonymousAccessAllowed="true" anonymousUser="anonymous" anonymousGroup="anonymous">
 <users><authenticationUser username="{USER}" password="{PASSWORD}" groups="users"/></users></simpleAuthenticationPlugin>
 <authorizationPlugin><map><authorizationMap><authorizationEntries>
-<authorizationEntry queue=">" {all}/><authorizationEntry topic=">" {all}/>
+<authorizationEntry queue="public.>" {all}/><authorizationEntry topic="public.>" {all}/>
+<authorizationEntry queue="Consumer.>" {all}/><authorizationEntry topic="VirtualTopic.>" {all}/>
+<authorizationEntry topic="ActiveMQ.Advisory.>" {all}/>
 <authorizationEntry queue="private.>" read="users" write="anonymous,users" admin="anonymous,users"/>
 </authorizationEntries></authorizationMap></map></authorizationPlugin>
 </plugins>
