@@ -13,7 +13,15 @@
     clippy::cast_sign_loss
 )]
 
+/// The other broker of the tests.
+#[path = "../../tests/it/activemq.rs"]
+#[allow(dead_code, clippy::expect_used)]
+mod activemq;
 mod amqp;
+/// The messages of a Fedora 3 of the tests.
+#[path = "../../tests/it/fedora3.rs"]
+#[allow(dead_code)]
+mod fedora3;
 mod formats;
 mod http;
 mod journal;
@@ -27,18 +35,24 @@ mod own_broker;
 #[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
 mod stalled;
+mod stomp;
+/// The client of the tests.
+#[path = "../../tests/it/stomp_client.rs"]
+#[allow(dead_code)]
+mod stomp_client;
 
 /// The program's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 6] = [
+const PARTS: [(&str, fn()); 7] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
     ("http", http::measure),
     ("amqp", amqp::measure),
+    ("stomp", stomp::measure),
     ("stalled", stalled::measure),
 ];
 

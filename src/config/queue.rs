@@ -76,7 +76,7 @@ pub(super) fn authority(
     encrypted: &str,
     table: &Setting,
 ) -> Result<Option<PathBuf>, ConfigError> {
-    let wrong = |reason: String| table.entry("ca").map(|ca| ca.invalid(reason)).unwrap_or_else(|error| error);
+    let wrong = |reason: String| table.entry("ca").map_or_else(|error| error, |ca| ca.invalid(reason));
     match path {
         Some(_) if !is_encrypted => {
             Err(wrong(format!("nothing is encrypted; give an url with {encrypted}, or leave it out")))

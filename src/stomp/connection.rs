@@ -299,6 +299,7 @@ impl Writer {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
 fn broken(error: std::io::Error) -> StompError {
     StompError::Broken(error.to_string())
 }

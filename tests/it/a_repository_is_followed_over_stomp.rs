@@ -82,15 +82,13 @@ fn operation(
     const CONTENT: (&str, &str) = ("dsContent", "[OMITTED]");
     match (step, object) {
         (1, _) => ("addDatastream", &[DC, A], Some("DC")),
-        (2, _) => ("modifyDatastreamByValue", &[DC, CONTENT], None),
+        (2, _) | (5, 3) => ("modifyDatastreamByValue", &[DC, CONTENT], None),
         (3, _) => ("addDatastream", &[OBJ, I], Some("OBJ")),
         (4, 0..=2) => ("setDatastreamState", &[DC, I], None),
         (4, 3) => ("purgeDatastream", &[OBJ, ("startDT", "null"), ("endDT", "null")], Some("[OMITTED]")),
-        (4, _) => ("setDatastreamState", &[OBJ, A], None),
-        (5, 0) => ("setDatastreamState", &[OBJ, A], None),
+        (4, _) | (5, 0) => ("setDatastreamState", &[OBJ, A], None),
         (5, 1) => ("modifyDatastreamByValue", &[OBJ, CONTENT], None),
         (5, 2) => ("addRelationship", &[("relationship", "info:x"), ("object", "info:fedora/demo:9")], Some("true")),
-        (5, 3) => ("modifyDatastreamByValue", &[DC, CONTENT], None),
         (5, _) => ("purgeObject", &[("logMessage", "null")], None),
         _ => ("ingest", &[("logMessage", "null")], None),
     }

@@ -77,16 +77,6 @@ impl Broker {
         self.kept.wait_for_end();
     }
 
-    /// Has it do nothing any more, while its connections stay.
-    pub(crate) fn freeze(&self) {
-        self.kept.signal("STOP");
-    }
-
-    /// Has it go on.
-    pub(crate) fn thaw(&self) {
-        self.kept.signal("CONT");
-    }
-
     /// Where it is, for whoever gives no name.
     pub(crate) fn url(&self) -> String {
         format!("stomp://127.0.0.1:{}", self.port)

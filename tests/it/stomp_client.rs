@@ -13,12 +13,11 @@ pub(crate) struct Client {
     socket: BufReader<TcpStream>,
 }
 
-/// A frame: its command, its headers as they stand, its body.
+/// A frame: its command, and its headers as they stand. Bodies are of no interest here.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) command: String,
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
 }
 
 impl Frame {
@@ -129,5 +128,5 @@ pub(crate) fn read(socket: &mut impl BufRead) -> Option<Frame> {
             socket.read_until(0, &mut body).ok()?;
         }
     }
-    (body.pop() == Some(0)).then_some(Frame { command, headers, body })
+    (body.pop() == Some(0)).then_some(Frame { command, headers })
 }

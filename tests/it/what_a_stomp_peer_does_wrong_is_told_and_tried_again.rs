@@ -138,7 +138,7 @@ async fn an_error_is_told_in_plain_words_and_the_password_never() {
 
 #[tokio::test]
 async fn silence_is_noticed_and_heart_beats_go_both_ways() {
-    let silent = scene(|peer| peer.hear_all());
+    let silent = scene(Peer::hear_all);
     let quiet = scene(|peer| {
         peer.let_in(&[("version", "1.2"), ("heart-beat", "1000,1000")]);
         // The gateway is heard twice before it gives up.
