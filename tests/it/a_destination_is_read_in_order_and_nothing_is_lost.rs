@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     a_full_disk_loses_nothing::SmallDisk,
-    activemq::Broker,
+    activemq::{Broker, COMPOSED, COPIED},
     destinations::{source, start, start_with},
     gateway::Gateway,
     keeping::event,
@@ -86,6 +86,20 @@ async fn a_durable_subscription_and_a_virtual_topic_keep_what_is_sent_while_the_
         until_head(&gateway, 540).await;
         assert_eq!(numbers(&gateway).await, (1..=540).collect::<Vec<_>>());
     }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_queue_takes_nothing_from_whoever_reads_it() {
+    let broker = Broker::shared();
+    let mut client = Client::connect(broker.port);
+    let (composed, copied) = (format!("/queue/{COMPOSED}"), format!("/queue/{COPIED}"));
+    // Nobody has read the copy before.
+    client.send_all(&composed, &[], events(1..=50));
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = start(folder.path(), &broker.url(), &copied, "");
+    until_head(&gateway, 50).await;
+    assert_eq!(client.browse(&composed).len(), 50);
+    assert_nothing_is_left(gateway, &mut client, &copied);
 }
 
 #[tokio::test]

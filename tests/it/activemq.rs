@@ -25,6 +25,10 @@ const HOME: &str = "/usr/share/activemq";
 pub(crate) const USER: &str = "tidings";
 pub(crate) const PASSWORD: &str = "hush-hush";
 
+/// A queue whose messages go to another one too.
+pub(crate) const COMPOSED: &str = "public.composed";
+pub(crate) const COPIED: &str = "public.copied";
+
 /// What the keystore of the encrypted port is opened with.
 const KEYSTORE: &str = "changeit";
 
@@ -122,7 +126,8 @@ fn set_up(folder: &Path, port: u16, tls_port: Option<u16>) {
  xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
 <broker xmlns="http://activemq.apache.org/schema/core" brokerName="tests" dataDirectory="{at}/data" useJmx="false">
 <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>
-<virtualTopic name="VirtualTopic.>" prefix="Consumer.*."/></virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>
+<virtualTopic name="VirtualTopic.>" prefix="Consumer.*."/>
+<compositeQueue name="{COMPOSED}" forwardOnly="false"><forwardTo><queue physicalName="{COPIED}"/></forwardTo></compositeQueue></virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>
 <persistenceAdapter><kahaDB directory="{at}/data/kahadb"/></persistenceAdapter>
 <plugins>
 <simpleAuthenticationPlugin anonymousAccessAllowed="true" anonymousUser="anonymous" anonymousGroup="anonymous">
