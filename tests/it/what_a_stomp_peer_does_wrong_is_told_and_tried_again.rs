@@ -105,6 +105,9 @@ async fn a_connection_that_is_cut_within_a_frame_is_made_again_and_the_message_c
     let acknowledged = peer.heard("ACK", "id");
     assert_eq!(acknowledged[..4], ["m1"; 4]);
     assert_eq!(acknowledged.last().map(String::as_str), Some("m3"));
+    // It waits for the broker's word that it has them, and lets go of no subscription.
+    assert_eq!(peer.heard("DISCONNECT", "receipt"), ["goodbye"]);
+    assert_eq!(peer.heard("UNSUBSCRIBE", "id"), [""; 0]);
 }
 
 #[tokio::test]
@@ -228,6 +231,30 @@ async fn what_is_delivered_again_makes_no_second_change() {
     assert_eq!(gateway.json("/readyz").await["head"], 3);
     let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
     assert!(metrics.contains("tidings_redelivered_messages_total{source=\"harvests\"} 3"), "{metrics}");
+}
+
+#[tokio::test]
+async fn what_is_set_is_asked_of_the_broker() {
+    let peer = FakeStomp::plays(vec![sends(1..=50)]);
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "durable = \"kept\"\nclient_id = \"me\"\nprefetch = 70\nacknowledge = \"individual\"";
+    let gateway = start(folder.path(), &peer.url(), "/topic/t", lines);
+    until_head(&gateway, 50).await;
+    assert!(gateway.stop().success());
+    assert_eq!(peer.heard("CONNECT", "client-id"), ["me"]);
+    for (header, value) in [
+        ("destination", "/topic/t"),
+        ("ack", "client-individual"),
+        ("activemq.prefetchSize", "70"),
+        ("prefetch-count", "70"),
+        ("activemq.subscriptionName", "kept"),
+        ("durable-subscription-name", "kept"),
+        ("id", "kept"),
+    ] {
+        assert_eq!(peer.heard("SUBSCRIBE", header), [value], "{header}");
+    }
+    let marks: Vec<_> = (1..=50).map(|number| format!("m{number}")).collect();
+    assert_eq!(peer.heard("ACK", "id"), marks, "each by itself");
 }
 
 #[tokio::test]
