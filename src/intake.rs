@@ -3,6 +3,7 @@
 //! either is on disk. A [`Batch`] is for many messages at once, where their order counts.
 
 mod batch;
+mod receipt;
 
 use std::{
     collections::BTreeMap,
@@ -15,20 +16,20 @@ use std::{
 use bytes::Bytes;
 use serde::Serialize;
 use tracing::Instrument;
-use utoipa::ToSchema;
 
 pub use crate::model::{EventId, SourceName};
 pub use batch::{Arrived, Batch};
+pub use receipt::{Accepted, Receipt, Told};
 
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Redacted, Rejection, Repeats},
     journal::{
-        Journal, JournalError, KnownKey, Outcome, Submission,
+        Journal, JournalError, KnownKey, Submission,
         quarantine::{NewQuarantined, QuarantineId},
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key},
     },
-    model::{ChangeId, Draft, Seq, Timestamp},
+    model::{Draft, Timestamp},
 };
 
 /// The metric of messages that were taken in.
@@ -73,15 +74,6 @@ pub struct Incoming {
     pub redelivered: bool,
 }
 
-/// What became of a message that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receipt {
-    /// What became of each change that it told, in order; empty when it told of none.
-    pub outcomes: Vec<Outcome>,
-    /// Why it told of none.
-    pub nothing: Option<&'static str>,
-}
-
 /// Why a message was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum IntakeError {
@@ -100,90 +92,7 @@ pub enum IntakeError {
 
 /// Beginnings of the names of the headers that say how a message came. They are kept in the quarantine
 /// whatever the dialect reads.
-const ROUTE: [&str; 2] = ["routing-key", "exchange"];
-
-/// Why a message that told of something made no change.
-const NOTHING_NEW: &str = "what it tells is what the registry holds: content and state stand as they were";
-
-/// A change that the journal has accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// Its number.
-    pub seq: Seq,
-    /// Its identifier.
-    pub id: ChangeId,
-}
-
-/// What became of a message, as its sender is told it.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Told {
-    /// `accepted`, `duplicate` or `unchanged`.
-    outcome: &'static str,
-    /// Why nothing changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    reason: Option<&'static str>,
-    /// What became of each change that it told, in order.
-    changes: Vec<ToldChange>,
-}
-
-/// What became of one change that a message told.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-struct ToldChange {
-    /// `accepted`, `duplicate` or `unchanged`.
-    outcome: &'static str,
-    /// Its identifier, where there is such a change.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = ChangeId)]
-    id: Option<ChangeId>,
-    /// Its number, where there is such a change.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Seq)]
-    seq: Option<Seq>,
-}
-
-impl Receipt {
-    /// The changes that are new.
-    pub fn accepted(&self) -> impl Iterator<Item = Accepted> {
-        self.outcomes.iter().filter_map(|outcome| match *outcome {
-            Outcome::Accepted { seq, id } => Some(Accepted { seq, id }),
-            Outcome::Duplicate { .. } | Outcome::Unchanged => None,
-        })
-    }
-
-    /// The outcome of the whole message: `accepted` when any change is new, else `duplicate` when
-    /// any was there already, else `unchanged`.
-    #[must_use]
-    pub fn outcome(&self) -> &'static str {
-        let words: Vec<_> = self.outcomes.iter().map(outcome_word).collect();
-        ["accepted", "duplicate"].into_iter().find(|word| words.contains(word)).unwrap_or("unchanged")
-    }
-
-    /// What the sender is told: the outcome, why nothing changed, and each change's own outcome,
-    /// identifier and number.
-    #[must_use]
-    pub fn told(&self) -> Told {
-        let told = |outcome: &Outcome| {
-            let (id, seq) = match *outcome {
-                Outcome::Accepted { seq, id } => (Some(id), Some(seq)),
-                Outcome::Duplicate { seq, id } => (id, Some(seq)),
-                Outcome::Unchanged => (None, None),
-            };
-            ToldChange { outcome: outcome_word(outcome), id, seq }
-        };
-        let outcome = self.outcome();
-        let reason = self.nothing.or((outcome == "unchanged").then_some(NOTHING_NEW));
-        Told { outcome, reason, changes: self.outcomes.iter().map(told).collect() }
-    }
-}
-
-fn outcome_word(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Accepted { .. } => "accepted",
-        Outcome::Duplicate { .. } => "duplicate",
-        Outcome::Unchanged => "unchanged",
-    }
-}
+const ROUTE: [&str; 3] = ["routing-key", "exchange", "destination"];
 
 impl Source {
     /// Sets up a source's dialect.

@@ -23,8 +23,8 @@ use crate::{
 /// What a message on its way is.
 #[derive(Debug)]
 pub(super) enum What {
-    /// A change of the journal, as it is sent.
-    Change(Arc<Recorded>),
+    /// A change of the journal, as it is sent, and those that are in the same message behind it.
+    Changes(Arc<Recorded>, Vec<Arc<Recorded>>),
     /// A dead letter that is sent again.
     Letter(DeadLetterId),
 }
@@ -47,6 +47,9 @@ pub(super) struct Flight {
     running: FuturesUnordered<Awaited>,
     bytes: usize,
     letters: usize,
+    /// The receiver has failed, and has taken nothing since: one message shows whether it is well again, and
+    /// costs everybody else less than a window of them.
+    probing: bool,
 }
 
 /// Waits for the outcome of the entry of that number.
@@ -70,9 +73,10 @@ struct Entry {
 }
 
 impl Flight {
-    pub(super) fn new(window: Window) -> Self {
+    /// With `probing` one message goes alone, until the receiver has taken one.
+    pub(super) fn new(window: Window, probing: bool) -> Self {
         let running = FuturesUnordered::new();
-        Self { window, entries: VecDeque::new(), front: 0, running, bytes: 0, letters: 0 }
+        Self { window, entries: VecDeque::new(), front: 0, running, bytes: 0, letters: 0, probing }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -80,7 +84,8 @@ impl Flight {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.entries.len() < self.window.messages.max(1) && (self.entries.is_empty() || self.bytes < self.window.bytes)
+        let messages = if self.probing { 1 } else { self.window.messages.max(1) };
+        self.entries.len() < messages && (self.entries.is_empty() || self.bytes < self.window.bytes)
     }
 
     /// Whether dead letters are on their way.
@@ -88,10 +93,17 @@ impl Flight {
         self.letters > 0
     }
 
-    /// A change was sent.
-    pub(super) fn push(&mut self, change: Arc<Recorded>, bytes: usize, pending: Pending) {
-        let (through, bytes) = (change.seq(), bytes.saturating_add(change.json().len()));
-        self.add(What::Change(change), Some(through), bytes, pending);
+    /// A message was sent, with which all changes up to `through` are done with.
+    pub(super) fn push(
+        &mut self,
+        first: Arc<Recorded>,
+        more: Vec<Arc<Recorded>>,
+        through: Seq,
+        bytes: usize,
+        pending: Pending,
+    ) {
+        let held: usize = std::iter::once(&first).chain(&more).map(|change| change.json().len()).sum();
+        self.add(What::Changes(first, more), Some(through), bytes.saturating_add(held), pending);
     }
 
     /// A dead letter was sent.
@@ -158,6 +170,7 @@ impl Flight {
         let Entry { what, through, bytes, outcome, .. } = self.entries.pop_front()?;
         self.front += 1;
         self.bytes -= bytes;
+        self.probing = false;
         if matches!(what, What::Letter(_)) {
             self.letters -= 1;
         }

@@ -20,7 +20,9 @@ async fn connected(vhost: &Vhost<'_>) -> Connection {
 }
 
 async fn refused(url: &str) -> AmqpError {
-    match connector(url).connect().await {
+    let connector = connector(url);
+    let attempt = tokio::time::timeout(Duration::from_secs(60), connector.connect()).await;
+    match attempt.expect("an attempt has a bound") {
         Ok(_) => panic!("it let the gateway in"),
         Err(error) => error,
     }
@@ -155,11 +157,13 @@ async fn a_broker_short_of_memory_blocks_who_publishes_for_a_bounded_time() {
     channel.queue(&"q".into(), QueueType::Classic, false).await.unwrap();
     channel.confirm().await.unwrap();
     broker.starve();
+    let (exchange, key) = ("".into(), "q".into());
     let began = Instant::now();
     let error = loop {
         assert!(began.elapsed() < Duration::from_secs(60), "publishing goes on");
-        let sent = channel.publish(&"".into(), &"q".into(), true, b"body", lapin::BasicProperties::default()).await;
-        if let Err(error) = sent {
+        let sent = channel.publish(&exchange, &key, true, b"body", lapin::BasicProperties::default());
+        let sent = tokio::time::timeout(Duration::from_secs(60), sent).await;
+        if let Err(error) = sent.expect("publishing has a bound") {
             break error;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

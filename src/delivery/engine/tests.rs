@@ -23,7 +23,7 @@ use crate::{
         Journal, KnownKey, Settings, Submission, WriterThread,
         settle::SourcePolicy,
         store::sqlite::{Bounds, SqliteStore},
-        subscriptions::{MadeBy, Write},
+        subscriptions::{DefinitionText, MadeBy, Write},
     },
     model::{Draft, Filter, Seq, SourceName, SubscriptionName},
 };
@@ -128,7 +128,7 @@ impl Delivery for Receiver {
     }
 
     fn window(&self) -> Window {
-        Window { messages: 5, bytes: 1 << 20, patience: Duration::from_millis(300) }
+        Window { messages: 5, changes: 1, bytes: 1 << 20, patience: Duration::from_millis(300) }
     }
 }
 
@@ -139,6 +139,7 @@ struct World {
     name: SubscriptionName,
     cursors: Cursors,
     most_dead_letters: u64,
+    pause_after: Option<Duration>,
     filter: Filter,
 }
 
@@ -148,7 +149,12 @@ impl World {
         let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
         let (journal, writer) = Journal::start(store, Settings { tail: 10, ..Settings::default() }).unwrap();
         let name = SubscriptionName::parse("index").unwrap();
-        let put = Write::Put { name: name.clone(), made_by: MadeBy::Api, definition: String::new(), cursor: Seq::ZERO };
+        let put = Write::Put {
+            name: name.clone(),
+            made_by: MadeBy::Api,
+            definition: DefinitionText::default(),
+            cursor: Seq::ZERO,
+        };
         journal.write_subscriptions(vec![put]).await.unwrap();
         let cursors = Cursors::new(journal.clone());
         Self {
@@ -158,6 +164,7 @@ impl World {
             name,
             cursors,
             most_dead_letters: 10,
+            pause_after: None,
             filter: Filter::default(),
         }
     }
@@ -186,6 +193,8 @@ impl World {
             filter: self.filter.clone(),
             format: format("json").unwrap(),
             most_dead_letters: self.most_dead_letters,
+            pause_after: self.pause_after,
+            alone_through: Seq::default(),
             delivery: Box::new(receiver.clone()),
             cursor: Seq(cursor),
             cursors: self.cursors.clone(),
@@ -290,6 +299,19 @@ async fn whatever_goes_wrong_it_goes_on_after_the_last_that_was_confirmed() {
         assert!(running.status.snapshot().last_error.is_some());
         running.stop().await;
     }
+}
+
+#[tokio::test]
+async fn after_a_failure_one_message_goes_alone_until_it_is_taken() {
+    let world = World::new().await;
+    world.append(1..=20).await;
+    let receiver = Receiver::default().will(std::iter::repeat_n(retry(), 7));
+    let running = world.run(&receiver, 0);
+    running.until_at(20).await;
+    let sent = receiver.with(|script| script.sent.clone());
+    let expected: Vec<u64> = (1..=5).chain([1, 1]).chain(1..=20).collect();
+    assert_eq!(sent, expected, "a window, twice one alone, and all once that is taken");
+    running.stop().await;
 }
 
 #[tokio::test]
