@@ -72,9 +72,6 @@ pub(crate) fn appends() {
                 append_batches(runtime, &journal, drafts(&next))
             }),
             Contender::timed("the journal, with 256 senders of one draft each", || {
-                if std::env::var_os("SEQ").is_some() {
-                    return (1, Duration::from_secs(1));
-                }
                 append(runtime, &journal, drafts(&next))
             }),
         ],

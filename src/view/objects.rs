@@ -113,7 +113,7 @@ impl<'a> ObjectView<'a> {
     }
 
     fn of(uri: &'a Uri, state: &'a ObjectState, shown: impl Fn(&Uri) -> bool) -> Self {
-        let item = |(uri, record): (&'a Uri, &'a Box<ItemRecord>)| ItemView {
+        let item = |(uri, record): (&'a Uri, &'a ItemRecord)| ItemView {
             uri,
             live: state.is_live(uri),
             since: record.existence.clock.at,
@@ -125,7 +125,13 @@ impl<'a> ObjectView<'a> {
             parent: state.parent(),
             types: state.types(),
             purged: state.purged.latest(),
-            items: state.items.iter().filter(|(uri, _)| shown(uri)).map(item).collect(),
+            items: state
+                .items
+                .iter()
+                .filter(|(uri, _)| shown(uri))
+                .map(|(uri, record)| (uri, &**record))
+                .map(item)
+                .collect(),
         }
     }
 }
