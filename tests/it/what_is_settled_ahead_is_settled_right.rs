@@ -112,7 +112,7 @@ async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
         for recorded in page {
             let change = recorded.change().unwrap();
             changes.insert(change.seq, change.modification.id);
-            for item in change.modification.items.iter() {
+            for item in &change.modification.items {
                 let ItemChange::State { before, after } = &item.change else { panic!("{:?}", item.change) };
                 let known = states.insert(item.uri.to_string(), after.clone());
                 assert_eq!(*before, known, "change {}", change.seq);
