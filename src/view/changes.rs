@@ -25,6 +25,9 @@ const DEFAULT_LIMIT: usize = 100;
 /// The media type of a page where the client does not say.
 const JSON: &str = "application/json";
 
+/// For how many seconds a client may ask to wait: the most that the configuration can allow.
+const LONGEST_WAIT: u64 = 3600;
+
 /// The journal as these views show it.
 #[derive(Clone)]
 pub struct Changes {
@@ -64,7 +67,7 @@ pub struct PageQuery {
     /// For how many seconds to wait for changes where there are none after `after`; then the page is empty. More
     /// than `limits.wait_seconds` of the configuration counts as that.
     #[serde(default)]
-    #[param(value_type = u64, required = false)]
+    #[param(value_type = u64, required = false, maximum = 3600)]
     wait: u64,
 }
 
@@ -108,6 +111,11 @@ pub async fn page(
     accepted: HeaderMap,
 ) -> Result<Response, Problem> {
     let limit = view.limit(query.limit)?;
+    if query.wait > LONGEST_WAIT {
+        // It may be meant as milliseconds.
+        let detail = format!("wait is {}; give 0 to {LONGEST_WAIT} seconds.", query.wait);
+        return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "wait"));
+    }
     let after = Seq(query.after.unwrap_or(0));
     let mut changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
     if changes.is_empty() && query.wait > 0 {

@@ -81,6 +81,21 @@ impl<'de> Deserialize<'de> for Format {
     }
 }
 
+/// An event of the stream.
+#[derive(utoipa::ToSchema)]
+#[schema(as = StreamEvent)]
+#[expect(dead_code, reason = "events are written by hand; this describes them")]
+struct EventView {
+    /// The number of the change; by itself, the place of the stream.
+    id: String,
+    /// What happened: `add`, `update`, `delete`, `state` or `mixed`.
+    event: Option<String>,
+    /// The change, in the format asked for.
+    data: Option<String>,
+    /// How long to wait before coming again, in milliseconds.
+    retry: Option<u32>,
+}
+
 problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable);
 
 /// The changes as server-sent events, as they come: `id` is the number of the change, `event` what happened
@@ -100,7 +115,7 @@ problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable);
         ("Last-Event-ID" = Option<u64>, Header, description = "The number of the last change that the client has."),
     ),
     responses(
-        (status = 200, description = "The events, until either side ends it.", body = String,
+        (status = 200, description = "The events, each as here, until either side ends it.", body = EventView,
          content_type = "text/event-stream"),
         Problems,
     ),

@@ -7,7 +7,7 @@
 
 use std::{
     convert::Infallible,
-    future::{Future, pending, ready},
+    future::{Future, poll_fn, ready},
     io,
     net::SocketAddr,
     pin::{Pin, pin},
@@ -39,7 +39,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Limit, Tls, limit_hit, refusal::Refusals};
+use super::{
+    Limit, Tls,
+    endless::{EndlessBody, Framing, Taken},
+    limit_hit,
+    refusal::Refusals,
+};
 
 /// How many bytes of a head are read. hyper refuses a larger one by itself, and so one of more than 100
 /// fields; what `web::around` answers comes well before.
@@ -56,12 +61,6 @@ const UNSENT_BYTES: u32 = 64 * 1024;
 
 /// How long the end of an endless answer may take to be sent when the server stops.
 const FAREWELL: Duration = Duration::from_millis(500);
-
-/// Marks an answer, in its extensions, whose body has no end of its own and loses nothing by being cut off: its
-/// client knows how to go on. It must end by itself when the server stops; a client that does not take that
-/// end does not hold the server up.
-#[derive(Clone, Copy, Debug)]
-pub struct Endless;
 
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug)]
@@ -167,60 +166,93 @@ async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         Ok(Err(error)) => return tracing::debug!(%error, "a connection could not be secured"),
         Err(_) => return limit_hit(Limit::HeadSeconds),
     };
-    let awaits_head = Arc::new(AtomicBool::new(true));
-    let io =
-        Watched { io: Refusals::on(io), patience: bounds.stall, stalled: None, awaits_head: Arc::clone(&awaits_head) };
+    // On the heap, since an endless answer outlives it.
+    let Some((io, endless)) = Box::pin(converse(io, peer, router, stop, crowded, bounds)).await else { return };
+    let cut_off = async {
+        stop.cancelled().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        sent = endless.send(io) => if let Err(error) = sent {
+            tracing::debug!(%error, "an endless answer broke off");
+        },
+        () = cut_off => tracing::debug!("an endless answer was cut off"),
+    }
+}
+
+/// HTTP on a connection, until it ends, or until the head of an endless answer has been sent: what is left then is to
+/// send that.
+async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    io: Io,
+    peer: SocketAddr,
+    router: Router,
+    stop: &CancellationToken,
+    crowded: &Notify,
+    bounds: Bounds,
+) -> Option<(Watched<Refusals<Io>>, EndlessBody)> {
+    let line = Arc::new(Line { awaits_head: AtomicBool::new(true), ..Line::default() });
+    let io = Watched { io: Refusals::on(io), patience: bounds.stall, stalled: None, line: Arc::clone(&line) };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
     let router = TowerToHyperService::new(router);
-    let endless = Arc::new(AtomicBool::new(false));
-    let is_endless = Arc::clone(&endless);
+    let answered = Arc::clone(&line);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        let (answering, is_endless) = (router.call(request), Arc::clone(&is_endless));
-        async move {
-            let answer = answering.await?;
-            is_endless.store(answer.extensions().get::<Endless>().is_some(), Ordering::Relaxed);
-            Ok::<_, Infallible>(answer)
-        }
+        let (framing, line) = (Framing::of(&request), Arc::clone(&answered));
+        let answering = router.call(request);
+        async move { Ok::<_, Infallible>(line.endless.from(answering.await?, framing)) }
     });
-    let mut serving = pin!(http.serve_connection(TokioIo::new(io), service));
+    let mut serving = http.serve_connection(TokioIo::new(io), service);
     // Where a head is coming, making room would take away a request that is on its way.
-    let end = async {
+    let mut end = pin!(async {
         tokio::select! {
             () = stop.cancelled() => {}
             () = async {
                 crowded.notified().await;
-                while awaits_head.load(Ordering::Relaxed) {
+                while line.awaits_head.load(Ordering::Relaxed) {
                     crowded.notified().await;
                 }
             } => {}
         }
-    };
-    let served = tokio::select! {
-        biased;
-        served = serving.as_mut() => served,
-        () = end => {
-            serving.as_mut().graceful_shutdown();
-            let cut_off = async {
-                stop.cancelled().await;
-                tokio::time::sleep(FAREWELL).await;
-                // Whatever else is being answered may take the time that the server has.
-                if !endless.load(Ordering::Relaxed) {
-                    pending::<()>().await;
-                }
-            };
-            tokio::select! {
-                served = serving => served,
-                () = cut_off => return tracing::debug!("an endless answer was cut off"),
+    });
+    let mut is_to_end = false;
+    let served = loop {
+        let turn = poll_fn(|cx| match Pin::new(&mut serving).poll(cx) {
+            Poll::Ready(served) => Poll::Ready(Ok(served)),
+            // Whatever was to be sent is sent, unless the client has no room for it.
+            Poll::Pending if line.is_full.load(Ordering::Relaxed) => Poll::Pending,
+            Poll::Pending => line.endless.out().map_or(Poll::Pending, |body| Poll::Ready(Err(body))),
+        });
+        tokio::select! {
+            biased;
+            turn = turn => match turn {
+                Ok(served) => break served,
+                Err(endless) => return Some((serving.into_parts().io.into_inner(), endless)),
+            },
+            () = end.as_mut(), if !is_to_end => {
+                Pin::new(&mut serving).graceful_shutdown();
+                is_to_end = true;
             }
         }
     };
     match served {
-        Err(error) if error.is_timeout() && awaits_head.load(Ordering::Relaxed) => limit_hit(Limit::HeadSeconds),
+        Err(error) if error.is_timeout() && line.awaits_head.load(Ordering::Relaxed) => limit_hit(Limit::HeadSeconds),
         Err(error) => tracing::debug!(%error, "a connection broke off"),
         Ok(()) => {}
     }
+    None
+}
+
+/// What the parts of one connection tell each other.
+#[derive(Default)]
+struct Line {
+    /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
+    /// idleness between two requests.
+    awaits_head: AtomicBool,
+    /// Whether something is to be sent and the client has no room for it.
+    is_full: AtomicBool,
+    /// The body of an endless answer whose head is being sent.
+    endless: Taken,
 }
 
 /// A connection that is given up when its client takes nothing of what is sent to it for too long.
@@ -229,13 +261,12 @@ struct Watched<Io> {
     patience: Duration,
     /// When it is given up; there while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
-    /// idleness between two requests.
-    awaits_head: Arc<AtomicBool>,
+    line: Arc<Line>,
 }
 
 impl<Io> Watched<Io> {
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.line.is_full.store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
             self.stalled = None;
             return written;
@@ -253,7 +284,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
         let before = buf.filled().len();
         task::ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.awaits_head.store(true, Ordering::Relaxed);
+            self.line.awaits_head.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -261,7 +292,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
 
 impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.awaits_head.store(false, Ordering::Relaxed);
+        self.line.awaits_head.store(false, Ordering::Relaxed);
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
         self.watch(cx, written)
     }
@@ -271,7 +302,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.awaits_head.store(false, Ordering::Relaxed);
+        self.line.awaits_head.store(false, Ordering::Relaxed);
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
         self.watch(cx, written)
     }

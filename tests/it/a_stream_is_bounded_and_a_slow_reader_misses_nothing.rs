@@ -93,6 +93,13 @@ async fn who_takes_nothing_is_cut_off_and_goes_on_later() {
     assert_eq!(rest, (last + 1..=600).collect::<Vec<_>>());
 }
 
+/// The memory of a gateway in bytes, as far as it is resident.
+fn memory(gateway: &Gateway) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
 async fn metric(gateway: &Gateway, line: &str) -> String {
     let text = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
     let found = text.lines().find_map(|told| told.strip_prefix(line).map(str::trim).map(str::to_owned));
@@ -138,7 +145,11 @@ async fn streams_end_when_the_gateway_stops_and_hold_nothing_up() {
     let gateway = gateway(folder.path(), "[journal]\ntail_changes = 10\n");
     fill(&gateway, 600).await;
     let mut idle = Stream::open(&gateway, "", None).await;
-    let deaf = connect(&gateway).await;
+    let at_rest = memory(&gateway);
+    let mut deaf = Vec::new();
+    for _ in 0..30 {
+        deaf.push(connect(&gateway).await);
+    }
     let poll = gateway.http.get(format!("{}/changes?after=600&wait=30", gateway.url)).send();
     let poll = tokio::spawn(poll);
     // Until the deaf one has as much as it takes, and the others wait.
@@ -154,6 +165,9 @@ async fn streams_end_when_the_gateway_stops_and_hold_nothing_up() {
         before = sent;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+    // What is to be sent to them is in the journal: 12 MB for each.
+    let each = memory(&gateway).saturating_sub(at_rest) / 30;
+    assert!(each < 500_000, "a reader that takes nothing holds {each} bytes");
     let began = Instant::now();
     let stopping = tokio::task::spawn_blocking(move || gateway.stop());
     assert!(idle.ends_well().await, "it was cut off");
@@ -163,4 +177,20 @@ async fn streams_end_when_the_gateway_stops_and_hold_nothing_up() {
     // The grace time is ten seconds, of which requests may take five and a half.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     drop(deaf);
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_0_gets_the_events_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), "[limits]\nstream_seconds = 1\n");
+    post(&gateway, 1).await;
+    let mut old = TcpStream::connect(gateway.url.strip_prefix("http://").unwrap()).unwrap();
+    old.write_all(b"GET /stream?after=0 HTTP/1.0\r\n\r\n").unwrap();
+    let mut came = String::new();
+    old.read_to_string(&mut came).unwrap();
+    let (head, body) = came.split_once("\r\n\r\n").unwrap();
+    assert!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
+    assert!(body.starts_with(":\nretry: 2000\nid: 1\nevent: add\ndata: {") && body.ends_with("}\n\n"), "{body}");
+    let head = gateway.http.head(format!("{}/stream", gateway.url)).send().await.unwrap();
+    assert_eq!((head.status().as_u16(), &head.headers()["content-type"]), (200, &"text/event-stream".parse().unwrap()));
 }

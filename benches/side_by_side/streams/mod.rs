@@ -122,10 +122,11 @@ fn fan_out(folder: &Path, streams: usize) {
     let changes = TURN_BYTES / 1_000 / streams as u64;
     let mut next = 0;
     let mut post = |count: u64| {
-        readers::post(&gateway.url, next..next + count);
+        let posting = readers::post(&gateway.url, next..next + count);
         next += count;
+        posting
     };
-    post(changes);
+    post(changes).join().unwrap();
     // The same bytes, in the same pieces.
     let blocks = folder.join("blocks");
     fs::write(&blocks, readers::blocks(gateway.address(), changes)).unwrap();
@@ -149,10 +150,12 @@ fn fan_out(folder: &Path, streams: usize) {
                 readers.open(gateway.address(), "/stream", streams);
                 let last = head.get() + changes;
                 let began = Instant::now();
-                post(changes);
+                let posting = post(changes);
                 let bytes = readers.until(last);
+                let took = began.elapsed();
+                posting.join().unwrap();
                 head.set(last);
-                (bytes, began.elapsed())
+                (bytes, took)
             }),
         ],
     );

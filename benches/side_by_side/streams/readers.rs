@@ -1,6 +1,6 @@
 //! Thousands of readers that look at what comes as little as they can: they count bytes and look for the end.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, thread::JoinHandle, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -48,21 +48,21 @@ impl Readers {
 
     /// Reads until every stream has the change of that number; gives how many bytes came.
     pub(crate) fn until(self, last: u64) -> u64 {
-        self.read(format!("id: {last}\n").into_bytes(), b"\n\n")
+        self.read(format!("id: {last}\n").as_bytes(), b"\n\n")
     }
 
     /// Reads until every stream has ended.
     pub(crate) fn until_ended(self) -> u64 {
-        self.read(b"\r\n0\r\n".to_vec(), b"\r\n")
+        self.read(b"\r\n0\r\n", b"\r\n")
     }
 
     /// Reads each until `mark` has come, and then `end`.
-    fn read(self, mark: Vec<u8>, end: &'static [u8]) -> u64 {
+    fn read(self, mark: &[u8], end: &'static [u8]) -> u64 {
         let Self { runtime, open } = self;
         runtime.block_on(async {
             let mut reading = JoinSet::new();
             for stream in open {
-                reading.spawn(read(stream, mark.clone(), end));
+                reading.spawn(read(stream, mark.to_vec(), end));
             }
             let mut bytes = 0;
             let all = async {
@@ -122,8 +122,8 @@ fn piece(stream: &TcpStream, tail: &mut Vec<u8>) -> Option<usize> {
     })
 }
 
-/// Posts the changes of these numbers, many at once; returns when each is taken.
-pub(crate) fn post(url: &str, numbers: Range<u64>) {
+/// Posts the changes of these numbers, many at once, in a thread of its own, which ends when each is taken.
+pub(crate) fn post(url: &str, numbers: Range<u64>) -> JoinHandle<()> {
     // Whoever comes second finds it installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (url, numbers) = (format!("{url}/hooks/content-change"), numbers.collect::<Vec<_>>());
@@ -145,8 +145,7 @@ pub(crate) fn post(url: &str, numbers: Range<u64>) {
             }
         });
     };
-    // In a thread of its own: the readers read meanwhile.
-    std::thread::spawn(posting);
+    std::thread::spawn(posting)
 }
 
 /// Has the bare handler begin.

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// How many changes are taken from the journal at once, and about how many bytes of them from its disk: what a
-/// stream holds beside the sixteen events, or 64 KiB, that the server takes of it before they are sent.
+/// stream holds beside the sixteen events, or 64 KiB and one event, that the server takes of it before they are sent.
 const PAGE: usize = 16;
 const PAGE_BYTES: usize = 16 * 1024;
 
@@ -202,5 +202,58 @@ impl Following {
             error => tracing::warn!(%error, "a stream ends: the journal cannot be read"),
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::{super::super::waiting, Bytes, Filter, Following, Seq, Waiting};
+    use crate::{
+        format::format,
+        journal::{Journal, KnownKey, Settings, Submission, settle::SourcePolicy, store::sqlite},
+        model::{Draft, SourceName},
+    };
+
+    async fn journal_of(changes: usize, folder: &std::path::Path) -> Journal {
+        let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+        let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+        let draft: Draft =
+            serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
+        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
+        let drafts = vec![(None, draft); changes];
+        journal.append(Submission { policy, drafts, known_key: KnownKey::Same }).await.unwrap();
+        journal
+    }
+
+    fn follow(waiting: &Waiting, name: &str) -> Following {
+        let place = waiting.admit("stream").ok().unwrap();
+        Following::new(waiting, place, Filter::default(), format(name).unwrap(), Some(Seq::ZERO))
+    }
+
+    /// The events of a stream but the first, which has the time to wait in it.
+    async fn events(waiting: &Waiting, name: &str) -> Vec<Bytes> {
+        let mut following = follow(waiting, name);
+        let mut events = Vec::new();
+        for _ in 0..10 {
+            events.push(following.next().await.unwrap());
+        }
+        events.split_off(2)
+    }
+
+    #[tokio::test]
+    async fn an_event_is_encoded_once_a_format_however_many_streams_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let hour = Duration::from_secs(3600);
+        let bounds = waiting::Bounds { readers: 100, wait: hour, stream: hour, heartbeat: hour };
+        let (waiting, _herald) = Waiting::new(journal_of(9, folder.path()).await, bounds);
+        for name in ["json", "atom"] {
+            let first = events(&waiting, name).await;
+            let again = events(&waiting, name).await;
+            let places = |events: &[Bytes]| events.iter().map(|event| event.as_ptr()).collect::<Vec<_>>();
+            assert_eq!(places(&first), places(&again), "{name}");
+            assert!(first[0].starts_with(b"id: 2\nevent: add\ndata: "), "{name}");
+        }
     }
 }
