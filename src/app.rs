@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, sources::Listed},
-    amqp::ConnectionStatus,
+    broker::ConnectionStatus,
     config::{Allowance, Config, SourceConfig, Transport},
     delivery::{OperationError, Subscriptions, Tuning},
     http_client::{ClientError, Guard},
@@ -29,7 +29,12 @@ use crate::{
     model::SourceName,
     openapi::Documentation,
     router::{self, Surfaces, router},
-    source::{amqp::QueueSource, http::Hooks, rate::Rate},
+    source::{
+        brokered::{Broker, BrokeredSource},
+        http::Hooks,
+        rate::Rate,
+        stomp::Destination,
+    },
     view::{
         changes::Changes,
         feed::FeedView,
@@ -202,7 +207,7 @@ pub async fn serve_until(
     Ok(())
 }
 
-/// Starts to read the queues.
+/// Starts to read what brokers have for the sources.
 fn read_queues(
     config: &Config,
     journal: &Journal,
@@ -210,22 +215,38 @@ fn read_queues(
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let mut queues = JoinSet::new();
+    let intake = Intake::new(journal.clone());
+    let largest = config.limits.body_bytes;
     for listed in sources.values() {
-        let Some(SourceConfig { transport: Transport::Amqp(queue), .. }) = config.sources.get(listed.source.name())
-        else {
-            continue;
-        };
-        let Some(status) = &listed.connection else { continue };
-        let source = QueueSource {
-            intake: Intake::new(journal.clone()),
-            source: Arc::clone(&listed.source),
-            queue: (**queue).clone(),
-            largest: config.limits.body_bytes,
-            status: Arc::clone(status),
-        };
-        queues.spawn(source.run(stop.clone()));
+        let Some(SourceConfig { transport, .. }) = config.sources.get(listed.source.name()) else { continue };
+        match transport {
+            Transport::Http => {}
+            Transport::Amqp(queue) => read(&mut queues, &intake, listed, (**queue).clone(), largest, stop),
+            Transport::Stomp(settings) => {
+                let name = listed.source.name();
+                if settings.is_topic() && settings.durable.is_none() {
+                    tracing::warn!(source = %name, "the subscription is not durable: what the topic is sent while Tidings is away is lost");
+                }
+                let destination = Destination { settings: (**settings).clone(), largest };
+                read(&mut queues, &intake, listed, destination, largest, stop);
+            }
+        }
     }
     queues
+}
+
+/// Starts to read what a broker has for a source.
+fn read<B: Broker>(
+    queues: &mut JoinSet<()>,
+    intake: &Intake,
+    listed: &Listed,
+    broker: B,
+    largest: usize,
+    stop: &CancellationToken,
+) {
+    let Some(status) = &listed.connection else { return };
+    let (intake, source, status) = (intake.clone(), Arc::clone(&listed.source), Arc::clone(status));
+    queues.spawn(BrokeredSource { intake, source, broker, largest, status }.run(stop.clone()));
 }
 
 /// What is allowed, and is perhaps not meant.
@@ -281,7 +302,7 @@ fn sources(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
                 .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
         let connection = match transport {
             Transport::Http => None,
-            Transport::Amqp(_) => Some(Arc::new(ConnectionStatus::of(format!("sources.{name}")))),
+            Transport::Amqp(_) | Transport::Stomp(_) => Some(Arc::new(ConnectionStatus::of(format!("sources.{name}")))),
         };
         Ok((name.to_string(), Listed { source: Arc::new(source), transport: transport.name(), connection }))
     };

@@ -92,7 +92,7 @@ pub enum IntakeError {
 
 /// Beginnings of the names of the headers that say how a message came. They are kept in the quarantine
 /// whatever the dialect reads.
-const ROUTE: [&str; 2] = ["routing-key", "exchange"];
+const ROUTE: [&str; 3] = ["routing-key", "exchange", "destination"];
 
 impl Source {
     /// Sets up a source's dialect.

@@ -23,8 +23,10 @@ pub mod view;
 // their description, the configuration, the wiring.
 pub mod amqp;
 pub mod app;
+pub mod broker;
 pub mod config;
 pub mod http_client;
 pub mod openapi;
 pub mod router;
+pub mod stomp;
 pub mod web;

@@ -13,16 +13,33 @@
     clippy::cast_sign_loss
 )]
 
+/// The other broker of the tests.
+#[path = "../../tests/it/activemq.rs"]
+#[allow(dead_code, clippy::expect_used)]
+mod activemq;
 mod amqp;
+/// The messages of a Fedora 3 of the tests.
+#[path = "../../tests/it/fedora3.rs"]
+#[allow(dead_code)]
+mod fedora3;
 mod formats;
 mod http;
 mod journal;
 mod measure;
+/// What the brokers of the tests have in common.
+#[path = "../../tests/it/own_broker.rs"]
+#[allow(dead_code, clippy::expect_used)]
+mod own_broker;
 /// The broker of the tests.
 #[path = "../../tests/it/rabbitmq.rs"]
 #[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
 mod stalled;
+mod stomp;
+/// The client of the tests.
+#[path = "../../tests/it/stomp_client.rs"]
+#[allow(dead_code)]
+mod stomp_client;
 mod streams;
 mod webhooks;
 
@@ -31,12 +48,13 @@ mod webhooks;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 8] = [
+const PARTS: [(&str, fn()); 9] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
     ("http", http::measure),
     ("amqp", amqp::measure),
+    ("stomp", stomp::measure),
     ("stalled", stalled::measure),
     ("streams", streams::measure),
     ("webhooks", webhooks::measure),

@@ -46,6 +46,7 @@ pub(crate) fn measure() {
     let (journal, writer) = open(folder.path());
     append_batches(&runtime, &journal, (0..TURN).map(draft).collect());
     let bodies = bodies(&runtime, &journal);
+    let bytes = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
     let configured = [("ordered", true), ("parallel", false)];
     let configured = configured.map(|(name, ordered)| (self::name(name), Arc::new(definition(sink, ordered))));
     let opened = Subscriptions::open(journal.clone(), configured.into(), Guard::of_the_operator(), Tuning::default());
@@ -57,7 +58,7 @@ pub(crate) fn measure() {
     }
     for (name, at_once) in [("ordered", 1), ("parallel", WINDOW)] {
         compare(
-            &format!("posting, {at_once} at once, 0.6 kB each"),
+            &format!("posting, {at_once} at once, {bytes} bytes each"),
             "deliveries",
             ROUNDS,
             vec![

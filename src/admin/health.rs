@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{failed, sources::Sources};
 use crate::{
-    amqp::ConnectionState,
+    broker::ConnectionState,
     journal::Journal,
     model::Seq,
     web::{Problem, ProblemCode, problems},

@@ -17,7 +17,7 @@ use metrics::{describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::{
-    amqp,
+    broker,
     delivery::metrics as delivery,
     intake,
     journal::metrics as journal,
@@ -87,19 +87,19 @@ pub const METRICS: [Metric; 27] = [
         about: "Messages taken in, by outcome: accepted, duplicate, unchanged or quarantined.",
     },
     Metric {
-        name: amqp::CONNECTION_STATE,
+        name: broker::CONNECTION_STATE,
         kind: Kind::Gauge,
         labels: &["connection", "state"],
         about: "What a connection to a broker is doing: 1 for its state, 0 for every other.",
     },
     Metric {
-        name: amqp::CONNECTION_FAILURES,
+        name: broker::CONNECTION_FAILURES,
         kind: Kind::Counter,
         labels: &["connection"],
         about: "Attempts to connect that failed, connections that broke, and pauses.",
     },
     Metric {
-        name: amqp::REDELIVERED,
+        name: broker::REDELIVERED,
         kind: Kind::Counter,
         labels: &["source"],
         about: "Messages that a broker delivered although it had delivered them before.",

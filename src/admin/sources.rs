@@ -14,7 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    amqp::{ConnectionStatus, Shown},
+    broker::{ConnectionStatus, Shown},
     intake::Source,
     web::problems,
 };

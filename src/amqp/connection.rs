@@ -57,6 +57,7 @@ pub struct Connection {
 ///
 /// After any error it is to be let go of, and its connection with it: on a channel that was opened
 /// while a quorum queue had no leader, RabbitMQ answers nack for as long as the channel lives.
+#[derive(Clone)]
 pub struct Channel(lapin::Channel);
 
 /// The messages of a queue, as they come.

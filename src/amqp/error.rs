@@ -1,8 +1,10 @@
 //! Why a broker does not do as it is asked, and who has to act.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use lapin::ErrorKind;
+
+use crate::broker::InvalidAuthority;
 
 /// AMQP's reply codes that say something of their own (AMQP 0-9-1 section 1.2).
 mod code {
@@ -58,13 +60,8 @@ pub enum AmqpError {
     #[error("no encrypted connection can be made: {0}; see to the broker's certificate, or name its authority in `ca`")]
     Tls(String),
     /// The authority's certificates cannot be read.
-    #[error("the certificates in {} cannot be read: {reason}", path.display())]
-    Authority {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    #[error(transparent)]
+    Authority(InvalidAuthority),
 }
 
 /// What was being done: the same answer of a broker means one thing here and another there.
@@ -92,7 +89,7 @@ impl AmqpError {
             | Self::Different(_)
             | Self::Locked(_)
             | Self::Tls(_)
-            | Self::Authority { .. } => false,
+            | Self::Authority(_) => false,
         }
     }
 

@@ -15,13 +15,13 @@ use lapin::{
     AsyncTcpStream, ConnectionProperties,
     tcp::{RustlsConnector, RustlsConnectorConfig},
 };
-use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 use super::{
     address::Address,
     connection::HEARTBEAT_SECONDS,
     error::{AmqpError, Step},
 };
+use crate::broker::authority;
 
 /// Shuts a socket down when it is dropped.
 pub(super) struct Cut(#[cfg(unix)] Option<std::net::TcpStream>);
@@ -89,13 +89,7 @@ async fn connector(ca: Option<PathBuf>) -> Result<RustlsConnector, AmqpError> {
         let mut trusted = RustlsConnectorConfig::default();
         match ca {
             Some(path) => {
-                let unreadable = |reason| AmqpError::Authority { path: path.clone(), reason };
-                let read = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-                let read = read.map_err(|error| unreadable(error.to_string()))?;
-                if read.is_empty() {
-                    return Err(unreadable("it holds none".to_owned()));
-                }
-                trusted.add_parsable_certificates(read);
+                trusted.add_parsable_certificates(authority(&path).map_err(AmqpError::Authority)?);
             }
             None => {
                 let native = RustlsConnectorConfig::new_with_native_certs();

@@ -41,6 +41,7 @@ fn tell(config: &Config) -> Result<String, fmt::Error> {
         let from = match &source.transport {
             Transport::Http => format!("/hooks/{name}{signed}"),
             Transport::Amqp(queue) => format!("the queue {} of {}", queue.queue, queue.address),
+            Transport::Stomp(stomp) => format!("{} of {}", stomp.destination, stomp.address),
         };
         writeln!(told, "source        {name}: {transport}, {dialect}, {from}")?;
     }

@@ -13,6 +13,7 @@ mod queue;
 mod secret;
 mod setting;
 mod source;
+mod stomp;
 mod subscription;
 
 use std::{

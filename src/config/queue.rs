@@ -1,6 +1,6 @@
 //! The settings of a source that is a queue of a broker.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use serde::Deserializer;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::amqp::{Address, QueueSettings, QueueType, ShortString};
 
 /// How many messages come before one is acknowledged, where the configuration does not say.
-const PREFETCH: u16 = 1000;
+pub(super) const PREFETCH: u16 = 1000;
 
 /// What stands in the table of such a source, beside its address.
 pub(super) struct QueueTable {
@@ -26,7 +26,7 @@ pub(super) struct QueueTable {
     pub(super) declare: Option<bool>,
 }
 
-/// 1 to 65535 messages: AMQP has two bytes for it, and takes 0 for any number.
+/// 1 to 65535 messages: AMQP has two bytes for it, and takes 0 for any number; so the same is allowed for STOMP.
 pub(super) fn prefetch<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<u16>, D::Error> {
     whole::<1, 65_535, u16, D>(setting).map(Some)
 }
@@ -39,15 +39,7 @@ pub(super) fn read(
 ) -> Result<QueueSettings, ConfigError> {
     let url = given(table, "url")?;
     let address = Address::parse(&secret::text(&url, environment)?).map_err(|error| url.invalid(error.to_string()))?;
-    let ca = match told.ca {
-        Some(_) if !address.is_encrypted() => {
-            return Err(table.entry("ca")?.invalid("nothing is encrypted; give an url with amqps, or leave it out"));
-        }
-        Some(path) if path.is_empty() => {
-            return Err(table.entry("ca")?.invalid("it is empty; give the path of a file"));
-        }
-        ca => ca.map(Into::into),
-    };
+    let ca = authority(told.ca, address.is_encrypted(), "amqps", table)?;
     given(table, "queue")?;
     let queue = name(&told.queue.unwrap_or_default(), table, "queue")?;
     let exchange = told.exchange.map(|exchange| name(&exchange, table, "exchange")).transpose()?;
@@ -77,8 +69,25 @@ pub(super) fn read(
     Ok(QueueSettings { address, ca, exchange, queue, queue_type, bindings, prefetch, declare })
 }
 
+/// The file of an authority: there is something to check where the connection is encrypted, by the scheme `encrypted`.
+pub(super) fn authority(
+    path: Option<String>,
+    is_encrypted: bool,
+    encrypted: &str,
+    table: &Setting,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let wrong = |reason: String| table.entry("ca").map_or_else(|error| error, |ca| ca.invalid(reason));
+    match path {
+        Some(_) if !is_encrypted => {
+            Err(wrong(format!("nothing is encrypted; give an url with {encrypted}, or leave it out")))
+        }
+        Some(path) if path.is_empty() => Err(wrong("it is empty; give the path of a file".to_owned())),
+        path => Ok(path.map(Into::into)),
+    }
+}
+
 /// A setting that such a source must have.
-fn given(table: &Setting, name: &str) -> Result<Setting, ConfigError> {
+pub(super) fn given(table: &Setting, name: &str) -> Result<Setting, ConfigError> {
     let setting = table.entry(name)?;
     if setting.is_given() { Ok(setting) } else { Err(setting.missing()) }
 }

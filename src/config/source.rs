@@ -9,11 +9,13 @@ use super::{
     queue::{self, QueueTable},
     secret,
     setting::{Setting, whole},
+    stomp::{self, StompTable},
 };
 use crate::{
     amqp::QueueSettings,
     format::{DialectKind, Limits},
     model::SourceName,
+    stomp::StompSettings,
     web::Secret,
 };
 
@@ -62,6 +64,8 @@ pub enum Transport {
     Http,
     /// A queue of a broker.
     Amqp(Box<QueueSettings>),
+    /// A queue or a topic of a broker that speaks STOMP.
+    Stomp(Box<StompSettings>),
 }
 
 impl Transport {
@@ -71,6 +75,7 @@ impl Transport {
         match self {
             Self::Http => TransportName::Http,
             Self::Amqp(_) => TransportName::Amqp,
+            Self::Stomp(_) => TransportName::Stomp,
         }
         .as_str()
     }
@@ -81,30 +86,33 @@ impl Transport {
 enum TransportName {
     Http,
     Amqp,
+    Stomp,
 }
 
 impl TransportName {
-    const ALL: [Self; 2] = [Self::Http, Self::Amqp];
+    const ALL: [Self; 3] = [Self::Http, Self::Amqp, Self::Stomp];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Amqp => "amqp",
+            Self::Stomp => "stomp",
         }
     }
 
-    /// The settings that it has for itself.
+    /// The settings that it has and not every transport has.
     fn settings(self) -> &'static [&'static str] {
         match self {
             Self::Http => &["rate", "burst", "signature"],
             Self::Amqp => &["url", "ca", "exchange", "queue", "queue_type", "bindings", "prefetch", "declare"],
+            Self::Stomp => &["url", "ca", "destination", "durable", "client_id", "prefetch", "acknowledge"],
         }
     }
 
     /// Refuses the settings of every other transport.
     fn refuse_others(self, table: &Setting) -> Result<(), ConfigError> {
         for other in Self::ALL.into_iter().filter(|other| *other != self) {
-            for name in other.settings() {
+            for name in other.settings().iter().filter(|name| !self.settings().contains(name)) {
                 let setting = table.entry(name)?;
                 if setting.is_given() {
                     let (other, own) = (other.as_str(), self.as_str());
@@ -159,6 +167,14 @@ struct Table {
     prefetch: Option<u16>,
     #[serde(default)]
     declare: Option<bool>,
+    #[serde(default)]
+    destination: Option<String>,
+    #[serde(default)]
+    durable: Option<String>,
+    #[serde(default)]
+    client_id: Option<String>,
+    #[serde(default)]
+    acknowledge: Option<String>,
 }
 
 /// What may stand in `signature`; the secret is read by itself, since it may be elsewhere.
@@ -217,6 +233,11 @@ pub(super) fn read(
             let Table { ca, exchange, queue, queue_type, bindings, prefetch, declare, .. } = told;
             let told = QueueTable { ca, exchange, queue, queue_type, bindings, prefetch, declare };
             Transport::Amqp(Box::new(queue::read(told, table, environment)?))
+        }
+        TransportName::Stomp => {
+            let Table { ca, destination, durable, client_id, prefetch, acknowledge, .. } = told;
+            let told = StompTable { ca, destination, durable, client_id, prefetch, acknowledge };
+            Transport::Stomp(Box::new(stomp::read(told, table, environment)?))
         }
     };
     Ok(Some((name, SourceConfig { transport, dialect: kind, rate, metadata_changes, settings, signature })))

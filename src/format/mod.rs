@@ -57,6 +57,9 @@ pub static FORMATS: [&FormatKind; 6] = [
     &fedora_events::ACTIVITY_STREAMS,
 ];
 
+/// The format whose bodies are, byte for byte, what the journal keeps of its changes.
+pub static KEPT: &FormatKind = &json::JSON;
+
 /// The format of that name.
 #[must_use]
 pub fn format(name: &str) -> Option<&'static FormatKind> {

@@ -7,9 +7,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use serde::Deserialize;
 
 use super::store::{StoreError, StoredChange};
-use crate::model::{Change, Filter, Seq, Sight};
+use crate::model::{Change, ChangeId, Filter, Seq, Sight};
 
 /// A change of the journal as readers get it: its JSON, and on demand the change itself and its
 /// other encodings, each made once.
@@ -62,6 +63,23 @@ impl Recorded {
         Ok(self.change.get_or_init(|| change))
     }
 
+    /// The identifier of the change. Where the change has not been read yet, nothing else of it is.
+    ///
+    /// # Errors
+    /// As [`Recorded::change`].
+    pub fn id(&self) -> Result<ChangeId, StoreError> {
+        #[derive(Deserialize)]
+        struct Identified {
+            id: ChangeId,
+        }
+        if let Some(change) = self.change.get() {
+            return Ok(change.modification.id);
+        }
+        let read: Identified = serde_json::from_slice(&self.stored.json)
+            .map_err(|error| StoreError::Damaged(format!("change {} cannot be read: {error}", self.stored.seq)))?;
+        Ok(read.id)
+    }
+
     /// The change as the public sees it ([`Change::public`]), worked out once however many read it;
     /// `None` when the public sees nothing of it.
     ///
@@ -88,6 +106,9 @@ impl Recorded {
     /// # Errors
     /// As [`Recorded::change`].
     pub fn selected(self: &Arc<Self>, filter: &Filter) -> Result<Option<Arc<Self>>, StoreError> {
+        if *filter == Filter::default() {
+            return Ok(Some(Arc::clone(self)));
+        }
         let shown = if filter.visibility { self.public()? } else { Some(self) };
         let Some(shown) = shown else { return Ok(None) };
         Ok(filter.matches(shown.change()?).then(|| Arc::clone(shown)))

@@ -3,8 +3,10 @@
 //! [`crate::intake`] and acknowledges what the intake has put on disk.
 //!
 //! To add a transport: one new file here, and one variant in the list of transports that the
-//! configuration reads.
+//! configuration reads. One that reads from a broker is a [`brokered::Broker`].
 
 pub mod amqp;
+pub mod brokered;
 pub mod http;
 pub mod rate;
+pub mod stomp;

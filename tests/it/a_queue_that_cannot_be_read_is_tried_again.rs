@@ -54,7 +54,7 @@ async fn refused_credentials_are_told_until_they_are_right_and_the_password_neve
     }
     assert!(gateway.stop().success());
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
-    assert!(log.contains("the queue is not read") && log.contains("the queue is read"), "{log}");
+    assert!(log.contains("the source is not read") && log.contains("the source is read"), "{log}");
     assert!(log.contains("DEBUG tidings"), "all is logged");
     assert!(!log.contains("hush"), "a password is in the log");
     // The library writes bytes as numbers: these are "hush".

@@ -158,7 +158,7 @@ fn in_a_file() {
         ),
         (
             "[sources.fedora]\ntransport = \"amq\"",
-            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp",
+            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp, stomp",
         ),
         (
             "[sources.fedora]\nenabled = \"yes\"",
@@ -332,6 +332,64 @@ fn about_a_queue_without_telling_its_password() {
     let config = load(&good("exchange = \"e\""), &[]).unwrap();
     assert!(!format!("{config:?}").contains(password));
     load(&url("{ env = \"BROKER\" }"), &[("BROKER", " amqps://h\n")]).unwrap();
+}
+
+#[test]
+fn about_a_destination_without_telling_its_password() {
+    let password = "hush-hush";
+    let source = |lines: &str| format!("[sources.q]\ntransport = \"stomp\"\ndialect = \"islandora\"\n{lines}");
+    let good = |lines: &str| source(&format!("url = \"stomp://me:{password}@h\"\ndestination = \"/topic/t\"\n{lines}"));
+    let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
+    let address = |reason: &str| {
+        wrong("url", &format!("it {reason}; give an address as in stomp://user:password@broker.example.org:61613"))
+    };
+    let url = |url: &str| source(&format!("destination = \"/queue/q\"\nurl = \"{url}\""));
+    for (file, message) in [
+        (
+            source("destination = \"/queue/q\""),
+            "the setting sources.q.url is missing; add it to [sources.q]".to_owned(),
+        ),
+        (
+            source(&format!("url = \"stomp://me:{password}@h\"")),
+            "the setting sources.q.destination is missing; add it to [sources.q]".to_owned(),
+        ),
+        (url(&format!("amqp://me:{password}@h")), address("is none of stomp, stomp+ssl and stomps")),
+        (url(&format!("stomp://{password}@h")), address("has a user without a password")),
+        (
+            url(&format!("stomp://me:{password}%0aclient-id%3ax@h")),
+            address("has a control character where it is percent-encoded"),
+        ),
+        (good("ca = \"ca.pem\""), wrong("ca", "nothing is encrypted; give an url with stomp+ssl, or leave it out")),
+        (good("prefetch = 0"), wrong("prefetch", "it is 0; give a whole number from 1 to 65535")),
+        (good("durable = \"a\\nb\""), wrong("durable", "it has a line break or another control character")),
+        (good("client_id = \" \""), wrong("client_id", "it is empty; give a name")),
+        (
+            source("url = \"stomp://h\"\ndestination = \"/queue/q\"\ndurable = \"tidings\""),
+            wrong(
+                "durable",
+                "a queue keeps its messages by itself, and only a subscription to a topic can be durable; leave it out",
+            ),
+        ),
+        (
+            good("acknowledge = \"indivdual\""),
+            wrong(
+                "acknowledge",
+                "there is no way to acknowledge \"indivdual\"; did you mean \"individual\"? There are cumulative, individual",
+            ),
+        ),
+        (good("queue = \"q\""), wrong("queue", "it is for the transport \"amqp\", and this source has \"stomp\"")),
+        (
+            "[sources.fedora]\ndestination = \"/queue/q\"".to_owned(),
+            "the setting sources.fedora.destination in my.toml is wrong: it is for the transport \"stomp\", and this \
+             source has \"http\""
+                .to_owned(),
+        ),
+    ] {
+        assert!(!message.contains(password));
+        assert_eq!(load(&file, &[]).map(|_| ()), Err(message), "{file}");
+    }
+    let config = load(&good("durable = \"tidings\"\nprefetch = 7"), &[]).unwrap();
+    assert!(!format!("{config:?}").contains(password));
 }
 
 #[test]

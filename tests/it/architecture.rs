@@ -8,26 +8,28 @@ use std::{
 };
 
 /// Which modules a module may import. What has no row here may import nothing.
-const TABLE: [(&str, &[&str]); 16] = [
+const TABLE: [(&str, &[&str]); 18] = [
     ("model", &[]),
     ("web", &[]),
-    ("amqp", &["web"]),
+    ("broker", &["web"]),
+    ("amqp", &["broker"]),
+    ("stomp", &["broker", "web"]),
     ("http_client", &["web"]),
     ("format", &["model"]),
     ("journal", &["model"]),
     ("intake", &["model", "format", "journal"]),
     ("delivery", &["amqp", "http_client", "journal", "model", "format", "web"]),
-    ("source", &["amqp", "intake", "format", "web"]),
+    ("source", &["amqp", "stomp", "broker", "intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
-    ("admin", &["amqp", "delivery", "intake", "journal", "model", "format", "view", "web"]),
-    ("config", &["amqp", "delivery", "http_client", "journal", "model", "format", "web"]),
+    ("admin", &["broker", "delivery", "intake", "journal", "model", "format", "view", "web"]),
+    ("config", &["amqp", "stomp", "delivery", "http_client", "journal", "model", "format", "web"]),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
     (
         "app",
         &[
             "admin",
-            "amqp",
+            "broker",
             "config",
             "delivery",
             "format",
@@ -48,6 +50,8 @@ const TABLE: [(&str, &[&str]); 16] = [
             "admin",
             "amqp",
             "app",
+            "broker",
+            "stomp",
             "config",
             "delivery",
             "format",

@@ -1,5 +1,6 @@
-//! What the tests run in Python: the side of Social Feed Manager, with kombu, and the examples of an indexer,
-//! with pika, and of a receiver of webhooks, with standardwebhooks. `scripts/python` has both, and makes the environment that they are in the first time.
+//! What the tests run in Python: the side of Social Feed Manager, with kombu; that of a repository, with stomp.py; and
+//! the examples of an indexer, with pika, and of a receiver of webhooks, with standardwebhooks. `scripts/python` has them
+//! all, and makes the environment that they are in the first time.
 
 use std::{
     fs::{self, File},
@@ -117,6 +118,45 @@ impl Example {
 }
 
 impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What plays a repository, over STOMP with stomp.py: it sends messages, headers and a body each, until the broker has
+/// confirmed all of them.
+pub(crate) struct Repository {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Repository {
+    /// Starts it; what it prints goes to files in the folder.
+    pub(crate) fn start(port: u16, destination: &str, messages: &[(Value, String)], folder: &Path) -> Self {
+        let (input, output) = (folder.join("messages"), folder.join("confirmed"));
+        let lines: Vec<_> = messages.iter().map(|message| json!(message).to_string()).collect();
+        fs::write(&input, lines.join("\n")).unwrap();
+        let mut repository = python("examples/repository.py");
+        repository.args([&format!("127.0.0.1:{port}"), destination]).stdin(File::open(input).unwrap());
+        let errors = File::create(folder.join("repository.err")).unwrap();
+        Self { child: repository.stdout(File::create(&output).unwrap()).stderr(errors).spawn().unwrap(), output }
+    }
+
+    /// How many messages the broker has confirmed.
+    pub(crate) fn confirmed(&self) -> usize {
+        fs::read_to_string(&self.output).unwrap().lines().count()
+    }
+
+    /// Waits until all are confirmed.
+    pub(crate) fn wait(mut self) {
+        let done = self.child.wait().unwrap();
+        let told = fs::read_to_string(self.output.with_file_name("repository.err")).unwrap();
+        assert!(done.success(), "{told}");
+    }
+}
+
+impl Drop for Repository {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -2,9 +2,7 @@
 //! tests. A broker of the system is not touched.
 //!
 //! [`Broker::shared`] is one for all tests that leave it alone, each in a virtual host of its own;
-//! [`Broker::start`] is one for a test that stops, kills or starves it. Either is watched by a shell that
-//! holds the other end of a pipe: when the test process ends, however it does, the shell kills the
-//! broker and its epmd, and removes the folder.
+//! [`Broker::start`] is one for a test that stops, kills or starves it.
 
 #[path = "rabbitmq/client.rs"]
 mod client;
@@ -12,43 +10,37 @@ mod client;
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{
         OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use serde_json::json;
+
+use crate::own_broker::{Kept, PATIENCE, free_ports};
 
 pub(crate) use self::client::Client;
 
 /// Where Debian has the scripts that do not change the user.
 const BIN: &str = "/usr/lib/rabbitmq/bin";
 
-/// How long anything of a broker may take; it starts in three seconds on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(90);
-
 /// How many virtual hosts a broker has from the start.
 const VHOSTS: usize = 48;
 
-/// Does what it reads, and cleans up when there is nobody left to read from.
-const KEEPER: &str = r#"
-    folder=$1
-    . "$folder/environment"
-    while read -r order; do
-        setsid "$BIN/rabbitmq-server" </dev/null >>"$folder/out" 2>&1 &
-        echo $! >"$folder/pid.new" && mv "$folder/pid.new" "$folder/pid"
-    done
-    kill -9 "$(cat "$folder/pid")"
+/// Becomes the broker.
+const START: &str = r#". "${0%/*}/environment"; exec "$BIN/rabbitmq-server""#;
+
+/// Ends the broker's epmd, which is not its child.
+const END: &str = r#"
+    . "${0%/*}/environment"
     for i in 1 2 3 4 5 6 7 8 9 10; do
         epmd -kill && break
         sleep 0.1
     done
-    rm -rf "$folder"
 "#;
 
 /// A running broker.
@@ -58,7 +50,8 @@ pub(crate) struct Broker {
     pub(crate) port: u16,
     /// The port on which it listens for encrypted connections.
     pub(crate) tls_port: u16,
-    keeper: Child,
+    /// Its process.
+    pub(crate) kept: Kept,
     vhosts: AtomicUsize,
 }
 
@@ -79,32 +72,15 @@ impl Broker {
         let ports = free_ports();
         set_up(&folder, ports);
         let [port, tls_port, ..] = ports;
-        let mut keeper = Command::new("setsid");
-        keeper.args(["sh", "-c", KEEPER, "keeper"]).arg(&folder).stdin(Stdio::piped());
-        let keeper = keeper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let mut broker = Self { folder, port, tls_port, keeper, vhosts: AtomicUsize::new(0) };
+        let mut broker = Self { kept: Kept::of(&folder), folder, port, tls_port, vhosts: AtomicUsize::new(0) };
         broker.start_again();
         broker
     }
 
     /// Starts it with the data that it has, and waits until it takes connections.
     pub(crate) fn start_again(&mut self) {
-        let _ = fs::remove_file(self.folder.join("pid"));
-        self.keeper.stdin.as_mut().unwrap().write_all(b"start\n").unwrap();
-        wait_until("the broker starts", || self.folder.join("pid").exists() && self.answers());
-    }
-
-    /// Whether it speaks AMQP; that is the last thing that it begins to do.
-    fn answers(&self) -> bool {
-        let answer = || {
-            let mut socket = TcpStream::connect(("127.0.0.1", self.port))?;
-            socket.set_read_timeout(Some(PATIENCE))?;
-            socket.write_all(b"AMQP\0\0\x09\x01")?;
-            let mut first = [0; 1];
-            socket.read_exact(&mut first).map(|()| first)
-        };
-        let method_frame = [1];
-        answer().is_ok_and(|first: [u8; 1]| first == method_frame)
+        let port = self.port;
+        self.kept.start(|| answers(port));
     }
 
     /// Has it write what it keeps of its queues. It keeps the names of its quorum queues in tables that it
@@ -122,24 +98,24 @@ impl Broker {
 
     /// Ends it as a power cut would.
     pub(crate) fn kill_at_once(&self) {
-        self.signal("KILL");
-        self.wait_for_end();
+        self.kept.signal("KILL");
+        self.kept.wait_for_end();
     }
 
     /// Stops it in good order.
     pub(crate) fn stop(&self) {
-        self.signal("TERM");
-        self.wait_for_end();
+        self.kept.signal("TERM");
+        self.kept.wait_for_end();
     }
 
     /// Has it do nothing any more, while its connections stay.
     pub(crate) fn freeze(&self) {
-        self.signal("STOP");
+        self.kept.signal("STOP");
     }
 
     /// Has it go on.
     pub(crate) fn thaw(&self) {
-        self.signal("CONT");
+        self.kept.signal("CONT");
     }
 
     /// Has it believe that it is short of memory: it takes nothing more from those who publish.
@@ -177,49 +153,19 @@ impl Broker {
         }
         Vhost { broker: self, name }
     }
-
-    /// The identifier of its process.
-    pub(crate) fn process(&self) -> String {
-        fs::read_to_string(self.folder.join("pid")).unwrap().trim().to_owned()
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([format!("-{name}"), self.process()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    fn wait_for_end(&self) {
-        let program = PathBuf::from("/proc").join(self.process()).join("exe");
-        wait_until("the broker ends", || fs::read_link(&program).is_err());
-    }
 }
 
-impl Drop for Broker {
-    fn drop(&mut self) {
-        // The keeper reads to the end, and cleans up.
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
-    }
-}
-
-/// Waits for a condition.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "it takes too long until {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// Ports that were free a moment ago; all are held at once, so that they differ. None is one that the system
-/// gives to whoever connects somewhere: while the broker is down, another could get it, and even whoever
-/// looks whether the broker is back would find himself there.
-fn free_ports() -> [u16; 4] {
-    let held = [(); 4].map(|()| {
-        let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768));
-        ports.find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).unwrap()
-    });
-    held.map(|listener| listener.local_addr().unwrap().port())
+/// Whether it speaks AMQP; that is the last thing that it begins to do.
+fn answers(port: u16) -> bool {
+    let answer = || {
+        let mut socket = TcpStream::connect(("127.0.0.1", port))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(b"AMQP\0\0\x09\x01")?;
+        let mut first = [0; 1];
+        socket.read_exact(&mut first).map(|()| first)
+    };
+    let method_frame = [1];
+    answer().is_ok_and(|first: [u8; 1]| first == method_frame)
 }
 
 fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
@@ -239,6 +185,8 @@ fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
     write("enabled_plugins", "[rabbitmq_shovel].\n".to_owned());
     write("advanced.config", "[].\n".to_owned());
     write("env.conf", String::new());
+    write("start", START.to_owned());
+    write("end", END.to_owned());
     write(
         "rabbitmq.conf",
         format!(

@@ -14,7 +14,7 @@ use serde_json::Value;
 use sha2::Sha256;
 
 use crate::{
-    gateway::{Gateway, PATIENCE},
+    gateway::{Gateway, PATIENCE, client},
     receiver::{Got, Receiver, Reply},
 };
 
@@ -50,8 +50,12 @@ pub(crate) fn fine() -> Arc<AtomicU16> {
 }
 
 pub(crate) async fn ask(gateway: &Gateway, parameters: &[(&str, &str)]) -> (u16, String) {
+    ask_at(&gateway.url, parameters).await
+}
+
+async fn ask_at(gateway: &str, parameters: &[(&str, &str)]) -> (u16, String) {
     let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
-    let request = gateway.http.post(format!("{}/hub", gateway.url)).body(body);
+    let request = client().post(format!("{gateway}/hub")).body(body);
     let answer = request.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
@@ -62,9 +66,31 @@ pub(crate) async fn subscribe(gateway: &Gateway, callback: &str, topic: &str, mo
     assert_eq!((status, body.as_str()), (202, ""));
 }
 
+/// Subscribes to the feed of the gateway at that address.
+pub(crate) async fn subscribe_at(gateway: &str, callback: &str, more: &[(&str, &str)]) {
+    let topic = format!("{gateway}/feed");
+    let wanted = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", &topic)];
+    let (status, body) = ask_at(gateway, &[&wanted, more].concat()).await;
+    assert_eq!((status, body.as_str()), (202, ""));
+}
+
 pub(crate) async fn unsubscribe(gateway: &Gateway, callback: &str, topic: &str) {
     let wanted = [("hub.mode", "unsubscribe"), ("hub.callback", callback), ("hub.topic", topic)];
     assert_eq!(ask(gateway, &wanted).await.0, 202);
+}
+
+/// Waits until so many subscriptions of the gateway at that address are at work.
+pub(crate) async fn until_running_at(gateway: &str, count: usize) {
+    let began = Instant::now();
+    loop {
+        let all: Value = client().get(format!("{gateway}/subscriptions")).send().await.unwrap().json().await.unwrap();
+        let all = all["subscriptions"].as_array().unwrap();
+        if all.iter().filter(|one| one["state"] == "running").count() == count {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{count} were expected: {all:#?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// The subscriptions of the hub.

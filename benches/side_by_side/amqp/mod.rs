@@ -8,7 +8,7 @@ mod bare;
 mod gateway;
 mod latency;
 mod messages;
-mod processor;
+pub(crate) mod processor;
 mod shovel;
 mod yard;
 

@@ -74,7 +74,7 @@ impl<'b> Yard<'b> {
     /// Waits until the queue that is written has `count` messages. From the first one seen: how many came,
     /// how long that took, and what it took of the processors.
     pub(crate) fn wait_for(&self, count: u64, process: Option<u32>) -> (u64, Duration, Used) {
-        let used = || (process.and_then(taken), taken(self.broker.process().parse().unwrap()));
+        let used = || (process.and_then(taken), taken(self.broker.kept.process().parse().unwrap()));
         let first = self.wait_until(|there| there > 0);
         let (began, (own, broker)) = (Instant::now(), used());
         let last = self.wait_until(|there| there >= count);

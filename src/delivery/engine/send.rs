@@ -1,6 +1,6 @@
 //! What is sent next: dead letters that are wanted again, then changes, alone or several as one body.
 
-use std::{iter, sync::Arc};
+use std::{iter, ptr, sync::Arc};
 
 use bytes::Bytes;
 use tokio::time::timeout;
@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::{Cut, Engine, Session, retry};
 use crate::{
     delivery::{Outgoing, Pending},
+    format::KEPT,
     journal::{Recorded, store::StoreError},
     model::Seq,
 };
@@ -119,7 +120,12 @@ impl Engine {
     }
 
     fn body(&self, first: &Arc<Recorded>, more: &[Arc<Recorded>], is_batch: bool) -> Result<Bytes, StoreError> {
-        let encoded = |change: &Arc<Recorded>| change.encoded(self.format.name, self.format.write);
+        // What the journal keeps is our JSON: it need be neither read nor written.
+        let is_kept = ptr::eq(self.format, KEPT);
+        let encoded = |change: &Arc<Recorded>| match is_kept {
+            true => Ok(change.json().clone()),
+            false => change.encoded(self.format.name, self.format.write),
+        };
         match self.format.batch.filter(|_| is_batch) {
             None => encoded(first),
             Some(batch) => {

@@ -10,6 +10,7 @@ mod signature;
 
 use std::{
     collections::HashSet,
+    mem,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -25,7 +26,7 @@ use super::{
     attempts::{Attempt, AttemptOutcome, Attempts, beginning},
 };
 use crate::{
-    format::{Carrier, Header},
+    format::{Beside, Carrier, Header},
     http_client::{Answer, Client, ClientError},
     model::{Seq, Timestamp},
     web::Secret,
@@ -106,16 +107,15 @@ impl Post {
     fn new(message: &Outgoing) -> Result<Self, DeliveryError> {
         let unreadable = |error: crate::journal::store::StoreError| DeliveryError(error.to_string());
         let Outgoing { change, more, is_batch, format, body } = message;
-        let first = change.change().map_err(unreadable)?;
-        let mut id = first.modification.id.to_string();
+        let mut id = change.id().map_err(unreadable)?.to_string();
         // The same changes together have the same identifier, however often they are sent.
         if let Some(last) = more.last() {
-            id = format!("{id}_{}", last.change().map_err(unreadable)?.modification.id);
+            id = format!("{id}_{}", last.id().map_err(unreadable)?);
         }
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(message.media_type()));
-        if !is_batch {
-            for Header { name, value } in format.headers(first, Carrier::Http) {
+        if !is_batch && !matches!(format.beside, Beside::Nothing) {
+            for Header { name, value } in format.headers(change.change().map_err(unreadable)?, Carrier::Http) {
                 if let (Ok(name), Ok(value)) = (HeaderName::try_from(name.as_ref()), HeaderValue::try_from(value)) {
                     headers.insert(name, value);
                 }
@@ -125,10 +125,10 @@ impl Post {
     }
 
     /// Adds what is made anew with each attempt: receivers refuse what was signed long ago.
-    fn signed(&self, settings: &Settings, now: Timestamp) -> HeaderMap {
+    fn sign(&mut self, settings: &Settings, now: Timestamp) -> HeaderMap {
         let seconds = now.millis().div_euclid(1000);
         let signatures = signatures(&settings.keys, &self.id, seconds, &self.body);
-        let mut headers = self.headers.clone();
+        let mut headers = mem::take(&mut self.headers);
         for (name, value) in [(ID, self.id.clone()), (TIMESTAMP, seconds.to_string()), (SIGNATURE, signatures)] {
             if let Ok(value) = HeaderValue::try_from(value) {
                 headers.insert(name, value);
@@ -139,9 +139,10 @@ impl Post {
 }
 
 impl Line {
-    async fn deliver(&self, client: &Client, post: Post) -> Outcome {
+    async fn deliver(&self, client: &Client, mut post: Post) -> Outcome {
         let (at, began) = (Timestamp::now(), Instant::now());
-        let answer = client.post(&self.settings.to, post.signed(&self.settings, at), post.body.clone()).await;
+        let headers = post.sign(&self.settings, at);
+        let answer = client.post(&self.settings.to, headers, mem::take(&mut post.body)).await;
         let outcome = judge(&answer, &self.settings.refused);
         match &answer {
             Err(_) => self.is_broken.store(true, Ordering::Relaxed),

@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Busy, Hub, InvalidRequest, Request};
+use super::{Hub, InvalidRequest, NotTaken, Request};
 use crate::web::{Body, Problem, ProblemCode, problems};
 
 /// What a request has to be.
@@ -74,9 +74,12 @@ pub async fn receive(
         return Err(Problem::new(ProblemCode::InvalidHubRequest, detail));
     }
     let request = Request::read(&body, hub.guard()).map_err(|error| invalid(&error))?;
-    match hub.take(request).map_err(|error| invalid(&error))? {
+    match hub.take(request) {
         Ok(()) => Ok(StatusCode::ACCEPTED.into_response()),
-        Err(Busy) => Err(Problem::new(ProblemCode::Unavailable, format!("{Busy}.")).retry_after(COME_BACK)),
+        Err(NotTaken::Invalid(error)) => Err(invalid(&error)),
+        Err(busy @ NotTaken::Busy) => {
+            Err(Problem::new(ProblemCode::Unavailable, format!("{busy}.")).retry_after(COME_BACK))
+        }
     }
 }
 

@@ -135,10 +135,16 @@ struct Wanted {
     since: Seq,
 }
 
-/// Too many wait to be verified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many subscriptions wait to be verified; ask again in a moment")]
-pub struct Busy;
+/// Why a request is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// It is wrong.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
+    /// Too many wait to be verified.
+    #[error("too many subscriptions wait to be verified; ask again in a moment")]
+    Busy,
+}
 
 impl Hub {
     /// Sets the hub up, and has its subscriptions go on. The application runs the [`HubRunner`].
@@ -175,8 +181,8 @@ impl Hub {
     /// Takes a request, to be verified later.
     ///
     /// # Errors
-    /// When its topic is none; or, inside, when too many wait.
-    pub fn take(&self, request: Request) -> Result<Result<(), Busy>, InvalidRequest> {
+    /// When its topic is none, or too many wait.
+    pub fn take(&self, request: Request) -> Result<(), NotTaken> {
         let inner = &self.0;
         let topic = inner.shared.topics.find(&request.topic).map_err(InvalidRequest::Topic)?;
         let name = Kept::name_of(&request.callback, &topic.address);
@@ -188,7 +194,7 @@ impl Hub {
             Wanted { request, topic, since }
         });
         inner.wake.notify_one();
-        Ok(taken.map_err(|Full| Busy))
+        taken.map_err(|Full| NotTaken::Busy)
     }
 }
 

@@ -60,7 +60,7 @@ impl HubRunner {
                     asking.spawn(async move {
                         // Also if it is cut off: the next is not to wait for it.
                         let _done = Done(&inner, &name);
-                        inner.settle(&name, wanted).await;
+                        inner.carry_out(&name, wanted).await;
                     });
                 }
                 Next::At(at) => return Some(Instant::from_std(at)),
@@ -82,7 +82,7 @@ impl Drop for Done<'_> {
 
 impl Inner {
     /// Verifies a request, and does what it asks for.
-    async fn settle(&self, name: &SubscriptionName, wanted: Wanted) {
+    async fn carry_out(&self, name: &SubscriptionName, wanted: Wanted) {
         let Wanted { request, .. } = &wanted;
         let mode = request.mode;
         let (client, to) = (&self.shared.client, request.callback.origin());

@@ -4,10 +4,11 @@ use bytes::Bytes;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::{
-    amqp::{Delivery, delivered_again},
-    format::{Headers, Place, Rejection},
+    amqp::Delivery,
+    broker::delivered_again,
+    format::Headers,
     intake::{Arrived, EventId, Incoming, SourceName},
-    web::{Inflated, inflate},
+    source::brokered::whole,
 };
 
 /// Under this name dialects find the routing key.
@@ -24,44 +25,14 @@ pub(super) fn arrived(delivery: Delivery, largest: usize, source: &SourceName) -
     }
     let properties = &delivery.properties;
     let coding = properties.content_encoding().as_ref().map(ToString::to_string);
-    let mut incoming = Incoming {
+    let incoming = Incoming {
         content_type: properties.content_type().as_ref().map(ToString::to_string),
         headers: headers(&delivery),
         transport_id: properties.message_id().as_ref().and_then(|id| EventId::parse(id.as_str())),
         redelivered: delivery.redelivered,
         body: Bytes::from(delivery.data),
     };
-    let unreadable = |incoming, rejection, coded| Arrived::Unreadable { incoming, rejection, coded };
-    let bytes = incoming.body.len();
-    if bytes > largest {
-        let is_coded = coding.is_some_and(|coding| !matches!(inflate(&coding, b"", 0), Inflated::AsItIs));
-        return unreadable(incoming, too_large(&format!("it has {bytes} bytes"), largest), is_coded);
-    }
-    let Some(coding) = coding else { return Arrived::Whole(incoming) };
-    match inflate(&coding, &incoming.body, largest) {
-        Inflated::AsItIs => Arrived::Whole(incoming),
-        Inflated::Body(body) => {
-            incoming.body = body;
-            Arrived::Whole(incoming)
-        }
-        Inflated::TooLarge => {
-            let what = format!("its {bytes} bytes of {coding} inflate to more");
-            unreadable(incoming, too_large(&what, largest), true)
-        }
-        Inflated::Corrupt(reason) => {
-            let reason = format!("it tells the content encoding {coding:?} and is not of it: {reason}");
-            unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
-        }
-        Inflated::Unknown => {
-            let reason = format!("the content encoding {coding:?} is not read; gzip and zstd are");
-            unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
-        }
-    }
-}
-
-fn too_large(what: &str, largest: usize) -> Rejection {
-    let reason = format!("{what}, and limits.body_bytes is {largest}; raise it if such messages are meant");
-    Rejection::unprocessable(Place::Message, reason)
+    whole(incoming, coding.as_deref(), largest)
 }
 
 /// The routing key and the exchange, then what the sender has given, as far as it is text or can be

@@ -1,75 +1,104 @@
-//! A queue of a broker: messages are taken in the order in which they come, written in batches, and
-//! acknowledged when they are on disk, in the journal or in the quarantine.
-//!
-//! What the connection does is supervised here: after any failure it is let go of, and a new one is made
-//! after a while, for as long as the gateway runs. What was not acknowledged comes again, and makes no
-//! second change. As long as the journal cannot be written nothing is acknowledged, and the broker sends
-//! no more than the prefetch.
+//! A queue of a broker that speaks AMQP 0-9-1, as a source.
 
 mod arrival;
-mod session;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, fmt::Display};
 
-use tokio_util::sync::CancellationToken;
-
+use self::arrival::arrived;
+use super::brokered::{Acknowledging, Arrivals, Broker, Failed, Message};
 use crate::{
-    amqp::{AmqpError, Backoff, ConnectionState, ConnectionStatus, QueueSettings},
-    intake::{Intake, Source},
+    amqp::{AmqpError, Channel, Connection, Consumer, Delivery, OpenQueue, QueueSettings},
+    intake::{Arrived, SourceName},
 };
 
-/// A source that is a queue.
-pub struct QueueSource {
-    /// The door.
-    pub intake: Intake,
-    /// The source.
-    pub source: Arc<Source>,
-    /// The queue.
-    pub queue: QueueSettings,
-    /// The largest message that a dialect is given, in bytes, inflated; a larger one goes to the quarantine.
-    pub largest: usize,
-    /// Where its state is told.
-    pub status: Arc<ConnectionStatus>,
+/// A consumer, and the channel that ends it.
+pub struct Consuming {
+    channel: Channel,
+    consumer: Consumer,
 }
 
-impl QueueSource {
-    /// Reads the queue until `stop` is cancelled. Then what was taken is finished and acknowledged; what
-    /// was not stays in the queue.
-    pub async fn run(self, stop: CancellationToken) {
-        let mut backoff = Backoff::default();
-        let mut last = String::new();
-        while !stop.is_cancelled() {
-            let (worked, error) = match self.connect_and_read(&stop).await {
-                Ok(()) => break,
-                Err(failed) => failed,
-            };
-            let again = backoff.after_failure(worked, error.is_transient());
-            let reason = error.to_string();
-            self.status.failed(ConnectionState::Waiting, &reason, again);
-            // One line for the same trouble, however long it lasts.
-            if worked.is_zero() && reason == last {
-                tracing::debug!(source = %self.source.name(), %error, again_ms = again.as_millis(), "the queue is still not read");
-            } else {
-                tracing::warn!(source = %self.source.name(), broker = %self.queue.address, %error, again_ms = again.as_millis(), "the queue is not read");
-            }
-            last = reason;
-            let _ = stop.run_until_cancelled(tokio::time::sleep(again)).await;
-        }
-        self.status.is(ConnectionState::Stopped);
+/// The channel on which messages are acknowledged, and its connection.
+pub struct Acknowledged {
+    channel: Channel,
+    connection: Connection,
+}
+
+impl Broker for QueueSettings {
+    type Error = AmqpError;
+    type Arrivals = Consuming;
+    type Acknowledging = Acknowledged;
+
+    fn place(&self) -> impl Display {
+        &self.queue
     }
 
-    /// One connection, from its beginning to its end. With a failure comes for how long it worked.
-    async fn connect_and_read(&self, stop: &CancellationToken) -> Result<(), (Duration, AmqpError)> {
-        self.status.is(ConnectionState::Connecting);
-        let name = format!("tidings sources.{}", self.source.name());
-        let Some(opened) = stop.run_until_cancelled(self.queue.open(&name)).await else { return Ok(()) };
-        let opened = opened.map_err(|error| (Duration::ZERO, error))?;
-        self.status.is(ConnectionState::Connected);
-        tracing::info!(source = %self.source.name(), queue = %self.queue.queue, broker = %self.queue.address, "the queue is read");
-        let began = Instant::now();
-        self.read(opened, stop).await.map_err(|error| (began.elapsed(), error))
+    fn address(&self) -> impl Display {
+        &self.address
+    }
+
+    fn prefetch(&self) -> u16 {
+        self.prefetch
+    }
+
+    async fn open(&self, name: &str) -> Result<(Consuming, Acknowledged), AmqpError> {
+        let OpenQueue { connection, channel, consumer } = QueueSettings::open(self, name).await?;
+        Ok((Consuming { channel: channel.clone(), consumer }, Acknowledged { channel, connection }))
+    }
+
+    async fn close(Consuming { consumer, .. }: Consuming, Acknowledged { channel, connection }: Acknowledged) {
+        OpenQueue { connection, channel, consumer }.close().await;
+    }
+}
+
+impl Failed for AmqpError {
+    fn is_transient(&self) -> bool {
+        AmqpError::is_transient(self)
+    }
+}
+
+impl Arrivals for Consuming {
+    type Message = Delivery;
+    type Error = AmqpError;
+
+    async fn next(&mut self) -> Result<Delivery, AmqpError> {
+        self.consumer.next().await
+    }
+
+    async fn end(&mut self) -> Result<(), AmqpError> {
+        self.channel.cancel(&self.consumer).await
+    }
+}
+
+impl Message for Delivery {
+    /// The delivery tag.
+    type Mark = u64;
+
+    fn mark(&self) -> u64 {
+        self.delivery_tag
+    }
+
+    fn size(&self) -> usize {
+        self.data.len()
+    }
+
+    fn arrived(self, largest: usize, source: &SourceName) -> Arrived {
+        arrived(self, largest, source)
+    }
+}
+
+impl Acknowledging for Acknowledged {
+    type Mark = u64;
+    type Error = AmqpError;
+
+    async fn acknowledge(&self, tags: &[u64]) -> Result<(), AmqpError> {
+        match tags.last() {
+            Some(last) => self.channel.acknowledge_up_to(*last).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The library does that.
+    async fn keep_alive(&self) -> Infallible {
+        std::future::pending().await
     }
 }

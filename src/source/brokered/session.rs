@@ -7,9 +7,9 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{QueueSource, arrival::arrived};
+use super::{Acknowledging, Arrivals, Broker, BrokeredSource, Message};
 use crate::{
-    amqp::{AmqpError, Backoff, Channel, ConnectionState, Consumer, Delivery, OpenQueue},
+    broker::{Backoff, ConnectionState},
     intake::{Arrived, Batch},
 };
 
@@ -23,72 +23,88 @@ const BATCHES: u16 = 8;
 /// How many bytes go into one batch, if it has more messages than one.
 const BATCH_BYTES: usize = 1024 * 1024;
 
-/// Messages that were read, and the delivery tag of the last of them.
-struct Taken {
+/// A message of a broker.
+type MessageOf<B> = <<B as Broker>::Arrivals as Arrivals>::Message;
+
+/// What it is acknowledged by.
+type MarkOf<B> = <MessageOf<B> as Message>::Mark;
+
+/// Messages that were read, and what they are acknowledged by.
+struct Taken<M> {
     batch: Batch,
-    last: u64,
+    marks: Vec<M>,
 }
 
-impl QueueSource {
-    /// Reads the queue until the connection fails, or `stop` is cancelled and what was taken is done.
-    pub(super) async fn read(&self, opened: OpenQueue, stop: &CancellationToken) -> Result<(), AmqpError> {
-        let OpenQueue { connection, channel, mut consumer } = opened;
+impl<B: Broker> BrokeredSource<B> {
+    /// Reads until the connection fails, or `stop` is cancelled and what was taken is done.
+    pub(super) async fn read(
+        &self,
+        (mut arrivals, acknowledging): (B::Arrivals, B::Acknowledging),
+        stop: &CancellationToken,
+    ) -> Result<(), B::Error> {
         let (hand_over, handed) = mpsc::channel(usize::from(BATCHES));
         let ended = {
-            let mut gathering = std::pin::pin!(self.gather(&channel, &mut consumer, hand_over, stop));
-            let mut writing = std::pin::pin!(self.write(&channel, handed, stop));
+            let mut gathering = std::pin::pin!(self.gather(&mut arrivals, hand_over, stop));
+            let mut writing = std::pin::pin!(self.write(&acknowledging, handed, stop));
+            let working = async {
+                tokio::select! {
+                    // What was taken before the end is written first: if the queue was deleted, nobody else has it.
+                    gathered = &mut gathering => writing.await.and(gathered),
+                    written = &mut writing => written,
+                }
+            };
+            // Also while nothing is read, since the journal cannot be written.
             tokio::select! {
-                // What was taken before the end is written first: if the queue was deleted, nobody else has it.
-                gathered = &mut gathering => writing.await.and(gathered),
-                written = &mut writing => written,
+                worked = working => worked,
+                never = acknowledging.keep_alive() => match never {},
             }
         };
-        OpenQueue { connection, channel, consumer }.close().await;
+        B::close(arrivals, acknowledging).await;
         ended
     }
 
     /// Takes what comes, and hands it over in batches as large as what is there.
     async fn gather(
         &self,
-        channel: &Channel,
-        consumer: &mut Consumer,
-        hand_over: mpsc::Sender<Taken>,
+        arrivals: &mut B::Arrivals,
+        hand_over: mpsc::Sender<Taken<MarkOf<B>>>,
         stop: &CancellationToken,
-    ) -> Result<(), AmqpError> {
-        let most = usize::from(self.queue.prefetch.div_ceil(BATCHES));
-        while let Some(first) = stop.run_until_cancelled(consumer.next()).await {
+    ) -> Result<(), B::Error> {
+        let most = usize::from(self.broker.prefetch().div_ceil(BATCHES));
+        while let Some(first) = stop.run_until_cancelled(arrivals.next()).await {
             let mut bytes = 0;
-            let mut messages = Vec::new();
+            let (mut messages, mut marks) = (Vec::new(), Vec::new());
             let mut next = Some(first);
-            let (mut last, mut ended) = (0, Ok(()));
-            while let Some(delivered) = next.take() {
-                match delivered {
-                    Ok(delivery) => {
-                        (last, bytes) = (delivery.delivery_tag, bytes + delivery.data.len());
-                        messages.push(delivery);
+            let mut ended = Ok(());
+            while let Some(arrived) = next.take() {
+                match arrived {
+                    Ok(message) => {
+                        bytes += message.size();
+                        marks.push(message.mark());
+                        messages.push(message);
                     }
                     Err(error) => ended = Err(error),
                 }
                 if ended.is_ok() && messages.len() < most && bytes < BATCH_BYTES {
-                    next = consumer.next().now_or_never();
+                    next = arrivals.next().now_or_never();
                 }
             }
             if !messages.is_empty()
-                && hand_over.send(Taken { batch: self.read_all(messages).await, last }).await.is_err()
+                && hand_over.send(Taken { batch: self.read_all(messages).await, marks }).await.is_err()
             {
                 // The other side has failed, and tells why.
                 return Ok(());
             }
             ended?;
         }
-        // What comes after this is not taken, and stays in the queue.
-        channel.cancel(consumer).await
+        // What comes after this is not taken, and stays with the broker.
+        arrivals.end().await
     }
 
-    async fn read_all(&self, messages: Vec<Delivery>) -> Batch {
+    async fn read_all(&self, messages: Vec<MessageOf<B>>) -> Batch {
         let (source, largest) = (Arc::clone(&self.source), self.largest);
         let read = move || {
-            let arrived = messages.into_iter().map(|delivery| arrived(delivery, largest, source.name()));
+            let arrived = messages.into_iter().map(|message| message.arrived(largest, source.name()));
             let arrived: Vec<Arrived> = arrived.collect();
             Batch::read(&source, arrived)
         };
@@ -101,30 +117,26 @@ impl QueueSource {
     /// the acknowledgement of those before is on its way.
     async fn write(
         &self,
-        channel: &Channel,
-        mut handed: mpsc::Receiver<Taken>,
+        acknowledging: &B::Acknowledging,
+        mut handed: mpsc::Receiver<Taken<MarkOf<B>>>,
         stop: &CancellationToken,
-    ) -> Result<(), AmqpError> {
-        let mut written = None;
+    ) -> Result<(), B::Error> {
+        let mut written = Vec::new();
         loop {
-            let acknowledging = async {
-                match written {
-                    Some(last) => channel.acknowledge_up_to(last).await,
-                    None => Ok(()),
-                }
-            };
+            let acknowledged =
+                async { if written.is_empty() { Ok(()) } else { acknowledging.acknowledge(&written).await } };
             let writing = async {
-                let Taken { mut batch, mut last } = handed.recv().await?;
+                let Taken { mut batch, mut marks } = handed.recv().await?;
                 while let Ok(next) = handed.try_recv() {
                     batch.extend(next.batch);
-                    last = next.last;
+                    marks.extend(next.marks);
                 }
-                self.write_one(&mut batch, stop).await.then_some(last)
+                self.write_one(&mut batch, stop).await.then_some(marks)
             };
-            let (acknowledged, next) = tokio::join!(acknowledging, writing);
+            let (acknowledged, next) = tokio::join!(acknowledged, writing);
             acknowledged?;
             match next {
-                Some(last) => written = Some(last),
+                Some(marks) => written = marks,
                 None => return Ok(()),
             }
         }
@@ -138,7 +150,7 @@ impl QueueSource {
             let again = backoff.after_failure(Duration::ZERO, true);
             self.status.failed(ConnectionState::Paused, &error.to_string(), again);
             if !paused {
-                tracing::error!(source = %self.source.name(), %error, "the queue is not read on: the journal cannot be written");
+                tracing::error!(source = %self.source.name(), %error, "the source is not read on: the journal cannot be written");
             }
             paused = true;
             if stop.run_until_cancelled(tokio::time::sleep(again)).await.is_none() {
@@ -147,7 +159,7 @@ impl QueueSource {
         }
         if paused {
             self.status.is(ConnectionState::Connected);
-            tracing::info!(source = %self.source.name(), "the journal can be written again: the queue is read on");
+            tracing::info!(source = %self.source.name(), "the journal can be written again: the source is read on");
         }
         true
     }

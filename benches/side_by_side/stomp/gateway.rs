@@ -1,0 +1,77 @@
+//! The gateway: the real program, as it is by default, with a source that reads the queue.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(5);
+
+struct Gateway {
+    child: Child,
+    address: String,
+}
+
+impl Gateway {
+    fn start(folder: &Path, config: &Path) -> Self {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.join("data"));
+        let mut child = serve.arg("--config").arg(config).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit('/').next().unwrap_or_default().to_owned();
+        assert!(!address.is_empty(), "the gateway does not start: see {}", config.display());
+        Self { child, address }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        write!(socket, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn head(&self) -> u64 {
+        let answer = self.get("/readyz");
+        let (_, head) = answer.split_once("\"head\":").unwrap();
+        head.split([',', '}']).next().unwrap().parse().unwrap()
+    }
+
+    fn stop(mut self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// Has a gateway drain the queue into the journal in `folder`, which it goes on with. From the first change seen there
+/// to the feed that shows the last one: how many came, and how long that took.
+pub(crate) fn drain(url: &str, queue: &str, acknowledge: &str, folder: &Path, count: u64) -> (u64, Duration) {
+    let config = folder.join("tidings.toml");
+    let source = "[sources.fedora3]\ntransport = \"stomp\"\ndialect = \"fedora-apim\"\n";
+    let table = format!("{source}url = \"{url}\"\ndestination = \"{queue}\"\nacknowledge = \"{acknowledge}\"\n");
+    fs::write(&config, table).unwrap();
+    let mark = folder.join("head");
+    let before: u64 = fs::read_to_string(&mark).map_or(0, |text| text.parse().unwrap());
+    let gateway = Gateway::start(folder, &config);
+    let until = |head: u64| loop {
+        let now = gateway.head();
+        if now >= head {
+            return now;
+        }
+        std::thread::sleep(LOOK);
+    };
+    let first = until(before + 1);
+    let began = Instant::now();
+    let last = until(before + count);
+    assert!(gateway.get("/feed").contains("<entry>"), "the feed shows them");
+    let took = began.elapsed();
+    fs::write(&mark, last.to_string()).unwrap();
+    gateway.stop();
+    (last - first, took)
+}

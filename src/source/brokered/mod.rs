@@ -1,0 +1,161 @@
+//! A source whose messages a broker delivers, whatever is spoken with it: they are taken in the order in
+//! which they come, written in batches, and acknowledged when they are on disk, in the journal or in the
+//! quarantine.
+//!
+//! What the connection does is supervised here: after any failure it is let go of, and a new one is made
+//! after a while, for as long as the gateway runs. What was not acknowledged comes again, and makes no
+//! second change. As long as the journal cannot be written nothing is acknowledged, and the broker sends
+//! no more than the prefetch.
+//!
+//! What a protocol has to bring is a [`Broker`].
+
+mod body;
+mod session;
+
+use std::{
+    convert::Infallible,
+    fmt::{Debug, Display},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    broker::{Backoff, ConnectionState, ConnectionStatus},
+    intake::{Arrived, Intake, Source, SourceName},
+};
+
+pub(super) use body::whole;
+
+/// Where messages come from, as one protocol knows it.
+pub trait Broker: Send + Sync + 'static {
+    /// Why a connection failed.
+    type Error: Failed;
+    /// What comes through a connection.
+    type Arrivals: Arrivals<Error = Self::Error>;
+    /// What goes back.
+    type Acknowledging: Acknowledging<Error = Self::Error, Mark = <<Self::Arrivals as Arrivals>::Message as Message>::Mark>;
+
+    /// What is read, for the log.
+    fn place(&self) -> impl Display;
+
+    /// The broker's address, without its password, for the log.
+    fn address(&self) -> impl Display;
+
+    /// How many messages come before one is acknowledged.
+    fn prefetch(&self) -> u16;
+
+    /// Connects and begins to read, under a name that the broker shows. Every step is bounded in time.
+    fn open(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<(Self::Arrivals, Self::Acknowledging), Self::Error>> + Send;
+
+    /// Says goodbye, in bounded time.
+    fn close(arrivals: Self::Arrivals, acknowledging: Self::Acknowledging) -> impl Future<Output = ()> + Send;
+}
+
+/// Why a connection failed.
+pub trait Failed: Display + Debug + Send + Sync {
+    /// Whether the same may work soon without anybody doing anything.
+    fn is_transient(&self) -> bool;
+}
+
+/// The messages of a connection, as they come.
+pub trait Arrivals: Send {
+    /// A message.
+    type Message: Message;
+    /// Why it failed.
+    type Error: Failed;
+
+    /// The next message, however long that takes. Dropping the future loses none.
+    fn next(&mut self) -> impl Future<Output = Result<Self::Message, Self::Error>> + Send;
+
+    /// No further message is wanted; those that come nevertheless are not taken.
+    fn end(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// A message as its protocol has it.
+pub trait Message: Send + 'static {
+    /// What it is acknowledged by.
+    type Mark: Send + Sync;
+
+    /// What it is acknowledged by.
+    fn mark(&self) -> Self::Mark;
+
+    /// How much memory it holds, in bytes.
+    fn size(&self) -> usize;
+
+    /// It, for the intake. A body of more than `largest` bytes, deflated or inflated, is for no dialect.
+    fn arrived(self, largest: usize, source: &SourceName) -> Arrived;
+}
+
+/// The way back of a connection.
+pub trait Acknowledging: Send + Sync {
+    /// What a message is acknowledged by.
+    type Mark: Send + Sync;
+    /// Why it failed.
+    type Error: Failed;
+
+    /// Acknowledges the messages of these marks, which are all that came since the last that were
+    /// acknowledged, in the order in which they came.
+    fn acknowledge(&self, marks: &[Self::Mark]) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Says from time to time that this side is there, where the protocol wants that done. It never ends: that a
+    /// connection has broken is seen where it is read.
+    fn keep_alive(&self) -> impl Future<Output = Infallible> + Send;
+}
+
+/// A source whose messages a broker delivers.
+pub struct BrokeredSource<B> {
+    /// The door.
+    pub intake: Intake,
+    /// The source.
+    pub source: Arc<Source>,
+    /// Where its messages come from.
+    pub broker: B,
+    /// The largest message that a dialect is given, in bytes, inflated; a larger one goes to the quarantine.
+    pub largest: usize,
+    /// Where its state is told.
+    pub status: Arc<ConnectionStatus>,
+}
+
+impl<B: Broker> BrokeredSource<B> {
+    /// Reads until `stop` is cancelled. Then what was taken is finished and acknowledged; what was not stays
+    /// with the broker.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut backoff = Backoff::default();
+        let mut last = String::new();
+        while !stop.is_cancelled() {
+            let (worked, error) = match self.connect_and_read(&stop).await {
+                Ok(()) => break,
+                Err(failed) => failed,
+            };
+            let again = backoff.after_failure(worked, error.is_transient());
+            let reason = error.to_string();
+            self.status.failed(ConnectionState::Waiting, &reason, again);
+            // One line for the same trouble, however long it lasts.
+            if worked.is_zero() && reason == last {
+                tracing::debug!(source = %self.source.name(), %error, again_ms = again.as_millis(), "the source is still not read");
+            } else {
+                tracing::warn!(source = %self.source.name(), broker = %self.broker.address(), %error, again_ms = again.as_millis(), "the source is not read");
+            }
+            last = reason;
+            let _ = stop.run_until_cancelled(tokio::time::sleep(again)).await;
+        }
+        self.status.is(ConnectionState::Stopped);
+    }
+
+    /// One connection, from its beginning to its end. With a failure comes for how long it worked.
+    async fn connect_and_read(&self, stop: &CancellationToken) -> Result<(), (Duration, B::Error)> {
+        self.status.is(ConnectionState::Connecting);
+        let name = format!("tidings sources.{}", self.source.name());
+        let Some(opened) = stop.run_until_cancelled(self.broker.open(&name)).await else { return Ok(()) };
+        let opened = opened.map_err(|error| (Duration::ZERO, error))?;
+        self.status.is(ConnectionState::Connected);
+        tracing::info!(source = %self.source.name(), place = %self.broker.place(), broker = %self.broker.address(), "the source is read");
+        let began = Instant::now();
+        self.read(opened, stop).await.map_err(|error| (began.elapsed(), error))
+    }
+}

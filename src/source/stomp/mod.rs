@@ -1,0 +1,104 @@
+//! A queue or a topic of a broker that speaks STOMP, as a source: where Fedora and Islandora send their events.
+
+mod arrival;
+
+use std::{convert::Infallible, fmt::Display};
+
+use self::arrival::arrived;
+use super::brokered::{Acknowledging, Arrivals, Broker, Failed, Message};
+use crate::{
+    intake::{Arrived, SourceName},
+    stomp::{Body, Delivered, Reader, StompError, StompSettings, Writer},
+};
+
+/// The largest body that is kept, in bytes, where a dialect is given none so large: it goes to the quarantine as it
+/// came. A larger one is left out.
+const KEPT: usize = 16 * 1024 * 1024;
+
+/// A destination that is read.
+pub struct Destination {
+    /// Where it is.
+    pub settings: StompSettings,
+    /// The largest message that a dialect is given, in bytes.
+    pub largest: usize,
+}
+
+impl Broker for Destination {
+    type Error = StompError;
+    type Arrivals = Reader;
+    type Acknowledging = Writer;
+
+    fn place(&self) -> impl Display {
+        &self.settings.destination
+    }
+
+    fn address(&self) -> impl Display {
+        &self.settings.address
+    }
+
+    fn prefetch(&self) -> u16 {
+        self.settings.prefetch
+    }
+
+    /// The broker is told no name but the client id, which a durable subscription hangs on.
+    async fn open(&self, _name: &str) -> Result<(Reader, Writer), StompError> {
+        self.settings.open(self.largest.max(KEPT)).await
+    }
+
+    async fn close(mut reader: Reader, writer: Writer) {
+        writer.close(&mut reader).await;
+    }
+}
+
+impl Failed for StompError {
+    fn is_transient(&self) -> bool {
+        StompError::is_transient(self)
+    }
+}
+
+impl Arrivals for Reader {
+    type Message = Delivered;
+    type Error = StompError;
+
+    async fn next(&mut self) -> Result<Delivered, StompError> {
+        Reader::next(self).await
+    }
+
+    /// What comes until the broker has said goodbye is thrown away, and comes again. UNSUBSCRIBE would gain nothing,
+    /// and some brokers take it for the end of a durable subscription.
+    async fn end(&mut self) -> Result<(), StompError> {
+        Ok(())
+    }
+}
+
+impl Message for Delivered {
+    type Mark = String;
+
+    fn mark(&self) -> String {
+        self.mark.clone()
+    }
+
+    fn size(&self) -> usize {
+        match &self.frame.body {
+            Body::Whole(body) => body.len(),
+            Body::TooLarge(_) => 0,
+        }
+    }
+
+    fn arrived(self, largest: usize, source: &SourceName) -> Arrived {
+        arrived(self.frame, largest, source)
+    }
+}
+
+impl Acknowledging for Writer {
+    type Mark = String;
+    type Error = StompError;
+
+    async fn acknowledge(&self, marks: &[String]) -> Result<(), StompError> {
+        Writer::acknowledge(self, marks).await
+    }
+
+    async fn keep_alive(&self) -> Infallible {
+        self.beat().await
+    }
+}
