@@ -4,6 +4,8 @@
 //! Stopping: first nothing new is accepted, then what was accepted is finished, then what is on its way
 //! to subscribers is confirmed and where they are is written, then the journal is closed; all of it within the grace time.
 
+mod hub;
+
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinSet};
@@ -14,6 +16,7 @@ use crate::{
     broker::ConnectionStatus,
     config::{Allowance, Config, SourceConfig, Transport},
     delivery::{OperationError, Subscriptions, Tuning},
+    http_client::{ClientError, Guard},
     intake::{Intake, Source},
     journal::{
         self, Journal, WriterThread,
@@ -36,6 +39,7 @@ use crate::{
         changes::Changes,
         feed::FeedView,
         service::{Hook, Service},
+        waiting::{self, Waiting},
     },
     web::{Scope, Tls, TlsError, server},
 };
@@ -85,6 +89,9 @@ pub enum ServeError {
     /// The subscriptions cannot be set up.
     #[error("the subscriptions cannot be set up: {0}")]
     Subscriptions(#[from] OperationError),
+    /// The hub cannot be set up.
+    #[error("the hub cannot be set up: {0}")]
+    Hub(#[from] ClientError),
     /// What runs the subscriptions has failed, by a fault of the gateway.
     #[error("what runs the subscriptions has failed: {0}")]
     Deliveries(tokio::task::JoinError),
@@ -129,13 +136,21 @@ pub async fn serve_until(
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let public_url = config.server.public_url_at(address);
+    let guard = Guard::of_others(config.delivery.allow.clone());
     let (subscriptions, runner) =
-        Subscriptions::open(journal.clone(), config.subscriptions.clone(), Tuning::default()).await?;
+        Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let mut queues = read_queues(&config, &journal, &sources, &stop);
-    let surfaces = surfaces(&config, journal, sources, subscriptions, public_url.as_str(), metrics.clone());
+    let (waiting, herald) = Waiting::new(journal.clone(), readers(&config));
+    // Streams end when it does.
+    let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
+    let mut surfaces =
+        surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
+    let hub = hub::open(&config, &surfaces, guard, public_url.as_str()).await?;
+    surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
     let limits = &config.limits;
-    let bounds = router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request };
+    let bounds =
+        router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request, wait: limits.wait };
     let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
     drop(surfaces);
     let bounds = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };
@@ -146,7 +161,15 @@ pub async fn serve_until(
     let grace = config.server.grace;
     let draining = (grace / 4).min(DRAINING_TIME);
     let stop_deliveries = CancellationToken::new();
-    let mut deliveries = AbortOnDropHandle::new(tokio::spawn(runner.run(stop_deliveries.clone(), draining)));
+    let stopped = stop_deliveries.clone();
+    let mut deliveries = AbortOnDropHandle::new(tokio::spawn(async move {
+        let hub = async {
+            if let Some((_, hub)) = hub {
+                hub.run(stopped.clone()).await;
+            }
+        };
+        tokio::join!(runner.run(stopped.clone(), draining), hub);
+    }));
     let _settling = AbortOnDropHandle::new(tokio::spawn(settle_metrics(metrics)));
     let serving = server::serve(listener, tls, router, stop.clone(), bounds);
     let cut_off = async {
@@ -312,6 +335,17 @@ fn retention(config: &Config) -> Retention {
     }
 }
 
+/// A connection is left for others, however many streams there may be.
+fn readers(config: &Config) -> waiting::Bounds {
+    let limits = &config.limits;
+    waiting::Bounds {
+        readers: limits.streams.min(limits.connections - 1).max(1),
+        wait: limits.wait,
+        stream: limits.stream,
+        heartbeat: config.server.heartbeat,
+    }
+}
+
 async fn settle_metrics(metrics: Metrics) {
     let mut ticks = tokio::time::interval(SETTLE_METRICS);
     loop {
@@ -325,6 +359,7 @@ fn surfaces(
     journal: Journal,
     sources: BTreeMap<String, Listed>,
     subscriptions: Subscriptions,
+    waiting: Waiting,
     public_url: &str,
     metrics: Metrics,
 ) -> Surfaces {
@@ -344,13 +379,15 @@ fn surfaces(
     let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http), rates: Arc::new(rates) },
-        changes: Changes { journal: journal.clone(), largest_page: config.limits.page },
-        feed: FeedView::new(journal.clone(), public_url, &config.journal.data),
+        changes: Changes { journal: journal.clone(), waiting: waiting.clone(), largest_page: config.limits.page },
+        waiting,
+        feed: FeedView::new(journal.clone(), public_url, &config.journal.data, hub::url(config, public_url)),
         service: Service { public_url: public_url.into(), hooks },
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         ready: Ready { journal: journal.clone(), sources: Arc::clone(&sources) },
         sources,
         subscriptions,
+        hub: None,
         metrics,
         documentation: Documentation::new(public_url, config.limits.page),
         journal,

@@ -19,12 +19,13 @@ pub mod admin;
 pub mod delivery;
 pub mod view;
 
-// Around: what every HTTP surface has in common, connections to brokers, every URL, their
-// description, the configuration, the wiring.
+// Around: what every HTTP surface has in common, connections to brokers, requests of our own, every URL,
+// their description, the configuration, the wiring.
 pub mod amqp;
 pub mod app;
 pub mod broker;
 pub mod config;
+pub mod http_client;
 pub mod openapi;
 pub mod router;
 pub mod stomp;

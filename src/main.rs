@@ -1,4 +1,4 @@
-//! The command line of Tidings: `serve`, `convert`, `replay`, `check`, `token`, `backup`, `restore`,
+//! The command line of Tidings: `serve`, `convert`, `replay`, `tail`, `check`, `token`, `backup`, `restore`,
 //! `verify`.
 
 mod command;

@@ -5,28 +5,35 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, middleware::from_fn_with_state};
 use tower_http::{
     catch_panic::CatchPanicLayer,
-    compression::{CompressionLayer, Predicate, predicate::SizeAbove},
+    compression::{
+        CompressionLayer, Predicate,
+        predicate::{NotForContentType, SizeAbove},
+    },
 };
 
 use crate::{
     admin::{
-        dead_letters,
+        attempts, dead_letters,
         health::{self, Ready},
         metrics::{self, Metrics},
         quarantine::{self, Quarantine},
         sources::{self, Sources},
         subscriptions,
     },
-    delivery::Subscriptions,
+    delivery::{
+        Subscriptions,
+        websub::{self, Hub},
+    },
     journal::Journal,
     openapi::{self, Documentation},
     source::http::{self, Hooks},
     view::{
         changes::{self, Changes},
         feed::{self, FeedView},
-        objects,
+        live, objects,
         service::{self, Service},
-        snapshot,
+        snapshot, stream,
+        waiting::Waiting,
     },
     web::{
         self, Access, Around, Routes,
@@ -44,6 +51,8 @@ pub struct Surfaces {
     pub changes: Changes,
     /// The feed.
     pub feed: FeedView,
+    /// The readers that wait for changes.
+    pub waiting: Waiting,
     /// The AtomPub service document.
     pub service: Service,
     /// The quarantine.
@@ -54,6 +63,8 @@ pub struct Surfaces {
     pub sources: Sources,
     /// The subscriptions.
     pub subscriptions: Subscriptions,
+    /// The WebSub hub, where there is one.
+    pub hub: Option<Hub>,
     /// What is counted and measured.
     pub metrics: Metrics,
     /// The description of this very interface.
@@ -69,6 +80,8 @@ pub struct Bounds {
     pub held: usize,
     /// How long a request may take until its answer begins.
     pub time: Duration,
+    /// How much longer, at the most, if it asks to wait for what is not there yet.
+    pub wait: Duration,
 }
 
 /// Every route, and who may use it.
@@ -78,8 +91,11 @@ pub fn routes() -> Routes<Surfaces> {
         .post("/hooks/{source}", Publish, http::receive, |all| all.hooks.clone())
         .get("/feed", Read, feed::newest, |all| all.feed.clone())
         .get("/feed/archive/{page}", Read, feed::archive, |all| all.feed.clone())
+        .post("/hub", Read, websub::http::receive, |all| all.hub.clone())
         .get("/changes", Read, changes::page, |all| all.changes.clone())
         .get("/changes/{id}", Read, changes::one, |all| all.changes.clone())
+        .get("/stream", Read, stream::follow, |all| all.waiting.clone())
+        .get("/live", Read, live::page, |_| ())
         .get("/snapshot", Read, snapshot::page, |all| all.changes.clone())
         .get("/objects", Read, objects::one, |all| all.journal.clone())
         .get("/service", Read, service::document, |all| all.service.clone())
@@ -95,6 +111,7 @@ pub fn routes() -> Routes<Surfaces> {
         .post("/subscriptions/{name}/pause", Admin, subscriptions::pause, |all| all.subscriptions.clone())
         .post("/subscriptions/{name}/resume", Admin, subscriptions::resume, |all| all.subscriptions.clone())
         .post("/subscriptions/{name}/rewind", Admin, subscriptions::rewind, |all| all.subscriptions.clone())
+        .get("/subscriptions/{name}/attempts", Admin, attempts::list, |all| all.subscriptions.clone())
         .get("/subscriptions/{name}/dead-letters", Admin, dead_letters::list, |all| all.subscriptions.clone())
         .delete("/subscriptions/{name}/dead-letters", Admin, dead_letters::delete_all, |all| all.subscriptions.clone())
         .post("/subscriptions/{name}/dead-letters/replay", Admin, dead_letters::replay_all, |all| {
@@ -120,11 +137,12 @@ pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Rout
 /// What holds for all routes, put around these. It is one layer, from the outermost inwards: axum copies
 /// each that it is given, and all inside it, for each request.
 pub fn surrounded(routes: Router, bounds: Bounds) -> Router {
-    let around = Around::new(bounds.body, bounds.held, bounds.time);
+    let around = Around::new(bounds.body, bounds.held, bounds.time, bounds.wait);
     routes.fallback(web::not_found).method_not_allowed_fallback(web::method_not_allowed).layer((
         from_fn_with_state(around, web::around),
         CatchPanicLayer::custom(web::panicked),
-        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(HasNoTag)),
+        // An event that waits for others to be compressed with comes late.
+        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(NotForContentType::SSE).and(HasNoTag)),
     ))
 }
 

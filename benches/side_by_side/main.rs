@@ -40,13 +40,15 @@ mod stomp;
 #[path = "../../tests/it/stomp_client.rs"]
 #[allow(dead_code)]
 mod stomp_client;
+mod streams;
+mod webhooks;
 
 /// The program's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 7] = [
+const PARTS: [(&str, fn()); 9] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
@@ -54,9 +56,14 @@ const PARTS: [(&str, fn()); 7] = [
     ("amqp", amqp::measure),
     ("stomp", stomp::measure),
     ("stalled", stalled::measure),
+    ("streams", streams::measure),
+    ("webhooks", webhooks::measure),
 ];
 
 fn main() {
+    if let Some(blocks) = std::env::var_os(streams::SERVE_BARE) {
+        return streams::serve_bare(blocks.as_ref());
+    }
     // cargo adds `--bench`.
     let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for (name, measure) in PARTS {

@@ -17,6 +17,7 @@ use std::{
 use serde_json::json;
 use tidings::{
     delivery::{Definition, Maker, Subscriptions, Tuning},
+    http_client::Guard,
     journal::{Journal, subscriptions::MadeBy},
     model::{SubscriptionName, Timestamp},
 };
@@ -63,8 +64,9 @@ pub(crate) fn measure() {
     let (runtime, folder) = (runtime(), tempfile::tempdir().unwrap());
     let (journal, writer) = open(folder.path());
     let configured: BTreeMap<_, _> = configured.collect();
-    let (subscriptions, runner) =
-        runtime.block_on(Subscriptions::open(journal.clone(), configured, Tuning::default())).unwrap();
+    let (subscriptions, runner) = runtime
+        .block_on(Subscriptions::open(journal.clone(), configured, Guard::of_the_operator(), Tuning::default()))
+        .unwrap();
     let stop = CancellationToken::new();
     let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10)));
     let bench = Bench { runtime, journal, subscriptions, next: 0 };
@@ -103,7 +105,8 @@ fn definition(url: &str) -> Definition {
         "delivery": "amqp", "url": url, "exchange": "content", "start": "beginning",
         "queues": [{ "name": "index", "type": "classic" }],
     });
-    Definition::read(definition, &Maker { made_by: MadeBy::Config, variable: &|_| None }).unwrap()
+    let guard = Guard::of_the_operator();
+    Definition::read(definition, &Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard }).unwrap()
 }
 
 impl Bench {

@@ -100,7 +100,8 @@ fn check_draft(draft: Draft) {
     for format in FORMATS {
         let written = (format.write_modification)(&modification);
         assert!(std::str::from_utf8(&written).is_ok(), "{} is not UTF-8", format.name);
-        if format.name == "xml" {
+        // The others are not read by this dialect.
+        if !["atom", "json"].contains(&format.name) {
             continue;
         }
         let message =

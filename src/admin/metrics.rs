@@ -21,6 +21,7 @@ use crate::{
     delivery::metrics as delivery,
     intake,
     journal::metrics as journal,
+    view::metrics as view,
     web::{self, problems},
 };
 
@@ -78,7 +79,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 22] = [
+pub const METRICS: [Metric; 27] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -171,10 +172,40 @@ pub const METRICS: [Metric; 22] = [
         about: "1 while a subscription delivers or waits for changes, else 0.",
     },
     Metric {
+        name: delivery::PAUSED,
+        kind: Kind::Gauge,
+        labels: &["subscription"],
+        about: "1 while a subscription is paused, by somebody or since its receiver has failed for too long, else 0.",
+    },
+    Metric {
         name: delivery::DEAD_LETTERS,
         kind: Kind::Gauge,
         labels: &["subscription"],
         about: "How many messages a subscription's receiver has refused for good.",
+    },
+    Metric {
+        name: view::OPEN_STREAMS,
+        kind: Kind::Gauge,
+        labels: &["kind"],
+        about: "Readers that wait for changes: on a stream, or in a poll that waits.",
+    },
+    Metric {
+        name: view::STREAMED,
+        kind: Kind::Counter,
+        labels: &["format"],
+        about: "Changes that were sent on streams, counted for each stream.",
+    },
+    Metric {
+        name: delivery::SUBSCRIBERS,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "How many subscriptions the WebSub hub has; what is delivered to all of them counts for the subscription websub.",
+    },
+    Metric {
+        name: delivery::VERIFICATIONS,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        about: "What became of requests of WebSub subscribers: verified, failed or denied.",
     },
     Metric {
         name: web::REQUESTS,
@@ -288,7 +319,20 @@ mod tests {
     fn names_are_as_prometheus_asks() {
         for metric in METRICS {
             assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
-            let unit = ["_seconds", "_bytes", "_events", "_messages", "_changes", "_head", "_up", "_info", "_total"];
+            let unit = [
+                "_seconds",
+                "_bytes",
+                "_events",
+                "_messages",
+                "_changes",
+                "_streams",
+                "_subscriptions",
+                "_paused",
+                "_head",
+                "_up",
+                "_info",
+                "_total",
+            ];
             assert!(unit.iter().any(|unit| metric.name.ends_with(unit)), "{} tells no unit", metric.name);
         }
     }

@@ -1,6 +1,7 @@
 //! What the administrator looks at and acts on: the sources, the subscriptions, the
 //! quarantine, the gateway's health.
 
+pub mod attempts;
 pub mod dead_letters;
 pub mod health;
 pub mod metrics;

@@ -34,7 +34,7 @@ struct AllView {
 struct SubscriptionView {
     /// Its name.
     name: SubscriptionName,
-    /// Where it is defined: `config` or `api`.
+    /// Where it is defined: `config`, `api` or `hub`.
     #[schema(value_type = String)]
     from: MadeBy,
     /// What it is doing.
@@ -309,9 +309,10 @@ pub(super) fn problem(error: OperationError) -> Problem {
     let told = |code| Problem::new(code, format!("{}.", sentence(&error.to_string())));
     match &error {
         OperationError::Unknown(_) => told(ProblemCode::NotFound),
-        OperationError::OfConfig(_) | OperationError::TooMany | OperationError::Undefined(_) => {
-            told(ProblemCode::Conflict)
-        }
+        OperationError::OfConfig(_)
+        | OperationError::OfHub(_)
+        | OperationError::TooMany
+        | OperationError::Undefined(_) => told(ProblemCode::Conflict),
         OperationError::Definition(wrong) if wrong.key.is_empty() => {
             Problem::new(ProblemCode::InvalidSubscription, format!("{}.", sentence(&wrong.reason))).with("key", "")
         }

@@ -42,7 +42,7 @@ pub(super) struct Convert {
     /// The dialect of the message.
     #[arg(long, value_name = "NAME")]
     dialect: String,
-    /// The format to write: atom, json or xml.
+    /// The format to write: atom, json, xml, cloudevents or activitystreams.
     #[arg(long, value_name = "NAME", default_value = "atom")]
     format: String,
     /// The dialect's settings, as under [sources.NAME.settings].
@@ -125,9 +125,10 @@ fn emit(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Failure> {
     }))
 }
 
+/// A format of which the body, which is all that is written, says all.
 fn known_format(name: &str) -> Result<&'static FormatKind, Failure> {
-    tidings::format::format(name).ok_or_else(|| {
-        let known: Vec<&str> = FORMATS.iter().map(|kind| kind.name).collect();
+    tidings::format::format(name).filter(|kind| kind.is_whole()).ok_or_else(|| {
+        let known: Vec<&str> = FORMATS.iter().filter(|kind| kind.is_whole()).map(|kind| kind.name).collect();
         Failure::Usage(format!("--format: there is no format {name:?}; there are {}", known.join(", ")))
     })
 }

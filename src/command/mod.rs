@@ -6,10 +6,13 @@ mod backup;
 mod check;
 mod convert;
 mod file;
+mod http;
 mod progress;
 mod replay;
 mod restore;
 mod serve;
+mod subscriptions;
+mod tail;
 mod token;
 mod verify;
 
@@ -55,6 +58,8 @@ enum Command {
     Serve(serve::Serve),
     Convert(convert::Convert),
     Replay(replay::Replay),
+    Tail(tail::Tail),
+    Subscriptions(subscriptions::Subscriptions),
     Check(check::Check),
     Token(token::Token),
     Backup(backup::Backup),
@@ -105,6 +110,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Convert(convert) => convert.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Tail(tail) => tail.run(),
+        Command::Subscriptions(subscriptions) => subscriptions.run(),
         Command::Check(check) => check.run(),
         Command::Token(token) => token.run(),
         Command::Backup(backup) => backup.run(),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use clap::Args;
 use tidings::{
@@ -16,6 +17,7 @@ Examples:
   tidings token --scope read --name indexer
   tidings token --scope publish:fedora3 --scope publish:fedora --expires 365
   tidings token --scope admin
+  tidings token --webhook
 
 Scopes:
   publish:SOURCE  post to the hook of that source
@@ -27,6 +29,9 @@ The first line is the token, for whoever will use it:
   curl -H \"Authorization: Bearer $TOKEN\" https://tidings.example.org/feed
 A feed reader that knows only user names and passwords takes it as the password of any user.
 The rest goes into the configuration, which counts from the next start.
+
+With --webhook it is a secret to sign messages with, as Standard Webhooks has them: one line, for
+the receiver and for `secrets` of the subscription.
 
 Exit codes:
   0  done
@@ -51,6 +56,9 @@ pub(super) struct Token {
     /// For how many days it is taken; without this, for ever.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(1..=36500))]
     expires: Option<i64>,
+    /// Make a secret that a webhook signs with instead.
+    #[arg(long, conflicts_with_all = ["scopes", "name", "expires"])]
+    webhook: bool,
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
@@ -64,7 +72,13 @@ fn scope(text: &str) -> Result<Scope, String> {
 
 impl Token {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let token = random()?;
+        if self.webhook {
+            print(format!("whsec_{}\n", STANDARD.encode(random()?)).as_bytes())?;
+            say("it is shown only now: give it to the receiver, and to the subscription in `secrets`");
+            return Ok(());
+        }
+        // By what it begins with, a token that has got lost is known for what it is.
+        let token = format!("tdg_{}", hex::encode(random()?));
         let digest = Secret::new(token.as_str()).digest().to_hex();
         let name = self.name.map_or_else(|| format!("token-{}", &digest[..8]), |name| name.to_string());
         let expires = self.expires.map(|days| Utc::now() + TimeDelta::days(days));
@@ -75,12 +89,11 @@ impl Token {
     }
 }
 
-/// `tdg_`, by which a token that has got lost is known for what it is, and 64 hexadecimal digits.
-fn random() -> Result<String, Failure> {
+fn random() -> Result<[u8; RANDOM_BYTES], Failure> {
     let mut bytes = [0; RANDOM_BYTES];
     let random = rustls::crypto::ring::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| Failure::Failed("the system gives no random numbers".to_owned()))?;
-    Ok(format!("tdg_{}", hex::encode(bytes)))
+    Ok(bytes)
 }
 
 fn block(

@@ -7,6 +7,7 @@
 
 mod access;
 mod error;
+mod hub;
 mod layer;
 mod queue;
 mod secret;
@@ -33,12 +34,14 @@ use serde::{
 use tracing_subscriber::EnvFilter;
 
 pub use error::{ConfigError, Origin};
+pub use hub::HubConfig;
 use setting::{Setting, whole};
 pub use source::{Allowance, SourceConfig, Transport};
 
 use crate::{
     delivery::Definition,
     format::{self, DIALECTS, DialectKind},
+    http_client::AllowList,
     model::{SourceName, SubscriptionName},
     web::Access,
 };
@@ -57,6 +60,10 @@ pub struct Config {
     pub limits: Limits,
     /// `[log]`
     pub log: Log,
+    /// `[delivery]`
+    pub delivery: Delivery,
+    /// `[hub]`
+    pub hub: HubConfig,
     /// `[access]`, and the keys by which sources sign.
     pub access: Access,
     /// `[sources.NAME]`, those alone that are enabled.
@@ -77,6 +84,9 @@ pub struct Server {
     /// `grace_seconds`: how long stopping may take, 1 to 600 seconds.
     #[serde(rename = "grace_seconds", deserialize_with = "seconds::<1, 600, _>")]
     pub grace: Duration,
+    /// `heartbeat_seconds`: after how long without a change a stream shows that it is there, 1 to 3600 seconds.
+    #[serde(rename = "heartbeat_seconds", deserialize_with = "seconds::<1, 3600, _>")]
+    pub heartbeat: Duration,
     /// Whether an address that others can reach may be listened on without access control.
     pub insecure: bool,
     /// `[server.tls]`: the certificate to serve with; without it, nothing is encrypted.
@@ -157,6 +167,15 @@ pub struct Limits {
     /// How many connections are served at once, 1 to 1 000 000.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub connections: usize,
+    /// How many streams and long polls are served at once, 1 to 1 000 000.
+    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    pub streams: usize,
+    /// `stream_seconds`: how long a stream lasts, 1 to 604 800 seconds.
+    #[serde(rename = "stream_seconds", deserialize_with = "seconds::<1, 604_800, _>")]
+    pub stream: Duration,
+    /// `wait_seconds`: how long a long poll waits, 1 to 3600 seconds.
+    #[serde(rename = "wait_seconds", deserialize_with = "seconds::<1, 3600, _>")]
+    pub wait: Duration,
     /// How deep elements of XML may be nested, 8 to 10 000.
     #[serde(deserialize_with = "whole::<8, 10_000, _, _>")]
     pub xml_depth: usize,
@@ -184,6 +203,14 @@ impl Limits {
         let Self { xml_depth, xml_attributes, items, .. } = *self;
         format::Limits { xml_depth, xml_attributes, items }
     }
+}
+
+/// `[delivery]`: what counts for all subscriptions.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Delivery {
+    /// Where subscriptions may point that are not the configuration's own, beside the public internet.
+    #[serde(deserialize_with = "allow_list")]
+    pub allow: AllowList,
 }
 
 /// `[log]`: what is logged.
@@ -281,7 +308,7 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
-        let Tables { server, journal, limits, log, .. } = root.clone().read()?;
+        let Tables { server, journal, limits, log, delivery, hub, .. } = root.clone().read()?;
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
         for (name, setting) in root.entry("sources")?.entries()? {
@@ -298,7 +325,7 @@ impl Config {
         let signatures = sources.iter().filter_map(signature).collect();
         let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
         access::refuse_open(&server, &access)?;
-        Ok(Self { server, journal, limits, log, access, sources, subscriptions })
+        Ok(Self { server, journal, limits, log, delivery, hub, access, sources, subscriptions })
     }
 }
 
@@ -309,6 +336,8 @@ struct Tables {
     journal: JournalConfig,
     limits: Limits,
     log: Log,
+    delivery: Delivery,
+    hub: HubConfig,
     #[serde(rename = "access")]
     _access: AccessTable,
     /// Read one by one, since a source's settings depend on its dialect.
@@ -346,6 +375,10 @@ fn folder<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
 fn file<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
     let text = String::deserialize(setting)?;
     if text.is_empty() { Err(D::Error::custom("it is empty; give the path of a file")) } else { Ok(text.into()) }
+}
+
+fn allow_list<'de, D: Deserializer<'de>>(setting: D) -> Result<AllowList, D::Error> {
+    AllowList::parse(&Vec::<String>::deserialize(setting)?).map_err(D::Error::custom)
 }
 
 fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error> {

@@ -6,6 +6,7 @@ use std::{ffi::OsString, sync::Arc};
 use super::{error::ConfigError, setting::Setting};
 use crate::{
     delivery::{Definition, Maker},
+    http_client::Guard,
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
 };
@@ -18,7 +19,9 @@ pub(super) fn read(
 ) -> Result<(SubscriptionName, Arc<Definition>), ConfigError> {
     let name = SubscriptionName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
     let variable = |name: &str| environment.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
-    let maker = Maker { made_by: MadeBy::Config, variable: &variable };
+    // What stands in the configuration is the operator's own word.
+    let guard = Guard::of_the_operator();
+    let maker = Maker { made_by: MadeBy::Config, variable: &variable, guard: &guard };
     let definition = table.clone().read::<serde_json::Value>()?;
     let definition =
         Definition::read(definition, &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{Blueprint, DELIVERIES, DeliveryKind, Start};
 use crate::{
     format::{FORMATS, FormatKind, format},
+    http_client::Guard,
     journal::subscriptions::MadeBy,
     model::Filter,
 };
@@ -28,13 +29,15 @@ pub struct Maker<'a> {
     pub made_by: MadeBy,
     /// The value of a variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Where requests over HTTP may go.
+    pub guard: &'a Guard,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
     /// Somebody who asks over HTTP.
     #[must_use]
-    pub fn api() -> Self {
-        Self { made_by: MadeBy::Api, variable: &|name| std::env::var_os(name) }
+    pub fn api(guard: &'a Guard) -> Self {
+        Self { made_by: MadeBy::Api, variable: &|name| std::env::var_os(name), guard }
     }
 }
 
@@ -114,6 +117,12 @@ impl Definition {
             return Err(InvalidDefinition::new("dead_letters", reason));
         }
         let blueprint = (delivery.read)(table, maker)?;
+        if blueprint.max_batch() > 1 && format.batch.is_none() {
+            let can: Vec<_> = FORMATS.iter().filter(|kind| kind.batch.is_some()).map(|kind| kind.name).collect();
+            let reason =
+                format!("{} puts no changes together; give 1, or the format {}", format.name, can.join(" or "));
+            return Err(InvalidDefinition::new("max_batch", reason));
+        }
         Ok(Self { filter, format, start, dead_letters, delivery, blueprint })
     }
 

@@ -11,14 +11,20 @@
 //! cursor past it. A subscription has room for so many of them; when they are all taken, it waits and
 //! tries again, since to lose one would be to lose a change.
 
-use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
+mod send;
 
-use bytes::Bytes;
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Delivery, Outcome, Outgoing,
+    Delivery, Outcome,
     backoff::Backoff,
     cursors::Cursors,
     flight::{Flight, Landed, What},
@@ -29,7 +35,6 @@ use crate::{
     format::FormatKind,
     journal::{
         Journal, JournalError, Recorded,
-        store::StoreError,
         subscriptions::{DeadLetter, DeadLetterId, NewDeadLetter, Write},
     },
     model::{Filter, Seq, SubscriptionName},
@@ -38,9 +43,6 @@ use crate::{
 /// How many changes are read at once, and about how many bytes of them.
 const PAGE: usize = 256;
 const PAGE_BYTES: usize = 1024 * 1024;
-
-/// How many dead letters are read at once to be sent again.
-const LETTERS: usize = 16;
 
 /// The longest that a receiver may ask to be left alone.
 const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -77,6 +79,10 @@ pub(super) struct Engine {
     pub(super) filter: Filter,
     pub(super) format: &'static FormatKind,
     pub(super) most_dead_letters: u64,
+    /// After how long a time of failures it pauses.
+    pub(super) pause_after: Option<Duration>,
+    /// Up to this change messages have one change each: one of several was refused, and which of them is not known.
+    pub(super) alone_through: Seq,
     pub(super) delivery: Box<dyn Delivery>,
     pub(super) cursor: Seq,
     pub(super) cursors: Cursors,
@@ -94,6 +100,8 @@ pub(super) enum End {
     Stopped,
     /// The receiver wants no more, for this reason.
     Gone(String),
+    /// The receiver has failed for so long that it waits for somebody to resume it, for this reason.
+    Paused(String),
     /// What comes next is no longer kept.
     FellBehind(JournalError),
 }
@@ -101,7 +109,12 @@ pub(super) enum End {
 /// Why a session ended.
 enum Cut {
     End(End),
-    Retry { reason: String, after: Option<Duration> },
+    Retry {
+        reason: String,
+        after: Option<Duration>,
+    },
+    /// A message of several changes was refused: they are sent again at once, one by one.
+    Alone,
 }
 
 type Reading = Pin<Box<dyn Future<Output = Result<Vec<Arc<Recorded>>, JournalError>> + Send>>;
@@ -111,14 +124,19 @@ impl Engine {
     pub(super) async fn run(mut self) -> End {
         let mut backoff = Backoff::new(self.tuning.first_wait, self.tuning.longest_wait);
         let mut last = String::new();
+        let mut failing_since = Instant::now();
         loop {
             self.status.set(State::Connecting);
             let cut = self.session(&mut backoff).await;
             let _ = timeout(self.tuning.drain, self.delivery.close()).await;
             let (reason, after) = match cut {
                 Cut::End(end) => return end,
+                Cut::Alone => continue,
                 Cut::Retry { reason, after } => (reason, after),
             };
+            if backoff.failures() == 0 {
+                failing_since = Instant::now();
+            }
             let wait = backoff.next().max(after.unwrap_or_default().min(LONGEST_AFTER));
             metrics::delivered(&self.name, "retried", 1);
             self.status.retrying(&reason, wait, backoff.failures());
@@ -129,11 +147,19 @@ impl Engine {
             } else {
                 tracing::warn!(subscription = %self.name, reason, again_ms, "not delivered; trying again");
             }
-            last = reason;
+            let until_pause = self.pause_after.map(|limit| limit.saturating_sub(failing_since.elapsed()));
+            let pauses = until_pause.filter(|left| *left <= wait);
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+                () = tokio::time::sleep(pauses.unwrap_or(wait)) => {}
                 () = self.stop.cancelled() => return End::Stopped,
             }
+            if pauses.is_some() {
+                let seconds = self.pause_after.unwrap_or_default().as_secs();
+                return End::Paused(format!(
+                    "paused, since it has failed for {seconds} seconds; the last time: {reason}"
+                ));
+            }
+            last = reason;
         }
     }
 
@@ -194,62 +220,18 @@ impl Engine {
         }
     }
 
-    /// Sends what there is, as far as the window has room.
-    async fn send_on(&mut self, session: &mut Session) -> Result<(), Cut> {
-        if session.look_for_letters && session.letters.is_empty() && !session.flight.has_letters() {
-            session.letters = self.journal.replays(self.name.clone(), None, LETTERS).await.map_err(retry)?.into();
-            session.look_for_letters = session.letters.len() == LETTERS;
-        }
-        let mut passed = None;
-        while session.flight.has_room() {
-            if let Some(letter) = session.letters.pop_front() {
-                let change = Arc::new(Recorded::from_json(letter.letter.seq, letter.letter.json.clone()));
-                let (bytes, pending) = match self.body(&change) {
-                    Ok(body) => (body.len(), self.send(change, body).await?),
-                    Err(error) => return Err(retry(error)),
-                };
-                session.flight.push_letter(&letter, bytes, pending);
-                continue;
-            }
-            let Some(change) = session.waiting.pop_front() else { break };
-            session.read = change.seq();
-            match change.selected(&self.filter).map_err(retry)? {
-                Some(shown) => {
-                    let body = self.body(&shown).map_err(retry)?;
-                    let bytes = body.len();
-                    let pending = self.send(Arc::clone(&shown), body).await?;
-                    session.flight.push(shown, bytes, pending);
-                }
-                None if session.flight.pass(change.seq()) => passed = Some(change.seq()),
-                None => {}
-            }
-        }
-        // What was passed over before the first message of the flight is done with.
-        if let Some(seq) = passed {
-            self.done_with(seq, 0);
-        }
-        Ok(())
-    }
-
-    fn body(&self, change: &Recorded) -> Result<Bytes, StoreError> {
-        change.encoded(self.format.name, self.format.write)
-    }
-
-    async fn send(&mut self, change: Arc<Recorded>, body: Bytes) -> Result<super::Pending, Cut> {
-        let sent = timeout(self.tuning.patience, self.delivery.send(Outgoing { change, format: self.format, body }));
-        match sent.await {
-            Ok(sent) => sent.map_err(retry),
-            Err(_) => Err(retry(format!("the receiver took nothing for {} seconds", self.tuning.patience.as_secs()))),
-        }
-    }
-
     /// Takes over an outcome, and from the front everything that has one.
     async fn settle(&mut self, flight: &mut Flight, cut: Option<Outcome>, backoff: &mut Backoff) -> Result<(), Cut> {
         let (mut delivered, mut unroutable, mut through) = (0, 0, None);
         let mut trouble = None;
         while let Some(Landed { what, through: to, outcome }) = flight.land() {
             match (&outcome, what) {
-                (Outcome::Refused { reason }, What::Change(change)) => {
+                (Outcome::Refused { .. }, What::Changes(_, more)) if !more.is_empty() => {
+                    self.alone_through = to.unwrap_or_default();
+                    trouble = Some(Cut::Alone);
+                    break;
+                }
+                (Outcome::Refused { reason }, What::Changes(change, _)) => {
                     self.report(delivered, unroutable, through.take());
                     (delivered, unroutable) = (0, 0);
                     if let Err(error) = self.park(&change, reason).await {
@@ -257,8 +239,8 @@ impl Engine {
                         break;
                     }
                 }
-                (Outcome::Unroutable, What::Change(_)) => unroutable += 1,
-                (_, What::Change(_)) => delivered += 1,
+                (Outcome::Unroutable, What::Changes(_, more)) => unroutable += 1 + more.len() as u64,
+                (_, What::Changes(_, more)) => delivered += 1 + more.len() as u64,
                 (_, What::Letter(id)) => {
                     if let Err(error) = self.settle_letter(id, &outcome).await {
                         trouble = Some(error);

@@ -23,8 +23,8 @@ use crate::{
 /// What a message on its way is.
 #[derive(Debug)]
 pub(super) enum What {
-    /// A change of the journal, as it is sent.
-    Change(Arc<Recorded>),
+    /// A change of the journal, as it is sent, and those that are in the same message behind it.
+    Changes(Arc<Recorded>, Vec<Arc<Recorded>>),
     /// A dead letter that is sent again.
     Letter(DeadLetterId),
 }
@@ -93,10 +93,17 @@ impl Flight {
         self.letters > 0
     }
 
-    /// A change was sent.
-    pub(super) fn push(&mut self, change: Arc<Recorded>, bytes: usize, pending: Pending) {
-        let (through, bytes) = (change.seq(), bytes.saturating_add(change.json().len()));
-        self.add(What::Change(change), Some(through), bytes, pending);
+    /// A message was sent, with which all changes up to `through` are done with.
+    pub(super) fn push(
+        &mut self,
+        first: Arc<Recorded>,
+        more: Vec<Arc<Recorded>>,
+        through: Seq,
+        bytes: usize,
+        pending: Pending,
+    ) {
+        let held: usize = std::iter::once(&first).chain(&more).map(|change| change.json().len()).sum();
+        self.add(What::Changes(first, more), Some(through), bytes.saturating_add(held), pending);
     }
 
     /// A dead letter was sent.

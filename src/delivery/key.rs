@@ -42,6 +42,10 @@ pub enum Takes {
     },
     /// A list of tables.
     Tables,
+    /// One or two secrets, each as it is, or where it is found.
+    Secrets,
+    /// A list of statuses of HTTP from 400 to 499.
+    Statuses,
 }
 
 impl Key {
@@ -86,14 +90,25 @@ impl Key {
                 let table = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true)));
                 ArrayBuilder::new().items(table.build()).description(Some(self.about)).into()
             }
-            Takes::Address => {
-                let variable = ObjectBuilder::new().schema_type(SchemaType::Type(Type::String));
-                let variable = variable.description(Some("The variable of the gateway's environment that holds it."));
-                let found = ObjectBuilder::new().property("env", variable).required("env");
-                let found = found.additional_properties(Some(AdditionalProperties::FreeForm(false)));
-                let shapes = OneOfBuilder::new().item(ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)));
-                shapes.item(found).description(Some(self.about)).into()
+            Takes::Address => as_it_is_or_found().description(Some(self.about)).into(),
+            Takes::Secrets => {
+                let list = ArrayBuilder::new().items(as_it_is_or_found()).min_items(Some(1)).max_items(Some(2));
+                list.description(Some(self.about)).into()
+            }
+            Takes::Statuses => {
+                let status = ObjectBuilder::new().schema_type(SchemaType::Type(Type::Integer));
+                let status = status.minimum(Some(400)).maximum(Some(499));
+                ArrayBuilder::new().items(status).description(Some(self.about)).into()
             }
         }
     }
+}
+
+/// What may hold a secret: text, or the variable of the environment that has it.
+fn as_it_is_or_found() -> OneOfBuilder {
+    let variable = ObjectBuilder::new().schema_type(SchemaType::Type(Type::String));
+    let variable = variable.description(Some("The variable of the gateway's environment that holds it."));
+    let found = ObjectBuilder::new().property("env", variable).required("env");
+    let found = found.additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    OneOfBuilder::new().item(ObjectBuilder::new().schema_type(SchemaType::Type(Type::String))).item(found)
 }

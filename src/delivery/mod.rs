@@ -8,6 +8,7 @@
 //! To add a delivery: one new file, and one line in [`DELIVERIES`].
 
 mod amqp;
+mod attempts;
 mod backoff;
 mod cursors;
 mod definition;
@@ -22,12 +23,15 @@ mod secret_url;
 mod start;
 mod status;
 mod subscriptions;
+mod webhook;
+pub mod websub;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+pub use attempts::{Attempt, AttemptOutcome, Attempts};
 pub use definition::{Definition, InvalidDefinition, Maker};
 pub use engine::Tuning;
 pub use key::{Key, Takes};
@@ -42,7 +46,7 @@ use crate::{format::FormatKind, journal::Recorded, model::SubscriptionName};
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Every way to push, by name.
-pub static DELIVERIES: [&DeliveryKind; 1] = [&amqp::AMQP];
+pub static DELIVERIES: [&DeliveryKind; 2] = [&amqp::AMQP, &webhook::WEBHOOK];
 
 /// A way to push, as subscriptions name it.
 pub struct DeliveryKind {
@@ -61,8 +65,19 @@ pub type Read = Result<Arc<dyn Blueprint>, InvalidDefinition>;
 
 /// The settings of a delivery, read and checked.
 pub trait Blueprint: Send + Sync {
-    /// Makes the delivery. It does nothing until it is told to connect.
-    fn build(&self, subscription: &SubscriptionName) -> Box<dyn Delivery>;
+    /// Makes the delivery. It does nothing until it is told to connect. Where an attempt is more than a line in a
+    /// log, it is kept in `attempts`.
+    fn build(&self, subscription: &SubscriptionName, attempts: &Arc<Attempts>) -> Box<dyn Delivery>;
+
+    /// How many changes go into one message at the most. With more than one the format must have batches.
+    fn max_batch(&self) -> usize {
+        1
+    }
+
+    /// After how long a time of failures the subscription is paused; `None` is never.
+    fn pause_after(&self) -> Option<Duration> {
+        None
+    }
 
     /// The settings with their defaults, and without anything secret.
     fn shown(&self) -> Map<String, Value>;
@@ -105,6 +120,9 @@ pub type Pending = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 pub struct Window {
     /// How many messages, 1 at least.
     pub messages: usize,
+    /// How many changes one message may have. With 1, bodies are as the format writes them; with more, each is a
+    /// batch of the format, that of one change too.
+    pub changes: usize,
     /// How many bytes of them; one message may have more.
     pub bytes: usize,
     /// How long the outcome of one may take; after that the connection counts as failed.
@@ -116,10 +134,25 @@ pub struct Window {
 pub struct Outgoing {
     /// The change that it tells. Its identifier is the message's, however often it is sent.
     pub change: Arc<Recorded>,
-    /// What the body is written in.
+    /// The changes that it tells behind that one.
+    pub more: Vec<Arc<Recorded>>,
+    /// Whether the body is a batch of the format.
+    pub is_batch: bool,
+    /// What the body is written in. It tells what headers go with it ([`FormatKind::headers`]).
     pub format: &'static FormatKind,
     /// The body.
     pub body: Bytes,
+}
+
+impl Outgoing {
+    /// The media type of the body.
+    #[must_use]
+    pub fn media_type(&self) -> &'static str {
+        match self.format.batch {
+            Some(batch) if self.is_batch => batch.media_type,
+            _ => self.format.media_type,
+        }
+    }
 }
 
 /// What became of a message.

@@ -11,6 +11,7 @@ use super::{
     metrics,
     status::{State, Status},
     subscriptions::Inner,
+    websub,
 };
 use crate::journal::{Journal, subscriptions::Write};
 
@@ -44,7 +45,7 @@ impl Runner {
                 () = stop.cancelled() => break,
                 Some(launch) = self.launches.recv() => {
                     let Launch { engine, before, ended } = launch;
-                    engines.spawn(run(engine, before, ended));
+                    engines.spawn(run(engine, before, ended, Arc::clone(&self.subscriptions)));
                 }
                 Some(ended) = engines.join_next() => {
                     if let Err(error) = ended {
@@ -85,7 +86,7 @@ impl Drop for Watch {
     }
 }
 
-async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard) {
+async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard, subscriptions: Arc<Inner>) {
     if let Some(before) = before {
         before.cancelled().await;
     }
@@ -98,7 +99,12 @@ async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard
         End::Gone(reason) => {
             tracing::warn!(subscription = %name, reason, "the receiver wants no more; the subscription has ended");
             status.stopped(State::Ended, &reason);
-            end_it(&journal, Write::End(name, Some(reason))).await;
+            write(&journal, vec![Write::End(name, Some(reason))]).await;
+        }
+        End::Paused(reason) => {
+            tracing::error!(subscription = %name, reason, "the subscription waits for somebody to resume it");
+            subscriptions.has_paused(&name, &reason);
+            write(&journal, vec![Write::Pause(name.clone(), true), Write::End(name, Some(reason))]).await;
         }
         End::FellBehind(error) => {
             let advice = "rewind it, to \"beginning\" or \"now\", and let the receiver start anew from /snapshot";
@@ -109,9 +115,9 @@ async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard
     drop(ended);
 }
 
-async fn end_it(journal: &Journal, write: Write) {
-    if let Err(error) = journal.write_subscriptions(vec![write]).await {
-        // Then the receiver says so again after the next start.
+async fn write(journal: &Journal, writes: Vec<Write>) {
+    if let Err(error) = journal.write_subscriptions(writes).await {
+        // Then the receiver says so again after the next start, or fails as long again.
         tracing::warn!(%error, "the end of a subscription could not be written");
     }
 }
@@ -119,8 +125,12 @@ async fn end_it(journal: &Journal, write: Write) {
 /// Tells the gauges of a subscription.
 fn measure(inner: &Inner) {
     let head = inner.journal.head();
-    for (name, snapshot) in inner.snapshots() {
+    let (of_hub, others): (Vec<_>, Vec<_>) =
+        inner.snapshots().into_iter().partition(|(name, _)| websub::is_of_hub(name));
+    metrics::subscribers(of_hub.len());
+    for (name, snapshot) in others {
         let up = matches!(snapshot.state, State::Running);
-        metrics::subscription(&name, up, head.0.saturating_sub(snapshot.cursor.0), snapshot.dead_letters);
+        let paused = matches!(snapshot.state, State::Paused);
+        metrics::subscription(&name, up, paused, head.0.saturating_sub(snapshot.cursor.0), snapshot.dead_letters);
     }
 }

@@ -1,4 +1,4 @@
-//! The address of a receiver, which may hold a password.
+//! The address of a receiver, which may hold a password, and secrets that it shares with the gateway.
 //!
 //! The administrator's configuration may give it as it is, or tell a file or a variable of the
 //! environment that holds it. Who makes a subscription through the HTTP interface gives an address
@@ -7,7 +7,7 @@
 
 use std::{fs::File, io::Read};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{InvalidDefinition, Maker};
 use crate::{journal::subscriptions::MadeBy, web::Secret};
@@ -34,22 +34,37 @@ pub(super) fn read(key: &str, setting: Option<Value>, maker: &Maker<'_>) -> Resu
             }
             Ok(Secret::new(text))
         }
-        Some(Value::Object(mut table)) => {
-            let (env, file) = (table.remove("env"), table.remove("file"));
-            let found = match (env, file) {
-                (Some(Value::String(name)), None) if table.is_empty() => variable(&name, maker),
-                (None, Some(Value::String(path))) if table.is_empty() && maker.made_by == MadeBy::Config => {
-                    from_file(&path)
-                }
-                (None, Some(_)) if maker.made_by == MadeBy::Api => {
-                    Err(format!("only the configuration file may name a file; give {{\"env\": \"{VARIABLES}…\"}}"))
-                }
-                _ => Err("give the address, or either file or env".to_owned()),
-            };
-            found.map(|text| Secret::new(text.trim())).map_err(wrong)
-        }
+        Some(Value::Object(table)) => found(table, maker, "give the address, or either file or env").map_err(wrong),
         Some(_) => Err(wrong("give an address in quotation marks".to_owned())),
     }
+}
+
+/// Reads a secret that is nothing else, in the same three ways. No error repeats it.
+pub(super) fn read_secret(key: &str, setting: Value, maker: &Maker<'_>) -> Result<Secret, InvalidDefinition> {
+    let wrong = |reason: String| InvalidDefinition::new(key, reason);
+    match setting {
+        Value::String(_) if maker.made_by == MadeBy::Api => Err(wrong(format!(
+            "it would be kept in the journal; set a variable of the environment of the gateway to it and give \
+             {{\"env\": \"{VARIABLES}…\"}}, or define the subscription in the configuration file"
+        ))),
+        Value::String(text) => Ok(Secret::new(text)),
+        Value::Object(table) => found(table, maker, "give the secret, or either file or env").map_err(wrong),
+        _ => Err(wrong("give the secret in quotation marks, or either file or env".to_owned())),
+    }
+}
+
+/// What is found where a table points.
+fn found(mut table: Map<String, Value>, maker: &Maker<'_>, advice: &str) -> Result<Secret, String> {
+    let (env, file) = (table.remove("env"), table.remove("file"));
+    let found = match (env, file) {
+        (Some(Value::String(name)), None) if table.is_empty() => variable(&name, maker),
+        (None, Some(Value::String(path))) if table.is_empty() && maker.made_by == MadeBy::Config => from_file(&path),
+        (None, Some(_)) if maker.made_by == MadeBy::Api => {
+            Err(format!("only the configuration file may name a file; give {{\"env\": \"{VARIABLES}…\"}}"))
+        }
+        _ => Err(advice.to_owned()),
+    };
+    found.map(|text| Secret::new(text.trim()))
 }
 
 fn variable(name: &str, maker: &Maker<'_>) -> Result<String, String> {

@@ -6,28 +6,30 @@
 //! cursor and its dead letters, as an orphan, until somebody deletes it: a line that was commented out
 //! for an afternoon must not cost an indexer its place.
 
+mod entry;
+mod of_hub;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::{Map, Value};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use self::entry::{Entry, Running};
 use super::{
-    Definition, InvalidDefinition, InvalidStart, Maker, Runner, Snapshot, Start, Tuning,
-    cursors::Cursors,
-    engine::Engine,
-    runner::Launch,
-    status::{State, Status},
+    Attempt, Definition, InvalidDefinition, InvalidStart, Maker, Runner, Snapshot, Start, Tuning, cursors::Cursors,
+    engine::Engine, runner::Launch, status::State, websub,
 };
 use crate::{
+    http_client::Guard,
     journal::{
         Journal, JournalError,
-        subscriptions::{DeadLetterId, MadeBy, Stored, Write},
+        subscriptions::{DeadLetterId, DefinitionText, MadeBy, Stored, Write},
     },
-    model::SubscriptionName,
+    model::{Seq, SubscriptionName},
 };
 
 /// How many subscriptions there may be.
@@ -45,22 +47,9 @@ pub(super) struct Inner {
     /// One thing at a time is done with subscriptions.
     doing: tokio::sync::Mutex<()>,
     stop: CancellationToken,
+    /// Where those may point that come over HTTP.
+    guard: Guard,
     tuning: Tuning,
-}
-
-struct Entry {
-    made_by: MadeBy,
-    definition: Option<Arc<Definition>>,
-    paused: bool,
-    ended: bool,
-    status: Arc<Status>,
-    replays: Arc<Notify>,
-    running: Option<Running>,
-}
-
-struct Running {
-    stop: CancellationToken,
-    ended: CancellationToken,
 }
 
 /// A subscription as it is shown.
@@ -85,6 +74,9 @@ pub enum OperationError {
     /// The configuration defines it.
     #[error("the subscription {0} is defined in the configuration file; change it there, and restart the gateway")]
     OfConfig(SubscriptionName),
+    /// A WebSub subscriber has it.
+    #[error("the subscription {0} is a WebSub subscriber's, who alone says what it is; it can be deleted")]
+    OfHub(SubscriptionName),
     /// There are too many.
     #[error("there are {MOST} subscriptions already; delete one")]
     TooMany,
@@ -104,7 +96,8 @@ pub enum OperationError {
 
 impl Subscriptions {
     /// Sets up the subscriptions that the journal has, and those that the configuration defines. They
-    /// begin to deliver as soon as the [`Runner`] is run.
+    /// begin to deliver as soon as the [`Runner`] is run. Those of the journal, and those that come later, point
+    /// where `guard` allows.
     ///
     /// # Errors
     /// When the journal cannot be read or written, or a new one of the configuration cannot begin where
@@ -112,16 +105,17 @@ impl Subscriptions {
     pub async fn open(
         journal: Journal,
         mut configured: BTreeMap<SubscriptionName, Arc<Definition>>,
+        guard: Guard,
         tuning: Tuning,
     ) -> Result<(Self, Runner), OperationError> {
         let mut stored: BTreeMap<_, _> =
             journal.subscriptions().await?.into_iter().map(|stored| (stored.name.clone(), stored)).collect();
         let mut writes = Vec::new();
         for (name, definition) in &configured {
-            if stored.get(name).is_none_or(|stored| stored.made_by == MadeBy::Api) {
+            if stored.get(name).is_none_or(|stored| stored.made_by != MadeBy::Config) {
                 let (name, definition, made_by) =
                     (name.clone(), definition.start.cursor(&journal).await?, MadeBy::Config);
-                writes.push(Write::Put { name, made_by, definition: String::new(), cursor: definition });
+                writes.push(Write::Put { name, made_by, definition: DefinitionText::default(), cursor: definition });
             }
         }
         if !writes.is_empty() {
@@ -129,7 +123,7 @@ impl Subscriptions {
             stored = journal.subscriptions().await?.into_iter().map(|stored| (stored.name.clone(), stored)).collect();
         }
         // As many as can be waiting to be started at once.
-        let (launches, waiting) = mpsc::channel(MOST + configured.len());
+        let (launches, waiting) = mpsc::channel(MOST + websub::MOST + configured.len());
         let inner = Arc::new(Inner {
             cursors: Cursors::new(journal.clone()),
             journal,
@@ -137,11 +131,12 @@ impl Subscriptions {
             launches,
             doing: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
+            guard,
             tuning,
         });
         for stored in stored.into_values() {
             let name = stored.name.clone();
-            let entry = Entry::of(stored, configured.remove(&name));
+            let entry = Entry::of(stored, configured.remove(&name), &inner.guard);
             inner.entries().insert(name.clone(), entry);
             inner.start(&name);
         }
@@ -163,6 +158,14 @@ impl Subscriptions {
         self.0.with(name, |entry| entry.listed(name))
     }
 
+    /// The last attempts of one to deliver, newest first.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn attempts(&self, name: &SubscriptionName) -> Result<Vec<Attempt>, OperationError> {
+        self.0.with(name, |entry| entry.attempts.list())
+    }
+
     /// The journal that they read.
     #[must_use]
     pub fn journal(&self) -> &Journal {
@@ -177,34 +180,20 @@ impl Subscriptions {
     /// fails.
     pub async fn put(&self, name: &SubscriptionName, definition: Value) -> Result<bool, OperationError> {
         let _doing = self.0.doing.lock().await;
-        let is_known = match self.0.with(name, |entry| entry.made_by == MadeBy::Config && entry.definition.is_some()) {
-            Ok(true) => return Err(OperationError::OfConfig(name.clone())),
+        let is_known = match self.0.with(name, |entry| (entry.made_by, entry.definition.is_some())) {
+            Ok((MadeBy::Config, true)) => return Err(OperationError::OfConfig(name.clone())),
+            Ok((MadeBy::Hub, _)) => return Err(OperationError::OfHub(name.clone())),
             known => known.is_ok(),
         };
-        if !is_known && self.0.entries().len() >= MOST {
+        // The hub has a bound of its own.
+        if !is_known && self.0.entries().values().filter(|entry| entry.made_by != MadeBy::Hub).count() >= MOST {
             return Err(OperationError::TooMany);
         }
-        let read = Arc::new(Definition::read(definition.clone(), &Maker::api())?);
+        let read = Arc::new(Definition::read(definition.clone(), &Maker::api(&self.0.guard))?);
         let cursor = read.start.cursor(&self.0.journal).await;
         // Where it would begin does not matter to one that has begun.
         let cursor = if is_known { cursor.unwrap_or_default() } else { cursor? };
-        self.0.halt(name).await;
-        let (name, made_by, definition) = (name.clone(), MadeBy::Api, definition.to_string());
-        let put = Write::Put { name: name.clone(), made_by, definition, cursor };
-        self.0.journal.write_subscriptions(vec![put, Write::End(name.clone(), None)]).await?;
-        if is_known {
-            self.0.with(&name, |entry| {
-                entry.made_by = MadeBy::Api;
-                entry.definition = Some(read);
-                entry.ended = false;
-            })?;
-        } else {
-            let (definition, paused, ended, dead_letters) = (String::new(), false, None, 0);
-            let stored = Stored { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
-            self.0.entries().insert(name.clone(), Entry::of(stored, Some(read)));
-        }
-        self.0.start(&name);
-        Ok(!is_known)
+        self.0.place(name, MadeBy::Api, definition.to_string().into(), read, cursor).await
     }
 
     /// Deletes a subscription, with its cursor and its dead letters.
@@ -250,12 +239,15 @@ impl Subscriptions {
     pub async fn resume(&self, name: &SubscriptionName) -> Result<(), OperationError> {
         let _doing = self.0.doing.lock().await;
         self.0.defined(name)?;
-        let writes = vec![Write::Pause(name.clone(), false), Write::End(name.clone(), None)];
-        self.0.journal.write_subscriptions(writes).await?;
+        // Before it is written, since an engine that comes to its end may write that it has paused.
         self.0.halt(name).await;
-        self.0.with(name, |entry| (entry.paused, entry.ended) = (false, false))?;
+        let writes = vec![Write::Pause(name.clone(), false), Write::End(name.clone(), None)];
+        let written = self.0.journal.write_subscriptions(writes).await;
+        if written.is_ok() {
+            self.0.with(name, |entry| (entry.paused, entry.ended) = (false, false))?;
+        }
         self.0.start(name);
-        Ok(())
+        Ok(written.map(|_| ())?)
     }
 
     /// Has a subscription go on from somewhere else, be that back or forward, also one whose receiver
@@ -330,6 +322,42 @@ impl Inner {
         self.stop.cancel();
     }
 
+    /// Writes a subscription and its definition, and has it run; says whether it is new.
+    async fn place(
+        &self,
+        name: &SubscriptionName,
+        made_by: MadeBy,
+        definition: DefinitionText,
+        read: Arc<Definition>,
+        cursor: Seq,
+    ) -> Result<bool, OperationError> {
+        let is_known = self.with(name, |_| ()).is_ok();
+        self.halt(name).await;
+        let put = Write::Put { name: name.clone(), made_by, definition, cursor };
+        self.journal.write_subscriptions(vec![put, Write::End(name.clone(), None)]).await?;
+        if is_known {
+            self.with(name, |entry| {
+                entry.made_by = made_by;
+                entry.definition = Some(read);
+                entry.ended = false;
+            })?;
+        } else {
+            let (definition, paused, ended, dead_letters) = (DefinitionText::default(), false, None, 0);
+            let stored = Stored { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
+            self.entries().insert(name.clone(), Entry::of(stored, Some(read), &self.guard));
+        }
+        self.start(name);
+        Ok(!is_known)
+    }
+
+    /// A subscription has paused itself.
+    pub(super) fn has_paused(&self, name: &SubscriptionName, reason: &str) {
+        let _ = self.with(name, |entry| {
+            entry.paused = true;
+            entry.status.stopped(State::Paused, reason);
+        });
+    }
+
     /// Starts an engine, if the subscription is one that runs.
     fn start(&self, name: &SubscriptionName) {
         let _ = self.with(name, |entry| {
@@ -347,7 +375,9 @@ impl Inner {
                 filter: definition.filter.clone(),
                 format: definition.format,
                 most_dead_letters: definition.dead_letters,
-                delivery: definition.blueprint.build(name),
+                pause_after: definition.blueprint.pause_after(),
+                alone_through: Seq::default(),
+                delivery: definition.blueprint.build(name, &entry.attempts),
                 cursor: entry.status.snapshot().cursor,
                 cursors: self.cursors.clone(),
                 status: Arc::clone(&entry.status),
@@ -372,54 +402,5 @@ impl Inner {
             stop.cancel();
             ended.cancelled().await;
         }
-    }
-}
-
-impl Entry {
-    fn of(stored: Stored, configured: Option<Arc<Definition>>) -> Self {
-        let Stored { made_by, definition, cursor, paused, ended, dead_letters, .. } = stored;
-        let mut state = State::Connecting;
-        let mut trouble = ended.clone();
-        let definition = match (configured, made_by) {
-            (Some(definition), _) => Some(definition),
-            (None, MadeBy::Config) => {
-                state = State::Orphaned;
-                None
-            }
-            (None, MadeBy::Api) => {
-                let read = serde_json::from_str(&definition).map_err(|error| error.to_string());
-                let read =
-                    read.and_then(|json| Definition::read(json, &Maker::api()).map_err(|error| error.to_string()));
-                let read = read.map(Arc::new);
-                read.map_err(|error| {
-                    state = State::Failed;
-                    trouble = Some(format!("its definition no longer works: {error}"));
-                })
-                .ok()
-            }
-        };
-        if definition.is_some() && ended.is_some() {
-            state = State::Ended;
-        } else if definition.is_some() && paused {
-            state = State::Paused;
-        }
-        let status = Status::new(state, cursor, dead_letters);
-        if let Some(trouble) = trouble {
-            status.stopped(state, &trouble);
-        }
-        Self {
-            made_by,
-            definition,
-            paused,
-            ended: ended.is_some(),
-            status: Arc::new(status),
-            replays: Arc::new(Notify::new()),
-            running: None,
-        }
-    }
-
-    fn listed(&self, name: &SubscriptionName) -> Listed {
-        let definition = self.definition.as_ref().map(|definition| definition.shown());
-        Listed { name: name.clone(), made_by: self.made_by, definition, status: self.status.snapshot() }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_path_to_error::Segment;
 
-use super::{FormatKind, Place, Rejection, utf8::utf8};
+use super::{Batch, Beside, FormatKind, Place, Rejection, utf8::utf8};
 use crate::model::{Change, ContentObjectModification};
 
 /// Our JSON as a format.
@@ -13,6 +13,9 @@ pub(super) static JSON: FormatKind = FormatKind {
     about: "the model as JSON, one object a change",
     write: |change: &Change| write(change),
     write_modification: |modification: &ContentObjectModification| write(modification),
+    beside: Beside::Nothing,
+    // As a page of `/changes`, without a place to go on from: who is pushed to needs none.
+    batch: Some(Batch { media_type: "application/json", open: "{\"changes\":[", between: ",", close: "]}" }),
 };
 
 #[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]

@@ -5,6 +5,7 @@
 //! [`Rejection`]. Changes come from the views and deliveries; a format gives back bytes.
 //! To add a dialect or a format: one new file, and one line in [`DIALECTS`] or [`FORMATS`].
 
+mod cloudevents;
 pub(crate) mod content_change;
 mod dialect;
 mod fedora_apim;
@@ -26,7 +27,7 @@ mod xml_writer;
 pub use dialect::{
     Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, nothing_secret, settings,
 };
-pub use kind::FormatKind;
+pub use kind::{Batch, Beside, Carrier, FormatKind, Header};
 pub use limits::{Bound, Limits};
 pub use rejection::{Place, Rejection, RejectionKind};
 
@@ -47,7 +48,17 @@ pub fn dialect(name: &str) -> Option<&'static DialectKind> {
 }
 
 /// Every format, by name.
-pub static FORMATS: [&FormatKind; 3] = [&content_change::ATOM, &json::JSON, &model_xml::XML];
+pub static FORMATS: [&FormatKind; 6] = [
+    &content_change::ATOM,
+    &json::JSON,
+    &model_xml::XML,
+    &cloudevents::STRUCTURED,
+    &cloudevents::BINARY,
+    &fedora_events::ACTIVITY_STREAMS,
+];
+
+/// The format whose bodies are, byte for byte, what the journal keeps of its changes.
+pub static KEPT: &FormatKind = &json::JSON;
 
 /// The format of that name.
 #[must_use]

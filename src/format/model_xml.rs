@@ -6,7 +6,7 @@
 
 use uuid::{Uuid, fmt::Urn};
 
-use super::{FormatKind, xml_writer::XmlWriter};
+use super::{Beside, FormatKind, xml_writer::XmlWriter};
 use crate::model::{
     AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, EventId,
     ItemNotes, MediaType, State, Text, Uri,
@@ -19,6 +19,8 @@ pub(super) static XML: FormatKind = FormatKind {
     about: "the model as XML, for receivers that want no Atom",
     write: |change| write(&change.modification, Some(change)),
     write_modification: |modification| write(modification, None),
+    beside: Beside::Nothing,
+    batch: None,
 };
 
 /// The namespace of every element.

@@ -285,6 +285,13 @@ impl Journal {
         found.await?.map(recorded).ok_or_else(|| JournalError::Gone { after, first: self.first() })
     }
 
+    /// The same of those in memory alone, at once; `None` when the first of them may be older, or `after` is past
+    /// the newest. It is not counted.
+    #[must_use]
+    pub fn held_after(&self, after: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
+        self.tail.after(after, limit)
+    }
+
     /// Up to `limit` changes before `before`, newest first.
     ///
     /// # Errors

@@ -20,16 +20,46 @@ pub enum MadeBy {
     Config,
     /// Somebody through the HTTP interface.
     Api,
+    /// A WebSub subscriber, by the hub.
+    Hub,
 }
 
 impl MadeBy {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Config, Self::Api, Self::Hub];
+
     /// The word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Config => "config",
             Self::Api => "api",
+            Self::Hub => "hub",
         }
+    }
+}
+
+/// What is kept of what a subscription is. It may have a secret, and prints as `(definition)`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct DefinitionText(String);
+
+impl DefinitionText {
+    /// The text itself, for who keeps or reads it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for DefinitionText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for DefinitionText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(definition)")
     }
 }
 
@@ -40,13 +70,15 @@ pub struct Stored {
     pub name: SubscriptionName,
     /// Who made it.
     pub made_by: MadeBy,
-    /// The JSON that was put; empty for one of the configuration.
-    pub definition: String,
+    /// The JSON that was put, or what the hub keeps of a subscriber, its secret among it; empty for one of the
+    /// configuration.
+    pub definition: DefinitionText,
     /// All changes up to this one are done with.
     pub cursor: Seq,
     /// Whether somebody has paused it.
     pub paused: bool,
-    /// Why its receiver wants no more, if it has said so.
+    /// Why it has stopped by itself, if it has: its receiver wants no more, or, where it is paused, has failed for
+    /// too long.
     pub ended: Option<String>,
     /// How many dead letters it has.
     pub dead_letters: u64,
@@ -99,7 +131,7 @@ pub enum Write {
         /// Who made it.
         made_by: MadeBy,
         /// The JSON that was put.
-        definition: String,
+        definition: DefinitionText,
         /// Where a new one begins.
         cursor: Seq,
     },
@@ -109,7 +141,7 @@ pub enum Write {
     Rewind(SubscriptionName, Seq),
     /// It is paused, or no longer.
     Pause(SubscriptionName, bool),
-    /// Its receiver wants no more, for this reason; or that is over.
+    /// It has stopped by itself, for this reason; or that is over.
     End(SubscriptionName, Option<String>),
     /// A change was refused; with it, everything up to it is done with.
     Park(SubscriptionName, NewDeadLetter),

@@ -2,14 +2,15 @@
 //! once for each format however many read it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
 };
 
 use bytes::Bytes;
+use serde::Deserialize;
 
 use super::store::{StoreError, StoredChange};
-use crate::model::{Change, Filter, Seq, Sight};
+use crate::model::{Change, ChangeId, Filter, Seq, Sight};
 
 /// A change of the journal as readers get it: its JSON, and on demand the change itself and its
 /// other encodings, each made once.
@@ -18,8 +19,11 @@ pub struct Recorded {
     stored: StoredChange,
     change: OnceLock<Change>,
     public: OnceLock<Option<Arc<Recorded>>>,
-    encodings: Mutex<HashMap<&'static str, Bytes>>,
+    encodings: Mutex<Vec<(Encoding, Bytes)>>,
 }
+
+/// By what an encoding is known: the frame around it, if it has one, and the format.
+type Encoding = (Option<&'static str>, &'static str);
 
 impl Recorded {
     /// A change that has just been written.
@@ -59,6 +63,23 @@ impl Recorded {
         Ok(self.change.get_or_init(|| change))
     }
 
+    /// The identifier of the change. Where the change has not been read yet, nothing else of it is.
+    ///
+    /// # Errors
+    /// As [`Recorded::change`].
+    pub fn id(&self) -> Result<ChangeId, StoreError> {
+        #[derive(Deserialize)]
+        struct Identified {
+            id: ChangeId,
+        }
+        if let Some(change) = self.change.get() {
+            return Ok(change.modification.id);
+        }
+        let read: Identified = serde_json::from_slice(&self.stored.json)
+            .map_err(|error| StoreError::Damaged(format!("change {} cannot be read: {error}", self.stored.seq)))?;
+        Ok(read.id)
+    }
+
     /// The change as the public sees it ([`Change::public`]), worked out once however many read it;
     /// `None` when the public sees nothing of it.
     ///
@@ -85,6 +106,9 @@ impl Recorded {
     /// # Errors
     /// As [`Recorded::change`].
     pub fn selected(self: &Arc<Self>, filter: &Filter) -> Result<Option<Arc<Self>>, StoreError> {
+        if *filter == Filter::default() {
+            return Ok(Some(Arc::clone(self)));
+        }
         let shown = if filter.visibility { self.public()? } else { Some(self) };
         let Some(shown) = shown else { return Ok(None) };
         Ok(filter.matches(shown.change()?).then(|| Arc::clone(shown)))
@@ -95,9 +119,33 @@ impl Recorded {
     /// # Errors
     /// As [`Recorded::change`].
     pub fn encoded(&self, format: &'static str, encode: impl FnOnce(&Change) -> Vec<u8>) -> Result<Bytes, StoreError> {
+        self.encoding((None, format), encode)
+    }
+
+    /// Its encoding in the format of that name as it stands in the frame of that name, made by `encode` the
+    /// first time.
+    ///
+    /// # Errors
+    /// As [`Recorded::change`].
+    pub fn framed(
+        &self,
+        frame: &'static str,
+        format: &'static str,
+        encode: impl FnOnce(&Change) -> Vec<u8>,
+    ) -> Result<Bytes, StoreError> {
+        self.encoding((Some(frame), format), encode)
+    }
+
+    fn encoding(&self, which: Encoding, encode: impl FnOnce(&Change) -> Vec<u8>) -> Result<Bytes, StoreError> {
         let change = self.change()?;
         let mut encodings = self.encodings.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(encodings.entry(format).or_insert_with(|| Bytes::from(encode(change))).clone())
+        // There are a handful of them.
+        if let Some((_, made)) = encodings.iter().find(|(made, _)| *made == which) {
+            return Ok(made.clone());
+        }
+        let made = Bytes::from(encode(change));
+        encodings.push((which, made.clone()));
+        Ok(made)
     }
 }
 
@@ -227,5 +275,8 @@ mod tests {
             Recorded::from(StoredChange { seq: Seq(1), json: Bytes::from_static(json.as_bytes()), sight: None });
         let first = recorded.encoded("x", |_| b"one".to_vec()).unwrap();
         assert_eq!(recorded.encoded("x", |_| b"two".to_vec()).unwrap(), first);
+        assert_eq!(recorded.framed("f", "x", |_| b"three".to_vec()).unwrap(), "three");
+        assert_eq!(recorded.framed("f", "x", |_| b"four".to_vec()).unwrap(), "three");
+        assert_eq!(recorded.framed("f", "y", |_| b"five".to_vec()).unwrap(), "five");
     }
 }

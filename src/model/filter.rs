@@ -123,6 +123,28 @@ impl ItemChangeKind {
         }
     }
 
+    /// What happened to these items, each kind once.
+    #[must_use]
+    pub fn among(items: &[ContentItemModification]) -> Vec<Self> {
+        let mut kinds: Vec<_> = items.iter().map(|item| Self::of(&item.change)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
+    /// One word for what happened to these items, in lower case: `add`, `update`, `delete` or `state` where
+    /// that happened to each of them, else `mixed`.
+    #[must_use]
+    pub fn word(items: &[ContentItemModification]) -> &'static str {
+        match Self::among(items)[..] {
+            [Self::Add] => "add",
+            [Self::Update] => "update",
+            [Self::Delete] => "delete",
+            [Self::State] => "state",
+            _ => "mixed",
+        }
+    }
+
     /// The word.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -19,10 +19,11 @@ use utoipa::{
 };
 
 use crate::{
-    admin::{dead_letters, health, metrics, quarantine, sources, subscriptions},
+    admin::{attempts, dead_letters, health, metrics, quarantine, sources, subscriptions},
+    delivery::websub,
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
-    view::{changes, feed, objects, service, snapshot},
+    view::{changes, feed, live, objects, service, snapshot, stream},
     web::{Cache, Problem, Representation, problems},
 };
 
@@ -45,8 +46,11 @@ use crate::{
         http::receive,
         feed::newest,
         feed::archive,
+        websub::http::receive,
         changes::page,
         changes::one,
+        stream::follow,
+        live::page,
         objects::one,
         snapshot::page,
         service::document,
@@ -62,6 +66,7 @@ use crate::{
         subscriptions::pause,
         subscriptions::resume,
         subscriptions::rewind,
+        attempts::list,
         dead_letters::list,
         dead_letters::one,
         dead_letters::replay_all,

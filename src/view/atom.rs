@@ -21,6 +21,7 @@ use atom_syndication::{
     Category, Content, Entry, Feed, Generator, Link, Person, Source, Text, WriteConfig,
     extension::{Extension, ExtensionMap},
 };
+use axum::http::HeaderValue;
 use uuid::Uuid;
 
 use crate::{
@@ -51,6 +52,8 @@ pub(super) struct Site {
     pub(super) base: String,
     /// The journal's identity.
     pub(super) journal: Uuid,
+    /// The address of the WebSub hub, where there is one.
+    pub(super) hub: Option<String>,
 }
 
 impl Site {
@@ -62,6 +65,17 @@ impl Site {
     /// The address of an archive page.
     pub(super) fn archive(&self, page: u64) -> String {
         format!("{}/feed/archive/{page}", self.base)
+    }
+
+    /// The link to the WebSub hub, which subscribers look for in the topic (WebSub section 4).
+    pub(super) fn hub_link(&self) -> Option<Link> {
+        self.hub.clone().map(|hub| link("hub", hub))
+    }
+
+    /// The same, with the topic's own address, as a field of HTTP (RFC 8288).
+    pub(super) fn discovery(&self, topic: &str) -> Option<HeaderValue> {
+        let hub = self.hub.as_ref()?;
+        HeaderValue::try_from(format!("<{hub}>; rel=\"hub\", <{topic}>; rel=\"self\"")).ok()
     }
 
     /// The link to the AtomPub service document.
@@ -331,7 +345,7 @@ mod tests {
             let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()), sight: None };
             Arc::new(Recorded::from(stored))
         });
-        let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil() };
+        let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None };
         let frame = Frame {
             id: site.journal,
             subtitle: "What happened.".to_owned(),

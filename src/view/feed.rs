@@ -16,7 +16,7 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderValue, StatusCode,
-        header::{CACHE_CONTROL, LOCATION},
+        header::{CACHE_CONTROL, LINK, LOCATION},
     },
     response::{IntoResponse, Response},
 };
@@ -52,15 +52,16 @@ const CACHE_BYTES: usize = 16 << 20;
 const FILTERED_AT_ONCE: usize = 4;
 
 /// What is in the feed, for people.
-const SUBTITLE: &str = "What happened to the content of the repositories that this gateway listens to, newest first.";
+pub(super) const SUBTITLE: &str =
+    "What happened to the content of the repositories that this gateway listens to, newest first.";
 
 /// The feed. Clones are handles to the same one.
 #[derive(Clone)]
-pub struct FeedView(Arc<Parts>);
+pub struct FeedView(pub(super) Arc<Parts>);
 
-struct Parts {
+pub(super) struct Parts {
     journal: Journal,
-    site: Site,
+    pub(super) site: Site,
     newest: Mutex<Option<Newest>>,
     newest_turn: Arc<tokio::sync::Mutex<()>>,
     folder: PageFolder,
@@ -82,11 +83,12 @@ struct Newest {
 
 impl FeedView {
     /// The feed of that journal, as readers see it under `public_url`. Archive pages that have been
-    /// rendered are kept in the folder `data`; those of another journal or address are removed.
+    /// rendered are kept in the folder `data`; those of another journal or address are removed. Where there is a
+    /// WebSub `hub`, the feed tells its address.
     #[must_use]
-    pub fn new(journal: Journal, public_url: &str, data: &Path) -> Self {
+    pub fn new(journal: Journal, public_url: &str, data: &Path, hub: Option<String>) -> Self {
         let base = public_url.trim_end_matches('/').to_owned();
-        let site = Site { base, journal: journal.identity() };
+        let site = Site { base, journal: journal.identity(), hub };
         Self(Arc::new(Parts {
             folder: PageFolder::open(data, &fingerprint(&site)),
             cache: PageCache::new(CACHE_BYTES),
@@ -128,14 +130,19 @@ problems!(ArchiveProblems: NotFound, Gone, Unavailable);
     ),
 )]
 pub async fn newest(State(FeedView(parts)): State<FeedView>, request: Request) -> Result<Response, Problem> {
-    let document = match request.uri().query().filter(|query| !query.is_empty()) {
-        None => parts.newest().await?,
+    let (document, topic) = match request.uri().query().filter(|query| !query.is_empty()) {
+        None => (parts.newest().await?, parts.site.feed()),
         Some(query) => {
             let selection = Selection::parse(query)?;
-            parts.filtered(selection).await?
+            let topic = filtered::address(&parts.site, &selection);
+            (parts.filtered(selection).await?, topic)
         }
     };
-    Ok(document.respond(request.method(), request.headers()))
+    let mut response = document.respond(request.method(), request.headers());
+    if let Some(links) = parts.site.discovery(&topic) {
+        response.headers_mut().insert(LINK, links);
+    }
+    Ok(response)
 }
 
 /// One archive page; it never changes.
@@ -242,6 +249,7 @@ impl Parts {
         let received = received(changes)?;
         let mut links =
             vec![page_link("self", self.site.feed()), page_link("current", self.site.feed()), self.site.service_link()];
+        links.extend(self.site.hub_link());
         links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
         let updated = received.unwrap_or(Timestamp::EPOCH);
         let frame = Frame { id: self.site.journal, subtitle: SUBTITLE.to_owned(), updated, links, archive: false };
@@ -307,7 +315,7 @@ impl Parts {
         let found = filtered::find(&self.journal, &selection).await?;
         let parts = Arc::clone(self);
         blocking(move || {
-            let frame = filtered::frame(&parts.site, &selection, &found, SUBTITLE)?;
+            let frame = filtered::frame(&parts.site, &selection, &found, SUBTITLE).map_err(store_problem)?;
             parts.render(frame, &found.changes, Cache::Revalidate)
         })
         .await

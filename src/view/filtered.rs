@@ -13,12 +13,14 @@ use uuid::Uuid;
 
 use super::{
     atom::{Frame, Site, page_link},
-    journal_problem, store_problem,
+    journal_problem,
+    parameters::with_filter,
+    store_problem,
 };
 use crate::{
-    journal::{Journal, Recorded},
-    model::{Filter, ItemChangeKind, MediaRange, Seq, SourceName, State, Timestamp, Uri, UriPrefix},
-    web::{Problem, ProblemCode, Query},
+    journal::{Journal, Recorded, store::StoreError},
+    model::{Filter, Seq, Timestamp},
+    web::{Problem, Query},
 };
 
 /// How many changes are examined for one document at the most; it may have fewer than were asked
@@ -27,51 +29,16 @@ const MAX_EXAMINED: usize = 5_000;
 /// How many are read from the journal at once.
 const READ_AT_ONCE: usize = 250;
 
-/// The query parameters.
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Parameters {
-    /// On the change: its source is one of these.
-    #[serde(default)]
-    #[param(max_items = 50)]
-    source: Vec<SourceName>,
-    /// On the change: the URI of its object begins with one of these.
-    #[serde(default)]
-    #[param(max_items = 50)]
-    object: Vec<UriPrefix>,
-    /// On the change: its object belongs to one of these.
-    #[serde(default)]
-    #[param(max_items = 50)]
-    parent: Vec<Uri>,
-    /// On the change: its object has one of these types.
-    #[serde(default, rename = "type")]
-    #[param(max_items = 50)]
-    types: Vec<Uri>,
-    /// On an item: one of these happened to it.
-    #[serde(default)]
-    #[param(max_items = 50)]
-    change: Vec<ItemChangeKind>,
-    /// On an item: its content is of one of these media types, as far as the change tells one.
-    #[serde(default)]
-    #[param(max_items = 50)]
-    media_type: Vec<MediaRange>,
-    /// On an item: it is in one of these states after the change.
-    #[serde(default)]
-    #[param(max_items = 50)]
-    state: Vec<State>,
-    /// On the change: it was received at that time or later.
-    #[param(value_type = Timestamp, required = false)]
-    since: Option<Timestamp>,
-    /// Whether to show only what changes what the public can see, as the public sees it.
-    #[serde(default)]
-    #[param(value_type = bool, required = false)]
-    visibility: bool,
-    /// How many changes a document has at the most.
-    #[param(value_type = u64, required = false, minimum = 1, maximum = 1000)]
-    limit: Option<Limit>,
-    /// The number before which to begin; the links of the feed have it.
-    #[param(value_type = Seq, required = false)]
-    before: Option<Seq>,
+with_filter! {
+    /// The query parameters.
+    pub(super) struct Parameters {
+        /// How many changes a document has at the most.
+        #[param(value_type = u64, required = false, minimum = 1, maximum = 1000)]
+        limit: Option<Limit>,
+        /// The number before which to begin; the links of the feed have it.
+        #[param(value_type = Seq, required = false)]
+        before: Option<Seq>,
+    }
 }
 
 /// How many changes a document has at the most.
@@ -108,19 +75,15 @@ impl Selection {
     /// # Errors
     /// `invalid-query`, with the name of the parameter.
     pub fn parse(query: &str) -> Result<Self, Problem> {
-        let Query(told) = Query::<Parameters>::parse(query)?;
-        let filter = Filter {
-            sources: in_order("source", told.source)?,
-            objects: in_order("object", told.object)?,
-            parents: in_order("parent", told.parent)?,
-            types: in_order("type", told.types)?,
-            changes: in_order("change", told.change)?,
-            media_types: in_order("media_type", told.media_type)?,
-            states: in_order("state", told.state)?,
-            since: told.since,
-            visibility: told.visibility,
-        };
+        let Query(mut told) = Query::<Parameters>::parse(query)?;
+        let filter = told.filter()?;
         Ok(Self { filter, limit: told.limit, before: told.before })
+    }
+
+    /// What is selected, where the document is the newest of its chain: an older one gets no new entries.
+    #[must_use]
+    pub fn of_newest(&self) -> Option<&Filter> {
+        self.before.is_none().then_some(&self.filter)
     }
 
     fn starting_before(&self, before: Option<Seq>) -> Self {
@@ -159,16 +122,6 @@ fn filter_query(filter: &Filter) -> String {
     query.finish()
 }
 
-fn in_order<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Vec<T>, Problem> {
-    if values.len() > Filter::MAX_VALUES {
-        let detail = format!("The parameter {name:?} is wrong: it may be given at most {} times.", Filter::MAX_VALUES);
-        return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", name));
-    }
-    values.sort();
-    values.dedup();
-    Ok(values)
-}
-
 /// What there is of a selection.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -178,6 +131,13 @@ pub(super) struct Found {
     next: Option<Seq>,
     /// When the newest of the changes that were examined was received.
     newest: Option<Timestamp>,
+}
+
+impl Found {
+    /// These changes alone, newest first.
+    pub(super) fn just(changes: Vec<Arc<Recorded>>) -> Self {
+        Self { changes, next: None, newest: None }
+    }
 }
 
 /// Goes through the journal from the selection's cursor back.
@@ -217,18 +177,24 @@ fn older_than(cursor: Seq) -> Option<Seq> {
     (cursor > Seq::ZERO.next()).then_some(cursor)
 }
 
-/// The document's frame.
-pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle: &str) -> Result<Frame, Problem> {
-    let filter = filter_query(&selection.filter);
-    let address = |selection: &Selection| match selection.to_query() {
+/// The address of a document, in its one spelling.
+pub(super) fn address(site: &Site, selection: &Selection) -> String {
+    match selection.to_query() {
         query if query.is_empty() => site.feed(),
         query => format!("{}?{query}", site.feed()),
-    };
+    }
+}
+
+/// The document's frame.
+pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle: &str) -> Result<Frame, StoreError> {
+    let filter = filter_query(&selection.filter);
+    let address = |selection: &Selection| address(site, selection);
     let mut links = vec![
         page_link("self", address(selection)),
         page_link("first", address(&selection.starting_before(None))),
         site.service_link(),
     ];
+    links.extend(site.hub_link());
     links.extend(found.next.map(|next| page_link("next", address(&selection.starting_before(Some(next))))));
     let newest = found.changes.first().map(|recorded| recorded.change().map(|change| change.received));
     Ok(Frame {
@@ -239,7 +205,7 @@ pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle:
             format!("The changes that match {filter}, newest first.")
         },
         // What was examined is never older than what was shown before, so that this never goes back.
-        updated: newest.transpose().map_err(store_problem)?.or(found.newest).unwrap_or(Timestamp::EPOCH),
+        updated: newest.transpose()?.or(found.newest).unwrap_or(Timestamp::EPOCH),
         links,
         archive: false,
     })

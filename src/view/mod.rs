@@ -7,12 +7,19 @@ mod atom;
 pub mod changes;
 pub mod feed;
 mod filtered;
+pub mod live;
+pub mod metrics;
 pub mod objects;
 mod pages;
+mod parameters;
 pub mod service;
 pub mod snapshot;
+pub mod stream;
+mod topics;
+pub mod waiting;
 
 pub use filtered::Selection;
+pub use topics::{EntriesError, NoTopic};
 
 use crate::{
     journal::{JournalError, store::StoreError},
@@ -38,8 +45,8 @@ fn gone(after: Seq, first: Seq) -> Problem {
     let detail = format!(
         "The journal cannot be read on from {after}: what came next is no longer kept, or this is not a number of this \
          journal (it may have been restored from a backup). The oldest change that is kept has the number {first}. Start \
-         again: read the registry as it is now, page by page from /snapshot, then go on with /changes?after= and the \
-         \"head\" of its first page."
+         again: read the registry as it is now, page by page from /snapshot, then go on with /changes?after= or \
+         /stream?after= and the \"head\" of its first page."
     );
     Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
 }

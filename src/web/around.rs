@@ -39,16 +39,17 @@ struct Parts {
     body: BodyLimit,
     held: HeldBytes,
     time: Duration,
+    wait: Duration,
     series: Series,
 }
 
 impl Around {
     /// A body may have so many bytes, and all that are held at once so many; a request may take so
-    /// long from its head to the head of its answer.
+    /// long from its head to the head of its answer, and so much longer if its query asks for that by `wait`.
     #[must_use]
-    pub fn new(body: usize, held: usize, time: Duration) -> Self {
+    pub fn new(body: usize, held: usize, time: Duration, wait: Duration) -> Self {
         let (body, held) = (BodyLimit(body), HeldBytes::new(held));
-        Self(Arc::new(Parts { body, held, time, series: Series::default() }))
+        Self(Arc::new(Parts { body, held, time, wait, series: Series::default() }))
     }
 }
 
@@ -59,11 +60,19 @@ pub async fn around(State(Around(around)): State<Around>, mut request: Request, 
         request.extensions_mut().insert(around.held.clone());
     }
     let too_large = too_large(request.uri(), request.headers());
+    let time = around.time + wait(request.uri().query().unwrap_or_default()).min(around.wait);
     observe(&around.series, request, async |request| match too_large {
         Some(problem) => problem.into_response(),
-        None => every_error_is_a_problem(time_limit(around.time, next.run(request)).await),
+        None => every_error_is_a_problem(time_limit(time, next.run(request)).await),
     })
     .await
+}
+
+/// How long a request may wait for what it asks for, by its query. A route that knows no such parameter refuses
+/// it at once.
+fn wait(query: &str) -> Duration {
+    let told = query.split('&').find_map(|parameter| parameter.strip_prefix("wait="));
+    Duration::from_secs(told.and_then(|seconds| seconds.parse().ok()).unwrap_or(0))
 }
 
 /// Why the head of a request is not taken.
@@ -87,7 +96,7 @@ fn too_large(uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
 mod tests {
     use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-    use super::{FIELDS, FIELDS_BYTES, TARGET_BYTES, too_large};
+    use super::{Duration, FIELDS, FIELDS_BYTES, TARGET_BYTES, too_large, wait};
     use crate::web::ProblemCode;
 
     fn fields(count: usize, value: usize) -> HeaderMap {
@@ -96,6 +105,13 @@ mod tests {
             (name, HeaderValue::from_bytes(&vec![b'v'; value]).unwrap())
         };
         (0..count).map(field).collect()
+    }
+
+    #[test]
+    fn a_request_says_how_long_it_waits() {
+        let told = ["", "wait=3", "after=1&wait=30", "await=3", "wait=x", "wait="].map(|query| wait(query).as_secs());
+        assert_eq!(told, [0, 3, 30, 0, 0, 0]);
+        assert_eq!(wait("wait=18446744073709551615"), Duration::from_secs(u64::MAX));
     }
 
     #[test]

@@ -23,13 +23,15 @@ pub enum Limit {
     RequestSeconds,
     /// The connections that are served at once.
     Connections,
+    /// The streams and long polls that are served at once.
+    Streams,
     /// The messages that a source may send in a second.
     Rate,
 }
 
 impl Limit {
     /// Every limit.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::BodyBytes,
         Self::HeldBytes,
         Self::XmlDepth,
@@ -38,6 +40,7 @@ impl Limit {
         Self::HeadSeconds,
         Self::RequestSeconds,
         Self::Connections,
+        Self::Streams,
         Self::Rate,
     ];
 
@@ -53,6 +56,7 @@ impl Limit {
             Self::HeadSeconds => "head_seconds",
             Self::RequestSeconds => "request_seconds",
             Self::Connections => "connections",
+            Self::Streams => "streams",
             Self::Rate => "rate",
         }
     }

@@ -48,6 +48,8 @@ pub enum ProblemCode {
     Conflict,
     /// The definition of a subscription is wrong, or it cannot go on where it is told to.
     InvalidSubscription,
+    /// What a WebSub subscriber asks of the hub is wrong.
+    InvalidHubRequest,
     /// The request body is larger than the limit.
     BodyTooLarge,
     /// The path with its query is longer than the limit.
@@ -68,7 +70,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// Every code.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -82,6 +84,7 @@ impl ProblemCode {
         Self::BadRequest,
         Self::Conflict,
         Self::InvalidSubscription,
+        Self::InvalidHubRequest,
         Self::BodyTooLarge,
         Self::AddressTooLong,
         Self::HeadTooLarge,
@@ -130,6 +133,9 @@ impl ProblemCode {
             Self::Conflict => ("conflict", StatusCode::CONFLICT, "It cannot be done as things are"),
             Self::InvalidSubscription => {
                 ("invalid-subscription", StatusCode::UNPROCESSABLE_ENTITY, "The subscription is wrong")
+            }
+            Self::InvalidHubRequest => {
+                ("invalid-hub-request", StatusCode::BAD_REQUEST, "The request to the hub is wrong")
             }
             Self::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "The body is too large"),
             Self::AddressTooLong => ("address-too-long", StatusCode::URI_TOO_LONG, "The address is too long"),
@@ -301,8 +307,10 @@ impl IntoResponse for Problem {
         }
         if self.code == ProblemCode::Unauthorized {
             // No 401 goes without (RFC 9110 section 15.5.2); Bearer must have a parameter (RFC 6750 section 3).
-            let schemes = r#"Bearer realm="tidings", Basic realm="tidings""#;
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(schemes));
+            // Each has a field of its own: Chromium reads one scheme of a field, and asks for no password else.
+            for scheme in [r#"Bearer realm="tidings""#, r#"Basic realm="tidings""#] {
+                headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+            }
         }
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

@@ -6,7 +6,8 @@
 //! that takes its time holds up no other.
 
 use std::{
-    future::{Future, ready},
+    convert::Infallible,
+    future::{Future, poll_fn, ready},
     io,
     net::SocketAddr,
     pin::{Pin, pin},
@@ -31,14 +32,19 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::Sleep,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Limit, Tls, limit_hit, refusal::Refusals};
+use super::{
+    Limit, Tls,
+    endless::{EndlessBody, Framing, Taken},
+    limit_hit,
+    refusal::Refusals,
+};
 
 /// How many bytes of a head are read. hyper refuses a larger one by itself, and so one of more than 100
 /// fields; what `web::around` answers comes well before.
@@ -46,6 +52,15 @@ const HEAD_BYTES: usize = 64 * 1024;
 
 /// How often connections are told to make room: one that began after it was said has not heard.
 const TOLD_AGAIN: Duration = Duration::from_secs(1);
+
+/// How many bytes may wait in the system's buffer to be sent, beyond those that the client has room for. By itself
+/// the system takes megabytes, and then nothing until a third of them is gone: a slow client would look like
+/// one that takes nothing.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 64 * 1024;
+
+/// How long the end of an endless answer may take to be sent when the server stops.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +81,18 @@ pub struct Bounds {
 /// Handlers find the address of the client as `ConnectInfo<SocketAddr>`.
 pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken, bounds: Bounds) {
     match tls {
-        Some(tls) => serve_on(listener, |io| tls.accept(io), router, stop, bounds).await,
-        None => serve_on(listener, |io| ready(Ok(io)), router, stop, bounds).await,
+        Some(tls) => serve_on(listener, |io| tls.accept(prepared(io)), router, stop, bounds).await,
+        None => serve_on(listener, |io| ready(Ok(prepared(io))), router, stop, bounds).await,
     }
+}
+
+/// What is written goes out at once, and what the client has no room for is not gathered. Where the system
+/// refuses, it is as it would be.
+fn prepared(connection: TcpStream) -> TcpStream {
+    let _ = connection.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&connection).set_tcp_notsent_lowat(UNSENT_BYTES);
+    connection
 }
 
 /// `secure` is what is done with a connection before HTTP is spoken on it; it has as long as the head
@@ -142,42 +166,93 @@ async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         Ok(Err(error)) => return tracing::debug!(%error, "a connection could not be secured"),
         Err(_) => return limit_hit(Limit::HeadSeconds),
     };
-    let awaits_head = Arc::new(AtomicBool::new(true));
-    let io =
-        Watched { io: Refusals::on(io), patience: bounds.stall, stalled: None, awaits_head: Arc::clone(&awaits_head) };
+    // On the heap, since an endless answer outlives it.
+    let Some((io, endless)) = Box::pin(converse(io, peer, router, stop, crowded, bounds)).await else { return };
+    let cut_off = async {
+        stop.cancelled().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        sent = endless.send(io) => if let Err(error) = sent {
+            tracing::debug!(%error, "an endless answer broke off");
+        },
+        () = cut_off => tracing::debug!("an endless answer was cut off"),
+    }
+}
+
+/// HTTP on a connection, until it ends, or until the head of an endless answer has been sent: what is left then is to
+/// send that.
+async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    io: Io,
+    peer: SocketAddr,
+    router: Router,
+    stop: &CancellationToken,
+    crowded: &Notify,
+    bounds: Bounds,
+) -> Option<(Watched<Refusals<Io>>, EndlessBody)> {
+    let line = Arc::new(Line { awaits_head: AtomicBool::new(true), ..Line::default() });
+    let io = Watched { io: Refusals::on(io), patience: bounds.stall, stalled: None, line: Arc::clone(&line) };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
     let router = TowerToHyperService::new(router);
+    let answered = Arc::clone(&line);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        router.call(request)
+        let (framing, line) = (Framing::of(&request), Arc::clone(&answered));
+        let answering = router.call(request);
+        async move { Ok::<_, Infallible>(line.endless.from(answering.await?, framing)) }
     });
-    let mut serving = pin!(http.serve_connection(TokioIo::new(io), service));
+    let mut serving = http.serve_connection(TokioIo::new(io), service);
     // Where a head is coming, making room would take away a request that is on its way.
-    let end = async {
+    let mut end = pin!(async {
         tokio::select! {
             () = stop.cancelled() => {}
             () = async {
                 crowded.notified().await;
-                while awaits_head.load(Ordering::Relaxed) {
+                while line.awaits_head.load(Ordering::Relaxed) {
                     crowded.notified().await;
                 }
             } => {}
         }
-    };
-    let served = tokio::select! {
-        biased;
-        served = serving.as_mut() => served,
-        () = end => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+    });
+    let mut is_to_end = false;
+    let served = loop {
+        let turn = poll_fn(|cx| match Pin::new(&mut serving).poll(cx) {
+            Poll::Ready(served) => Poll::Ready(Ok(served)),
+            // Whatever was to be sent is sent, unless the client has no room for it.
+            Poll::Pending if line.is_full.load(Ordering::Relaxed) => Poll::Pending,
+            Poll::Pending => line.endless.out().map_or(Poll::Pending, |body| Poll::Ready(Err(body))),
+        });
+        tokio::select! {
+            biased;
+            turn = turn => match turn {
+                Ok(served) => break served,
+                Err(endless) => return Some((serving.into_parts().io.into_inner(), endless)),
+            },
+            () = end.as_mut(), if !is_to_end => {
+                Pin::new(&mut serving).graceful_shutdown();
+                is_to_end = true;
+            }
         }
     };
     match served {
-        Err(error) if error.is_timeout() && awaits_head.load(Ordering::Relaxed) => limit_hit(Limit::HeadSeconds),
+        Err(error) if error.is_timeout() && line.awaits_head.load(Ordering::Relaxed) => limit_hit(Limit::HeadSeconds),
         Err(error) => tracing::debug!(%error, "a connection broke off"),
         Ok(()) => {}
     }
+    None
+}
+
+/// What the parts of one connection tell each other.
+#[derive(Default)]
+struct Line {
+    /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
+    /// idleness between two requests.
+    awaits_head: AtomicBool,
+    /// Whether something is to be sent and the client has no room for it.
+    is_full: AtomicBool,
+    /// The body of an endless answer whose head is being sent.
+    endless: Taken,
 }
 
 /// A connection that is given up when its client takes nothing of what is sent to it for too long.
@@ -186,13 +261,12 @@ struct Watched<Io> {
     patience: Duration,
     /// When it is given up; there while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
-    /// idleness between two requests.
-    awaits_head: Arc<AtomicBool>,
+    line: Arc<Line>,
 }
 
 impl<Io> Watched<Io> {
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.line.is_full.store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
             self.stalled = None;
             return written;
@@ -210,7 +284,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
         let before = buf.filled().len();
         task::ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.awaits_head.store(true, Ordering::Relaxed);
+            self.line.awaits_head.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -218,7 +292,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
 
 impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.awaits_head.store(false, Ordering::Relaxed);
+        self.line.awaits_head.store(false, Ordering::Relaxed);
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
         self.watch(cx, written)
     }
@@ -228,7 +302,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.awaits_head.store(false, Ordering::Relaxed);
+        self.line.awaits_head.store(false, Ordering::Relaxed);
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
         self.watch(cx, written)
     }

@@ -15,7 +15,7 @@ use crate::{
     feed_reader::Element,
     gateway::{Gateway, PATIENCE},
     keeping::{configuration, journal_file, verified},
-    python::{Indexer, publish_as_sfm},
+    python::{Example, publish_as_sfm},
     rabbitmq::{Broker, Vhost},
     subscribing::{seq, text},
     xmllint,
@@ -135,7 +135,7 @@ async fn read_all(vhost: &Vhost<'_>, folder: &Path, count: usize) -> Vec<Deliver
 
 /// Lets the example take the queue of the index, twice: the second time all are repeats.
 async fn index(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, head: u64, lines: usize) -> Vec<String> {
-    let mut indexer = Indexer::start(&vhost.url(), "index", folder);
+    let mut indexer = Example::indexer(&vhost.url(), "index", folder);
     indexer.until_printed(lines).await;
     let began = Instant::now();
     let shown = gateway.until_at("index", head).await;

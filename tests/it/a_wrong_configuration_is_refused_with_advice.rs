@@ -83,12 +83,12 @@ fn in_a_file() {
         ("[server]\nlistn = 1", "unknown setting server.listn in my.toml; did you mean server.listen?"),
         (
             "[server]\nxyzzy = 1",
-            "unknown setting server.xyzzy in my.toml; server has listen, public_url, grace_seconds, insecure, tls.",
+            "unknown setting server.xyzzy in my.toml; server has listen, public_url, grace_seconds, heartbeat_seconds, insecure, tls.",
         ),
         ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
         (
             "listen = 1",
-            "unknown setting listen in my.toml; the tables are server, journal, limits, log, access, sources, \
+            "unknown setting listen in my.toml; the tables are server, journal, limits, log, delivery, hub, access, sources, \
              subscriptions.",
         ),
         ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),
@@ -122,6 +122,11 @@ fn in_a_file() {
         ),
         ("[journal]\nqueue = true", "the setting journal.queue in my.toml is wrong: it is true; give a whole number"),
         ("[journal]\nqueue = \"7\"", "the setting journal.queue in my.toml is wrong: it is \"7\"; give a whole number"),
+        (
+            "[delivery]\nallow = [\"10.0.0.1/8\"]",
+            "the setting delivery.allow in my.toml is wrong: \"10.0.0.1/8\" is not the first address of its network; \
+             give a network (\"10.0.0.0/8\", \"fd00::/8\"), an address, or the name of a host",
+        ),
         (
             "[journal]\ndata = \"\"",
             "the setting journal.data in my.toml is wrong: it is empty; give the path of a folder",

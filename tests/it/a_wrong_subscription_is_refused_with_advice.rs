@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use tidings::{
     delivery::{Definition, Maker},
+    http_client::Guard,
     journal::subscriptions::MadeBy,
 };
 
@@ -91,7 +92,8 @@ async fn over_http() {
 
 #[test]
 fn in_the_configuration_file() {
-    let maker = Maker { made_by: MadeBy::Config, variable: &|_| None };
+    let guard = Guard::of_the_operator();
+    let maker = Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard };
     for (definition, at, told) in refusals() {
         let refusal = Definition::read(definition, &maker).unwrap_err();
         assert_eq!(key(&refusal.key), key(at), "{refusal}");

@@ -40,7 +40,7 @@ fn router() -> Router {
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
         .layer(CatchPanicLayer::custom(web::panicked))
-        .layer(from_fn_with_state(web::Around::new(16, 1024, Duration::from_millis(50)), web::around))
+        .layer(from_fn_with_state(web::Around::new(16, 1024, Duration::from_millis(50), Duration::ZERO), web::around))
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ impl Gateway {
     pub(crate) async fn open_at(folder: &Path, public: &str) -> Self {
         let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
         let (journal, writer) = Journal::start(store, Settings { tail: 250, ..Settings::default() }).unwrap();
-        let view = FeedView::new(journal.clone(), public, folder);
+        let view = FeedView::new(journal.clone(), public, folder, None);
         let routes = Router::new()
             .route("/feed", get(feed::newest))
             .route("/feed/archive/{page}", get(feed::archive))

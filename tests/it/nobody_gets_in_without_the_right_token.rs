@@ -28,8 +28,12 @@ fn let_in(rule: Rule) -> &'static [&'static str] {
     }
 }
 
-/// An address of the route: its parameters name something that need not be there.
+/// An address of the route: its parameters name something that need not be there. A stream would not end; who is
+/// let in there is told that its query is wrong.
 fn address(route: &Route) -> String {
+    if route.path == "/stream" {
+        return "/stream?after=none".to_owned();
+    }
     route.path.replace("{source}", "fedora3").replace("{page}", "1").replace("{id}", "7")
 }
 
@@ -46,7 +50,9 @@ fn what_is_open_is_open_on_purpose() {
     assert_eq!(of(Rule::Open), ["GET /healthz", "GET /readyz"]);
     assert_eq!(of(Rule::Publish), ["POST /hooks/{source}"]);
     let changing = |route: &String| !route.starts_with("GET ");
-    assert_eq!(of(Rule::Read).into_iter().filter(changing).collect::<Vec<_>>(), [""; 0], "a reader changes nothing");
+    // To subscribe is a way to read, and its own callback is all that it has a say in.
+    let changing: Vec<_> = of(Rule::Read).into_iter().filter(changing).collect();
+    assert_eq!(changing, ["POST /hub"], "a reader changes nothing");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
-//! What the tests run in Python: the side of Social Feed Manager, with kombu; that of a repository, with stomp.py;
-//! and the example of an indexer, with pika. `scripts/python` has them all, and makes the environment that they are in
-//! the first time.
+//! What the tests run in Python: the side of Social Feed Manager, with kombu; that of a repository, with stomp.py; and
+//! the examples of an indexer, with pika, and of a receiver of webhooks, with standardwebhooks. `scripts/python` has them
+//! all, and makes the environment that they are in the first time.
 
 use std::{
     fs::{self, File},
@@ -36,20 +36,60 @@ pub(crate) fn publish_as_sfm(url: &str, messages: &[(impl AsRef<str>, Value)]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// The running example.
-pub(crate) struct Indexer {
+/// The Python of an environment with these packages, which is made the first time.
+pub(crate) fn environment(name: &str, requirements: &[&str]) -> PathBuf {
+    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/venv");
+    let made = Command::new(venv).arg(name).args(requirements).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Path::new(String::from_utf8(made.stdout).unwrap().trim()).join("bin/python")
+}
+
+/// What the CloudEvents SDK makes of messages: each an object with a binding, headers, a content type and
+/// a body.
+pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
+    let requirements = ["cloudevents==2.2.0", "deprecation==2.1.0", "python-dateutil==2.9.0.post0"];
+    let mut reader = Command::new(environment("cloudevents", &requirements));
+    reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/read_cloudevents.py"));
+    let mut reader = reader.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = reader.stdin.take().unwrap();
+    let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
+    let writing = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+    let done = reader.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    writing.join().unwrap().unwrap();
+    let lines = String::from_utf8(done.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A running example.
+pub(crate) struct Example {
     child: Child,
     output: PathBuf,
 }
 
-impl Indexer {
-    /// Starts it; what it prints goes to files in the folder.
-    pub(crate) fn start(url: &str, queue: &str, folder: &Path) -> Self {
-        let output = folder.join("indexed");
+impl Example {
+    /// Starts the indexer; what it prints goes to files in the folder.
+    pub(crate) fn indexer(url: &str, queue: &str, folder: &Path) -> Self {
         let mut indexer = python("examples/indexer.py");
-        indexer.args([url, queue]).stdin(Stdio::null());
-        indexer.stdout(File::create(&output).unwrap()).stderr(File::create(folder.join("indexer.err")).unwrap());
-        Self { child: indexer.spawn().unwrap(), output }
+        indexer.args([url, queue]);
+        Self::start(indexer, folder, "indexed")
+    }
+
+    /// Starts the receiver of webhooks with these secrets; gives its port.
+    pub(crate) async fn webhook_receiver(secrets: &str, folder: &Path) -> (Self, u16) {
+        let mut receiver = python("examples/webhook_receiver.py");
+        receiver.args(["127.0.0.1", "0"]).env("WEBHOOK_SECRETS", secrets);
+        let mut receiver = Self::start(receiver, folder, "received");
+        receiver.until_printed(1).await;
+        let port = receiver.lines()[0].rsplit(' ').next().unwrap().parse().unwrap();
+        (receiver, port)
+    }
+
+    fn start(mut example: Command, folder: &Path, name: &str) -> Self {
+        let output = folder.join(name);
+        example.stdin(Stdio::null()).stdout(File::create(&output).unwrap());
+        example.stderr(File::create(output.with_extension("err")).unwrap());
+        Self { child: example.spawn().unwrap(), output }
     }
 
     /// The lines that it has printed.
@@ -62,7 +102,7 @@ impl Indexer {
         let began = Instant::now();
         while self.lines().len() < lines {
             let ended = self.child.try_wait().unwrap();
-            let told = fs::read_to_string(self.output.with_file_name("indexer.err")).unwrap();
+            let told = fs::read_to_string(self.output.with_extension("err")).unwrap();
             assert!(ended.is_none(), "it has ended: {told}");
             assert!(began.elapsed() < 2 * PATIENCE, "it takes too long: {:?}", self.lines());
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -77,7 +117,7 @@ impl Indexer {
     }
 }
 
-impl Drop for Indexer {
+impl Drop for Example {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

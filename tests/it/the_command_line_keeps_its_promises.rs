@@ -70,7 +70,7 @@ fn help_teaches_by_example_and_names_the_exit_codes() {
     ] {
         assert!(help.contains(word), "--help does not tell of {word}:\n{help}");
     }
-    for name in ["serve", "convert", "replay", "check", "token", "backup", "restore", "verify"] {
+    for name in ["serve", "convert", "replay", "subscriptions", "check", "token", "backup", "restore", "verify"] {
         let (code, help, _) = run(&[name, "--help"]);
         assert_eq!(code, 0);
         assert!(help.contains("Exit codes:\n  0  "), "{name} --help:\n{help}");

@@ -16,7 +16,7 @@ use tidings::{
             Touched, event_key,
             sqlite::{self, Bounds, SqliteStore},
         },
-        subscriptions::{MadeBy, NewDeadLetter, Write},
+        subscriptions::{DefinitionText, MadeBy, NewDeadLetter, Write},
     },
     model::{Change, ChangeId, Seq, Settlement, SourceName, SubscriptionName, Timestamp, Uri},
 };
@@ -355,7 +355,7 @@ fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
         let put = |cursor| Write::Put {
             name: name.clone(),
             made_by: MadeBy::Api,
-            definition: String::new(),
+            definition: DefinitionText::default(),
             cursor: Seq(cursor),
         };
         let advance = |to| {

@@ -59,7 +59,7 @@ impl Bare {
             head: Arc::default(),
         };
         let routes = Routes::default().post("/hooks/{source}", Rule::Publish, receive, |hook: &Hook| hook.clone());
-        let bounds = Bounds { body: 4 << 20, held: 256 << 20, time: Duration::from_secs(30) };
+        let bounds = Bounds { body: 4 << 20, held: 256 << 20, time: Duration::from_secs(30), wait: Duration::ZERO };
         let router = surrounded(routes.into_router(&hook, &Arc::new(Access::default())), bounds);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();

@@ -7,7 +7,6 @@ mod post;
 mod tally;
 
 use std::{
-    convert::Infallible,
     io::{self, IsTerminal},
     path::PathBuf,
     sync::Arc,
@@ -22,10 +21,14 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use self::{
-    post::{Outcome, Poster, header_map, with_token},
+    post::{Outcome, Poster},
     tally::Tally,
 };
-use super::{Failure, file, print, runtime, say};
+use super::{
+    Failure, file,
+    http::{header_map, http_url, token, with_token},
+    print, runtime, say,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,16 +76,6 @@ pub(super) struct Replay {
     /// arguments, and not the environment.
     #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
-}
-
-/// Takes anything, since clap repeats what it refuses.
-fn token(text: &str) -> Result<Secret, Infallible> {
-    Ok(Secret::new(text))
-}
-
-fn http_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
-    if matches!(url.scheme(), "http" | "https") { Ok(url) } else { Err("it is neither http nor https".to_owned()) }
 }
 
 impl Replay {

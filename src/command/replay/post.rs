@@ -3,31 +3,20 @@
 use std::{path::Path, time::Duration};
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
 use reqwest::{
-    Client, Response, StatusCode,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER},
+    Client, Response,
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
     redirect::Policy,
 };
 use serde::Deserialize;
-use tidings::web::Secret;
+use tidings::http_client::trouble;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::file;
-
-/// How long to wait for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause before the first retry; each next one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause of our own choice.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The longest `Retry-After` that is honoured; a longer one is cut to this.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// How much of an answer is read, in bytes.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// How much of an answer that is no problem document is shown, in characters.
-const MAX_SHOWN_CHARS: usize = 200;
+use super::super::{
+    file,
+    http::{CONNECT_TIMEOUT, USER_AGENT, header_map, may_pass, pause, retry_after, told, why},
+};
 
 /// What became of a message.
 #[derive(Debug)]
@@ -85,9 +74,9 @@ impl Poster {
             .connect_timeout(CONNECT_TIMEOUT.min(timeout))
             // A redirect may turn a POST into a GET, which would look like success.
             .redirect(Policy::none())
-            .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
+            .user_agent(USER_AGENT)
             .build()
-            .map_err(|error| causes(&error))?;
+            .map_err(|error| trouble(&error))?;
         Ok(Self { client, to, headers, retries, stop })
     }
 
@@ -128,7 +117,7 @@ impl Poster {
         let request = self.client.post(self.to.clone()).headers(headers.clone()).body(body.clone());
         match request.send().await {
             Ok(response) => judge(response).await,
-            Err(error) => Answer::Again { reason: causes(&error), after: None },
+            Err(error) => Answer::Again { reason: trouble(&error), after: None },
         }
     }
 }
@@ -140,30 +129,18 @@ async fn judge(response: Response) -> Answer {
         let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("nowhere");
         return Answer::Final(Outcome::Failed(format!("the hook answers {status} and points to {target}; post there")));
     }
-    let may_pass =
-        status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    let after = retry_after(response.headers(), Utc::now());
+    let after = retry_after(response.headers());
     let told = match told(response).await {
         Ok(told) => told,
-        Err(error) => return Answer::Again { reason: causes(&error), after: None },
+        Err(error) => return Answer::Again { reason: trouble(&error), after: None },
     };
     if status.is_success() {
         Answer::Final(outcome_of(&told))
-    } else if may_pass {
+    } else if may_pass(status) {
         Answer::Again { reason: why(status, &told), after }
     } else {
         Answer::Final(Outcome::Refused(why(status, &told)))
     }
-}
-
-/// The beginning of the answer's body.
-async fn told(mut response: Response) -> reqwest::Result<Vec<u8>> {
-    let mut told = Vec::new();
-    while told.len() < MAX_ANSWER_BYTES {
-        let Some(chunk) = response.chunk().await? else { break };
-        told.extend_from_slice(&chunk);
-    }
-    Ok(told)
 }
 
 fn outcome_of(told: &[u8]) -> Outcome {
@@ -176,135 +153,5 @@ fn outcome_of(told: &[u8]) -> Outcome {
         Ok("unchanged") => Outcome::Unchanged,
         // A hook that is not of Tidings has its own words for yes.
         _ => Outcome::Accepted,
-    }
-}
-
-/// The detail of the problem document, or the beginning of whatever it is. What would move the
-/// terminal's cursor is left out.
-fn why(status: StatusCode, told: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Problem {
-        detail: String,
-    }
-    let text = serde_json::from_slice::<Problem>(told).map_or_else(
-        |_| String::from_utf8_lossy(told).chars().take(MAX_SHOWN_CHARS).collect(),
-        |problem| problem.detail,
-    );
-    let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match printable.trim() {
-        "" => status.to_string(),
-        text => format!("{status}: {text}"),
-    }
-}
-
-/// `Retry-After` in seconds or as a date (RFC 9110 section 10.2.3).
-fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match value.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        // An HTTP date is a date of RFC 2822.
-        Err(_) => (DateTime::parse_from_rfc2822(value).ok()?.to_utc() - now).to_std().unwrap_or_default(),
-    };
-    Some(wait.min(LONGEST_RETRY_AFTER))
-}
-
-/// The pause after so many retries: it doubles, and up to half of it is left to chance, so that
-/// several replays do not come back at the same moment.
-fn pause(retries: u32) -> Duration {
-    let longest = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(retries)).min(LONGEST_PAUSE);
-    let chance = f64::from(u32::from(uuid::Uuid::new_v4().as_bytes()[0])) / 255.0;
-    longest.mul_f64(0.5 + chance / 2.0)
-}
-
-/// # Errors
-/// When a name or a value cannot be sent; the value is not repeated, since it may be a password.
-pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
-    let mut map = HeaderMap::new();
-    for (name, value) in headers {
-        let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not the name of a header"))?;
-        let value =
-            HeaderValue::try_from(value).map_err(|_| format!("the value of the header {name} cannot be sent"))?;
-        map.append(name, value);
-    }
-    Ok(map)
-}
-
-/// Adds the token to headers that do not have their own.
-///
-/// # Errors
-/// When the token cannot be sent; it is not repeated.
-pub(super) fn with_token(mut headers: HeaderMap, token: Option<&Secret>) -> Result<HeaderMap, String> {
-    if let Some(token) = token.filter(|token| !token.expose().is_empty()) {
-        let value = HeaderValue::from_bytes(&[b"Bearer ", token.expose()].concat());
-        let mut value = value.map_err(|_| "the token cannot be sent: it has a line break or the like".to_owned())?;
-        value.set_sensitive(true);
-        headers.entry(AUTHORIZATION).or_insert(value);
-    }
-    Ok(headers)
-}
-
-/// An error and what caused it, without the URL, which may hold a password.
-fn causes(error: &reqwest::Error) -> String {
-    let mut line = if error.is_timeout() {
-        "no answer in time".to_owned()
-    } else if error.is_connect() {
-        "no connection".to_owned()
-    } else {
-        "the request broke off".to_owned()
-    };
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        line = format!("{line}: {cause}");
-        next = cause.source();
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use chrono::{DateTime, Utc};
-    use reqwest::{
-        StatusCode,
-        header::{HeaderMap, HeaderValue, RETRY_AFTER},
-    };
-
-    use super::{FIRST_PAUSE, LONGEST_PAUSE, pause, retry_after, why};
-
-    #[test]
-    fn pauses_grow_and_are_bounded() {
-        for (retries, longest) in [(0, FIRST_PAUSE), (1, 2 * FIRST_PAUSE), (4, 16 * FIRST_PAUSE), (1000, LONGEST_PAUSE)]
-        {
-            for _ in 0..100 {
-                let pause = pause(retries);
-                assert!(pause <= longest && pause >= longest / 2, "{pause:?} after {retries}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_hook_says_when_to_come_back() {
-        let now: DateTime<Utc> = "2026-11-21T08:00:00Z".parse().unwrap();
-        for (value, wait) in [
-            ("3", Some(3)),
-            ("0", Some(0)),
-            ("86400", Some(60)),
-            ("Sat, 21 Nov 2026 08:00:05 GMT", Some(5)),
-            ("Sat, 21 Nov 2026 07:00:00 GMT", Some(0)),
-            ("soon", None),
-        ] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]);
-            assert_eq!(retry_after(&headers, now), wait.map(Duration::from_secs), "{value}");
-        }
-    }
-
-    #[test]
-    fn what_the_hook_says_cannot_play_with_the_terminal() {
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        let problem = r#"{"detail": "line 1:\u001b[2J no date"}"#;
-        assert_eq!(why(status, problem.as_bytes()), "422 Unprocessable Entity: line 1: [2J no date");
-        assert_eq!(why(status, b" oops\n"), "422 Unprocessable Entity: oops");
-        assert_eq!(why(status, b""), "422 Unprocessable Entity");
     }
 }

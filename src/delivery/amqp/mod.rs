@@ -28,6 +28,7 @@ use self::settings::{Settings, Unroutable};
 use super::{Delivery, DeliveryError, DeliveryKind, Doing, Outcome, Outgoing, Pending, Window};
 use crate::{
     amqp::{AmqpError, Channel, Connection, Connector},
+    format::{Carrier, FormatKind, Header},
     model::{Change, ItemChangeKind, SubscriptionName},
 };
 
@@ -92,7 +93,7 @@ impl Amqp {
     /// Hands a message to the connection, and waits neither for it to be written nor for its confirmation:
     /// what is written together costs one call of the system, and not one for each message.
     fn publish(&mut self, message: Outgoing) -> Result<Pending, DeliveryError> {
-        let Outgoing { change, format, body } = message;
+        let Outgoing { change, format, body, .. } = message;
         let largest = self.largest.load(Ordering::Relaxed);
         if body.len() > largest {
             let reason = format!("it has {} bytes, and the broker takes {largest} at most", body.len());
@@ -101,7 +102,7 @@ impl Amqp {
         let line = self.line.clone().ok_or_else(gone)?;
         let change = change.change().map_err(failed)?;
         let key = self.settings.routing_key.fill(change);
-        let properties = properties(change, format.media_type);
+        let properties = properties(change, format);
         let (settings, largest) = (Arc::clone(&self.settings), Arc::clone(&self.largest));
         let mut pending: Pending = Box::pin(async move {
             let sent = line.channel.publish(&settings.exchange, &key, true, &body, properties).await;
@@ -214,15 +215,15 @@ fn told_size(reason: &str) -> Option<usize> {
     told.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn properties(change: &Change, media_type: &str) -> BasicProperties {
+fn properties(change: &Change, format: &FormatKind) -> BasicProperties {
     let told = &change.modification;
     let properties = BasicProperties::default()
         .with_message_id(short(&told.id.to_string()))
-        .with_content_type(short(media_type))
+        .with_content_type(short(format.media_type))
         .with_type(short(MESSAGE_TYPE))
         .with_app_id(short(APP_ID))
         .with_delivery_mode(PERSISTENT)
-        .with_headers(headers(change));
+        .with_headers(headers(change, format));
     // The protocol counts seconds since 1970, and has no time before.
     match u64::try_from(told.time.millis() / 1000) {
         Ok(seconds) => properties.with_timestamp(seconds),
@@ -230,24 +231,19 @@ fn properties(change: &Change, media_type: &str) -> BasicProperties {
     }
 }
 
-fn headers(change: &Change) -> FieldTable {
+fn headers(change: &Change, format: &FormatKind) -> FieldTable {
     let told = &change.modification;
     let text = |text: &str| AMQPValue::LongString(LongString::from(text));
     let mut headers = FieldTable::default();
     headers.insert("seq".into(), AMQPValue::LongLongInt(i64::try_from(change.seq.0).unwrap_or(i64::MAX)));
     headers.insert("object".into(), text(told.object.as_str()));
     headers.insert("source".into(), text(told.origin.source.as_str()));
-    let kinds = kinds(change).into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
+    let kinds = ItemChangeKind::among(&told.items).into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
     headers.insert("changes".into(), AMQPValue::FieldArray(FieldArray::from(kinds)));
+    for Header { name, value } in format.headers(change, Carrier::Amqp) {
+        headers.insert(short(&name), text(&value));
+    }
     headers
-}
-
-/// What happened to the items of a change, each kind once.
-fn kinds(change: &Change) -> Vec<ItemChangeKind> {
-    let mut kinds: Vec<_> = change.modification.items.iter().map(|item| ItemChangeKind::of(&item.change)).collect();
-    kinds.sort();
-    kinds.dedup();
-    kinds
 }
 
 /// A short string has at most 255 bytes; all that are made here are shorter.

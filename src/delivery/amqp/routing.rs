@@ -2,7 +2,6 @@
 
 use lapin::types::ShortString;
 
-use super::kinds;
 use crate::model::{Change, ItemChangeKind};
 
 /// AMQP's bound on a routing key, in bytes.
@@ -60,7 +59,7 @@ impl RoutingKey {
     pub(super) fn fill(&self, change: &Change) -> ShortString {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
-            Part::Kind => kind(change).to_owned(),
+            Part::Kind => ItemChangeKind::word(&change.modification.items).to_owned(),
             Part::Source => change.modification.origin.source.to_string(),
         };
         ShortString::from(self.parts.iter().map(part).collect::<String>())
@@ -74,16 +73,6 @@ impl Part {
             Self::Kind => LONGEST_KIND,
             Self::Source => LONGEST_SOURCE,
         }
-    }
-}
-
-fn kind(change: &Change) -> &'static str {
-    match kinds(change)[..] {
-        [ItemChangeKind::Add] => "add",
-        [ItemChangeKind::Update] => "update",
-        [ItemChangeKind::Delete] => "delete",
-        [ItemChangeKind::State] => "state",
-        _ => "mixed",
     }
 }
 

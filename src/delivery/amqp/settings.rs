@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{super::definition::take, Amqp, routing::RoutingKey};
 use crate::{
     amqp::{Address, QueueType},
-    delivery::{Blueprint, Delivery, InvalidDefinition, Key, Maker, Read, Takes, Window, secret_url},
+    delivery::{Attempts, Blueprint, Delivery, InvalidDefinition, Key, Maker, Read, Takes, Window, secret_url},
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
 };
@@ -129,6 +129,7 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     let queues = queues.into_iter().enumerate().map(|(at, queue)| queue.checked(&format!("queues.{at}")));
     let window = Window {
         messages: WINDOW.number(&mut table, DEFAULT_WINDOW)?,
+        changes: 1,
         bytes: WINDOW_BYTES.number(&mut table, DEFAULT_WINDOW_BYTES)?,
         patience: Duration::from_secs(CONFIRM_SECONDS.number(&mut table, DEFAULT_CONFIRM_SECONDS)? as u64),
     };
@@ -179,7 +180,7 @@ fn bounded(key: &str, text: &str) -> Result<ShortString, InvalidDefinition> {
 struct Blue(Arc<Settings>);
 
 impl Blueprint for Blue {
-    fn build(&self, subscription: &SubscriptionName) -> Box<dyn Delivery> {
+    fn build(&self, subscription: &SubscriptionName, _: &Arc<Attempts>) -> Box<dyn Delivery> {
         Box::new(Amqp::new(Arc::clone(&self.0), subscription))
     }
 

@@ -23,7 +23,7 @@ use crate::{
         Journal, KnownKey, Settings, Submission, WriterThread,
         settle::SourcePolicy,
         store::sqlite::{Bounds, SqliteStore},
-        subscriptions::{MadeBy, Write},
+        subscriptions::{DefinitionText, MadeBy, Write},
     },
     model::{Draft, Filter, Seq, SourceName, SubscriptionName},
 };
@@ -128,7 +128,7 @@ impl Delivery for Receiver {
     }
 
     fn window(&self) -> Window {
-        Window { messages: 5, bytes: 1 << 20, patience: Duration::from_millis(300) }
+        Window { messages: 5, changes: 1, bytes: 1 << 20, patience: Duration::from_millis(300) }
     }
 }
 
@@ -139,6 +139,7 @@ struct World {
     name: SubscriptionName,
     cursors: Cursors,
     most_dead_letters: u64,
+    pause_after: Option<Duration>,
     filter: Filter,
 }
 
@@ -148,7 +149,12 @@ impl World {
         let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
         let (journal, writer) = Journal::start(store, Settings { tail: 10, ..Settings::default() }).unwrap();
         let name = SubscriptionName::parse("index").unwrap();
-        let put = Write::Put { name: name.clone(), made_by: MadeBy::Api, definition: String::new(), cursor: Seq::ZERO };
+        let put = Write::Put {
+            name: name.clone(),
+            made_by: MadeBy::Api,
+            definition: DefinitionText::default(),
+            cursor: Seq::ZERO,
+        };
         journal.write_subscriptions(vec![put]).await.unwrap();
         let cursors = Cursors::new(journal.clone());
         Self {
@@ -158,6 +164,7 @@ impl World {
             name,
             cursors,
             most_dead_letters: 10,
+            pause_after: None,
             filter: Filter::default(),
         }
     }
@@ -186,6 +193,8 @@ impl World {
             filter: self.filter.clone(),
             format: format("json").unwrap(),
             most_dead_letters: self.most_dead_letters,
+            pause_after: self.pause_after,
+            alone_through: Seq::default(),
             delivery: Box::new(receiver.clone()),
             cursor: Seq(cursor),
             cursors: self.cursors.clone(),

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Bound, Dialect, DialectKind, FormatKind, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats,
-    json, nothing_secret, utf8::utf8,
+    Beside, Bound, Dialect, DialectKind, FormatKind, InvalidSettings, Limits, Message, Place, Reading, Rejection,
+    Repeats, json, nothing_secret, utf8::utf8,
 };
 use crate::model::{Draft, DraftItems};
 
@@ -60,6 +60,8 @@ pub(super) static ATOM: FormatKind = FormatKind {
     about: "the content-change message 0.1, an Atom feed",
     write: write::change,
     write_modification: write::modification,
+    beside: Beside::Nothing,
+    batch: None,
 };
 
 /// The 0.1 message and our JSON as a dialect.

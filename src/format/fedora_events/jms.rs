@@ -16,13 +16,13 @@ use crate::{
 /// How the names of the headers begin, in lower case.
 pub(super) const PREFIX: &str = "org.fcrepo.jms.";
 
-const BASE_URL: &str = "org.fcrepo.jms.baseURL";
-const EVENT_ID: &str = "org.fcrepo.jms.eventID";
-const EVENT_TYPE: &str = "org.fcrepo.jms.eventType";
-const IDENTIFIER: &str = "org.fcrepo.jms.identifier";
-const RESOURCE_TYPE: &str = "org.fcrepo.jms.resourceType";
-const TIMESTAMP: &str = "org.fcrepo.jms.timestamp";
-const USER: &str = "org.fcrepo.jms.user";
+pub(super) const BASE_URL: &str = "org.fcrepo.jms.baseURL";
+pub(super) const EVENT_ID: &str = "org.fcrepo.jms.eventID";
+pub(super) const EVENT_TYPE: &str = "org.fcrepo.jms.eventType";
+pub(super) const IDENTIFIER: &str = "org.fcrepo.jms.identifier";
+pub(super) const RESOURCE_TYPE: &str = "org.fcrepo.jms.resourceType";
+pub(super) const TIMESTAMP: &str = "org.fcrepo.jms.timestamp";
+pub(super) const USER: &str = "org.fcrepo.jms.user";
 
 /// The headers of one message. What is blank says nothing.
 #[derive(Clone, Copy)]

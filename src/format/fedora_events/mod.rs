@@ -14,8 +14,11 @@ mod agent;
 mod body;
 mod jms;
 mod kind;
+mod write;
 
 use serde::Deserialize;
+
+pub(super) use write::ACTIVITY_STREAMS;
 
 use self::{
     agent::Agents,

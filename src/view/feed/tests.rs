@@ -18,7 +18,7 @@ async fn view_of(changes: usize, folder: &std::path::Path) -> FeedView {
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     let drafts = vec![(None, draft); changes];
     journal.append(Submission { policy, drafts, known_key: KnownKey::Same }).await.unwrap();
-    FeedView::new(journal, "http://h/", folder)
+    FeedView::new(journal, "http://h/", folder, None)
 }
 
 /// Where the bytes of what each of a crowd got lie in memory: once, if it was rendered once.

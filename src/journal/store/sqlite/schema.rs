@@ -95,10 +95,10 @@ pub(super) const MIGRATIONS: [&str; 4] = [
     ALTER TABLE changes ADD COLUMN sight TEXT;
 
     -- Every subscription that has ever run and was not deleted. `definition` is the JSON that was put,
-    -- of one that the configuration defines it is empty; it holds no secret.
+    -- of one that the configuration defines it is empty; that of a WebSub subscriber has its secret.
     CREATE TABLE subscriptions (
         name TEXT PRIMARY KEY,
-        origin TEXT NOT NULL, -- config, api
+        origin TEXT NOT NULL, -- config, api, hub
         definition TEXT NOT NULL,
         cursor INTEGER NOT NULL, -- all changes up to this one are done with
         paused INTEGER NOT NULL,

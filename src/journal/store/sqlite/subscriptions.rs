@@ -23,11 +23,11 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Stored>, StoreError> {
     let mut all = Vec::new();
     while let Some(row) = found.next()? {
         let (name, origin): (String, String) = (row.get(0)?, row.get(1)?);
-        let made_by = [MadeBy::Config, MadeBy::Api].into_iter().find(|made_by| made_by.as_str() == origin);
+        let made_by = MadeBy::ALL.into_iter().find(|made_by| made_by.as_str() == origin);
         all.push(Stored {
             name: SubscriptionName::parse(&name).map_err(rows::damaged)?,
             made_by: made_by.ok_or_else(|| rows::damaged(format!("{origin} makes no subscriptions")))?,
-            definition: row.get(2)?,
+            definition: row.get::<_, String>(2)?.into(),
             cursor: rows::seq(row.get(3)?)?,
             paused: row.get(4)?,
             ended: row.get(5)?,
@@ -59,7 +59,7 @@ fn one(transaction: &Transaction<'_>, write: &Write) -> Result<u64, StoreError> 
         Write::Put { name, made_by, definition, cursor } => run(
             "INSERT INTO subscriptions (name, origin, definition, cursor, paused) VALUES (?, ?, ?, ?, 0)
              ON CONFLICT (name) DO UPDATE SET origin = excluded.origin, definition = excluded.definition",
-            &[&name.as_str(), &made_by.as_str(), definition, &rows::number(cursor.0)],
+            &[&name.as_str(), &made_by.as_str(), &definition.expose(), &rows::number(cursor.0)],
         ),
         Write::Delete(name) => {
             run("DELETE FROM dead_letters WHERE subscription = ?", &[&name.as_str()])?;

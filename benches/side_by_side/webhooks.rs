@@ -1,0 +1,156 @@
+//! Webhooks beside the same client library that posts the same bytes in a bare loop: as many at once, to the same
+//! sink, which takes everything and keeps nothing. The loop signs nothing, keeps no attempts, and moves no cursor.
+//!
+//! In one process, over one journal: for its turn a subscription is rewound to the beginning and resumed, and paused
+//! when it has delivered everything.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, Response, body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tidings::{
+    delivery::{Definition, Maker, Start, Subscriptions, Tuning},
+    http_client::Guard,
+    journal::{Journal, subscriptions::MadeBy},
+    model::{Seq, SubscriptionName},
+};
+use tokio::{net::TcpListener, runtime::Runtime};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    journal::{append_batches, close, draft, open, runtime},
+    measure::{Contender, compare},
+};
+
+/// How many changes there are in a turn.
+const TURN: u64 = 20_000;
+
+const ROUNDS: usize = 5;
+
+/// How many are on their way at once, where they are not ordered.
+const WINDOW: usize = 16;
+
+pub(crate) fn measure() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let sink = sink();
+    let (runtime, folder) = (runtime(), tempfile::tempdir().unwrap());
+    let (journal, writer) = open(folder.path());
+    append_batches(&runtime, &journal, (0..TURN).map(draft).collect());
+    let bodies = bodies(&runtime, &journal);
+    let bytes = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
+    let configured = [("ordered", true), ("parallel", false)];
+    let configured = configured.map(|(name, ordered)| (self::name(name), Arc::new(definition(sink, ordered))));
+    let opened = Subscriptions::open(journal.clone(), configured.into(), Guard::of_the_operator(), Tuning::default());
+    let (subscriptions, runner) = runtime.block_on(opened).unwrap();
+    let stop = CancellationToken::new();
+    let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10)));
+    for name in ["ordered", "parallel"] {
+        runtime.block_on(subscriptions.pause(&self::name(name))).unwrap();
+    }
+    for (name, at_once) in [("ordered", 1), ("parallel", WINDOW)] {
+        compare(
+            &format!("posting, {at_once} at once, {bytes} bytes each"),
+            "deliveries",
+            ROUNDS,
+            vec![
+                Contender::timed("reqwest in a bare loop", || bare(&runtime, sink, &bodies, at_once)),
+                Contender::timed("Tidings", || turn(&runtime, &journal, &subscriptions, name)),
+            ],
+        );
+    }
+    stop.cancel();
+    runtime.block_on(running).unwrap();
+    drop(subscriptions);
+    close(journal, writer);
+}
+
+fn name(name: &str) -> SubscriptionName {
+    SubscriptionName::parse(name).unwrap()
+}
+
+fn definition(sink: SocketAddr, ordered: bool) -> Definition {
+    let mut definition = json!({
+        "delivery": "webhook", "format": "json", "start": "beginning", "url": format!("http://{sink}/"),
+        "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], "ordered": ordered,
+    });
+    if !ordered {
+        definition["window"] = WINDOW.into();
+    }
+    let guard = Guard::of_the_operator();
+    Definition::read(definition, &Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard }).unwrap()
+}
+
+/// The bodies as the subscription has them.
+fn bodies(runtime: &Runtime, journal: &Journal) -> Vec<Bytes> {
+    let mut bodies = Vec::new();
+    while bodies.len() < TURN as usize {
+        let page = journal.after_within(Seq(bodies.len() as u64), 1000, usize::MAX);
+        bodies.extend(runtime.block_on(page).unwrap().iter().map(|change| change.json().clone()));
+    }
+    bodies
+}
+
+/// Posts every body, so many at once, each when one before it has been answered.
+fn bare(runtime: &Runtime, sink: SocketAddr, bodies: &[Bytes], at_once: usize) -> (u64, Duration) {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let url = format!("http://{sink}/");
+    let began = Instant::now();
+    let posts = bodies.to_vec();
+    let posted = runtime.block_on(runtime.spawn(async move {
+        let post = |body: Bytes| {
+            let request = client.post(&url).header("content-type", "application/json").body(body);
+            async move {
+                let answer = request.send().await.unwrap();
+                assert!(answer.status().is_success());
+                answer.bytes().await.unwrap();
+            }
+        };
+        futures_util::stream::iter(posts).map(post).buffer_unordered(at_once).count().await
+    }));
+    (posted.unwrap() as u64, began.elapsed())
+}
+
+fn turn(runtime: &Runtime, journal: &Journal, subscriptions: &Subscriptions, which: &str) -> (u64, Duration) {
+    let name = name(which);
+    runtime.block_on(subscriptions.rewind(&name, Start::Beginning)).unwrap();
+    let began = Instant::now();
+    runtime.block_on(subscriptions.resume(&name)).unwrap();
+    while subscriptions.get(&name).unwrap().status.cursor != journal.head() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let took = began.elapsed();
+    runtime.block_on(subscriptions.pause(&name)).unwrap();
+    (TURN, took)
+}
+
+/// Takes everything, on a thread of its own.
+fn sink() -> SocketAddr {
+    let (told, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            told.send(listener.local_addr().unwrap()).unwrap();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let take = service_fn(|request: Request<Incoming>| async move {
+                    request.into_body().collect().await.unwrap();
+                    Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+                });
+                let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), take);
+                tokio::spawn(serving);
+            }
+        });
+    });
+    heard.recv().unwrap()
+}

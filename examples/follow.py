@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Follows the changes of a Tidings by its stream, and goes on where it was, also when it is started again.
+
+    pip install httpx==0.28.1 httpx-sse==0.4.3     # tried with Python 3.11; 3.9 and newer will do
+    python3 examples/follow.py http://127.0.0.1:8080/stream place.txt
+
+A token, where one is asked for, is taken from the variable TIDINGS_TOKEN. A place that is no longer kept (410) ends
+it: start again from /snapshot.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import httpx
+from httpx_sse import connect_sse
+
+PATIENCE = httpx.Timeout(10, read=60)  # seconds; a heartbeat comes every 15
+
+
+def handle(change):
+    print(change["seq"], change["object"], flush=True)
+
+
+def follow(client, url, place):
+    headers = {"Last-Event-ID": place.read_text()} if place.exists() else {}
+    with connect_sse(client, "GET", url, headers=headers) as source:
+        source.response.raise_for_status()
+        for event in source.iter_sse():
+            if event.data:  # one without tells the place alone
+                handle(json.loads(event.data))
+            place.write_text(event.id)
+
+
+def main(url, place):
+    token = os.environ.get("TIDINGS_TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with httpx.Client(timeout=PATIENCE, headers=headers) as client:
+        while True:
+            try:
+                follow(client, url, Path(place))
+            except httpx.TransportError as error:
+                print(f"cut off: {error!r}", file=sys.stderr)
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code != 503:
+                    raise
+            time.sleep(1)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    try:
+        main(*sys.argv[1:])
+    except KeyboardInterrupt:
+        pass
+    except httpx.HTTPStatusError as error:
+        sys.exit(f"refused: {error.response.status_code}")

@@ -1,0 +1,53 @@
+//! Wiring of the WebSub hub: its topics are the feed, which deliveries know nothing of.
+
+use std::sync::Arc;
+
+use super::ServeError;
+use crate::{
+    config::Config,
+    delivery::websub::{Hub, HubRunner, HubSettings, Topic, Topics},
+    http_client::{Client, Guard, Settings},
+    journal::Recorded,
+    router::Surfaces,
+    view::feed::FeedView,
+};
+
+/// Where the hub is, if there is one.
+pub(super) fn url(config: &Config, public_url: &str) -> Option<String> {
+    config.hub.enabled.then(|| format!("{}/hub", public_url.trim_end_matches('/')))
+}
+
+/// Sets the hub up, if there is to be one.
+pub(super) async fn open(
+    config: &Config,
+    surfaces: &Surfaces,
+    guard: Guard,
+    public_url: &str,
+) -> Result<Option<(Hub, HubRunner)>, ServeError> {
+    let Some(url) = url(config, public_url) else { return Ok(None) };
+    let client = Client::new(Settings::new(guard.clone())).await?;
+    let settings = HubSettings {
+        url,
+        lease: config.hub.lease,
+        longest_lease: config.hub.longest_lease,
+        subscriptions: config.hub.subscriptions,
+        per_callback: config.hub.per_callback,
+        signature: config.hub.signature,
+    };
+    let topics = Arc::new(Feed(surfaces.feed.clone()));
+    Ok(Some(Hub::open(surfaces.subscriptions.clone(), topics, client, guard, settings).await?))
+}
+
+/// The feed as the hub knows it: deliveries and views never meet but here.
+struct Feed(FeedView);
+
+impl Topics for Feed {
+    fn find(&self, address: &str) -> Result<Topic, String> {
+        let (address, filter) = self.0.topic(address).map_err(|error| error.to_string())?;
+        Ok(Topic { address, filter })
+    }
+
+    fn entries(&self, topic: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, String> {
+        self.0.entries(topic, changes).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,68 @@
+//! Asking a gateway, and putting what is wrong in its own words.
+
+use std::time::Duration;
+
+use reqwest::{Client, Method, StatusCode, header::HeaderMap, redirect::Policy};
+use serde_json::Value;
+use tidings::{http_client::trouble, web::Secret};
+use url::Url;
+
+use super::super::http::{CONNECT_TIMEOUT, USER_AGENT, printable, why, with_token};
+
+/// How long an answer may take. A subscription that is paused waits for what is on its way.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How much of an answer is read: a thousand subscriptions have a few megabytes.
+const MOST: usize = 64 << 20;
+
+/// A gateway that is asked.
+pub(super) struct Gateway {
+    client: Client,
+    url: String,
+    headers: HeaderMap,
+}
+
+impl Gateway {
+    /// # Errors
+    /// When the token cannot be sent.
+    pub(super) fn new(url: &Url, token: Option<&Secret>) -> Result<Self, String> {
+        let client = Client::builder()
+            .timeout(TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(Policy::none())
+            .user_agent(USER_AGENT)
+            .build()
+            .map_err(|error| trouble(&error))?;
+        let url = url.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { client, url, headers: with_token(HeaderMap::new(), token)? })
+    }
+
+    /// Asks for something; gives the JSON of the answer, or null where there is none.
+    ///
+    /// # Errors
+    /// When there is no answer, or the gateway refuses.
+    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, String> {
+        let mut request = self.client.request(method, format!("{}{path}", self.url)).headers(self.headers.clone());
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let mut response = request.send().await.map_err(|error| trouble(&error))?;
+        let status = response.status();
+        let mut told = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| trouble(&error))? {
+            told.extend_from_slice(&chunk);
+            if told.len() > MOST {
+                return Err(format!("the answer has more than {MOST} bytes"));
+            }
+        }
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(format!("{}; give a token with the scope admin in TIDINGS_TOKEN", why(status, &told)))
+            }
+            _ if !status.is_success() => Err(why(status, &told)),
+            _ if told.is_empty() => Ok(Value::Null),
+            _ => serde_json::from_slice(&told)
+                .map_err(|error| printable(&format!("the answer is no gateway's of Tidings: {error}"))),
+        }
+    }
+}

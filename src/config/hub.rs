@@ -1,0 +1,38 @@
+//! `[hub]`: the WebSub hub of the gateway's own feed.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use super::{seconds, setting::whole};
+use crate::delivery::websub::{self, SignatureMethod};
+
+/// `[hub]`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HubConfig {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// `lease_seconds`: how long a subscription lasts that asks for no time, a minute to a year.
+    #[serde(rename = "lease_seconds", deserialize_with = "seconds::<60, 31_536_000, _>")]
+    pub lease: Duration,
+    /// `longest_lease_seconds`: how long one lasts at the most, a minute to a year.
+    #[serde(rename = "longest_lease_seconds", deserialize_with = "seconds::<60, 31_536_000, _>")]
+    pub longest_lease: Duration,
+    /// How many subscriptions there may be, 1 to 10 000.
+    #[serde(deserialize_with = "whole::<1, { websub::MOST as u64 }, _, _>")]
+    pub subscriptions: usize,
+    /// How many of them to one callback, 1 to 10 000.
+    #[serde(deserialize_with = "whole::<1, { websub::MOST as u64 }, _, _>")]
+    pub per_callback: usize,
+    /// How messages are signed.
+    #[serde(deserialize_with = "signature_method")]
+    pub signature: SignatureMethod,
+}
+
+fn signature_method<'de, D: Deserializer<'de>>(setting: D) -> Result<SignatureMethod, D::Error> {
+    let name = String::deserialize(setting)?;
+    SignatureMethod::ALL.into_iter().find(|method| method.name() == name).ok_or_else(|| {
+        let known = SignatureMethod::ALL.map(|method| format!("{:?}", method.name())).join(", ");
+        D::Error::custom(format_args!("it is {name:?}; give one of {known}"))
+    })
+}

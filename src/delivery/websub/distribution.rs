@@ -1,0 +1,216 @@
+//! Distributing a topic's new entries to one callback (WebSub section 7), as a delivery of the engine: in order,
+//! at least once, tried again for as long as the lease lasts.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, LINK},
+};
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Map, Value, json};
+use sha2::{Sha256, Sha384, Sha512};
+
+use super::{SignatureMethod, Topics, kept::Kept};
+use crate::{
+    delivery::{
+        Attempts, Blueprint, Delivery, DeliveryError, DeliveryKind, Doing, InvalidDefinition, Outcome, Outgoing,
+        Pending, Window,
+    },
+    format::{Batch, Beside, FormatKind},
+    http_client::{Client, retry_after},
+    model::{SubscriptionName, Timestamp},
+    web::Secret,
+};
+
+/// WebSub as a delivery. A definition cannot name it: who subscribes asks the hub.
+pub(super) static WEBSUB: DeliveryKind = DeliveryKind {
+    name: "websub",
+    about: "posts a topic's new entries to a WebSub subscriber",
+    keys: &[],
+    read: |_, _| Err(InvalidDefinition::new("delivery", "a WebSub subscriber subscribes at /hub")),
+};
+
+/// What a message is made of depends on its topic, so a change alone has no body.
+pub(super) static ENTRIES: FormatKind = FormatKind {
+    name: "websub",
+    media_type: MEDIA_TYPE,
+    about: "entries of a topic",
+    write: |_| Vec::new(),
+    write_modification: |_| Vec::new(),
+    beside: Beside::Nothing,
+    batch: Some(Batch { media_type: MEDIA_TYPE, open: "", between: "", close: "" }),
+};
+
+/// That of the topics.
+const MEDIA_TYPE: &str = "application/atom+xml;type=feed";
+
+/// The header with the signature (section 7.1).
+const SIGNATURE: &str = "x-hub-signature";
+
+/// One message at a time: the next when the one before has arrived. The client has bounds of its own, which
+/// are shorter than this.
+const WINDOW: Window = Window { messages: 1, changes: MOST_CHANGES, bytes: 1 << 20, patience: Duration::from_secs(60) };
+
+/// How many changes one message has at the most. Subscribers take bodies of a bounded size, a megabyte as a rule.
+const MOST_CHANGES: usize = 20;
+
+/// What the distributions of one hub have in common.
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) topics: Arc<dyn Topics>,
+    pub(super) hub_url: String,
+    pub(super) signature: SignatureMethod,
+}
+
+/// A subscriber as a blueprint of its delivery.
+pub(super) struct Blue {
+    pub(super) shared: Arc<Shared>,
+    pub(super) kept: Arc<Kept>,
+}
+
+impl Blueprint for Blue {
+    fn build(&self, _: &SubscriptionName, _: &Arc<Attempts>) -> Box<dyn Delivery> {
+        Box::new(Distribution { shared: Arc::clone(&self.shared), kept: Arc::clone(&self.kept) })
+    }
+
+    fn max_batch(&self) -> usize {
+        MOST_CHANGES
+    }
+
+    fn shown(&self) -> Map<String, Value> {
+        let Kept { callback, topic, lease, secret } = &*self.kept;
+        let shown = json!({
+            "callback": callback.to_string(),
+            "topic": topic,
+            "lease": lease,
+            "signed": secret.is_some(),
+        });
+        match shown {
+            Value::Object(shown) => shown,
+            _ => Map::new(),
+        }
+    }
+}
+
+struct Distribution {
+    shared: Arc<Shared>,
+    kept: Arc<Kept>,
+}
+
+impl Distribution {
+    fn message(&self, message: &Outgoing) -> Result<(HeaderMap, Bytes), DeliveryError> {
+        // Newest first, as in the feed.
+        let changes: Vec<_> = message.more.iter().rev().chain([&message.change]).cloned().collect();
+        let body = self.shared.topics.entries(&self.kept.topic, &changes).map_err(DeliveryError)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        let links = format!("<{}>; rel=\"hub\", <{}>; rel=\"self\"", self.shared.hub_url, self.kept.topic);
+        let signature = self.kept.secret.as_ref().map(|secret| self.shared.signature.sign(secret, &body));
+        for (name, value) in [(LINK.as_str(), Some(links)), (SIGNATURE, signature)] {
+            let Some(value) = value else { continue };
+            let value = HeaderValue::try_from(value).map_err(|error| DeliveryError(format!("{name}: {error}")))?;
+            headers.insert(name, value);
+        }
+        Ok((headers, Bytes::from(body)))
+    }
+}
+
+impl Delivery for Distribution {
+    fn connect(&mut self) -> Doing<'_, Result<(), DeliveryError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
+        let made = self.message(&message);
+        let (shared, kept) = (Arc::clone(&self.shared), Arc::clone(&self.kept));
+        Box::pin(std::future::ready(made.map(|(headers, body)| -> Pending {
+            Box::pin(async move {
+                if kept.is_over(Timestamp::now()) {
+                    return Outcome::Gone { reason: "its lease has run out".to_owned() };
+                }
+                match shared.client.post(&kept.callback, headers, body).await {
+                    Ok(answer) => judge(answer.status, &answer.headers),
+                    Err(error) => Outcome::Retry { reason: error.to_string(), after: None },
+                }
+            })
+        })))
+    }
+
+    fn failed(&mut self) -> Doing<'_, DeliveryError> {
+        // Between two messages nothing is known of a callback.
+        Box::pin(std::future::pending())
+    }
+
+    fn close(&mut self) -> Doing<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn window(&self) -> Window {
+        WINDOW
+    }
+}
+
+/// Every answer but 2xx and 410 is a failure, and redirects are not followed; the body means nothing.
+fn judge(status: StatusCode, headers: &HeaderMap) -> Outcome {
+    let reason = format!("it answered {status}");
+    match status {
+        _ if status.is_success() => Outcome::Delivered,
+        StatusCode::GONE => Outcome::Gone { reason },
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            Outcome::Retry { reason, after: retry_after(headers, chrono::Utc::now()) }
+        }
+        _ => Outcome::Retry { reason, after: None },
+    }
+}
+
+impl SignatureMethod {
+    /// The value of the header: `sha256=` and the HMAC of the body by the secret, in hexadecimal.
+    fn sign(self, secret: &Secret, body: &[u8]) -> String {
+        let (name, key) = (self.name(), secret.expose());
+        let code = match self {
+            Self::Sha256 => mac::<Hmac<Sha256>>(key, body),
+            Self::Sha384 => mac::<Hmac<Sha384>>(key, body),
+            Self::Sha512 => mac::<Hmac<Sha512>>(key, body),
+        };
+        format!("{name}={code}")
+    }
+}
+
+#[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
+fn mac<M: Mac + KeyInit>(key: &[u8], body: &[u8]) -> String {
+    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length");
+    mac.update(body);
+    hex::encode(mac.finalize().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HeaderMap, Outcome, Secret, SignatureMethod, StatusCode, judge};
+
+    /// RFC 4231, test case 2.
+    #[test]
+    fn signs_as_the_standard_does() {
+        let sign = |method: SignatureMethod| method.sign(&Secret::new("Jefe"), b"what do ya want for nothing?");
+        assert_eq!(
+            sign(SignatureMethod::Sha256),
+            "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert!(sign(SignatureMethod::Sha384).starts_with("sha384=af45d2e376484031617f78d2b58a6b1b"));
+        assert!(sign(SignatureMethod::Sha512).starts_with("sha512=164b7a7bfcf819e2e395fbe73b56e0a3"));
+    }
+
+    #[test]
+    fn every_answer_but_success_and_the_end_is_a_failure() {
+        for status in 200..600 {
+            let judged = judge(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
+            let right = match status {
+                200..=299 => judged == Outcome::Delivered,
+                410 => matches!(judged, Outcome::Gone { .. }),
+                _ => matches!(judged, Outcome::Retry { .. }),
+            };
+            assert!(right, "{status}: {judged:?}");
+        }
+    }
+}

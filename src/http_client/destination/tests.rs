@@ -1,0 +1,141 @@
+//! Where an address leads, however it is written.
+
+use super::{AllowList, Destination, Guard, InvalidDestination, NotAllowed};
+
+fn guard(allow: &[&str]) -> Guard {
+    Guard::of_others(AllowList::parse(allow).unwrap())
+}
+
+fn refusal(text: &str, guard: &Guard) -> String {
+    match Destination::parse(text, guard) {
+        Ok(_) => "allowed".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Every way to write an address that ends somewhere inside.
+#[test]
+fn odd_spellings_lead_where_they_lead() {
+    for (text, what) in [
+        ("https://127.0.0.1/", "loopback"),
+        ("https://127.1/", "loopback"),
+        ("https://2130706433/", "loopback"),
+        ("https://0x7f000001/", "loopback"),
+        ("https://0x7f.0.0.1/", "loopback"),
+        ("https://0177.0.0.1/", "loopback"),
+        ("https://127.0.0.1./", "loopback"),
+        ("https://①②⑦.0.0.1/", "loopback"),
+        ("https://1%32%37.0.0.1/", "loopback"),
+        ("https://user@127.0.0.1/", "loopback"),
+        ("https://public.example:443@127.0.0.1/", "loopback"),
+        ("https://127.0.0.1\\@public.example/", "loopback"),
+        ("https:\\\\127.0.0.1/", "loopback"),
+        ("https:127.0.0.1/", "loopback"),
+        ("https://0/", "unspecified"),
+        ("https://0.0.0.0/", "unspecified"),
+        ("https://169.254.169.254/latest/meta-data", "link-local"),
+        ("https://[::1]/", "loopback"),
+        ("https://[::]/", "unspecified"),
+        ("https://[0:0:0:0:0:ffff:127.0.0.1]/", "loopback"),
+        ("https://[::ffff:7f00:1]/", "loopback"),
+        ("https://[::127.0.0.1]/", "compatible"),
+        ("https://[64:ff9b::7f00:1]/", "loopback"),
+        ("https://[64:ff9b:1::7f00:1]/", "own NAT64"),
+        ("https://[2002:7f00:1::]/", "6to4"),
+        ("https://[2001::f5ff:fffe]/", "Teredo"),
+        ("https://[fe80::1]/", "link-local"),
+        ("https://[fd00::1]/", "unique local"),
+        ("https://10.1.2.3:8443/", "private"),
+        ("https://100.64.0.1/", "shared"),
+        ("https://224.0.0.1/", "multicast"),
+        ("https://255.255.255.255/", "broadcast"),
+        ("https://localhost/", "gateway itself"),
+        ("https://LOCALHOST./", "gateway itself"),
+        ("https://a.localhost/", "gateway itself"),
+        ("http://indexer.example.org/", "not encrypted"),
+        ("http://8.8.8.8/", "not encrypted"),
+        ("ftp://indexer.example.org/", "neither"),
+        ("file:///etc/passwd", "neither"),
+        ("unix:/run/x", "neither"),
+        ("https://indexer.example.org/#a", "fragment"),
+        ("https://[fe80::1%25eth0]/", "not an address"),
+        ("https://", "not an address"),
+        ("//127.0.0.1/", "not an address"),
+        ("https://256.1.1.1/", "not an address"),
+        ("https://1.2.3.4.5/", "not an address"),
+    ] {
+        let told = refusal(text, &guard(&[]));
+        assert!(told.contains(what), "{text}: {told}");
+    }
+    let long = format!("https://indexer.example.org/{}", "a".repeat(2048));
+    assert!(matches!(Destination::parse(&long, &guard(&[])), Err(InvalidDestination::TooLong)));
+}
+
+#[test]
+fn the_public_internet_is_allowed_encrypted() {
+    for text in ["https://indexer.example.org/changes", "https://8.8.8.8:8443/", "https://[2606:4700::1111]/"] {
+        assert_eq!(refusal(text, &guard(&[])), "allowed", "{text}");
+    }
+}
+
+#[test]
+fn what_is_listed_is_allowed_unencrypted_too() {
+    let listed = guard(&["10.0.0.0/8", "indexer.internal", "localhost"]);
+    for text in [
+        "http://10.1.2.3/",
+        "https://10.1.2.3/",
+        "http://[::ffff:10.1.2.3]/",
+        "http://indexer.internal:8080/",
+        "http://LOCALHOST:1/",
+        // Where it leads is seen when its name is looked up.
+        "http://other.internal/",
+    ] {
+        assert_eq!(refusal(text, &listed), "allowed", "{text}");
+    }
+    assert!(refusal("http://11.0.0.1/", &listed).contains("not encrypted"));
+    assert!(refusal("http://127.0.0.1/", &listed).contains("loopback"));
+    assert!(refusal("http://other.example/", &guard(&["indexer.internal"])).contains("not encrypted"));
+}
+
+#[test]
+fn the_operators_own_word_leads_anywhere() {
+    let operator = Guard::of_the_operator();
+    for text in ["http://127.0.0.1:9000/", "http://localhost/", "http://[::1]/", "http://indexer/"] {
+        assert_eq!(refusal(text, &operator), "allowed", "{text}");
+    }
+    assert!(refusal("amqp://127.0.0.1/", &operator).contains("neither"));
+}
+
+#[test]
+fn of_the_addresses_of_a_name_those_are_left_out_that_lead_inside() {
+    let ip = |text: &str| text.parse().unwrap();
+    let mixed = vec![ip("10.0.0.1"), ip("8.8.8.8"), ip("::1"), ip("2606:4700::1111")];
+    let allowed = guard(&[]).allowed("mixed.example", mixed.clone(), true).unwrap();
+    assert_eq!(allowed, [ip("8.8.8.8"), ip("2606:4700::1111")]);
+    assert_eq!(guard(&["::1"]).allowed("mixed.example", mixed.clone(), false).unwrap(), [ip("::1")]);
+    assert_eq!(guard(&["mixed.example"]).allowed("mixed.example", mixed.clone(), false).unwrap(), mixed);
+    let inside = guard(&[]).allowed("inside.example", vec![ip("10.0.0.1"), ip("::1")], true);
+    assert_eq!(inside, Err(NotAllowed::Special { address: ip("10.0.0.1"), what: "private" }));
+    assert_eq!(guard(&[]).allowed("none.example", Vec::new(), true), Ok(Vec::new()));
+}
+
+#[test]
+fn nothing_secret_is_shown() {
+    let text = "https://user:hush@indexer.example.org:8443/in?key=hush2";
+    let destination = Destination::parse(text, &guard(&[])).unwrap();
+    let shown = format!("{destination} {destination:?}");
+    assert_eq!(shown, ["https://indexer.example.org:8443/in?(hidden)"; 2].join(" "));
+    assert_eq!(destination.expose().as_str(), text);
+    let secrets: Vec<_> = destination.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
+    let sent = b"dXNlcjpodXNo".to_vec();
+    assert_eq!(secrets, [sent, b"hush".to_vec(), b"hush".to_vec(), b"key=hush2".to_vec()]);
+    assert!(Destination::parse(&format!("{destination}"), &guard(&[])).unwrap().is_as_shown());
+    let token = Destination::parse("https://hush3@indexer.example.org/", &guard(&[])).unwrap();
+    let secrets: Vec<_> = token.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
+    assert_eq!(secrets, [b"aHVzaDM6".to_vec(), b"hush3".to_vec(), b"hush3".to_vec()]);
+    let more = destination.with_query([("hub.mode", "subscribe"), ("a b", "c&d")]);
+    assert_eq!(more.expose().query(), Some("key=hush2&hub.mode=subscribe&a+b=c%26d"));
+    for wrong in ["https://user:hush@/", "ftp://user:hush@a/", "http://user:hush@a/", "https://user:hush@10.0.0.1/"] {
+        assert!(!refusal(wrong, &guard(&[])).contains("hush"), "{wrong}");
+    }
+}

@@ -1,0 +1,66 @@
+//! From the name of a host to the addresses that may be connected to.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    pin::Pin,
+    sync::{Arc, LazyLock},
+};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tokio::sync::Semaphore;
+
+use super::destination::Guard;
+
+/// The addresses of a name, as they are being looked up.
+pub type Finding = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// What knows the addresses of names. A test has its own.
+pub trait Names: Send + Sync {
+    /// Looks a name up.
+    fn find(&self, host: &str) -> Finding;
+}
+
+/// The operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemNames;
+
+/// How many names are looked up at once. Each takes a thread until the system has an answer, also when nobody waits
+/// for it any more.
+const LOOK_UPS: usize = 64;
+
+static LOOKING_UP: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(LOOK_UPS)));
+
+impl Names for SystemNames {
+    fn find(&self, host: &str) -> Finding {
+        let host = host.to_owned();
+        Box::pin(async move {
+            let turn = Arc::clone(&LOOKING_UP).acquire_owned().await.map_err(io::Error::other)?;
+            let found = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                (host.as_str(), 0).to_socket_addrs().map(|found| found.map(|socket| socket.ip()).collect())
+            });
+            found.await.map_err(io::Error::other)?
+        })
+    }
+}
+
+/// Looks names up for a client, and leaves out the addresses that its guard does not allow.
+pub(super) struct Guarded {
+    pub(super) names: Arc<dyn Names>,
+    pub(super) guard: Guard,
+    /// Whether the connections are encrypted.
+    pub(super) is_encrypted: bool,
+}
+
+impl Resolve for Guarded {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (finding, guard, is_encrypted) = (self.names.find(name.as_str()), self.guard.clone(), self.is_encrypted);
+        Box::pin(async move {
+            let allowed = guard.allowed(name.as_str(), finding.await?, is_encrypted)?;
+            // Port 0 stands for that of the address that was asked for.
+            let sockets: Addrs = Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0)));
+            Ok(sockets)
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! `GET /live`: a page for people that shows changes as they come, by the browser's own `EventSource`. It is also
+//! the example of how little a page needs for that.
+//!
+//! A browser's `EventSource` cannot be told to send a token, and pages of other origins may not read from here. So
+//! the page is served by the gateway itself: where tokens are asked for, the browser asks the person for a
+//! password once (any name, and the token), and then sends it with the stream as well.
+
+use axum::{
+    http::{HeaderMap, Method, header::CONTENT_SECURITY_POLICY},
+    response::{IntoResponse, Response},
+};
+
+use crate::web::{Cache, Representation, problems};
+
+/// The page.
+const PAGE: &str = include_str!("../../examples/live.html");
+
+/// The page holds its own style and script, and may speak to the gateway alone.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+problems!(Problems:);
+
+/// A page that shows changes as they come. Its query is that of `/stream`.
+#[utoipa::path(
+    get,
+    path = "/live",
+    operation_id = "getLive",
+    tag = "out",
+    responses(
+        (status = 200, description = "The page.", body = String, content_type = "text/html"),
+        (status = 304, description = "The client has it."),
+        Problems,
+    ),
+)]
+pub async fn page(method: Method, headers: HeaderMap) -> Response {
+    let page = Representation::new("text/html; charset=utf-8", PAGE, Cache::Revalidate).respond(&method, &headers);
+    ([(CONTENT_SECURITY_POLICY, POLICY)], page).into_response()
+}

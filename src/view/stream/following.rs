@@ -1,0 +1,259 @@
+//! One stream: goes through the journal as fast as its client takes the events, and waits at its head.
+
+use std::{pin::Pin, sync::Arc};
+
+use ::metrics::Counter;
+use bytes::Bytes;
+use tokio::{
+    sync::watch,
+    task::coop::consume_budget,
+    time::{Instant, Sleep, sleep_until},
+};
+
+use super::{
+    super::{
+        metrics,
+        waiting::{Place, Waiting},
+    },
+    event,
+};
+use crate::{
+    format::FormatKind,
+    journal::{JournalError, Recorded, store::StoreError},
+    model::{Filter, Seq},
+};
+
+/// How many changes are taken from the journal at once, and about how many bytes of them from its disk: what a
+/// stream holds beside the sixteen events, or 64 KiB and one event, that the server takes of it before they are sent.
+const PAGE: usize = 16;
+const PAGE_BYTES: usize = 16 * 1024;
+
+/// After how many changes that a client does not want it is told where it is, so that it need not go through them
+/// again when it comes again.
+const TOLD_AFTER: u64 = 1000;
+
+/// A stream.
+pub(super) struct Following {
+    waiting: Waiting,
+    head: watch::Receiver<Seq>,
+    format: &'static FormatKind,
+    /// `None` wants everything.
+    filter: Option<Box<Filter>>,
+    page: std::vec::IntoIter<Arc<Recorded>>,
+    /// The number of the last change that was looked at.
+    at: Seq,
+    /// The last number that the client was told.
+    told: Seq,
+    opening: Opening,
+    /// When the last bytes were sent.
+    sent: Instant,
+    /// When it comes to its end.
+    until: Instant,
+    alarm: Pin<Box<Sleep>>,
+    streamed: Counter,
+    _place: Place,
+}
+
+/// What a stream begins with.
+enum Opening {
+    /// Where it is: the client said nothing, and must have a number if it is cut off before the first event.
+    Place,
+    /// A comment, so that whatever stands between passes the head of the answer on.
+    Comment,
+    /// How long to wait before coming again, with the first event.
+    Retry,
+    /// It has begun.
+    Done,
+}
+
+impl Following {
+    /// A stream after that number, or of what comes next.
+    pub(super) fn new(
+        waiting: &Waiting,
+        place: Place,
+        filter: Filter,
+        format: &'static FormatKind,
+        after: Option<Seq>,
+    ) -> Self {
+        let (now, bounds) = (Instant::now(), waiting.bounds());
+        let at = after.unwrap_or_else(|| waiting.journal().head());
+        // Not all of those that came together are to come again together.
+        let until = now + bounds.stream.mul_f64(0.9 + 0.1 * fastrand::f64());
+        Self {
+            head: waiting.head(),
+            format,
+            filter: Some(filter).filter(|filter| *filter != Filter::default()).map(Box::new),
+            page: Vec::new().into_iter(),
+            at,
+            told: at,
+            opening: if after.is_some() { Opening::Comment } else { Opening::Place },
+            sent: now,
+            until,
+            alarm: Box::pin(sleep_until(until.min(now + bounds.heartbeat))),
+            streamed: metrics::streamed(format.name),
+            waiting: waiting.clone(),
+            _place: place,
+        }
+    }
+
+    /// The next bytes; `None` when it is over.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        let bytes = match self.opening {
+            Opening::Place => event::place(self.at),
+            Opening::Comment => event::HEARTBEAT,
+            Opening::Retry | Opening::Done => self.go_on().await?,
+        };
+        if matches!(self.opening, Opening::Place | Opening::Comment) {
+            self.opening = Opening::Retry;
+        }
+        self.sent = Instant::now();
+        Some(bytes)
+    }
+
+    async fn go_on(&mut self) -> Option<Bytes> {
+        loop {
+            match self.next_of_page() {
+                Ok(Some(bytes)) => return Some(bytes),
+                Ok(None) => {}
+                Err(error) => return self.broken(&error.into()),
+            }
+            if Instant::now() >= self.until {
+                return None;
+            }
+            self.head.borrow_and_update();
+            match self.read().await {
+                Ok(page) if page.is_empty() => {}
+                Ok(page) => {
+                    self.page = page.into_iter();
+                    // What is in memory needs no wait, and others want this thread too.
+                    consume_budget().await;
+                    continue;
+                }
+                Err(error) => return self.broken(&error),
+            }
+            tokio::select! {
+                // It is closed when the gateway stops.
+                moved = self.head.changed() => moved.ok()?,
+                () = self.alarm.as_mut() => {
+                    let now = Instant::now();
+                    let heartbeat = self.waiting.bounds().heartbeat;
+                    let is_due = now >= self.sent + heartbeat;
+                    self.set_alarm(if is_due { now } else { self.sent } + heartbeat);
+                    if is_due {
+                        return Some(self.heartbeat());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next event of what was read, if there is one in it.
+    fn next_of_page(&mut self) -> Result<Option<Bytes>, StoreError> {
+        for change in self.page.by_ref() {
+            self.at = change.seq();
+            let shown = match &self.filter {
+                Some(filter) => change.selected(filter)?,
+                None => Some(change),
+            };
+            if let Some(shown) = shown {
+                let bytes = event::of_change(&shown, self.format)?;
+                self.told = self.at;
+                self.streamed.increment(1);
+                return Ok(Some(match std::mem::replace(&mut self.opening, Opening::Done) {
+                    Opening::Done => bytes,
+                    _ => event::with_retry(&bytes),
+                }));
+            }
+            if self.at.0 - self.told.0 >= TOLD_AFTER {
+                return Ok(Some(self.place()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What comes next in the journal: from memory at once, else from its disk.
+    async fn read(&self) -> Result<Vec<Arc<Recorded>>, JournalError> {
+        match self.waiting.journal().held_after(self.at, PAGE) {
+            Some(page) => Ok(page),
+            // On the heap, since few streams are there at a time.
+            None => Box::pin(self.waiting.read(self.at, PAGE, PAGE_BYTES)).await,
+        }
+    }
+
+    fn heartbeat(&mut self) -> Bytes {
+        if self.at > self.told { self.place() } else { event::HEARTBEAT }
+    }
+
+    fn place(&mut self) -> Bytes {
+        self.told = self.at;
+        event::place(self.at)
+    }
+
+    fn set_alarm(&mut self, at: Instant) {
+        let at = at.min(self.until);
+        self.alarm.as_mut().reset(at);
+    }
+
+    /// The client comes again, and is told then what is wrong, by the status.
+    #[expect(clippy::unused_self, reason = "it is the end of this one")]
+    fn broken(&self, error: &JournalError) -> Option<Bytes> {
+        match error {
+            JournalError::Gone { .. } => tracing::info!(%error, "a stream ends: its reader is too far behind"),
+            error => tracing::warn!(%error, "a stream ends: the journal cannot be read"),
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::{super::super::waiting, Bytes, Filter, Following, Seq, Waiting};
+    use crate::{
+        format::format,
+        journal::{Journal, KnownKey, Settings, Submission, settle::SourcePolicy, store::sqlite},
+        model::{Draft, SourceName},
+    };
+
+    async fn journal_of(changes: usize, folder: &std::path::Path) -> Journal {
+        let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+        let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+        let draft: Draft =
+            serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
+        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
+        let drafts = vec![(None, draft); changes];
+        journal.append(Submission { policy, drafts, known_key: KnownKey::Same }).await.unwrap();
+        journal
+    }
+
+    fn follow(waiting: &Waiting, name: &str) -> Following {
+        let place = waiting.admit("stream").ok().unwrap();
+        Following::new(waiting, place, Filter::default(), format(name).unwrap(), Some(Seq::ZERO))
+    }
+
+    /// The events of a stream but the first, which has the time to wait in it.
+    async fn events(waiting: &Waiting, name: &str) -> Vec<Bytes> {
+        let mut following = follow(waiting, name);
+        let mut events = Vec::new();
+        for _ in 0..10 {
+            events.push(following.next().await.unwrap());
+        }
+        events.split_off(2)
+    }
+
+    #[tokio::test]
+    async fn an_event_is_encoded_once_a_format_however_many_streams_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let hour = Duration::from_secs(3600);
+        let bounds = waiting::Bounds { readers: 100, wait: hour, stream: hour, heartbeat: hour };
+        let (waiting, _herald) = Waiting::new(journal_of(9, folder.path()).await, bounds);
+        for name in ["json", "atom"] {
+            let first = events(&waiting, name).await;
+            let again = events(&waiting, name).await;
+            let places = |events: &[Bytes]| events.iter().map(|event| event.as_ptr()).collect::<Vec<_>>();
+            assert_eq!(places(&first), places(&again), "{name}");
+            assert!(first[0].starts_with(b"id: 2\nevent: add\ndata: "), "{name}");
+        }
+    }
+}

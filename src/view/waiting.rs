@@ -1,0 +1,172 @@
+//! Readers that wait for changes, on streams and in long polls: how many there may be, and what wakes them.
+//!
+//! Each holds a connection for as long as it waits, so there is a bound on how many there are together.
+//!
+//! They are not woken by the journal's writer itself: to wake ten thousand readers takes milliseconds, and
+//! whoever appends would wait for that. A [`Herald`] waits for the writer, and wakes them from a task of its
+//! own. When it ends, all of them come to their end: that is how they learn that the gateway stops.
+
+use std::{sync::Arc, time::Duration};
+
+use ::metrics::Gauge;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::{Instant, timeout_at},
+};
+
+use super::{journal_problem, metrics};
+use crate::{
+    journal::{Journal, Recorded},
+    model::Seq,
+    web::{Limit, Problem, ProblemCode, limit_hit},
+};
+
+/// After how many seconds one for whom there is no room is to try again.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// How many streams read from the disk at the same time: others want to read as well.
+const READ_AT_ONCE: usize = 2;
+
+/// Bounds on readers that wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How many there may be at once.
+    pub readers: usize,
+    /// How long a long poll waits at the most.
+    pub wait: Duration,
+    /// How long a stream lasts at the most.
+    pub stream: Duration,
+    /// After how long without a change a stream shows that it is there.
+    pub heartbeat: Duration,
+}
+
+/// Readers that wait. Clones are handles to the same.
+#[derive(Clone)]
+pub struct Waiting(Arc<Parts>);
+
+struct Parts {
+    journal: Journal,
+    head: watch::Receiver<Seq>,
+    places: Arc<Semaphore>,
+    reads: Semaphore,
+    bounds: Bounds,
+}
+
+/// What wakes the readers. Somebody must run it.
+#[must_use = "without it no reader hears of a change"]
+pub struct Herald {
+    journal: Journal,
+    head: watch::Sender<Seq>,
+}
+
+impl Herald {
+    /// Tells the readers of each new head, until `stop`; then they come to their end.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { journal, head } = self;
+        let mut moves = journal.watch();
+        let telling = async {
+            while moves.changed().await.is_ok() {
+                let moved = *moves.borrow_and_update();
+                head.send_replace(moved);
+            }
+        };
+        tokio::select! {
+            () = stop => {}
+            () = telling => {}
+        }
+    }
+}
+
+/// A reader's place among those that wait; it is free again when this is dropped.
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+    open: Gauge,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.decrement(1.0);
+    }
+}
+
+impl Waiting {
+    /// Readers of that journal, and what is to be run to wake them.
+    pub fn new(journal: Journal, bounds: Bounds) -> (Self, Herald) {
+        let (sender, head) = watch::channel(journal.head());
+        let places = Arc::new(Semaphore::new(bounds.readers));
+        let herald = Herald { journal: journal.clone(), head: sender };
+        (Self(Arc::new(Parts { journal, head, places, reads: Semaphore::new(READ_AT_ONCE), bounds })), herald)
+    }
+
+    pub(super) fn journal(&self) -> &Journal {
+        &self.0.journal
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        self.0.bounds
+    }
+
+    /// Tells whenever the head moves; it is closed when the gateway stops.
+    pub(super) fn head(&self) -> watch::Receiver<Seq> {
+        self.0.head.clone()
+    }
+
+    /// Takes a place for a reader of that kind: `stream` or `poll`.
+    ///
+    /// # Errors
+    /// `unavailable` when there is none.
+    pub(super) fn admit(&self, kind: &'static str) -> Result<Place, Problem> {
+        let permit = Arc::clone(&self.0.places).try_acquire_owned().map_err(|_| {
+            limit_hit(Limit::Streams);
+            let detail = format!(
+                "{} readers are waiting for changes already, and more are not served at once. Try again later, poll without \
+                 wait, or raise limits.streams in the configuration.",
+                self.0.bounds.readers
+            );
+            Problem::new(ProblemCode::Unavailable, detail).retry_after(TRY_AGAIN)
+        })?;
+        let open = metrics::open(kind);
+        open.increment(1.0);
+        Ok(Place { _permit: permit, open })
+    }
+
+    /// Up to `limit` changes after `after`, as soon as there are some; none when there are none after `wait`,
+    /// or when the gateway stops.
+    ///
+    /// # Errors
+    /// `unavailable` when too many wait, or the journal cannot be read; `gone` when it no longer has what comes
+    /// next.
+    pub(super) async fn changes(
+        &self,
+        after: Seq,
+        limit: usize,
+        wait: Duration,
+    ) -> Result<Vec<Arc<Recorded>>, Problem> {
+        let _place = self.admit("poll")?;
+        let until = Instant::now() + wait.min(self.0.bounds.wait);
+        let mut head = self.head();
+        loop {
+            head.borrow_and_update();
+            let changes = self.0.journal.after(after, limit).await.map_err(journal_problem)?;
+            if !changes.is_empty() {
+                return Ok(changes);
+            }
+            if !matches!(timeout_at(until, head.changed()).await, Ok(Ok(()))) {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    /// Up to `limit` changes after `after`, and no more of them once they have `bytes` of JSON, where they come
+    /// from the disk; few readers go there at once.
+    pub(super) async fn read(
+        &self,
+        after: Seq,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Arc<Recorded>>, crate::journal::JournalError> {
+        // The semaphore is never closed.
+        let _turn = self.0.reads.acquire().await;
+        self.0.journal.after_within(after, limit, bytes).await
+    }
+}
