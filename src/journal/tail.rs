@@ -213,7 +213,7 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Bytes, Recorded, Seq, StoredChange, Tail};
+    use super::{Arc, Bytes, Filter, Recorded, Seq, StoredChange, Tail};
 
     fn tail(capacity: usize, numbers: std::ops::RangeInclusive<u64>) -> Tail {
         let tail = Tail::new(capacity);
@@ -256,6 +256,18 @@ mod tests {
         assert_eq!(numbers(tail.after(Seq(6), 9)), Some(vec![7, 8]));
         assert_eq!(numbers(tail.after(Seq(3), 9)), None);
         assert_eq!(numbers(tail.before(Seq(9), 3)), None);
+    }
+
+    #[test]
+    fn its_identifier_is_told_before_and_after_it_is_read() {
+        let json = Bytes::from_static(include_bytes!("../../fixtures/change.json"));
+        let recorded = Arc::new(Recorded::from_json(Seq(1), json));
+        let before = recorded.id().unwrap();
+        let all = recorded.selected(&Filter::default()).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&all, &recorded) && recorded.change.get().is_none(), "nobody has had to read it");
+        assert_eq!(before, recorded.change().unwrap().modification.id);
+        assert_eq!(before, recorded.id().unwrap());
+        assert!(Recorded::from_json(Seq(1), Bytes::from_static(b"{")).id().is_err());
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! The `EventSource` of a real browser follows the stream, and the page at `/live` shows what it gets.
 
-use std::{net::TcpListener, path::Path};
+use std::path::Path;
 
 use serde_json::json;
 
-use crate::{browser::Browser, gateway::Gateway, guarded::configuration, subscribing::post};
+use crate::{
+    browser::Browser,
+    gateway::{Gateway, free_address},
+    guarded::configuration,
+    subscribing::post,
+};
 
 fn start(data: &Path, address: &str) -> Gateway {
     Gateway::start_elsewhere(data, &["--listen", address], None)
@@ -29,7 +34,7 @@ fn open(browser: &mut Browser, query: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_shows_each_change_once_though_the_gateway_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = free_address();
     let mut gateway = start(folder.path(), &address);
     let mut browser = Browser::start();
     browser.go(&format!("{}/live?after=0", gateway.url));

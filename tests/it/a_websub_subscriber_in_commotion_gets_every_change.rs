@@ -68,7 +68,7 @@ async fn receive(address: SocketAddr, seen: Arc<Seen>, mut random: fastrand::Rng
     }
 }
 
-#[expect(clippy::print_stderr, reason = "how often things came again is of interest")]
+#[allow(clippy::print_stderr, reason = "how often things came again is of interest")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_changes_are_distributed() {
     let folder = tempfile::tempdir().unwrap();

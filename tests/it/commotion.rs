@@ -5,7 +5,6 @@
 
 use std::{
     collections::BTreeMap,
-    net::TcpListener,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -17,7 +16,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    gateway::{Gateway, client},
+    gateway::{Gateway, client, free_address},
     keeping::configuration,
     subscribing::event,
 };
@@ -94,7 +93,7 @@ impl Commotion {
     pub(crate) fn begin(folder: &Path, lines: &str) -> Self {
         let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
         eprintln!("SEED={seed}");
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = free_address();
         let arguments = vec!["--listen".to_owned(), address, "--config".to_owned(), configuration(folder, lines)];
         let data = folder.join("data");
         let gateway = start(&data, &arguments);

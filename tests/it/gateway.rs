@@ -131,6 +131,17 @@ impl Drop for Gateway {
     }
 }
 
+/// A free address for what is to be started again under it. It is none of those that the system gives to connections
+/// and to who asks for any: somebody else would have it by then.
+pub(crate) fn free_address() -> String {
+    loop {
+        let address = format!("127.0.0.1:{}", fastrand::u16(10_000..32_000));
+        if std::net::TcpListener::bind(&address).is_ok() {
+            return address;
+        }
+    }
+}
+
 /// The program, without what the environment of the test might say to it.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));

@@ -3,7 +3,6 @@
 
 use std::{
     fs::{self, File},
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -11,7 +10,7 @@ use std::{
 
 use crate::{
     event_stream::Stream,
-    gateway::{Gateway, PATIENCE},
+    gateway::{Gateway, PATIENCE, free_address},
     subscribing::{gateway, post},
 };
 
@@ -62,7 +61,7 @@ impl Drop for Client {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_sees_each_change_once_though_both_are_killed() {
     let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = free_address();
     let start = || Gateway::start_elsewhere(data.path(), &["--listen", &address], None);
     let mut gateway = start();
     let place = folder.path().join("place");

@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -11,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    gateway::{Gateway, PATIENCE, command},
+    gateway::{Gateway, PATIENCE, command, free_address},
     guarded::{Guarded, message},
     subscribing::{gateway, post, post_event},
 };
@@ -70,7 +69,7 @@ impl Drop for Tail {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_shows_each_change_once_though_the_gateway_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = free_address();
     let data = folder.path().join("data");
     let start = || Gateway::start_elsewhere(&data, &["--listen", &address], None);
     let url = format!("http://{address}");

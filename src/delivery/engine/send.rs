@@ -135,3 +135,18 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, KEPT, Recorded, Seq};
+
+    #[test]
+    fn what_the_journal_keeps_is_what_the_format_writes() {
+        let written = |recorded: &Recorded| (KEPT.write)(recorded.change().unwrap());
+        let fixture = Recorded::from_json(Seq(1), include_bytes!("../../../fixtures/change.json").as_slice().into());
+        let kept = Arc::new(Recorded::from_json(Seq(1), written(&fixture).into()));
+        assert_eq!(written(&kept), kept.json().to_vec());
+        let public = kept.public().unwrap().unwrap();
+        assert_eq!(written(public), public.json().to_vec());
+    }
+}
