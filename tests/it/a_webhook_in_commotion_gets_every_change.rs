@@ -3,7 +3,7 @@
 //! repeats under the same identifier alone.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     commotion::{Commotion, Seen},
+    gateway::free_address,
     receiver::{Got, Receiver, Reply},
     webhooking::{SECRET, webhook},
 };
@@ -56,7 +57,7 @@ async fn receive(address: SocketAddr, seen: Arc<Seen>, mut random: fastrand::Rng
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_changes_are_posted() {
     let folder = tempfile::tempdir().unwrap();
-    let address = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = || free_address().parse().unwrap();
     let addresses = [address(), address()];
     let lines = webhook("single", &format!("http://{}/", addresses[0]), "answer_seconds = 1")
         + &webhook("batches", &format!("http://{}/", addresses[1]), "answer_seconds = 1\nmax_batch = 20");

@@ -3,7 +3,7 @@
 //! same alone.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     commotion::{Commotion, Seen},
+    gateway::free_address,
     receiver::{Got, Receiver, Reply},
     websub::{LOCAL, challenge, is_signed, subscribe_at, until_running_at},
 };
@@ -74,8 +75,7 @@ async fn ten_thousand_changes_are_distributed() {
     let folder = tempfile::tempdir().unwrap();
     let mut commotion = Commotion::begin(folder.path(), &format!("[journal]\ntail_changes = 300\n{LOCAL}"));
     let everybody: Vec<Arc<Seen>> = vec![Arc::default(), Arc::default()];
-    let addresses: Vec<_> =
-        everybody.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()).collect();
+    let addresses: Vec<SocketAddr> = everybody.iter().map(|_| free_address().parse().unwrap()).collect();
     for address in &addresses {
         // It is there while it is asked.
         let subscriber = Receiver::at(*address, script(&Arc::default(), fastrand::Rng::with_seed(0))).await;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io::ErrorKind,
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -85,9 +86,9 @@ impl Receiver {
         Self::at("127.0.0.1:0".parse().unwrap(), script).await
     }
 
-    /// Starts one at an address.
+    /// Starts one at an address, as soon as who was there before has let go of it.
     pub(crate) async fn at(address: SocketAddr, script: impl Fn(usize, &Got) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(address).await.unwrap();
+        let listener = bind(address).await;
         let address = listener.local_addr().unwrap();
         let (got, connections, flooded) = (Mutex::default(), AtomicUsize::default(), AtomicU64::default());
         let state = Arc::new(State { got, connections, flooded, script: Box::new(script) });
@@ -123,6 +124,18 @@ impl Receiver {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         self.got().clone()
+    }
+}
+
+async fn bind(address: SocketAddr) -> TcpListener {
+    let began = Instant::now();
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && began.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            bound => return bound.unwrap(),
+        }
     }
 }
 
