@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     commotion::{Commotion, Seen},
     event_stream::Stream,
-    gateway::client,
+    gateway::{PATIENCE, client},
 };
 
 const COUNT: u64 = 10_000;
@@ -54,17 +54,51 @@ async fn follow(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
     }
 }
 
+/// Polls until it has seen everything, waiting for what comes; now and then it gives up while it waits, or starts again
+/// from what it has kept.
+async fn poll(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
+    let http = client();
+    let (mut kept, mut last) = (0, 0);
+    while last < COUNT {
+        if random.u8(..20) == 0 {
+            last = kept;
+        }
+        let limit = random.u32(1..400);
+        let asked = http.get(format!("{url}/changes?after={last}&limit={limit}&wait=10")).send();
+        let patience = if random.u8(..4) == 0 { Duration::from_millis(random.u64(..5)) } else { PATIENCE };
+        let Ok(Ok(response)) = tokio::time::timeout(patience, asked).await else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        assert_eq!(response.status(), 200);
+        let Ok(page) = response.json::<Value>().await else { continue };
+        for change in page["changes"].as_array().unwrap() {
+            last = change["seq"].as_u64().unwrap();
+            seen.tell(last, change["id"].as_str().unwrap());
+        }
+        assert_eq!(page["next"].as_u64(), Some(last), "the place to go on from");
+        if random.u8(..4) == 0 {
+            kept = last;
+            tokio::time::sleep(Duration::from_millis(random.u64(..20))).await;
+        }
+    }
+}
+
 #[allow(clippy::print_stderr, reason = "that there were repeats is of interest")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_changes_are_seen_on_streams() {
+async fn ten_thousand_changes_are_seen_on_streams_and_by_polls() {
     let folder = tempfile::tempdir().unwrap();
     // Less is held in memory than a subscriber falls behind.
     let mut commotion = Commotion::begin(folder.path(), "[journal]\ntail_changes = 300\n");
-    let everybody: Vec<Arc<Seen>> = (0..3).map(|_| Arc::default()).collect();
-    let subscribers: Vec<_> = everybody
-        .iter()
-        .map(|seen| tokio::spawn(follow(commotion.url.clone(), Arc::clone(seen), commotion.random.fork())))
-        .collect();
+    let everybody: Vec<Arc<Seen>> = (0..4).map(|_| Arc::default()).collect();
+    let mut subscribers = Vec::new();
+    for (number, seen) in everybody.iter().enumerate() {
+        let (url, seen, random) = (commotion.url.clone(), Arc::clone(seen), commotion.random.fork());
+        subscribers.push(match number {
+            0 | 1 => tokio::spawn(follow(url, seen, random)),
+            _ => tokio::spawn(poll(url, seen, random)),
+        });
+    }
     let gateway = commotion.pass(COUNT, 2, &everybody).await;
     for subscriber in subscribers {
         subscriber.await.unwrap();
