@@ -16,8 +16,10 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
 use crate::{
+    event_stream::Stream,
     fedora3::Call,
     gateway::{Gateway, PATIENCE, command},
+    subscribing::post,
     the_command_line_keeps_its_promises::ended,
 };
 
@@ -166,6 +168,24 @@ async fn a_request_on_its_way_is_finished_inside_tls_too() {
     drop(slow);
     assert!(gateway.wait().success());
     assert_eq!(Gateway::start(&folder.path().join("data")).changes().await.len(), 1);
+}
+
+/// The body of a stream does not go through what answers all other requests.
+#[tokio::test]
+async fn a_stream_goes_out_inside_tls_and_ends_in_good_order() {
+    let first = pair(1);
+    let Encrypted { mut gateway, folder: _folder } = Encrypted::start(&first);
+    let trusted = reqwest::Certificate::from_pem(first.certificate.pem().as_bytes()).unwrap();
+    let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().tls_certs_only([trusted]);
+    gateway.http = client.build().unwrap();
+    let mut stream = Stream::open(&gateway, "?after=0", None).await;
+    for number in 1..=3 {
+        post(&gateway, number).await;
+        assert_eq!(stream.numbers(1).await, [number]);
+    }
+    gateway.signal("TERM");
+    assert!(stream.ends_well().await, "it broke off");
+    assert!(gateway.wait().success());
 }
 
 #[test]
