@@ -6,8 +6,8 @@
 
 use axum::{
     extract::State,
-    http::{HeaderMap, Method, header::CONTENT_SECURITY_POLICY},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, Method},
+    response::Response,
 };
 use utoipa::{
     Modify, OpenApi,
@@ -24,7 +24,7 @@ use crate::{
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
     view::{changes, feed, live, objects, service, snapshot, stream},
-    web::{Cache, Problem, Representation, problems},
+    web::{self, Cache, Problem, Representation, problems},
 };
 
 /// Every operation.
@@ -194,13 +194,8 @@ pub async fn document(
     ),
 )]
 pub async fn page(method: Method, headers: HeaderMap) -> Response {
-    let page = Representation::new("text/html; charset=utf-8", PAGE, Cache::Revalidate).respond(&method, &headers);
-    ([(CONTENT_SECURITY_POLICY, POLICY)], page).into_response()
+    web::page(PAGE, &method, &headers)
 }
 
 /// The page: it fetches `openapi.json` and shows it.
 const PAGE: &str = include_str!("docs.html");
-
-/// The page holds its own style and script, and may speak to the gateway alone.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

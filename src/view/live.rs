@@ -6,18 +6,14 @@
 //! password once (any name, and the token), and then sends it with the stream as well.
 
 use axum::{
-    http::{HeaderMap, Method, header::CONTENT_SECURITY_POLICY},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, Method},
+    response::Response,
 };
 
-use crate::web::{Cache, Representation, problems};
+use crate::web::{self, problems};
 
 /// The page.
 const PAGE: &str = include_str!("../../examples/live.html");
-
-/// The page holds its own style and script, and may speak to the gateway alone.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 problems!(Problems:);
 
@@ -34,6 +30,5 @@ problems!(Problems:);
     ),
 )]
 pub async fn page(method: Method, headers: HeaderMap) -> Response {
-    let page = Representation::new("text/html; charset=utf-8", PAGE, Cache::Revalidate).respond(&method, &headers);
-    ([(CONTENT_SECURITY_POLICY, POLICY)], page).into_response()
+    web::page(PAGE, &method, &headers)
 }

@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -14,10 +15,12 @@ use std::{
 };
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     gateway::{Gateway, client, free_address},
     keeping::configuration,
+    receiver::{Got as Request, Receiver, Reply},
     subscribing::event,
 };
 
@@ -127,6 +130,65 @@ impl Commotion {
         until(count, slowest).await;
         eprintln!("{:?}: all have arrived", began.elapsed());
         self.gateway
+    }
+}
+
+/// Takes what a receiver got, and tells how that is answered where it is not for chance to say.
+pub(crate) type Take = fn(&Seen, &Request) -> Option<Reply>;
+
+impl Commotion {
+    /// The same with a receiver of posts at each of these addresses, which is cut off, comes again, and is slow at
+    /// random, and fails once in `seldom` posts, and once closes the socket. Everybody has every change then, and in
+    /// order.
+    #[expect(clippy::print_stderr, reason = "how often things came again is of interest")]
+    pub(crate) async fn pass_to(mut self, addresses: &[SocketAddr], seldom: u32, take: Take, count: u64, kills: usize) {
+        let everybody: Vec<Arc<Seen>> = addresses.iter().map(|_| Arc::default()).collect();
+        let done = CancellationToken::new();
+        let mut receivers = Vec::new();
+        for (address, seen) in addresses.iter().zip(&everybody) {
+            let script = (Arc::clone(seen), seldom, take);
+            receivers.push(tokio::spawn(receive(*address, script, self.random.fork(), done.clone())));
+        }
+        let gateway = self.pass(count, kills, &everybody).await;
+        done.cancel();
+        for receiver in receivers {
+            receiver.await.unwrap();
+        }
+        let changes = gateway.changes().await;
+        assert_eq!(changes.len() as u64, count);
+        for seen in everybody {
+            eprintln!("{} came again", seen.holds(&changes));
+        }
+    }
+}
+
+/// Is there, goes away, and comes again, until `done`.
+async fn receive(
+    address: SocketAddr,
+    (seen, seldom, take): (Arc<Seen>, u32, Take),
+    mut random: fastrand::Rng,
+    done: CancellationToken,
+) {
+    while !done.is_cancelled() {
+        let (seen, chance) = (Arc::clone(&seen), Mutex::new(random.fork()));
+        let script = move |_, got: &Request| {
+            take(&seen, got).unwrap_or_else(|| {
+                let mut chance = chance.lock().unwrap();
+                match chance.u32(..seldom) {
+                    0 => Reply::of(500),
+                    1 => Reply::Close,
+                    2..=100 => Reply::After(Duration::from_micros(chance.u64(..3000)), Box::new(Reply::of(200))),
+                    _ => Reply::of(200),
+                }
+            })
+        };
+        let receiver = Receiver::at(address, script).await;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(random.u64(300..3000))) => {}
+            () = done.cancelled() => {}
+        }
+        drop(receiver);
+        tokio::time::sleep(Duration::from_millis(random.u64(..50))).await;
     }
 }
 

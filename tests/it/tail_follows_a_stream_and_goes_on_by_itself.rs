@@ -29,8 +29,12 @@ struct Tail {
 
 impl Tail {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::of(folder, tail(arguments))
+    }
+
+    fn of(folder: &Path, mut tail: Command) -> Self {
         let file = |name: &str| File::create(folder.join(name)).unwrap();
-        let child = tail(arguments).stdout(file("out")).stderr(file("err")).spawn().unwrap();
+        let child = tail.stdout(file("out")).stderr(file("err")).spawn().unwrap();
         Self { child, folder: folder.to_owned() }
     }
 
@@ -131,13 +135,26 @@ async fn a_reader_of_its_output_that_has_read_enough_is_no_failure() {
         tail(&[&gateway.url, "--after", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     post(&gateway, 1).await;
-    let ended = tokio::task::spawn_blocking(move || child.wait_with_output()).await.unwrap().unwrap();
+    let ended = ended(child);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+/// Waits for its end; one that goes on is killed, and has failed.
+fn ended(mut child: Child) -> Output {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > PATIENCE {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
 }
 
 /// Runs it to its end, which must be a failure with that code.
 fn fails(code: i32, mut tail: Command) -> String {
-    let Output { status, stdout, stderr } = tail.output().unwrap();
+    let child = tail.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let Output { status, stdout, stderr } = ended(child);
     let told = String::from_utf8_lossy(&stderr).into_owned();
     assert_eq!((status.code(), stdout.len()), (Some(code), 0), "{told}");
     told
@@ -165,11 +182,7 @@ async fn what_is_refused_is_told_in_the_gateways_words() {
         fails(2, tail(wrong));
     }
     // The token lets it in.
-    let mut child = with_token(&["--after", "0"]);
-    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(line.starts_with("1  "), "{line}");
+    let folder = tempfile::tempdir().unwrap();
+    let shown = Tail::of(folder.path(), with_token(&["--after", "0"])).until("out", 1).await;
+    assert!(shown[0].starts_with("1  "), "{shown:?}");
 }
