@@ -14,13 +14,14 @@ use super::{
     json_of,
     order::{KnownKey, Outcome, Submission},
     registry::ObjectState,
+    seed::{Filled, Seeded, Seeding, Walk},
     settle::{Settled, SourcePolicy, settle},
     sight::Before,
-    store::{Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Touched},
+    store::{Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, Touched},
 };
 use crate::model::{
-    Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, ItemChange, Seq, Settlement, Sight,
-    SubscriptionName, Timestamp, Uri,
+    Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, FoundObject, ItemChange, Seq, Settlement,
+    Sight, SubscriptionName, Timestamp, Uri,
 };
 
 /// A batch that is settled.
@@ -30,6 +31,8 @@ pub(super) struct Batch {
     pub(super) decision: Decision,
     /// What became of each draft, by submission.
     pub(super) outcomes: Vec<Vec<Outcome>>,
+    /// What became of each part of a walk.
+    pub(super) seeded: Vec<Seeded>,
 }
 
 /// What the store will know when a batch has been written, for those that are settled until then.
@@ -48,9 +51,10 @@ pub(super) struct Promised {
 }
 
 /// What must be known before these can be settled.
-pub(super) fn questions(submissions: &[Submission]) -> Questions {
+pub(super) fn questions(submissions: &[Submission], seedings: &[Seeding]) -> Questions {
     let mut questions = Questions::default();
-    let all = submissions.iter().flat_map(|submission| {
+    let told = seedings.iter().map(|seeding| &seeding.submission);
+    let all = submissions.iter().chain(told).flat_map(|submission| {
         let remembered = submission.known_key != KnownKey::Same;
         submission.drafts.iter().map(move |(key, draft)| (remembered, key, draft))
     });
@@ -62,28 +66,40 @@ pub(super) fn questions(submissions: &[Submission]) -> Questions {
             DraftItems::Purge => ItemsAsked::All,
             DraftItems::Listed(items) => ItemsAsked::Some(items.iter().map(|item| item.uri.clone()).collect()),
         };
-        match questions.objects.get_mut(&draft.object) {
+        questions.ask(&draft.object, asked);
+    }
+    for found in seedings.iter().flat_map(|seeding| &seeding.found) {
+        questions.ask(&found.object, ItemsAsked::Some(found.items.iter().map(|item| item.uri.clone()).collect()));
+    }
+    questions
+}
+
+impl Questions {
+    fn ask(&mut self, object: &Uri, asked: ItemsAsked) {
+        match self.objects.get_mut(object) {
             Some(held) => held.widen(asked),
             None => {
-                questions.objects.insert(draft.object.clone(), asked);
+                self.objects.insert(object.clone(), asked);
             }
         }
     }
-    questions
 }
 
 impl Batch {
     /// Settles drafts on what is known.
     pub(super) fn settle(
         submissions: Vec<Submission>,
+        seedings: Vec<Seeding>,
         cursors: Vec<(SubscriptionName, Seq)>,
         known: Known,
         now: Timestamp,
     ) -> (Self, Promised) {
-        let drafts = submissions.iter().map(|submission| submission.drafts.len()).sum();
+        let told = seedings.iter().map(|seeding| &seeding.submission);
+        let drafts = submissions.iter().chain(told).map(|submission| submission.drafts.len()).sum();
         let mut settling = Settlements::new(known, now, drafts);
         let outcomes = submissions.into_iter().map(|submission| settling.submission(submission)).collect();
-        settling.batch(outcomes, cursors)
+        let seeded = settling.seedings(seedings);
+        settling.batch(outcomes, seeded, cursors)
     }
 }
 
@@ -125,6 +141,8 @@ struct Settlements {
     objects: BTreeMap<Uri, Settling>,
     changes: Vec<NewChange>,
     unchanged: Vec<EventKey>,
+    seeds: Vec<Seed>,
+    walks: Vec<Walk>,
 }
 
 /// An object, and what of it was touched.
@@ -146,7 +164,8 @@ impl Settlements {
         seen.reserve(drafts);
         taken.reserve(drafts);
         let changes = Vec::with_capacity(drafts);
-        Self { head, received, seen, known_unchanged, taken, objects, changes, unchanged: Vec::new() }
+        let (unchanged, seeds, walks) = (Vec::new(), Vec::new(), Vec::new());
+        Self { head, received, seen, known_unchanged, taken, objects, changes, unchanged, seeds, walks }
     }
 
     fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
@@ -154,6 +173,35 @@ impl Settlements {
         let mut outcomes = Vec::with_capacity(drafts.len());
         outcomes.extend(drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, known_key, draft)));
         outcomes
+    }
+
+    /// All that is told comes first, since a seed has its place after the changes of its batch.
+    fn seedings(&mut self, seedings: Vec<Seeding>) -> Vec<Seeded> {
+        let mut seeded = Vec::with_capacity(seedings.len());
+        let mut found = Vec::with_capacity(seedings.len());
+        for seeding in seedings {
+            seeded.push(Seeded { filled: 0, outcomes: self.submission(seeding.submission) });
+            found.push(seeding.found);
+            self.walks.push(seeding.walk);
+        }
+        for (seeded, found) in seeded.iter_mut().zip(found) {
+            seeded.filled = found.iter().filter(|found| self.fill(found)).count();
+        }
+        seeded
+    }
+
+    /// Takes over what was found of an object; says whether any of it was news.
+    fn fill(&mut self, found: &FoundObject) -> bool {
+        let settling = self.objects.entry(found.object.clone()).or_default();
+        let filled = Filled::news(found, self.received, &settling.object.state);
+        if filled.is_empty() {
+            return false;
+        }
+        Arc::make_mut(&mut settling.object.state).fill(&filled);
+        settling.itself |= filled.is_of_the_object();
+        settling.items.extend(filled.items().cloned());
+        self.seeds.push(Seed { object: found.object.clone(), filled });
+        true
     }
 
     fn draft(
@@ -206,7 +254,12 @@ impl Settlements {
         Outcome::Accepted { seq, id }
     }
 
-    fn batch(self, outcomes: Vec<Vec<Outcome>>, cursors: Vec<(SubscriptionName, Seq)>) -> (Batch, Promised) {
+    fn batch(
+        self,
+        outcomes: Vec<Vec<Outcome>>,
+        seeded: Vec<Seeded>,
+        cursors: Vec<(SubscriptionName, Seq)>,
+    ) -> (Batch, Promised) {
         let mut objects = Vec::with_capacity(self.objects.len());
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
         objects.extend(self.objects.into_iter().filter(is_touched).map(|(uri, settling)| settling.touched(uri)));
@@ -215,7 +268,9 @@ impl Settlements {
         let newest = changes.last().map(|newest| (newest.change.seq, newest.change.received));
         let (seen, taken) = (self.seen, self.taken);
         let promised = Promised { newest, seen, unchanged: self.known_unchanged, taken, objects: Arc::clone(&objects) };
-        (Batch { decision: Decision { changes, unchanged, received, objects, cursors }, outcomes }, promised)
+        let Self { seeds, walks, .. } = self;
+        let decision = Decision { changes, unchanged, received, objects, cursors, seeds, walks };
+        (Batch { decision, outcomes, seeded }, promised)
     }
 }
 
@@ -273,7 +328,7 @@ mod tests {
             let known = Known { received: newest.map(time), ..Known::default() };
             let drafts = vec![(None, draft.clone())];
             let submission = Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same };
-            let (batch, _) = Batch::settle(vec![submission], Vec::new(), known, time(now));
+            let (batch, _) = Batch::settle(vec![submission], Vec::new(), Vec::new(), known, time(now));
             assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
             assert_eq!(batch.decision.changes[0].change.received, time(received));
         }

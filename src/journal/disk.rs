@@ -76,9 +76,9 @@ impl Disk {
     fn write(&self, works: Vec<Work>) -> Done {
         let mut decisions = Vec::with_capacity(works.len());
         let mut answers = Vec::with_capacity(works.len());
-        for Work { batch: Batch { decision, outcomes }, rest, began } in works {
+        for Work { batch: Batch { decision, outcomes, seeded }, rest, began } in works {
             decisions.push(decision);
-            answers.push((outcomes, rest, began));
+            answers.push((outcomes, seeded, rest, began));
         }
         let is_empty = decisions.iter().all(super::store::Decision::is_empty);
         let written = if is_empty { Ok(Vec::new()) } else { self.store.append(decisions) };
@@ -87,7 +87,7 @@ impl Disk {
         let written = match written {
             Ok(changes) => {
                 let mut changes = changes.into_iter();
-                for (outcomes, mut rest, began) in answers {
+                for (outcomes, seeded, mut rest, began) in answers {
                     let took = began.elapsed();
                     if !outcomes.is_empty() {
                         metrics::batch(outcomes.len(), took);
@@ -96,13 +96,16 @@ impl Disk {
                     for advancer in rest.advancers.drain(..) {
                         let _ = advancer.send(Ok(()));
                     }
+                    for (seeder, seeded) in rest.seeders.drain(..).zip(seeded) {
+                        let _ = seeder.send(Ok(seeded));
+                    }
                     answer_all(std::mem::take(&mut rest.submitters), Ok(outcomes));
                     rests.push(rest);
                 }
                 Ok(())
             }
             Err(error) => {
-                for (_, mut rest, _) in answers {
+                for (_, _, mut rest, _) in answers {
                     rest.refuse(&error);
                     rests.push(rest);
                 }

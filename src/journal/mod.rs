@@ -12,6 +12,7 @@ pub mod quarantine;
 mod reading;
 pub mod registry;
 pub mod retention;
+pub mod seed;
 pub mod settle;
 mod sight;
 pub mod store;
@@ -39,6 +40,7 @@ use crate::model::Seq;
 use disk::Disk;
 use order::Order;
 use quarantine::{NewQuarantined, QuarantineId};
+use seed::{Seeded, Seeding};
 use store::{Store, StoreError};
 use tail::Tail;
 use writer::{Next, Writer};
@@ -180,6 +182,14 @@ impl Journal {
         let outcomes = self.order(|answer| Order::Append(submissions, answer)).await?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
+    }
+
+    /// Writes a part of a walk through a repository: what it found, and how far it is, in one transaction.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn seed(&self, seeding: Seeding) -> Result<Seeded, JournalError> {
+        self.order(|answer| Order::Seed(Box::new(seeding), answer)).await
     }
 
     /// Keeps messages that no dialect could read, all or none; their identifiers are in the same order.

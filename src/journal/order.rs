@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{
     quarantine::{NewQuarantined, QuarantineId},
+    seed::{Seeded, Seeding},
     settle::SourcePolicy,
     store::{EventKey, StoreError},
     subscriptions::Write,
@@ -62,6 +63,7 @@ pub enum Outcome {
 /// answer has not withdrawn the order.
 pub(super) enum Order {
     Append(Vec<Submission>, Answers<Vec<Outcome>>),
+    Seed(Box<Seeding>, Answer<Seeded>),
     Quarantine(Vec<NewQuarantined>, Answers<QuarantineId>),
     Release(QuarantineId, Answer<bool>),
     /// Cursors that go forward. They go with the batch that is waiting, if there is one, and so cost
@@ -82,6 +84,7 @@ impl Order {
     pub(super) fn drafts(&self) -> usize {
         match self {
             Self::Append(submissions, _) => submissions.iter().map(|submission| submission.drafts.len()).sum(),
+            Self::Seed(seeding, _) => seeding.submission.drafts.len() + seeding.found.len(),
             _ => 0,
         }
     }
@@ -103,7 +106,11 @@ impl Taken {
     /// Tells those who wait for something settled that it is not written.
     pub(super) fn refuse(&mut self, error: &StoreError) {
         self.submissions.clear();
+        self.seedings.clear();
         self.cursors.clear();
+        for seeder in self.seeders.drain(..) {
+            let _ = seeder.send(Err(error.clone()));
+        }
         for advancer in self.advancers.drain(..) {
             let _ = advancer.send(Err(error.clone()));
         }
@@ -116,6 +123,8 @@ impl Taken {
 pub(super) struct Taken {
     pub(super) submissions: Vec<Submission>,
     pub(super) submitters: Vec<(usize, Answers<Vec<Outcome>>)>,
+    pub(super) seedings: Vec<Seeding>,
+    pub(super) seeders: Vec<Answer<Seeded>>,
     pub(super) messages: Vec<NewQuarantined>,
     pub(super) senders: Vec<(usize, Answers<QuarantineId>)>,
     pub(super) releases: Vec<(QuarantineId, Answer<bool>)>,
@@ -133,6 +142,10 @@ pub(super) fn sorted(orders: impl Iterator<Item = Order>) -> Taken {
             Order::Append(more, answer) => {
                 taken.submitters.push((more.len(), answer));
                 taken.submissions.extend(more);
+            }
+            Order::Seed(seeding, answer) => {
+                taken.seedings.push(*seeding);
+                taken.seeders.push(answer);
             }
             Order::Quarantine(more, answer) => {
                 taken.senders.push((more.len(), answer));

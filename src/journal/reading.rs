@@ -7,9 +7,10 @@ use super::{
     Journal, JournalError, Recorded, metrics,
     quarantine::{QuarantineId, Quarantined},
     registry::ObjectState,
+    seed::Walk,
     store::{Store, StoreError, StoredChange},
 };
-use crate::model::{ChangeId, Seq, Timestamp, Uri};
+use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
 
 impl Journal {
     /// The number of the oldest change that was received at `time` or later; `None` when all are older.
@@ -119,6 +120,14 @@ impl Journal {
     /// When the store fails.
     pub async fn registry(&self, after: Option<Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, JournalError> {
         self.read(move |store| store.registry(after.as_ref(), limit)).await
+    }
+
+    /// How far the newest walk through the repository of a source is; `None` when there has been none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn walk(&self, source: SourceName) -> Result<Option<Walk>, JournalError> {
+        self.read(move |store| store.walk(&source)).await
     }
 
     /// Up to `limit` messages of the quarantine before `before` (all, if `None`), newest first,

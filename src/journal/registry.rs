@@ -48,7 +48,7 @@ pub struct Register<T> {
 }
 
 impl<T> Register<T> {
-    fn set(&mut self, value: T, time: Timestamp) {
+    pub(super) fn set(&mut self, value: T, time: Timestamp) {
         self.value = value;
         self.clock.set(time);
     }
@@ -77,6 +77,8 @@ pub struct ItemRecord {
     pub state: Register<Option<State>>,
     /// The state that it began in, if nobody told one.
     pub begins_in: Option<Beginning>,
+    /// Whether a walk found the state, and no change has told it.
+    pub unheard: bool,
 }
 
 /// What is known of one object, with some or all of its items.
@@ -151,6 +153,12 @@ impl ObjectState {
     pub fn content(&self, item: &Uri) -> Option<&ContentLocation> {
         let record = self.items.get(item).filter(|_| self.is_live(item))?;
         record.content.value.as_ref().filter(|_| self.holds(record.content.clock))
+    }
+
+    /// Whether the state of the item is known from a walk alone.
+    #[must_use]
+    pub fn is_unheard(&self, item: &Uri) -> bool {
+        self.items.get(item).is_some_and(|record| record.unheard)
     }
 
     /// What the object belongs to, if that is known since its last purge.
@@ -290,6 +298,7 @@ impl ItemRecord {
         let told_state = change.after().is_some() && notes.begins_in.is_none();
         if (told_anew || told_state) && on_time(Aspect::State) {
             self.state.set(change.after().cloned(), time);
+            self.unheard = false;
         }
         let known_longer = self.begins_in.as_ref().is_some_and(|held| held.at > time);
         if let Some(state) = notes.begins_in.clone().filter(|_| !known_longer) {

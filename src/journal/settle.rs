@@ -116,13 +116,16 @@ impl Settling<'_> {
             DraftChange::Told(add @ ItemChange::Add { .. }) => self.push(id, uri, add, ItemNotes::default()),
             DraftChange::AddOrUpdate { content, begins_in } => self.add_or_update(id, uri, content, begins_in),
             DraftChange::There { content } => self.there(id, uri, content),
+            DraftChange::Found { content, state, at } => self.found(id, uri, content, state, at),
             DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
             DraftChange::Properties { after } => self.properties(id, uri, after),
         }
     }
 
     fn state(&mut self, id: Option<ItemId>, uri: Uri, told_before: Option<State>, after: State) {
-        let known = self.state_before(&uri);
+        // What only a walk has told nobody has heard, so it is news even if it is known to be so.
+        let is_news = |state: &State| *state == after && self.known.is_unheard(&uri);
+        let known = self.state_before(&uri).filter(|known| !is_news(known));
         let told_no_change = told_before.as_ref() == Some(&after);
         if known.as_ref() == Some(&after) && (told_before.is_none() || told_no_change) {
             return self.confirm(uri, &[Aspect::Existence, Aspect::State]);
@@ -174,6 +177,35 @@ impl Settling<'_> {
         } else {
             let before = self.state_before(&uri);
             self.push(id, uri, ItemChange::Update { content, before, after: None }, ItemNotes::default());
+        }
+    }
+
+    /// What the registry holds since then, or longer, is known; and what is gone since then is gone.
+    fn found(
+        &mut self,
+        id: Option<ItemId>,
+        uri: Uri,
+        content: Option<ContentLocation>,
+        state: Option<State>,
+        at: Timestamp,
+    ) {
+        let known = self.known;
+        let is_newer = |aspect| known.is_newer(&uri, aspect, at);
+        let before = known.state(&uri).cloned();
+        if !known.is_live(&uri) {
+            if is_newer(Aspect::Existence) {
+                self.push(id, uri, ItemChange::Add { content, after: state }, ItemNotes::default());
+            }
+            return;
+        }
+        let after = state.filter(|state| before.as_ref() != Some(state) && is_newer(Aspect::State));
+        let content = content.filter(|content| known.content(&uri) != Some(content) && is_newer(Aspect::Content));
+        match (content, after) {
+            (None, None) => {}
+            (None, Some(after)) => self.push(id, uri, ItemChange::State { before, after }, ItemNotes::default()),
+            (content, after) => {
+                self.push(id, uri, ItemChange::Update { content, before, after }, ItemNotes::default());
+            }
         }
     }
 

@@ -15,9 +15,12 @@ pub(super) struct Before(BTreeMap<Uri, bool>);
 
 impl Before {
     /// Of the items that the change lists; of all, where it is a purge, which may take the states of
-    /// those that it does not list. Items that nobody has ever told of are not among them.
+    /// those that it does not list. Items that nobody has ever told of are not among them, nor those whose states
+    /// a walk alone has told: what the public made of these nobody knows.
     pub(super) fn of(state: &ObjectState, told: &ContentObjectModification, settlement: &Settlement) -> Self {
-        let known = |uri: &Uri| state.items.contains_key(uri).then(|| (uri.clone(), is_seen(state, uri)));
+        let known = |uri: &Uri| {
+            (state.items.contains_key(uri) && !state.is_unheard(uri)).then(|| (uri.clone(), is_seen(state, uri)))
+        };
         Self(if settlement.purge {
             state.items.keys().filter_map(known).collect()
         } else {

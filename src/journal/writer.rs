@@ -131,13 +131,15 @@ impl Writer {
     }
 
     fn settled(&self, taken: &mut Taken) -> Result<(Batch, Promised), StoreError> {
-        let questions = questions(&taken.submissions);
-        let mut known = if taken.submissions.is_empty() { Known::default() } else { self.store.look(&questions)? };
+        let questions = questions(&taken.submissions, &taken.seedings);
+        let is_asked = !(taken.submissions.is_empty() && taken.seedings.is_empty());
+        let mut known = if is_asked { self.store.look(&questions)? } else { Known::default() };
         for promised in self.on_disk.iter().flatten().chain(&self.next.promised) {
             promised.tell(&questions, &mut known);
         }
         let (submissions, cursors) = (std::mem::take(&mut taken.submissions), std::mem::take(&mut taken.cursors));
-        Ok(Batch::settle(submissions, cursors, known, Timestamp::now()))
+        let seedings = std::mem::take(&mut taken.seedings);
+        Ok(Batch::settle(submissions, seedings, cursors, known, Timestamp::now()))
     }
 
     /// Gives what is settled to the thread that writes, if that has nothing to do.
@@ -178,8 +180,6 @@ impl Writer {
 
 impl Default for Batch {
     fn default() -> Self {
-        let received = Timestamp::EPOCH;
-        let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Arc::default(), Vec::new());
-        Self { decision: Decision { changes, unchanged, received, objects, cursors }, outcomes: Vec::new() }
+        Self { decision: Decision::nothing(Timestamp::EPOCH), outcomes: Vec::new(), seeded: Vec::new() }
     }
 }

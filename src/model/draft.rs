@@ -100,6 +100,16 @@ pub enum DraftChange {
         /// Where the content is.
         content: Option<ContentLocation>,
     },
+    /// A walk through the repository found it there: an ADD where it was not known, an UPDATE or a change of state
+    /// where it is known otherwise and these are newer, and nothing where it is known so.
+    Found {
+        /// Where the content is.
+        content: Option<ContentLocation>,
+        /// Its state, where the repository has states.
+        state: Option<State>,
+        /// Since when it has been so.
+        at: Timestamp,
+    },
     /// An activity is told, or asked, to be in that state. One that is over goes on only where the
     /// event is newer than its end: what comes behind tells nothing any more.
     Activity {

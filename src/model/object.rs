@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{ChangeId, ContentItemModification, EventId, SourceName, Text, Timestamp, Uri};
@@ -102,7 +102,8 @@ pub struct Origin {
 }
 
 /// At least one of something, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<T>")]
 pub struct NonEmpty<T>(Vec<T>);
 
 /// A change without items was asked for.
@@ -143,6 +144,12 @@ impl<T> TryFrom<Vec<T>> for NonEmpty<T> {
 
     fn try_from(items: Vec<T>) -> Result<Self, NoItems> {
         if items.is_empty() { Err(NoItems) } else { Ok(Self(items)) }
+    }
+}
+
+impl<T: Serialize> Serialize for NonEmpty<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
     }
 }
 

@@ -91,13 +91,7 @@ fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
 
 /// A decision to write nothing.
 pub(crate) fn nothing() -> Decision {
-    Decision {
-        changes: Vec::new(),
-        unchanged: Vec::new(),
-        received: Timestamp::EPOCH,
-        objects: [].into(),
-        cursors: Vec::new(),
-    }
+    Decision::nothing(Timestamp::EPOCH)
 }
 
 /// Which of these events are known to have changed nothing.

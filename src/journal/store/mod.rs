@@ -19,9 +19,10 @@ pub use event_key::{EventIdentity, EventKey, event_key};
 use super::{
     quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
     registry::ObjectState,
+    seed::{Filled, Walk},
     subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
 };
-use crate::model::{Change, ChangeId, Seq, SubscriptionName, Timestamp, Uri};
+use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri};
 
 /// A durable, totally ordered journal with the registry beside it. One writer at a time appends;
 /// any number read.
@@ -30,7 +31,7 @@ use crate::model::{Change, ChangeId, Seq, SubscriptionName, Timestamp, Uri};
 /// 1. Durable on return: what [`append`](Store::append) has accepted is there after a crash.
 /// 2. Who saw number n never later sees a new smaller one.
 /// 3. A repeat returns the first number.
-/// 4. A batch, its registry changes and its event keys are stored together or not at all.
+/// 4. A batch, its registry changes, its event keys and the places of its walks are stored together or not at all.
 /// 5. A reader's place is its own: reading moves nothing in the store, and the same place gives
 ///    the same changes again. A subscription's cursor goes back only by a rewind.
 /// 6. The head never runs ahead of what can be read.
@@ -114,6 +115,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// When the storage fails.
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError>;
+
+    /// How far the newest walk through the repository of a source is; `None` when there has been none.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn walk(&self, source: &SourceName) -> Result<Option<Walk>, StoreError>;
 
     /// Whether the change of that number is there.
     ///
@@ -286,13 +293,35 @@ pub struct Decision {
     pub objects: Arc<[Touched]>,
     /// Subscriptions whose cursors go forward.
     pub cursors: Vec<(SubscriptionName, Seq)>,
+    /// What walks told of objects, which are among those touched. It is in no change, so it is to be kept by itself,
+    /// in its place after the changes of this decision.
+    pub seeds: Vec<Seed>,
+    /// How far the walks are.
+    pub walks: Vec<Walk>,
+}
+
+/// What a walk told the registry of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// The object.
+    pub object: Uri,
+    /// What was new of it.
+    pub filled: Filled,
 }
 
 impl Decision {
+    /// The decision to write nothing.
+    #[must_use]
+    pub fn nothing(received: Timestamp) -> Self {
+        let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Arc::default(), Vec::new());
+        Self { changes, unchanged, received, objects, cursors, seeds: Vec::new(), walks: Vec::new() }
+    }
+
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.unchanged.is_empty() && self.objects.is_empty() && self.cursors.is_empty()
+        let is_told = !(self.changes.is_empty() && self.unchanged.is_empty() && self.objects.is_empty());
+        !is_told && self.cursors.is_empty() && self.walks.is_empty()
     }
 }
 

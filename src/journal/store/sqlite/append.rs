@@ -4,7 +4,9 @@ use std::sync::PoisonError;
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{SqliteStore, confirmations, events::Lookup, objects, read, registry, rows, subscriptions, unchanged};
+use super::{
+    SqliteStore, confirmations, events::Lookup, objects, read, registry, rows, seeds, subscriptions, unchanged,
+};
 use crate::{
     journal::store::{Decision, Known, NewChange, Questions, StoreError},
     model::{Seq, Timestamp},
@@ -71,9 +73,12 @@ impl SqliteStore {
                 subscriptions::advance(&transaction, name, *cursor)?;
             }
             newest.change = decision.changes.last().map_or(before.change, |newest| newest.change.seq);
+            // The seeds first: told again, what a confirmation is about is there.
+            newest = seeds::write(&transaction, newest, &decision.seeds)?;
             newest = confirmations::write(&transaction, newest, &decision.objects)?;
+            seeds::write_walks(&transaction, &decision.walks)?;
             let confirmed = usize::try_from(newest.confirmation - before.confirmation).unwrap_or_default();
-            marks.push((newest, decision.changes.len() + confirmed));
+            marks.push((newest, decision.changes.len() + confirmed + decision.seeds.len()));
         }
         let changes = || decisions.iter().flat_map(|decision| &decision.changes);
         let written = self.keys().write(&transaction, self.bounds, changes())?;

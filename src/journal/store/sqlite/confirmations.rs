@@ -1,5 +1,5 @@
 //! What events confirmed that are in no change, until the registry's tables hold it; and the registry told again from
-//! the changes and from this, when a journal is opened.
+//! the changes, from this and from what walks told ([`seeds`]), when a journal is opened.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -10,11 +10,12 @@ use rusqlite::{Connection, Row, params};
 
 use super::{
     gathered::{Gathered, Held, Mark},
-    objects, read, rows,
+    objects, read, rows, seeds,
 };
 use crate::{
     journal::{
         registry::{Beginning, ItemRecord, ObjectState},
+        seed::Filled,
         store::{ItemsAsked, KnownObject, StoreError, Touched},
     },
     model::{Change, Seq, Timestamp, Uri},
@@ -74,7 +75,9 @@ fn insert(
 /// A row: what was confirmed as of its moment. It is the whole of what is confirmed of the item, so that it stands
 /// whatever is there when it is told again.
 struct Confirmation {
-    at: Mark,
+    /// The newest change at its moment.
+    change: Seq,
+    number: i64,
     object: Uri,
     item: Option<Uri>,
     purged: Option<Timestamp>,
@@ -88,7 +91,8 @@ impl Confirmation {
     fn read(row: &Row<'_>) -> Result<Self, StoreError> {
         let time = |index| row.get::<_, Option<i64>>(index)?.map(rows::time).transpose();
         Ok(Self {
-            at: Mark { change: rows::seq(row.get(1)?)?, confirmation: row.get(0)? },
+            change: rows::seq(row.get(1)?)?,
+            number: row.get(0)?,
             object: rows::uri(&row.get::<_, String>(2)?)?,
             item: row.get::<_, Option<String>>(3)?.as_deref().map(rows::uri).transpose()?,
             purged: time(4)?,
@@ -118,6 +122,8 @@ pub(super) fn load(connection: &Connection) -> Result<Gathered, StoreError> {
     let moved = Mark::read(connection)?;
     let mut telling = Telling { reading: objects::Reading::new(connection)?, objects: BTreeMap::new() };
     let (mut newest, mut told) = (moved, 0);
+    let mut seeds = connection.prepare(seeds::reading(connection)?)?;
+    let mut seeds = seeds::Rows::of(seeds.query([moved.seed])?)?;
     let mut confirmations = connection.prepare(READ)?;
     let mut confirmations = confirmations.query([moved.confirmation])?;
     let mut confirmation = confirmations.next()?.map(Confirmation::read).transpose()?;
@@ -127,9 +133,14 @@ pub(super) fn load(connection: &Connection) -> Result<Gathered, StoreError> {
     loop {
         let change = changes.next()?;
         let number = change.map(|row| row.get::<_, i64>(0)).transpose()?.map(rows::seq).transpose()?;
-        // What was confirmed before this change, or after the last one.
-        while let Some(due) = confirmation.take_if(|due| number.is_none_or(|number| due.at.change < number)) {
-            newest.confirmation = due.at.confirmation;
+        // What was seeded, and then what was confirmed, before this change, or after the last one.
+        while let Some(due) = seeds.before(number)? {
+            newest.seed = due.number;
+            telling.held(&due.object, due.filled.items())?.filled(&due.filled);
+            told += 1;
+        }
+        while let Some(due) = confirmation.take_if(|due| number.is_none_or(|number| due.change < number)) {
+            newest.confirmation = due.number;
             telling.held(&due.object, due.item.iter())?.confirmed(due);
             told += 1;
             confirmation = confirmations.next()?.map(Confirmation::read).transpose()?;
@@ -187,6 +198,11 @@ impl Telling<'_> {
 }
 
 impl Held {
+    fn filled(&mut self, filled: &Filled) {
+        self.itself |= filled.is_of_the_object();
+        Arc::make_mut(&mut self.state).fill(filled);
+    }
+
     fn confirmed(&mut self, confirmation: Confirmation) {
         self.itself |= confirmation.item.is_none();
         confirmation.tell(Arc::make_mut(&mut self.state));
@@ -200,6 +216,6 @@ pub(super) fn are_kept(connection: &Connection) -> rusqlite::Result<bool> {
 
 /// The newest change, where all of the registry is in the tables.
 pub(super) fn all_moved(newest: Seq) -> Gathered {
-    let mark = Mark { change: newest, confirmation: 0 };
+    let mark = Mark { change: newest, ..Mark::default() };
     Gathered::told_again(mark, mark, BTreeMap::new(), 0)
 }

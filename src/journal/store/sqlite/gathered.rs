@@ -6,7 +6,8 @@
 //! so that many rows fall on one page and no append waits long.
 //!
 //! It is durable all the while, since it can be told again: by the changes after the last one of which the tables
-//! certainly hold all ([`Mark`]), and by the table `confirmations`, which has what events confirmed that are in no change.
+//! certainly hold all ([`Mark`]), by the table `confirmations`, which has what events confirmed that are in no change,
+//! and by the table `seeds`, which has what walks through repositories told.
 //! While a walk is on its way the tables hold some objects as of its beginning and the others as of the walk before. That
 //! does not matter: what is told again from the older mark ends in the same ([`ObjectState::take`]).
 //!
@@ -42,14 +43,18 @@ const CLEARED_AT_ONCE: i64 = 1024;
 /// Up to which change the tables hold the registry, in `meta`, …
 const MOVED: &str = "registry_moved";
 
-/// … and up to which row of `confirmations`.
+/// up to which row of `confirmations`, …
 const CONFIRMED: &str = "confirmations_moved";
 
-/// A moment of the registry: after this change, and after this row of `confirmations`.
+/// … and up to which row of `seeds`.
+const SEEDED: &str = "seeds_moved";
+
+/// A moment of the registry: after this change, after this row of `confirmations`, and after this row of `seeds`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) change: Seq,
     pub(super) confirmation: i64,
+    pub(super) seed: i64,
 }
 
 /// What of the registry is not in its tables yet.
@@ -109,13 +114,15 @@ impl Mark {
         let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = ?")?;
         let mut read = |name| statement.query_row([name], |row| row.get::<_, i64>(0)).optional();
         let change = Seq(read(MOVED)?.unwrap_or_default().unsigned_abs());
-        Ok(Self { change, confirmation: read(CONFIRMED)?.unwrap_or_default() })
+        let (confirmation, seed) = (read(CONFIRMED)?.unwrap_or_default(), read(SEEDED)?.unwrap_or_default());
+        Ok(Self { change, confirmation, seed })
     }
 
     fn write(self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?;
         statement.execute(params![MOVED, rows::number(self.change.0)])?;
         statement.execute(params![CONFIRMED, self.confirmation])?;
+        statement.execute(params![SEEDED, self.seed])?;
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ mod registry;
 pub mod restore;
 mod rows;
 mod schema;
+mod seeds;
 mod subscriptions;
 mod unchanged;
 pub mod verify;
@@ -40,9 +41,10 @@ use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
         registry::ObjectState,
+        seed::Walk,
         subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
     },
-    model::{ChangeId, Seq, SubscriptionName, Timestamp, Uri},
+    model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
 
 /// The name of the journal's file in its folder.
@@ -216,6 +218,10 @@ impl Store for SqliteStore {
 
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
         self.readers.read(|connection| registry::page(connection, &self.gathered, after, limit))
+    }
+
+    fn walk(&self, source: &SourceName) -> Result<Option<Walk>, StoreError> {
+        self.readers.read(|connection| seeds::walk(connection, source))
     }
 
     fn holds(&self, seq: Seq) -> Result<bool, StoreError> {

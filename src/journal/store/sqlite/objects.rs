@@ -24,14 +24,25 @@ macro_rules! object_columns {
 macro_rules! item_columns {
     () => {
         "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
-         state, state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed"
+         state, state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, unheard"
     };
 }
 
 const READ_NUMBER: &str = "SELECT object FROM objects WHERE uri = ?";
 const READ_OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM objects WHERE uri = ?");
+/// The same of a journal that no newer version has opened yet.
+macro_rules! item_columns_of_old {
+    () => {
+        "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
+         state, state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, 0"
+    };
+}
+
 const READ_ITEMS: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ?");
 const READ_ITEM: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ? AND uri = ?");
+
+const READ_ITEMS_OF_OLD: &str = concat!("SELECT ", item_columns_of_old!(), " FROM items WHERE object = ?");
+const READ_ITEM_OF_OLD: &str = concat!("SELECT ", item_columns_of_old!(), " FROM items WHERE object = ? AND uri = ?");
 
 // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of the
 // statement. Here the whole transaction is taken back.
@@ -42,7 +53,7 @@ const WRITE_OBJECT: &str =
 const WRITE_ITEM: &str = concat!(
     "INSERT OR REPLACE INTO items (object, ",
     item_columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// Reads objects, one after the other.
@@ -58,8 +69,8 @@ impl<'a> Reading<'a> {
         Ok(Self {
             number: connection.prepare_cached(READ_NUMBER)?,
             object: connection.prepare_cached(READ_OBJECT)?,
-            items: connection.prepare_cached(READ_ITEMS)?,
-            item: connection.prepare_cached(READ_ITEM)?,
+            items: connection.prepare_cached(READ_ITEMS).or_else(|_| connection.prepare_cached(READ_ITEMS_OF_OLD))?,
+            item: connection.prepare_cached(READ_ITEM).or_else(|_| connection.prepare_cached(READ_ITEM_OF_OLD))?,
         })
     }
 
@@ -200,6 +211,7 @@ impl<'a> Writing<'a> {
             record.begins_in.as_ref().map(|beginning| beginning.state.as_str()),
             record.begins_in.as_ref().map(|beginning| beginning.at.millis()),
             record.begins_in.as_ref().and_then(|beginning| beginning.confirmed).map(Timestamp::millis),
+            record.unheard,
         ])?;
         Ok(())
     }

@@ -12,6 +12,14 @@ const SPARE_PAGES: i64 = 256;
 /// How many pages are given back to the file system at once at the most: 1 MiB.
 const PAGES_GIVEN_BACK: i64 = 128;
 
+/// How many seeds go at once at the most.
+const SEEDS_AT_ONCE: i64 = 1024;
+
+/// Seeds whose place is among changes that are gone; seeds and their places both go up.
+const SEEDS_TO_GO: &str = "DELETE FROM seeds WHERE number IN (
+         SELECT number FROM (SELECT number, seq FROM seeds ORDER BY number LIMIT ?)
+         WHERE seq + 1 < (SELECT min(seq) FROM changes))";
+
 /// By number and not by count alone: what is to go is a beginning of the journal.
 macro_rules! last_to_go {
     () => {
@@ -45,6 +53,7 @@ fn prune(connection: &mut Connection, before: Seq, at_most: usize) -> Result<usi
     let sql = concat!("DELETE FROM changes WHERE seq <= (", last_to_go!(), ")");
     let bounds = params![rows::number(before.0), rows::number(at_most as u64)];
     let removed = transaction.prepare_cached(sql)?.execute(bounds)?;
+    transaction.prepare_cached(SEEDS_TO_GO)?.execute([SEEDS_AT_ONCE])?;
     let free: i64 = transaction.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
     let excess = (free - SPARE_PAGES).min(PAGES_GIVEN_BACK);
     if excess > 0 {

@@ -76,6 +76,7 @@ pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> 
         content: Register { value: content.as_deref().map(json).transpose()?, clock: clock(row, 5)? },
         state: Register { value: told, clock: clock(row, 8)? },
         begins_in: beginning(row, 10)?,
+        unheard: row.get(13)?,
     };
     Ok((uri(&row.get::<_, String>(0)?)?, Box::new(record)))
 }

@@ -7,7 +7,7 @@ pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [&str; 5] = [
+pub(super) const MIGRATIONS: [&str; 6] = [
     "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
@@ -134,6 +134,32 @@ pub(super) const MIGRATIONS: [&str; 5] = [
         begins_in TEXT, begins_in_at INTEGER, begins_in_confirmed INTEGER
     );
     INSERT INTO meta SELECT 'registry_moved', max(seq) FROM changes HAVING max(seq) IS NOT NULL;
+    ",
+    // A registry that starts full: what walks through repositories found, which no change tells.
+    "
+    -- What was new to the registry of what a walk found, in its place: after the change `seq` and before the next
+    -- one. The registry's tables hold it up to `seeds_moved` in `meta`; it stays until retention has taken the changes
+    -- beside it, so that the registry can be told again from both.
+    CREATE TABLE seeds (
+        number INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        object TEXT NOT NULL,
+        filled TEXT NOT NULL -- JSON: each fact with its clock
+    );
+    -- Whether a walk found the state, and no change has told it.
+    ALTER TABLE items ADD COLUMN unheard INTEGER NOT NULL DEFAULT 0;
+
+    -- How far the newest walk through the repository of each source is.
+    CREATE TABLE walks (
+        source TEXT PRIMARY KEY,
+        id BLOB NOT NULL,
+        part INTEGER NOT NULL, -- how many parts of it are here
+        place TEXT NOT NULL, -- where it goes on, in the walker's own words
+        objects INTEGER NOT NULL,
+        began INTEGER NOT NULL,
+        moved INTEGER NOT NULL,
+        done INTEGER NOT NULL
+    ) WITHOUT ROWID;
     ",
 ];
 

@@ -20,10 +20,10 @@ use super::{
     gathered::Gathered,
     objects,
     open::{OpenError, explain},
-    read, rows,
+    read, rows, seeds,
 };
 use crate::{
-    journal::registry::Registry,
+    journal::{registry::Registry, store::StoreError},
     model::{Change, Seq, Timestamp, Uri},
 };
 
@@ -165,15 +165,47 @@ impl Walk<'_> {
         let mut statement = self.connection.prepare(&sql)?;
         let mut found = statement.query([])?;
         let mut done = 0;
+        let mut seeds = self.connection.prepare(seeds::reading(self.connection)?)?;
+        let mut seeds = self.unless_damaged(seeds::Rows::of(seeds.query([0])?));
+        let mut is_first = true;
         while let Some(row) = found.next()? {
+            let seq = row.get(0)?;
+            let is_complete = !is_first || seq == 1 || self.is_restored(0, seq)?;
+            self.seeds(&mut seeds, Some(seq), is_complete);
+            is_first = false;
             self.change(row)?;
             done += 1;
             if done % CHANGES_AT_ONCE == 0 {
                 progress(done);
             }
         }
+        self.seeds(&mut seeds, None, true);
         progress(done);
         Ok(())
+    }
+
+    /// Takes over what walks told before this change. Where changes before it are gone, they may have set what was
+    /// told among them, so only what was told after the last of them counts.
+    fn seeds(&mut self, seeds: &mut Option<seeds::Rows<'_>>, before: Option<i64>, is_complete: bool) {
+        let change = before.map(|seq| Seq(seq.unsigned_abs()));
+        while let Some(rows) = seeds {
+            let told = match rows.before(change) {
+                Ok(Some(told)) => told,
+                Ok(None) => return,
+                Err(error) => {
+                    *seeds = self.unless_damaged(Err(error));
+                    return;
+                }
+            };
+            let counts = is_complete || Some(told.change.next()) == change;
+            if counts && part_of(&told.object, self.parts) == self.part {
+                self.registry.fill(told.object, &told.filled);
+            }
+        }
+    }
+
+    fn unless_damaged<T>(&mut self, read: Result<T, StoreError>) -> Option<T> {
+        read.inspect_err(|error| self.report.find(format!("what walks told cannot be read: {error}"))).ok()
     }
 
     fn change(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {

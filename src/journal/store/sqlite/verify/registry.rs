@@ -1,5 +1,5 @@
-//! The registry against the changes: what its tables hold, with what the changes after those that it holds for
-//! certain tell, as when the journal is opened.
+//! The registry against the changes, and what walks through repositories told between them: what its tables hold, with
+//! what the changes after those that it holds for certain tell, as when the journal is opened.
 //!
 //! Where every change is there, they rebuild the registry exactly, but for confirmations, which come
 //! from events that are not in the journal. Where the oldest have been removed, only what the others
@@ -84,7 +84,8 @@ fn differences(told: &ObjectState, held: &ObjectState, complete: bool) -> Vec<St
             Some(held) => {
                 note(differs(&told.existence, &held.existence, complete), &format!("item {uri}: whether it is there"));
                 note(differs(&told.content, &held.content, complete), &format!("item {uri}: its content"));
-                note(differs(&told.state, &held.state, complete), &format!("item {uri}: its state"));
+                let unheard = told.state.clock.at.is_some() && told.unheard != held.unheard;
+                note(unheard || differs(&told.state, &held.state, complete), &format!("item {uri}: its state"));
                 note(begins_otherwise(told, held, complete), &format!("item {uri}: the state that it began in"));
             }
         }

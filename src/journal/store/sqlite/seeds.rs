@@ -1,0 +1,129 @@
+//! What walks through repositories told the registry, in its place between the changes; and how far the walks are.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::{gathered::Mark, rows};
+use crate::{
+    journal::{
+        seed::{Filled, Walk},
+        store::{Seed, StoreError},
+    },
+    model::{Seq, SourceName, Uri},
+};
+
+const INSERT: &str = "INSERT OR FAIL INTO seeds (number, seq, object, filled) VALUES (?, ?, ?, ?)";
+
+const READ: &str = "SELECT number, seq, object, filled FROM seeds WHERE number > ? ORDER BY number";
+
+/// The same of a journal that no newer version has opened yet: none.
+const READ_NONE: &str = "SELECT number, seq, '', '' FROM (SELECT 0 AS number, 0 AS seq) WHERE number > ?";
+
+const WRITE_WALK: &str = "INSERT OR REPLACE INTO walks (source, id, part, place, objects, began, moved, done) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+
+const READ_WALK: &str = "SELECT id, part, place, objects, began, moved, done FROM walks WHERE source = ?";
+
+/// Writes seeds, in their place after the change `after.change`, as the rows that follow `after`; gives the moment with
+/// them.
+pub(super) fn write(connection: &Connection, after: Mark, seeds: &[Seed]) -> Result<Mark, StoreError> {
+    let mut mark = after;
+    let mut statement = connection.prepare_cached(INSERT)?;
+    for Seed { object, filled } in seeds {
+        mark.seed += 1;
+        let filled = rows::to_json(filled)?;
+        statement.execute(params![mark.seed, rows::number(mark.change.0), object.as_str(), filled])?;
+    }
+    Ok(mark)
+}
+
+/// A row: what a walk told of an object.
+pub(super) struct Told {
+    pub(super) number: i64,
+    /// The newest change at its moment.
+    pub(super) change: Seq,
+    pub(super) object: Uri,
+    pub(super) filled: Filled,
+}
+
+/// The statement for [`Rows`], whose parameter is the number of the row to begin after.
+pub(super) fn reading(connection: &Connection) -> rusqlite::Result<&'static str> {
+    let are_kept = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'seeds'")?.exists([])?;
+    Ok(if are_kept { READ } else { READ_NONE })
+}
+
+/// Rows that are read beside the changes.
+pub(super) struct Rows<'s> {
+    rows: rusqlite::Rows<'s>,
+    next: Option<Told>,
+}
+
+impl<'s> Rows<'s> {
+    pub(super) fn of(rows: rusqlite::Rows<'s>) -> Result<Self, StoreError> {
+        let mut rows = Self { rows, next: None };
+        rows.step()?;
+        Ok(rows)
+    }
+
+    /// The next that has its place before this change; any, where there is no further one.
+    pub(super) fn before(&mut self, change: Option<Seq>) -> Result<Option<Told>, StoreError> {
+        let due = self.next.take_if(|next| change.is_none_or(|change| next.change < change));
+        if due.is_some() {
+            self.step()?;
+        }
+        Ok(due)
+    }
+
+    fn step(&mut self) -> Result<(), StoreError> {
+        self.next = self.rows.next()?.map(told).transpose()?;
+        Ok(())
+    }
+}
+
+fn told(row: &Row<'_>) -> Result<Told, StoreError> {
+    Ok(Told {
+        number: row.get(0)?,
+        change: rows::seq(row.get(1)?)?,
+        object: rows::uri(&row.get::<_, String>(2)?)?,
+        filled: rows::json(&row.get::<_, String>(3)?)?,
+    })
+}
+
+/// Writes how far walks are.
+pub(super) fn write_walks(connection: &Connection, walks: &[Walk]) -> Result<(), StoreError> {
+    for Walk { source, id, part, place, objects, began, moved, done } in walks {
+        connection.prepare_cached(WRITE_WALK)?.execute(params![
+            source.as_str(),
+            id.as_bytes().as_slice(),
+            rows::number(*part),
+            place.as_ref(),
+            rows::number(*objects),
+            began.millis(),
+            moved.millis(),
+            done,
+        ])?;
+    }
+    Ok(())
+}
+
+/// How far the newest walk of a source is.
+pub(super) fn walk(connection: &Connection, source: &SourceName) -> Result<Option<Walk>, StoreError> {
+    let mut statement = connection.prepare_cached(READ_WALK)?;
+    let read = |row: &Row<'_>| -> rusqlite::Result<_> {
+        let whole = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
+        let (id, place): (Vec<u8>, String) = (row.get(0)?, row.get(2)?);
+        Ok((id, whole(1)?, place, whole(3)?, row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get(6)?))
+    };
+    let found = statement.query_row([source.as_str()], read).optional()?;
+    let Some((id, part, place, objects, began, moved, done)) = found else { return Ok(None) };
+    Ok(Some(Walk {
+        source: source.clone(),
+        id: Uuid::from_slice(&id).map_err(rows::damaged)?,
+        part,
+        place: place.into(),
+        objects,
+        began: rows::time(began)?,
+        moved: rows::time(moved)?,
+        done,
+    }))
+}
