@@ -6,9 +6,11 @@
 // What everybody speaks of.
 pub mod model;
 
-// In: how messages reach the gateway, what they are read as, and the only door to the journal.
+// In: how messages reach the gateway, what they are read as, what their repository is asked, and the only door to
+// the journal.
 pub mod format;
 pub mod intake;
+pub mod lookup;
 pub mod source;
 
 // The record.

@@ -10,6 +10,7 @@ mod error;
 mod hub;
 mod layer;
 mod queue;
+mod repository;
 mod secret;
 mod setting;
 mod source;

@@ -107,7 +107,12 @@ impl Setting {
 
     /// Whether what stands here may be a secret, if only by mistake. Then no error shows it.
     fn may_be_secret(&self) -> bool {
-        self.key.starts_with("access.") || matches!(self.key.split('.').nth(2), Some("signature" | "url"))
+        let mut names = self.key.split('.').skip(2);
+        self.key.starts_with("access.")
+            || match names.next() {
+                Some("repository") => matches!(names.next(), None | Some("url" | "username" | "password")),
+                name => matches!(name, Some("signature" | "url")),
+            }
     }
 
     fn wrong(&self, expected: &str) -> Fault {

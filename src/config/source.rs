@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use super::{
     error::{ConfigError, nearest},
     queue::{self, QueueTable},
+    repository::{self, RepositoryTable},
     secret,
     setting::{Setting, whole},
     stomp::{self, StompTable},
@@ -14,6 +15,7 @@ use super::{
 use crate::{
     amqp::QueueSettings,
     format::{DialectKind, Limits},
+    lookup::{Mode, RepositorySettings},
     model::SourceName,
     stomp::StompSettings,
     web::Secret,
@@ -34,6 +36,10 @@ pub struct SourceConfig {
     pub settings: serde_json::Value,
     /// The key by which its messages may be signed, instead of being sent with a token.
     pub signature: Option<Secret>,
+    /// Whether its repository is asked what its messages do not say.
+    pub lookup: Mode,
+    /// Its repository; there is one, where it is asked.
+    pub repository: Option<RepositorySettings>,
 }
 
 /// The settings are left out, since a dialect's may be a secret.
@@ -44,6 +50,8 @@ impl fmt::Debug for SourceConfig {
             .field("dialect", &self.dialect.name)
             .field("rate", &self.rate)
             .field("metadata_changes", &self.metadata_changes)
+            .field("lookup", &self.lookup)
+            .field("repository", &self.repository)
             .finish_non_exhaustive()
     }
 }
@@ -150,6 +158,10 @@ struct Table {
     burst: Option<u32>,
     #[serde(default)]
     signature: Option<SignatureTable>,
+    #[serde(default)]
+    lookup: Option<String>,
+    #[serde(default)]
+    repository: Option<RepositoryTable>,
     /// Read by itself, since it holds a password and may be elsewhere.
     #[serde(default, rename = "url")]
     _url: IgnoredAny,
@@ -203,7 +215,19 @@ pub(super) fn read(
 ) -> Result<Option<(SourceName, SourceConfig)>, ConfigError> {
     let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
     let told: Table = table.clone().read()?;
-    let Table { enabled, transport, dialect, rate, burst, metadata_changes, settings, signature, .. } = &told;
+    let Table {
+        enabled,
+        transport,
+        dialect,
+        rate,
+        burst,
+        metadata_changes,
+        settings,
+        signature,
+        lookup,
+        repository,
+        ..
+    } = &told;
     transport.refuse_others(table)?;
     let rate = match (*rate, *burst) {
         (Some(per_second), burst) => Some(Allowance { per_second, burst: burst.unwrap_or(per_second) }),
@@ -226,6 +250,8 @@ pub(super) fn read(
         Some(_) => Some(secret::read(&table.entry("signature")?.entry("secret")?, environment)?),
         None => None,
     };
+    let (lookup, repository) =
+        repository::read(lookup.as_deref(), repository.as_ref(), (kind, settings), table, environment)?;
     let (metadata_changes, settings) = (*metadata_changes, settings.clone());
     let transport = match transport {
         TransportName::Http => Transport::Http,
@@ -240,7 +266,11 @@ pub(super) fn read(
             Transport::Stomp(Box::new(stomp::read(told, table, environment)?))
         }
     };
-    Ok(Some((name, SourceConfig { transport, dialect: kind, rate, metadata_changes, settings, signature })))
+    let dialect = kind;
+    Ok(Some((
+        name,
+        SourceConfig { transport, dialect, rate, metadata_changes, settings, signature, lookup, repository },
+    )))
 }
 
 pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {

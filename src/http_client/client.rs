@@ -15,9 +15,6 @@ use super::{
     trust::{self, UntrustedError},
 };
 
-/// How long the beginning of an answer may take to come after its head.
-const BODY: Duration = Duration::from_secs(5);
-
 /// How long a connection is kept that nothing is sent on.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -39,10 +36,12 @@ pub struct Settings {
     pub answer: Duration,
     /// How much of an answer is read, in bytes. Behind that the connection is dropped.
     pub answer_bytes: usize,
+    /// How long that much may take to come after the head.
+    pub body: Duration,
 }
 
 impl Settings {
-    /// With usual bounds: ten seconds for a connection, fifteen for an answer, of which 4 KiB are read.
+    /// With usual bounds: ten seconds for a connection, fifteen for an answer, of which 4 KiB are read for five.
     #[must_use]
     pub fn new(guard: Guard) -> Self {
         Self {
@@ -52,6 +51,7 @@ impl Settings {
             connect: Duration::from_secs(10),
             answer: Duration::from_secs(15),
             answer_bytes: 4096,
+            body: Duration::from_secs(5),
         }
     }
 }
@@ -67,6 +67,7 @@ pub struct Client {
     guard: Guard,
     answer: Duration,
     answer_bytes: usize,
+    body: Duration,
 }
 
 /// What a server answered.
@@ -78,6 +79,8 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The beginning of its body.
     pub beginning: Bytes,
+    /// Whether that is all of it.
+    pub is_whole: bool,
 }
 
 /// Why there is no answer. None repeats the address.
@@ -132,6 +135,7 @@ impl Client {
             guard: settings.guard,
             answer: settings.answer,
             answer_bytes: settings.answer_bytes,
+            body: settings.body,
         })
     }
 
@@ -151,6 +155,14 @@ impl Client {
         self.send(Method::GET, to, headers, Bytes::new()).await
     }
 
+    /// Gets what would be told of what is at an address, without it.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub async fn head(&self, to: &Destination, headers: HeaderMap) -> Result<Answer, ClientError> {
+        self.send(Method::HEAD, to, headers, Bytes::new()).await
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -165,24 +177,30 @@ impl Client {
         let sending = client.request(method, url.clone()).headers(headers).body(body).send();
         let response = timeout(self.answer, sending).await.map_err(|_| ClientError::Late(self.answer.as_secs()))?;
         let mut response = response.map_err(|error| broken(&error))?;
-        let beginning = beginning(&mut response, self.answer_bytes).await;
+        let (beginning, is_whole) = beginning(&mut response, self.answer_bytes, self.body).await;
         let headers = std::mem::take(response.headers_mut());
-        Ok(Answer { status: response.status(), headers, beginning })
+        Ok(Answer { status: response.status(), headers, beginning, is_whole })
     }
 }
 
-/// The beginning of a body. How it goes on, or breaks, changes nothing about what its status has said.
-async fn beginning(response: &mut Response, most: usize) -> Bytes {
-    let until = Instant::now() + BODY;
+/// The beginning of a body, and whether that is all of it. How it goes on, or breaks, changes nothing about what its
+/// status has said.
+async fn beginning(response: &mut Response, most: usize, time: Duration) -> (Bytes, bool) {
+    let until = Instant::now() + time;
     let mut read = BytesMut::new();
+    let mut is_whole = false;
     while read.len() <= most {
         match timeout_at(until, response.chunk()).await {
             Ok(Ok(Some(chunk))) => read.extend_from_slice(&chunk[..chunk.len().min(most + 1 - read.len())]),
-            Ok(Ok(None) | Err(_)) | Err(_) => break,
+            Ok(Ok(None)) => {
+                is_whole = true;
+                break;
+            }
+            Ok(Err(_)) | Err(_) => break,
         }
     }
     read.truncate(most);
-    read.freeze()
+    (read.freeze(), is_whole)
 }
 
 fn broken(error: &reqwest::Error) -> ClientError {

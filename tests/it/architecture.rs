@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Which modules a module may import. What has no row here may import nothing.
-const TABLE: [(&str, &[&str]); 18] = [
+const TABLE: [(&str, &[&str]); 19] = [
     ("model", &[]),
     ("web", &[]),
     ("broker", &["web"]),
@@ -17,12 +17,13 @@ const TABLE: [(&str, &[&str]); 18] = [
     ("http_client", &["web"]),
     ("format", &["model"]),
     ("journal", &["model"]),
-    ("intake", &["model", "format", "journal"]),
+    ("lookup", &["model", "format", "http_client", "web"]),
+    ("intake", &["model", "format", "journal", "lookup"]),
     ("delivery", &["amqp", "http_client", "journal", "model", "format", "web"]),
     ("source", &["amqp", "stomp", "broker", "intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
-    ("admin", &["broker", "delivery", "intake", "journal", "model", "format", "view", "web"]),
-    ("config", &["amqp", "stomp", "delivery", "http_client", "journal", "model", "format", "web"]),
+    ("admin", &["broker", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
+    ("config", &["amqp", "stomp", "delivery", "http_client", "journal", "lookup", "model", "format", "web"]),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
     (
@@ -36,6 +37,7 @@ const TABLE: [(&str, &[&str]); 18] = [
             "http_client",
             "intake",
             "journal",
+            "lookup",
             "model",
             "openapi",
             "router",
@@ -58,6 +60,7 @@ const TABLE: [(&str, &[&str]); 18] = [
             "http_client",
             "intake",
             "journal",
+            "lookup",
             "model",
             "openapi",
             "router",

@@ -7,6 +7,7 @@ use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
     config::{Config, DEFAULTS, Flags, LogFormat, Transport},
     delivery::{DELIVERIES, Definition},
+    lookup::{Api, Mode, RepositorySettings},
     model::SourceName,
     web::{Scope, Secret},
 };
@@ -126,8 +127,10 @@ fn documented(text: &str) -> BTreeSet<String> {
             match (name.as_str(), key.as_str(), &value.kind) {
                 ("sources", ..) => {
                     insert("sources.NAME", &value);
-                    if let Some(signature) = entries(&value).get("signature") {
-                        insert("sources.NAME.signature", signature);
+                    for name in ["signature", "repository"] {
+                        if let Some(table) = entries(&value).get(name) {
+                            insert(&format!("sources.NAME.{name}"), table);
+                        }
                     }
                 }
                 ("subscriptions", ..) => insert("subscriptions.NAME", &value),
@@ -152,7 +155,13 @@ fn the_defaults_document_every_setting() {
         .collect();
     let config = load(&with_examples, &[]).unwrap();
     assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://tidings.example.org");
-    assert!(config.sources[&SourceName::parse("staging").unwrap()].signature.is_some());
+    let staging = &config.sources[&SourceName::parse("staging").unwrap()];
+    assert!(staging.signature.is_some() && staging.lookup == Mode::BestEffort);
+    let repository = staging.repository.as_ref().unwrap();
+    let usual = RepositorySettings::new(Api::Fedora3, repository.url.clone());
+    let bounds = |told: &RepositorySettings| (told.timeout, told.in_flight, told.cached_answers);
+    assert_eq!(bounds(repository), bounds(&usual));
+    assert_eq!(repository.public_urls.len(), 1);
     assert_eq!(config.access.tokens().collect::<Vec<_>>(), ["indexer"]);
     assert!(config.access.grants(&Scope::Read) && !config.access.grants(&Scope::Admin));
     assert_eq!(config.server.tls.unwrap().key, Path::new("/etc/tidings/key.pem"));
@@ -168,6 +177,7 @@ fn the_defaults_document_every_setting() {
         ("access.tokens.x", "access.tokens.NAME"),
         ("sources.fedora", "sources.NAME"),
         ("sources.fedora.signature", "sources.NAME.signature"),
+        ("sources.fedora.repository", "sources.NAME.repository"),
     ] {
         there_are.extend(keys_of(table).iter().map(|key| format!("{documented}.{key}")));
     }

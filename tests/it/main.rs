@@ -43,6 +43,7 @@ mod a_websub_subscriber_in_commotion_gets_every_change;
 mod a_websub_subscriber_is_told_of_new_entries;
 mod a_websub_subscriber_is_verified;
 mod a_wrong_configuration_is_refused_with_advice;
+mod a_wrong_repository_is_refused_with_advice;
 mod a_wrong_subscription_is_refused_with_advice;
 mod access_control_begins_with_the_first_token;
 mod activemq;

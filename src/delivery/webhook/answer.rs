@@ -59,7 +59,7 @@ mod tests {
         if let Some(after) = after {
             headers.insert("retry-after", after.parse().unwrap());
         }
-        Ok(Answer { status, headers, beginning: Bytes::new() })
+        Ok(Answer { status, headers, beginning: Bytes::new(), is_whole: true })
     }
 
     #[test]

@@ -1,0 +1,188 @@
+//! A circuit breaker: when a host has failed so many times in a row it is left alone for a while that grows, and then
+//! asked once. Those who wait for it neither wear it down nor hold anybody up for the length of a timeout each.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use tokio::time::Instant;
+
+/// After so many failures in a row it opens.
+const FAILURES: u32 = 5;
+
+/// For how long it stays open at first.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// For how long at the most.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// How soon those who come while it is being tried come again.
+const SOON: Duration = Duration::from_millis(100);
+
+/// The breaker of one host.
+#[derive(Debug, Default)]
+pub(super) struct Breaker(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    failures: u32,
+    open: Option<Open>,
+    last_error: Option<(String, DateTime<Utc>)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    until: Instant,
+    /// For how long it was opened.
+    wait: Duration,
+    is_tried: bool,
+}
+
+/// Leave to send one request. Its outcome is to be told; if it is dropped, nothing was learnt.
+#[derive(Debug)]
+pub(super) struct Leave<'b> {
+    breaker: &'b Breaker,
+    is_trial: bool,
+}
+
+/// How the breaker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// How long it is until the host is tried again; `None` when it is asked as usual.
+    pub(super) open_for: Option<Duration>,
+    /// What went wrong last, and when.
+    pub(super) last_error: Option<(String, DateTime<Utc>)>,
+}
+
+impl Breaker {
+    /// Leave to ask the host now.
+    ///
+    /// # Errors
+    /// How long to wait before asking for it again.
+    pub(super) fn leave(&self, now: Instant) -> Result<Leave<'_>, Duration> {
+        match &mut self.lock().open {
+            None => Ok(Leave { breaker: self, is_trial: false }),
+            Some(open) if now < open.until => Err(open.until - now),
+            Some(open) if open.is_tried => Err(SOON),
+            Some(open) => {
+                open.is_tried = true;
+                Ok(Leave { breaker: self, is_trial: true })
+            }
+        }
+    }
+
+    pub(super) fn seen(&self, now: Instant) -> Seen {
+        let state = self.lock();
+        let open_for = state.open.as_ref().map(|open| open.until.saturating_duration_since(now));
+        Seen { open_for, last_error: state.last_error.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What is held is whole whenever the lock is free.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Leave<'_> {
+    /// The host has answered.
+    pub(super) fn answered(self) {
+        let mut state = self.breaker.lock();
+        state.failures = 0;
+        state.open = None;
+    }
+
+    /// The host has failed; says whether that opened the breaker. `wait` is how long the host asks to be left alone.
+    pub(super) fn failed(self, now: Instant, reason: &str, wait: Option<Duration>) -> bool {
+        let mut state = self.breaker.lock();
+        state.failures = state.failures.saturating_add(1);
+        state.last_error = Some((reason.to_owned(), Utc::now()));
+        let next = match &state.open {
+            Some(_) if !self.is_trial => return false,
+            Some(open) => (open.wait * 2).min(LONGEST),
+            None if state.failures >= FAILURES => SHORTEST,
+            None => return false,
+        };
+        let wait = wait.map_or(next, |asked| asked.clamp(next, LONGEST));
+        // Many who lost the same host do not come back at once.
+        let until = now + wait.mul_f64(0.5 + 0.5 * fastrand::f64());
+        let is_new = state.open.is_none();
+        state.open = Some(Open { until, wait, is_tried: false });
+        is_new
+    }
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        if self.is_trial
+            && let Some(open) = &mut self.breaker.lock().open
+        {
+            open.is_tried = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Breaker, Duration, FAILURES, Instant, LONGEST, SHORTEST};
+
+    fn open(breaker: &Breaker, now: Instant) {
+        for at in 1..=FAILURES {
+            assert_eq!(breaker.leave(now).unwrap().failed(now, "status 500", None), at == FAILURES);
+        }
+    }
+
+    #[test]
+    fn it_opens_after_some_failures_in_a_row_and_closes_at_an_answer() {
+        let (breaker, now) = (Breaker::default(), Instant::now());
+        for _ in 0..20 {
+            breaker.leave(now).unwrap().failed(now, "status 500", None);
+            breaker.leave(now).unwrap().answered();
+        }
+        open(&breaker, now);
+        assert!(breaker.leave(now).unwrap_err() <= SHORTEST);
+        assert!(breaker.seen(now).open_for.is_some());
+        let later = now + SHORTEST;
+        let trial = breaker.leave(later).unwrap();
+        assert!(breaker.leave(later).is_err(), "one at a time tries");
+        trial.answered();
+        assert!(breaker.leave(later).is_ok());
+        assert_eq!(breaker.seen(later).last_error.unwrap().0, "status 500");
+    }
+
+    #[test]
+    fn each_time_it_fails_again_it_stays_open_for_longer() {
+        let (breaker, mut now) = (Breaker::default(), Instant::now());
+        open(&breaker, now);
+        for _ in 0..20 {
+            now += LONGEST;
+            assert!(!breaker.leave(now).unwrap().failed(now, "status 500", None));
+            assert!(breaker.leave(now).is_err());
+        }
+        assert!(breaker.leave(now).unwrap_err() > LONGEST / 2 - Duration::from_secs(1));
+        now += LONGEST;
+        breaker.leave(now).unwrap().answered();
+        open(&breaker, now);
+        assert!(breaker.leave(now).unwrap_err() <= SHORTEST);
+    }
+
+    #[test]
+    fn a_trial_that_is_given_up_leaves_room_for_the_next() {
+        let (breaker, now) = (Breaker::default(), Instant::now());
+        open(&breaker, now);
+        let later = now + SHORTEST;
+        drop(breaker.leave(later).unwrap());
+        assert!(breaker.leave(later).is_ok());
+    }
+
+    #[test]
+    fn what_comes_late_neither_opens_it_again_nor_for_longer() {
+        let (breaker, now) = (Breaker::default(), Instant::now());
+        let early: Vec<_> = (0..3).map(|_| breaker.leave(now).unwrap()).collect();
+        open(&breaker, now);
+        let before = breaker.seen(now).open_for;
+        early.into_iter().for_each(|leave| assert!(!leave.failed(now, "status 500", None)));
+        assert_eq!(breaker.seen(now).open_for, before);
+    }
+}

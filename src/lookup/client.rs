@@ -1,0 +1,271 @@
+//! Requests to one repository: never to another place, and never without a bound on their time, their answers and
+//! their number.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, AUTHORIZATION},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+
+use super::{
+    breaker::Breaker,
+    settings::{Credentials, RepositorySettings},
+};
+use crate::http_client::{self, Client, ClientError, Guard, retry_after};
+
+/// How much of an answer is read, in bytes: a list of some ten thousand datastreams.
+const ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// A repository that is asked. Clones are the same one: they share its connections and its bounds.
+#[derive(Clone)]
+pub struct Repository(Arc<Inner>);
+
+struct Inner {
+    settings: RepositorySettings,
+    client: Client,
+    authorization: Option<HeaderValue>,
+    in_flight: Semaphore,
+    breaker: Breaker,
+}
+
+/// What a repository answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// What is there.
+    There(There),
+    /// There is nothing there, or nothing any more (404, 410).
+    Nothing,
+}
+
+/// What is there.
+#[derive(Clone, Debug)]
+pub struct There {
+    /// What is told of it.
+    pub headers: HeaderMap,
+    /// Itself, whole; empty where only what is told of it was asked for.
+    pub body: Bytes,
+}
+
+/// Why there is no answer. None repeats a credential.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LookupError {
+    /// It has failed so often that it is left alone for a while.
+    #[error("the repository has failed too often, and is left alone for {} ms", again.as_millis())]
+    LeftAlone {
+        /// When it may be asked again.
+        again: Duration,
+    },
+    /// It did not answer.
+    #[error("the repository does not answer: {0}")]
+    Silent(String),
+    /// It does not let this gateway in.
+    #[error(
+        "the repository answers {0}: it does not let the gateway in; check username and password of [sources.NAME.repository]"
+    )]
+    Refused(u16),
+    /// It answers with something that is no answer to the question.
+    #[error("the repository answers {0}")]
+    Status(u16),
+    /// Its answer cannot be read.
+    #[error("the repository's answer cannot be read: {0}")]
+    Nonsense(String),
+    /// What is asked for is not in this repository.
+    #[error("it is not in this repository")]
+    Foreign,
+}
+
+impl LookupError {
+    /// Whether the same question may be answered soon, without anybody mending anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::LeftAlone { .. } | Self::Silent(_) => true,
+            Self::Status(status) => *status >= 500 || matches!(status, 408 | 425 | 429),
+            Self::Refused(_) | Self::Nonsense(_) | Self::Foreign => false,
+        }
+    }
+}
+
+/// How a repository is, for those who administer it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How long it is until it is tried again, while it is left alone since it has failed too often.
+    pub left_alone: Option<Duration>,
+    /// What went wrong last, and when.
+    pub last_error: Option<(String, DateTime<Utc>)>,
+}
+
+impl Repository {
+    /// Sets up what asks it. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the HTTP library cannot be set up.
+    pub async fn new(settings: RepositorySettings) -> Result<Self, ClientError> {
+        let client = http_client::Settings {
+            ca: settings.ca.clone(),
+            connect: settings.timeout,
+            answer: settings.timeout,
+            answer_bytes: ANSWER_BYTES,
+            body: settings.timeout,
+            // The operator's own word may lead inside; nobody else's is taken.
+            ..http_client::Settings::new(Guard::of_the_operator())
+        };
+        let client = Client::new(client).await?;
+        let authorization = settings.credentials.as_ref().and_then(basic);
+        let in_flight = Semaphore::new(settings.in_flight.max(1));
+        Ok(Self(Arc::new(Inner { settings, client, authorization, in_flight, breaker: Breaker::default() })))
+    }
+
+    /// What is set of it.
+    #[must_use]
+    pub fn settings(&self) -> &RepositorySettings {
+        &self.0.settings
+    }
+
+    /// Gets what is at a path below its address, as `accept`.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn get(&self, path: &str, accept: &'static str) -> Result<Answer, LookupError> {
+        self.ask(Method::GET, path, &[(ACCEPT, accept)]).await
+    }
+
+    /// Gets what is told of what is at a path below its address, without it.
+    ///
+    /// # Errors
+    /// As [`Repository::get`].
+    pub async fn head(&self, path: &str, headers: &[(HeaderName, &'static str)]) -> Result<Answer, LookupError> {
+        self.ask(Method::HEAD, path, headers).await
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let seen = self.0.breaker.seen(Instant::now());
+        Health { left_alone: seen.open_for, last_error: seen.last_error }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, &'static str)],
+    ) -> Result<Answer, LookupError> {
+        let Inner { settings, client, in_flight, breaker, .. } = &*self.0;
+        let to = settings.url.at(path).ok_or(LookupError::Foreign)?;
+        // It is never closed.
+        let _permit = in_flight.acquire().await.map_err(|closed| LookupError::Silent(closed.to_string()))?;
+        let leave = breaker.leave(Instant::now()).map_err(|again| LookupError::LeftAlone { again })?;
+        let headers = self.headers(headers);
+        let asking = async {
+            if method == Method::HEAD { client.head(&to, headers).await } else { client.get(&to, headers).await }
+        };
+        let answer = match timeout(settings.timeout, asking).await {
+            Ok(answer) => answer,
+            Err(_) => Err(ClientError::Late(settings.timeout.as_secs())),
+        };
+        let (judged, wait) = match answer {
+            Ok(answer) => {
+                let wait = retry_after(&answer.headers, Utc::now());
+                (judge(answer), wait)
+            }
+            Err(error) => (Err(LookupError::Silent(error.to_string())), None),
+        };
+        match &judged {
+            Ok(_) => leave.answered(),
+            Err(error) => {
+                let opened = leave.failed(Instant::now(), &error.to_string(), wait);
+                if opened {
+                    tracing::warn!(repository = %settings.url, %error, "the repository has failed too often, and is left alone for a while");
+                }
+            }
+        }
+        judged
+    }
+
+    fn headers(&self, told: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in told {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        if let Some(authorization) = &self.0.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        headers
+    }
+}
+
+/// What an answer comes to.
+fn judge(answer: http_client::Answer) -> Result<Answer, LookupError> {
+    match answer.status {
+        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Answer::Nothing),
+        StatusCode::OK if answer.is_whole => {
+            Ok(Answer::There(There { headers: answer.headers, body: answer.beginning }))
+        }
+        StatusCode::OK if answer.beginning.len() >= ANSWER_BYTES => {
+            Err(LookupError::Nonsense(format!("it has more than {ANSWER_BYTES} bytes")))
+        }
+        StatusCode::OK => Err(LookupError::Silent("its answer broke off".to_owned())),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LookupError::Refused(answer.status.as_u16())),
+        status => Err(LookupError::Status(status.as_u16())),
+    }
+}
+
+/// RFC 7617.
+fn basic(credentials: &Credentials) -> Option<HeaderValue> {
+    let Credentials { username, password } = credentials;
+    let pair = [username.expose(), b":", password.expose()].concat();
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ANSWER_BYTES, Answer, Bytes, HeaderMap, LookupError, StatusCode, basic, http_client, judge};
+    use crate::{lookup::Credentials, web::Secret};
+
+    #[test]
+    fn each_status_says_whether_there_is_an_answer() {
+        let answered = |status: u16, is_whole| {
+            let (status, headers) = (StatusCode::from_u16(status).unwrap(), HeaderMap::new());
+            judge(http_client::Answer { status, headers, beginning: Bytes::from_static(b"x"), is_whole })
+        };
+        assert!(matches!(answered(200, true), Ok(Answer::There(there)) if there.body == "x"));
+        for status in [404, 410] {
+            assert!(matches!(answered(status, true), Ok(Answer::Nothing)));
+        }
+        for (status, is_whole, is_transient) in [
+            (200, false, true),
+            (401, true, false),
+            (403, true, false),
+            (302, true, false),
+            (400, true, false),
+            (429, true, true),
+            (500, true, true),
+            (503, true, true),
+        ] {
+            assert_eq!(answered(status, is_whole).unwrap_err().is_transient(), is_transient, "{status}");
+        }
+        let (status, headers, beginning) = (StatusCode::OK, HeaderMap::new(), vec![b'x'; ANSWER_BYTES].into());
+        let endless = judge(http_client::Answer { status, headers, beginning, is_whole: false });
+        assert!(matches!(endless, Err(LookupError::Nonsense(_))));
+    }
+
+    #[test]
+    fn credentials_are_sent_and_not_shown() {
+        let credentials = Credentials { username: Secret::new("Aladdin"), password: Secret::new("open sesame") };
+        let value = basic(&credentials).unwrap();
+        assert_eq!(value.to_str().unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert!(!format!("{value:?} {credentials:?}").contains("QWx"));
+        assert!(!format!("{credentials:?}").contains("Aladdin"));
+    }
+}
