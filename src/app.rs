@@ -12,7 +12,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, sources::Listed},
+    admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, registry::Seeds, sources::Listed},
     broker::ConnectionStatus,
     config::{Allowance, Config, SourceConfig, Transport},
     delivery::{OperationError, Subscriptions, Tuning},
@@ -383,6 +383,7 @@ fn surfaces(
         waiting,
         feed: FeedView::new(journal.clone(), public_url, &config.journal.data, hub::url(config, public_url)),
         service: Service { public_url: public_url.into(), hooks },
+        seeds: Seeds::new(journal.clone(), intake.clone(), Arc::clone(&sources)),
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
         ready: Ready { journal: journal.clone(), sources: Arc::clone(&sources) },
         sources,

@@ -4,6 +4,7 @@
 
 mod batch;
 mod receipt;
+mod seed;
 
 use std::{
     collections::BTreeMap,

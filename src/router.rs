@@ -17,6 +17,7 @@ use crate::{
         health::{self, Ready},
         metrics::{self, Metrics},
         quarantine::{self, Quarantine},
+        registry::{self, Seeds},
         sources::{self, Sources},
         subscriptions,
     },
@@ -61,6 +62,8 @@ pub struct Surfaces {
     pub ready: Ready,
     /// The sources.
     pub sources: Sources,
+    /// What fills the registry from the sources' repositories.
+    pub seeds: Seeds,
     /// The subscriptions.
     pub subscriptions: Subscriptions,
     /// The WebSub hub, where there is one.
@@ -100,6 +103,8 @@ pub fn routes() -> Routes<Surfaces> {
         .get("/objects", Read, objects::one, |all| all.journal.clone())
         .get("/service", Read, service::document, |all| all.service.clone())
         .get("/sources", Admin, sources::list, |all| all.sources.clone())
+        .get("/sources/{name}/registry", Admin, registry::show, |all| all.seeds.clone())
+        .post("/sources/{name}/registry", Admin, registry::take, |all| all.seeds.clone())
         .get("/quarantine", Admin, quarantine::list, |all| all.quarantine.clone())
         .get("/quarantine/{id}", Admin, quarantine::one, |all| all.quarantine.clone())
         .delete("/quarantine/{id}", Admin, quarantine::delete, |all| all.quarantine.clone())

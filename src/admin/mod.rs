@@ -6,6 +6,7 @@ pub mod dead_letters;
 pub mod health;
 pub mod metrics;
 pub mod quarantine;
+pub mod registry;
 pub mod sources;
 pub mod subscriptions;
 

@@ -6,10 +6,12 @@ mod backup;
 mod check;
 mod convert;
 mod file;
+mod gateway;
 mod http;
 mod progress;
 mod replay;
 mod restore;
+mod seed_registry;
 mod serve;
 mod subscriptions;
 mod tail;
@@ -60,6 +62,7 @@ enum Command {
     Replay(replay::Replay),
     Tail(tail::Tail),
     Subscriptions(subscriptions::Subscriptions),
+    SeedRegistry(seed_registry::SeedRegistry),
     Check(check::Check),
     Token(token::Token),
     Backup(backup::Backup),
@@ -112,6 +115,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Replay(replay) => replay.run(),
         Command::Tail(tail) => tail.run(),
         Command::Subscriptions(subscriptions) => subscriptions.run(),
+        Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Check(check) => check.run(),
         Command::Token(token) => token.run(),
         Command::Backup(backup) => backup.run(),

@@ -10,6 +10,8 @@ pub(crate) mod content_change;
 mod dialect;
 mod fedora_apim;
 mod fedora_events;
+pub mod fedora_objects;
+pub mod fedora_rest;
 mod hoarder;
 mod islandora;
 mod json;
@@ -27,6 +29,8 @@ mod xml_writer;
 pub use dialect::{
     Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, nothing_secret, settings,
 };
+pub use fedora_apim::{InvalidName, RestNames};
+pub use fedora_events::join as resource_at;
 pub use kind::{Batch, Beside, Carrier, FormatKind, Header};
 pub use limits::{Bound, Limits};
 pub use rejection::{Place, Rejection, RejectionKind};

@@ -83,6 +83,27 @@ pub struct Answer {
     pub is_whole: bool,
 }
 
+/// An answer whose body is read piece by piece, since it may be larger than is to be held.
+pub struct Opened {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    response: Response,
+    patience: Duration,
+}
+
+impl Opened {
+    /// The next piece of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// When it breaks off, or does not go on in time.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, ClientError> {
+        let piece = timeout(self.patience, self.response.chunk()).await;
+        piece.map_err(|_| ClientError::Late(self.patience.as_secs()))?.map_err(|error| broken(&error))
+    }
+}
+
 /// Why there is no answer. None repeats the address.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -163,6 +184,16 @@ impl Client {
         self.send(Method::HEAD, to, headers, Bytes::new()).await
     }
 
+    /// Gets what is at an address, piece by piece, each of which may take as long as a body of another answer.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub async fn open(&self, to: &Destination, headers: HeaderMap) -> Result<Opened, ClientError> {
+        let mut response = self.begin(Method::GET, to, headers, Bytes::new()).await?;
+        let headers = std::mem::take(response.headers_mut());
+        Ok(Opened { status: response.status(), headers, response, patience: self.body })
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -170,16 +201,26 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answer, ClientError> {
+        let mut response = self.begin(method, to, headers, body).await?;
+        let (beginning, is_whole) = beginning(&mut response, self.answer_bytes, self.body).await;
+        let headers = std::mem::take(response.headers_mut());
+        Ok(Answer { status: response.status(), headers, beginning, is_whole })
+    }
+
+    async fn begin(
+        &self,
+        method: Method,
+        to: &Destination,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, ClientError> {
         let url = to.expose();
         // One with an IP address in it is not looked up.
         self.guard.check(url)?;
         let client = if url.scheme() == "https" { self.encrypted.as_ref().map_err(Arc::clone)? } else { &self.plain };
         let sending = client.request(method, url.clone()).headers(headers).body(body).send();
         let response = timeout(self.answer, sending).await.map_err(|_| ClientError::Late(self.answer.as_secs()))?;
-        let mut response = response.map_err(|error| broken(&error))?;
-        let (beginning, is_whole) = beginning(&mut response, self.answer_bytes, self.body).await;
-        let headers = std::mem::take(response.headers_mut());
-        Ok(Answer { status: response.status(), headers, beginning, is_whole })
+        response.map_err(|error| broken(&error))
     }
 }
 

@@ -13,7 +13,7 @@ mod resolve;
 mod trust;
 
 pub use allow::{AllowList, InvalidAllow};
-pub use client::{Answer, Client, ClientError, Settings, retry_after, trouble};
+pub use client::{Answer, Client, ClientError, Opened, Settings, retry_after, trouble};
 pub use destination::{Destination, Guard, InvalidDestination, NotAllowed};
 pub use resolve::{Finding, Names, SystemNames};
 pub use trust::UntrustedError;

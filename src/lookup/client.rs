@@ -19,7 +19,7 @@ use super::{
     breaker::Breaker,
     settings::{Credentials, RepositorySettings},
 };
-use crate::http_client::{self, Client, ClientError, Guard, retry_after};
+use crate::http_client::{self, Client, ClientError, Guard, Opened, retry_after};
 
 /// How much of an answer is read, in bytes: a list of some ten thousand datastreams.
 const ANSWER_BYTES: usize = 4 * 1024 * 1024;
@@ -52,6 +52,23 @@ pub struct There {
     pub headers: HeaderMap,
     /// Itself, whole; empty where only what is told of it was asked for.
     pub body: Bytes,
+}
+
+/// What is there, read piece by piece, since it may be larger than is to be held.
+pub struct Body {
+    /// What is told of it.
+    pub headers: HeaderMap,
+    opened: Opened,
+}
+
+impl Body {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// When it breaks off, or does not go on in time.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, LookupError> {
+        self.opened.piece().await.map_err(|error| LookupError::Silent(error.to_string()))
+    }
 }
 
 /// Why there is no answer. None repeats a credential.
@@ -146,6 +163,34 @@ impl Repository {
         self.ask(Method::HEAD, path, headers).await
     }
 
+    /// Gets what is at a path below its address, as `accept`, piece by piece; `None` where there is nothing.
+    ///
+    /// # Errors
+    /// As [`Repository::get`].
+    pub async fn open(&self, path: &str, accept: &'static str) -> Result<Option<Body>, LookupError> {
+        let Inner { settings, client, in_flight, breaker, .. } = &*self.0;
+        let to = settings.url.at(path).ok_or(LookupError::Foreign)?;
+        let _permit = in_flight.acquire().await.map_err(|closed| LookupError::Silent(closed.to_string()))?;
+        let leave = breaker.leave(Instant::now()).map_err(|again| LookupError::LeftAlone { again })?;
+        let opened = match client.open(&to, self.headers(&[(ACCEPT, accept)])).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                leave.failed(Instant::now(), &error.to_string(), None);
+                return Err(LookupError::Silent(error.to_string()));
+            }
+        };
+        match judge_status(opened.status) {
+            Ok(is_there) => {
+                leave.answered();
+                Ok(is_there.then(|| Body { headers: opened.headers.clone(), opened }))
+            }
+            Err(error) => {
+                leave.failed(Instant::now(), &error.to_string(), retry_after(&opened.headers, Utc::now()));
+                Err(error)
+            }
+        }
+    }
+
     /// How it is.
     #[must_use]
     pub fn health(&self) -> Health {
@@ -205,16 +250,23 @@ impl Repository {
 
 /// What an answer comes to.
 fn judge(answer: http_client::Answer) -> Result<Answer, LookupError> {
-    match answer.status {
-        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Answer::Nothing),
-        StatusCode::OK if answer.is_whole => {
-            Ok(Answer::There(There { headers: answer.headers, body: answer.beginning }))
-        }
-        StatusCode::OK if answer.beginning.len() >= ANSWER_BYTES => {
+    match judge_status(answer.status) {
+        Ok(false) => Ok(Answer::Nothing),
+        Ok(true) if answer.is_whole => Ok(Answer::There(There { headers: answer.headers, body: answer.beginning })),
+        Ok(true) if answer.beginning.len() >= ANSWER_BYTES => {
             Err(LookupError::Nonsense(format!("it has more than {ANSWER_BYTES} bytes")))
         }
-        StatusCode::OK => Err(LookupError::Silent("its answer broke off".to_owned())),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LookupError::Refused(answer.status.as_u16())),
+        Ok(true) => Err(LookupError::Silent("its answer broke off".to_owned())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether there is anything there, by the status.
+fn judge_status(status: StatusCode) -> Result<bool, LookupError> {
+    match status {
+        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(false),
+        StatusCode::OK => Ok(true),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LookupError::Refused(status.as_u16())),
         status => Err(LookupError::Status(status.as_u16())),
     }
 }

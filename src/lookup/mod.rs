@@ -6,6 +6,7 @@
 mod breaker;
 mod client;
 mod settings;
+pub mod walk;
 
-pub use client::{Answer, Health, LookupError, Repository, There};
+pub use client::{Answer, Body, Health, LookupError, Repository, There};
 pub use settings::{Api, BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySettings};

@@ -19,7 +19,7 @@ use utoipa::{
 };
 
 use crate::{
-    admin::{attempts, dead_letters, health, metrics, quarantine, sources, subscriptions},
+    admin::{attempts, dead_letters, health, metrics, quarantine, registry, sources, subscriptions},
     delivery::websub,
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
@@ -55,6 +55,8 @@ use crate::{
         snapshot::page,
         service::document,
         sources::list,
+        registry::show,
+        registry::take,
         quarantine::list,
         quarantine::one,
         quarantine::delete,

@@ -3,7 +3,6 @@
 //! It asks the gateway over HTTP, as anybody with the token could: what can be done, and what is refused and why,
 //! is the gateway's to say.
 
-mod ask;
 mod definition;
 mod shown;
 
@@ -15,12 +14,10 @@ use serde_json::{Value, json};
 use tidings::{model::SubscriptionName, web::Secret};
 use url::Url;
 
-use self::{
-    ask::Gateway,
-    definition::{Key, key},
-};
+use self::definition::{Key, key};
 use super::{
     Failure,
+    gateway::Gateway,
     http::{http_url, token},
     print, runtime, say,
 };
@@ -118,7 +115,7 @@ impl Subscriptions {
         let answer = runtime.block_on(gateway.ask(asked.method, &asked.path, asked.body));
         // A look-up of a name that nobody waits for any more would keep it.
         runtime.shutdown_background();
-        let answer = answer.map_err(Failure::Failed)?;
+        let answer = answer.map_err(|no_answer| Failure::Failed(no_answer.why))?;
         if let Some(done) = asked.done {
             say(&done);
         }

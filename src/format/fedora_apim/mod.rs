@@ -14,6 +14,8 @@ mod entry;
 mod method;
 mod rest;
 
+pub use rest::{InvalidName, RestNames};
+
 use serde::Deserialize;
 use serde_json::Value;
 

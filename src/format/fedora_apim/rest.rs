@@ -60,6 +60,52 @@ impl BaseUrl {
     }
 }
 
+/// How a repository's messages name its objects and datastreams.
+#[derive(Clone, Debug)]
+pub struct RestNames(BaseUrl);
+
+/// Why something has no name in messages.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidName(String);
+
+impl RestNames {
+    /// The names of the repository that calls itself so.
+    ///
+    /// # Errors
+    /// When it is no base URL.
+    pub fn of(base_url: &str) -> Result<Self, InvalidName> {
+        BaseUrl::parse(base_url).map(Self).map_err(|error| InvalidName(error.to_string()))
+    }
+
+    /// An object, by its PID.
+    ///
+    /// # Errors
+    /// When it is no PID, or the URI is too long.
+    pub fn object(&self, pid: &str) -> Result<Uri, InvalidName> {
+        let pid = Pid::parse(pid).map_err(|error| InvalidName(error.to_string()))?;
+        self.0.object(&pid).map_err(|error| InvalidName(error.to_string()))
+    }
+
+    /// A datastream, by the PID of its object and its own identifier.
+    ///
+    /// # Errors
+    /// When one is none, or the URI is too long.
+    pub fn datastream(&self, pid: &str, id: &str) -> Result<Uri, InvalidName> {
+        let pid = Pid::parse(pid).map_err(|error| InvalidName(error.to_string()))?;
+        let id = DatastreamId::parse(id).map_err(|error| InvalidName(error.to_string()))?;
+        self.0.datastream(&pid, &id).map_err(|error| InvalidName(error.to_string()))
+    }
+
+    /// The content of a datastream in the version that was made at that time.
+    ///
+    /// # Errors
+    /// When the URI is too long.
+    pub fn version(datastream: &Uri, created: Timestamp) -> Result<Uri, InvalidName> {
+        version(datastream, created).map_err(|error| InvalidName(error.to_string()))
+    }
+}
+
 impl TryFrom<String> for BaseUrl {
     type Error = InvalidBaseUrl;
 

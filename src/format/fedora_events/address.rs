@@ -13,7 +13,7 @@ const NO_BASE: [&str; 2] = ["info:fedora", "null"];
 ///
 /// # Errors
 /// When the two do not make an absolute URI.
-pub(super) fn join(base: &str, path: &str) -> Result<Uri, InvalidUri> {
+pub fn join(base: &str, path: &str) -> Result<Uri, InvalidUri> {
     Uri::parse(&format!("{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/')))
 }
 

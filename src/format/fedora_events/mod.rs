@@ -18,6 +18,7 @@ mod write;
 
 use serde::Deserialize;
 
+pub use address::join;
 pub(super) use write::ACTIVITY_STREAMS;
 
 use self::{

@@ -7,13 +7,32 @@ use serde_json::Value;
 use tidings::{http_client::trouble, web::Secret};
 use url::Url;
 
-use super::super::http::{CONNECT_TIMEOUT, USER_AGENT, printable, why, with_token};
+use super::http::{CONNECT_TIMEOUT, USER_AGENT, may_pass, printable, why, with_token};
 
 /// How long an answer may take. A subscription that is paused waits for what is on its way.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How much of an answer is read: a thousand subscriptions have a few megabytes.
 const MOST: usize = 64 << 20;
+
+/// Why a gateway did not do as it was asked.
+#[derive(Debug)]
+pub(super) struct NoAnswer {
+    /// In a sentence.
+    pub(super) why: String,
+    /// Whether the same may do better later.
+    pub(super) may_pass: bool,
+}
+
+impl NoAnswer {
+    fn for_good(why: String) -> Self {
+        Self { why, may_pass: false }
+    }
+
+    fn broken(error: &reqwest::Error) -> Self {
+        Self { why: trouble(error), may_pass: true }
+    }
+}
 
 /// A gateway that is asked.
 pub(super) struct Gateway {
@@ -41,28 +60,30 @@ impl Gateway {
     ///
     /// # Errors
     /// When there is no answer, or the gateway refuses.
-    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, String> {
+    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, NoAnswer> {
         let mut request = self.client.request(method, format!("{}{path}", self.url)).headers(self.headers.clone());
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let mut response = request.send().await.map_err(|error| trouble(&error))?;
+        let mut response = request.send().await.map_err(|error| NoAnswer::broken(&error))?;
         let status = response.status();
         let mut told = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| trouble(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| NoAnswer::broken(&error))? {
             told.extend_from_slice(&chunk);
             if told.len() > MOST {
-                return Err(format!("the answer has more than {MOST} bytes"));
+                return Err(NoAnswer::for_good(format!("the answer has more than {MOST} bytes")));
             }
         }
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Err(format!("{}; give a token with the scope admin in TIDINGS_TOKEN", why(status, &told)))
+                let why = format!("{}; give a token with the scope admin in TIDINGS_TOKEN", why(status, &told));
+                Err(NoAnswer::for_good(why))
             }
-            _ if !status.is_success() => Err(why(status, &told)),
+            _ if !status.is_success() => Err(NoAnswer { why: why(status, &told), may_pass: may_pass(status) }),
             _ if told.is_empty() => Ok(Value::Null),
-            _ => serde_json::from_slice(&told)
-                .map_err(|error| printable(&format!("the answer is no gateway's of Tidings: {error}"))),
+            _ => serde_json::from_slice(&told).map_err(|error| {
+                NoAnswer::for_good(printable(&format!("the answer is no gateway's of Tidings: {error}")))
+            }),
         }
     }
 }

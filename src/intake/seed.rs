@@ -1,0 +1,74 @@
+//! A part of a walk through a repository, on its way to the journal: to the registry alone, or as changes.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::{Intake, Source};
+use crate::{
+    journal::{
+        JournalError, KnownKey, Submission,
+        seed::{Seeded, Seeding, Walk},
+        store::{EventIdentity, event_key},
+    },
+    model::{
+        Draft, DraftChange, DraftItem, DraftItems, DraftTime, EventId, FoundItem, FoundObject, NonEmpty, Text, User,
+    },
+};
+
+/// What stands for the method that was called, or the like, in a change that a walk tells.
+const DESCRIPTION: &str = "found in the repository";
+
+impl Intake {
+    /// Takes in what a walk found; on return it is on disk, with how far the walk is. If `emit` says so it is told as
+    /// changes, except what the registry holds already; else it goes to the registry alone.
+    ///
+    /// # Errors
+    /// When nothing could be written: it must be sent again, and makes no second change.
+    pub async fn seed(
+        &self,
+        source: &Source,
+        found: Vec<FoundObject>,
+        emit: bool,
+        walk: Walk,
+    ) -> Result<Seeded, JournalError> {
+        let (told, found) = if emit { (found, Vec::new()) } else { (Vec::new(), found) };
+        let keyed = |found| {
+            let draft = draft(found);
+            let key = draft.event_id.as_ref().map(|id| event_key(source.name(), EventIdentity::Id(id.as_str()), 0));
+            (key, draft)
+        };
+        let drafts = told.into_iter().map(keyed).collect();
+        let submission = Submission { policy: Arc::clone(&source.policy), drafts, known_key: KnownKey::Same };
+        let (part, objects) = (walk.part, walk.objects);
+        let seeded = self.journal.seed(Seeding { submission, found, walk }).await?;
+        tracing::debug!(source = %source.name(), part, objects, filled = seeded.filled, "a part of a walk is on disk");
+        Ok(seeded)
+    }
+}
+
+/// An object as it was found, as something that was told. What was found so before is the same event.
+fn draft(found: FoundObject) -> Draft {
+    let time = found.newest();
+    let event_id = EventId::parse(&format!("found:sha256:{}", hex::encode(Sha256::digest(identity(&found)))));
+    let FoundObject { object, parent, types, items, .. } = found;
+    let item = |FoundItem { uri, at, content, state }| DraftItem::new(uri, DraftChange::Found { content, state, at });
+    Draft {
+        id: None,
+        event_id,
+        software_version: None,
+        user: User::unknown(),
+        time: DraftTime::Told(time),
+        object,
+        parent,
+        types,
+        description: Text::new(DESCRIPTION),
+        items: DraftItems::Listed(NonEmpty::map(items, item)),
+    }
+}
+
+/// All that is told of an object, in one text.
+fn identity(found: &FoundObject) -> Vec<u8> {
+    // The model has a JSON shape for every value.
+    serde_json::to_vec(found).unwrap_or_default()
+}
