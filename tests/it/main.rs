@@ -116,6 +116,7 @@ mod what_a_bus_sends_wrong_holds_nothing_up;
 mod what_a_receiver_refuses_is_a_dead_letter;
 mod what_a_stomp_peer_does_wrong_is_told_and_tried_again;
 mod what_a_transport_delivers_again_is_known;
+mod what_a_walk_finds_never_moves_the_registry_back;
 mod what_gathers_of_the_registry_is_never_lost;
 mod what_is_acknowledged_survives_kill_9;
 mod what_is_emitted_is_read_back;

@@ -104,7 +104,7 @@ pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
 }
 
 /// What a reader of the registry sees: the items that are there, with state and content.
-fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLocation>)> {
+pub(crate) fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLocation>)> {
     let item = |uri: &Uri| (uri.clone(), (state.state(uri).cloned(), state.content(uri).cloned()));
     state.live_items().map(|(uri, _)| item(uri)).collect()
 }

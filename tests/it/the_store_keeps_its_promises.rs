@@ -45,7 +45,7 @@ fn object() -> Uri {
 }
 
 /// A change at that number, told by the event of that number.
-fn change(seq: Seq, event: u64) -> NewChange {
+pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
     let mut change: Change = serde_json::from_str(include_str!("../../fixtures/change.json")).unwrap();
     change.seq = seq;
     change.modification.id = ChangeId::mint();

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The files of a journal that is open, as a crash would leave them.
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for name in ["journal.sqlite", "journal.sqlite-wal"] {
         fs::copy(from.join(name), to.join(name)).unwrap();
@@ -45,13 +45,13 @@ fn policy() -> Arc<SourcePolicy> {
     Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false })
 }
 
-async fn append(journal: &Journal, drafts: impl Iterator<Item = Draft>) {
+pub(crate) async fn append(journal: &Journal, drafts: impl Iterator<Item = Draft>) {
     // Without keys, so that what comes again is settled again, and confirms what is known.
     let drafts = drafts.map(|draft| (None, draft)).collect();
     journal.append(Submission { policy: policy(), drafts, known_key: KnownKey::Same }).await.unwrap();
 }
 
-fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
+pub(crate) fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
     store.registry(None, 1000).unwrap()
 }
 
