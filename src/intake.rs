@@ -191,7 +191,7 @@ impl Source {
         let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
         let drafts = drafts.into_iter().enumerate().map(keyed).collect();
         let known_key = self.known_key(incoming);
-        (Submission { policy: Arc::clone(&self.policy), drafts, known_key }, nothing)
+        (Submission { policy: Arc::clone(&self.policy), drafts, known_key, completes: None }, nothing)
     }
 
     /// What it means that the key of a draft of this message is known.

@@ -10,6 +10,7 @@ pub(crate) mod content_change;
 mod dialect;
 mod fedora_apim;
 mod fedora_events;
+pub mod fedora_rest;
 mod hoarder;
 mod islandora;
 mod json;

@@ -179,7 +179,9 @@ impl Writer {
 impl Default for Batch {
     fn default() -> Self {
         let received = Timestamp::EPOCH;
-        let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Arc::default(), Vec::new());
-        Self { decision: Decision { changes, unchanged, received, objects, cursors }, outcomes: Vec::new() }
+        let (changes, unchanged, objects) = (Vec::new(), Vec::new(), Arc::default());
+        let (cursors, completed) = (Vec::new(), Vec::new());
+        let decision = Decision { changes, unchanged, received, objects, cursors, completed };
+        Self { decision, outcomes: Vec::new() }
     }
 }

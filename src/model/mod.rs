@@ -12,6 +12,7 @@ mod draft;
 mod filter;
 mod item;
 mod json;
+mod lookup;
 mod media_range;
 mod names;
 mod object;
@@ -28,6 +29,7 @@ pub use content::{ContentLocation, Digest, DigestAlgorithm, InvalidDigest, Inval
 pub use draft::{Draft, DraftChange, DraftItem, DraftItems, DraftTime};
 pub use filter::{Filter, InvalidUriPrefix, ItemChangeKind, UriPrefix};
 pub use item::{ChangeType, ContentItemModification, ItemChange, ItemChangeError};
+pub use lookup::{DraftLookup, LookupMark, Untold};
 pub use media_range::{InvalidMediaRange, MediaRange};
 pub use names::{ChangeId, EventId, InvalidId, InvalidName, ItemId, SourceName, SubscriptionName};
 pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};

@@ -21,7 +21,7 @@ use super::{
     registry::ObjectState,
     subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
 };
-use crate::model::{Change, ChangeId, Seq, SubscriptionName, Timestamp, Uri};
+use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri};
 
 /// A durable, totally ordered journal with the registry beside it. One writer at a time appends;
 /// any number read.
@@ -220,6 +220,18 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<DeadLetter>, StoreError>;
 
+    /// Up to `limit` changes of a source after `after` about which its repository is to be asked again, oldest first.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<Incomplete>, StoreError>;
+
+    /// How many such changes there are of each source that has any.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError>;
+
     /// What tells this journal from every other one, for ever.
     fn identity(&self) -> Uuid;
 }
@@ -286,13 +298,17 @@ pub struct Decision {
     pub objects: Arc<[Touched]>,
     /// Subscriptions whose cursors go forward.
     pub cursors: Vec<(SubscriptionName, Seq)>,
+    /// Changes about which their repositories need not be asked any more.
+    pub completed: Vec<Seq>,
 }
 
 impl Decision {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.unchanged.is_empty() && self.objects.is_empty() && self.cursors.is_empty()
+        let Self { changes, unchanged, received: _, objects, cursors, completed } = self;
+        let is_nothing_new = changes.is_empty() && unchanged.is_empty() && objects.is_empty();
+        is_nothing_new && cursors.is_empty() && completed.is_empty()
     }
 }
 
@@ -332,6 +348,19 @@ pub struct NewChange {
     pub sight: Option<Bytes>,
     /// The event that told it; `None` where a repeat cannot be known.
     pub key: Option<EventKey>,
+    /// What its repository is to be asked about it again, where it did not answer.
+    pub incomplete: Option<Untold>,
+}
+
+/// A change about which its repository is to be asked again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incomplete {
+    /// Its number.
+    pub seq: Seq,
+    /// What it is to be asked.
+    pub untold: Untold,
+    /// The change's JSON. It stands here by itself, since the change may have been removed.
+    pub json: Bytes,
 }
 
 /// A change as the store has it: its number and its JSON, which is not parsed until it must be.

@@ -4,7 +4,9 @@ use std::sync::PoisonError;
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{SqliteStore, confirmations, events::Lookup, objects, read, registry, rows, subscriptions, unchanged};
+use super::{
+    SqliteStore, confirmations, events::Lookup, incomplete, objects, read, registry, rows, subscriptions, unchanged,
+};
 use crate::{
     journal::store::{Decision, Known, NewChange, Questions, StoreError},
     model::{Seq, Timestamp},
@@ -67,6 +69,7 @@ impl SqliteStore {
             let before = newest;
             insert(&transaction, &decision.changes)?;
             unchanged::write(&transaction, self.bounds, decision)?;
+            incomplete::write(&transaction, decision)?;
             for (name, cursor) in &decision.cursors {
                 subscriptions::advance(&transaction, name, *cursor)?;
             }

@@ -8,6 +8,7 @@ pub mod backup;
 mod confirmations;
 mod events;
 mod gathered;
+mod incomplete;
 mod log;
 mod objects;
 mod open;
@@ -23,6 +24,7 @@ mod unchanged;
 pub mod verify;
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -35,14 +37,14 @@ use uuid::Uuid;
 
 pub use open::OpenError;
 
-use super::{Decision, Known, NewChange, Questions, Store, StoreError, StoredChange};
+use super::{Decision, Incomplete, Known, NewChange, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
         registry::ObjectState,
         subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
     },
-    model::{ChangeId, Seq, SubscriptionName, Timestamp, Uri},
+    model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
 
 /// The name of the journal's file in its folder.
@@ -286,6 +288,14 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> Result<Vec<DeadLetter>, StoreError> {
         self.readers.read(|connection| subscriptions::replays(connection, subscription, after, limit))
+    }
+
+    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<Incomplete>, StoreError> {
+        self.readers.read(|connection| incomplete::after(connection, source, after, limit))
+    }
+
+    fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError> {
+        self.readers.read(incomplete::counts)
     }
 
     fn identity(&self) -> Uuid {
