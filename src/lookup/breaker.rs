@@ -86,11 +86,11 @@ impl Breaker {
 }
 
 impl Leave<'_> {
-    /// The host has answered.
-    pub(super) fn answered(self) {
+    /// The host has answered; says whether it had failed before.
+    pub(super) fn answered(self) -> bool {
         let mut state = self.breaker.lock();
-        state.failures = 0;
         state.open = None;
+        std::mem::take(&mut state.failures) > 0
     }
 
     /// The host has failed; says whether that opened the breaker. `wait` is how long the host asks to be left alone.

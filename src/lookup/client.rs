@@ -3,15 +3,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{ACCEPT, AUTHORIZATION},
-};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::AUTHORIZATION};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use tokio::{
-    sync::Semaphore,
+    sync::{Notify, Semaphore},
     time::{Instant, timeout},
 };
 
@@ -19,10 +16,16 @@ use super::{
     breaker::Breaker,
     settings::{Credentials, RepositorySettings},
 };
-use crate::http_client::{self, Client, ClientError, Guard, retry_after};
+use crate::{
+    http_client::{self, Client, ClientError, Guard, retry_after},
+    model::SourceName,
+};
 
 /// How much of an answer is read, in bytes: a list of some ten thousand datastreams.
 const ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// The metric of requests to repositories, with what came of each.
+pub const LOOKUPS: &str = "tidings_lookups_total";
 
 /// A repository that is asked. Clones are the same one: they share its connections and its bounds.
 #[derive(Clone)]
@@ -34,6 +37,10 @@ struct Inner {
     authorization: Option<HeaderValue>,
     in_flight: Semaphore,
     breaker: Breaker,
+    /// Tells that it answers again.
+    recovered: Notify,
+    answered: metrics::Counter,
+    failed: metrics::Counter,
 }
 
 /// What a repository answered.
@@ -82,6 +89,16 @@ pub enum LookupError {
     Foreign,
 }
 
+impl Answer {
+    /// How much of it there is, in bytes.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::There(there) => there.body.len(),
+            Self::Nothing => 0,
+        }
+    }
+}
+
 impl LookupError {
     /// Whether the same question may be answered soon, without anybody mending anything.
     #[must_use]
@@ -104,11 +121,11 @@ pub struct Health {
 }
 
 impl Repository {
-    /// Sets up what asks it. Nothing is sent yet.
+    /// Sets up what asks the repository of a source. Nothing is sent yet.
     ///
     /// # Errors
     /// When the HTTP library cannot be set up.
-    pub async fn new(settings: RepositorySettings) -> Result<Self, ClientError> {
+    pub async fn new(source: &SourceName, settings: RepositorySettings) -> Result<Self, ClientError> {
         let client = http_client::Settings {
             ca: settings.ca.clone(),
             connect: settings.timeout,
@@ -121,7 +138,15 @@ impl Repository {
         let client = Client::new(client).await?;
         let authorization = settings.credentials.as_ref().and_then(basic);
         let in_flight = Semaphore::new(settings.in_flight.max(1));
-        Ok(Self(Arc::new(Inner { settings, client, authorization, in_flight, breaker: Breaker::default() })))
+        let [answered, failed] = ["answered", "failed"].map(|outcome| {
+            let counter = metrics::counter!(LOOKUPS, "source" => source.to_string(), "outcome" => outcome);
+            // A rate needs to see the zero from which it rises.
+            counter.increment(0);
+            counter
+        });
+        let (breaker, recovered) = (Breaker::default(), Notify::new());
+        let inner = Inner { settings, client, authorization, in_flight, breaker, recovered, answered, failed };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// What is set of it.
@@ -135,14 +160,14 @@ impl Repository {
     /// # Errors
     /// When there is no answer.
     pub async fn get(&self, path: &str, accept: &'static str) -> Result<Answer, LookupError> {
-        self.ask(Method::GET, path, &[(ACCEPT, accept)]).await
+        self.ask(Method::GET, path, &[("accept", accept)]).await
     }
 
     /// Gets what is told of what is at a path below its address, without it.
     ///
     /// # Errors
     /// As [`Repository::get`].
-    pub async fn head(&self, path: &str, headers: &[(HeaderName, &'static str)]) -> Result<Answer, LookupError> {
+    pub async fn head(&self, path: &str, headers: &[(&'static str, &'static str)]) -> Result<Answer, LookupError> {
         self.ask(Method::HEAD, path, headers).await
     }
 
@@ -153,11 +178,16 @@ impl Repository {
         Health { left_alone: seen.open_for, last_error: seen.last_error }
     }
 
+    /// Waits until it answers again after it had not.
+    pub async fn recovers(&self) {
+        self.0.recovered.notified().await;
+    }
+
     async fn ask(
         &self,
         method: Method,
         path: &str,
-        headers: &[(HeaderName, &'static str)],
+        headers: &[(&'static str, &'static str)],
     ) -> Result<Answer, LookupError> {
         let Inner { settings, client, in_flight, breaker, .. } = &*self.0;
         let to = settings.url.at(path).ok_or(LookupError::Foreign)?;
@@ -175,13 +205,20 @@ impl Repository {
         let (judged, wait) = match answer {
             Ok(answer) => {
                 let wait = retry_after(&answer.headers, Utc::now());
-                (judge(answer), wait)
+                (judge(answer, &method), wait)
             }
             Err(error) => (Err(LookupError::Silent(error.to_string())), None),
         };
         match &judged {
-            Ok(_) => leave.answered(),
+            Ok(_) => {
+                self.0.answered.increment(1);
+                if leave.answered() {
+                    tracing::debug!(repository = %settings.url, "the repository answers again");
+                    self.0.recovered.notify_one();
+                }
+            }
             Err(error) => {
+                self.0.failed.increment(1);
                 let opened = leave.failed(Instant::now(), &error.to_string(), wait);
                 if opened {
                     tracing::warn!(repository = %settings.url, %error, "the repository has failed too often, and is left alone for a while");
@@ -191,10 +228,10 @@ impl Repository {
         judged
     }
 
-    fn headers(&self, told: &[(HeaderName, &'static str)]) -> HeaderMap {
+    fn headers(&self, told: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in told {
-            headers.insert(name, HeaderValue::from_static(value));
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         if let Some(authorization) = &self.0.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
@@ -204,8 +241,12 @@ impl Repository {
 }
 
 /// What an answer comes to.
-fn judge(answer: http_client::Answer) -> Result<Answer, LookupError> {
+fn judge(answer: http_client::Answer, method: &Method) -> Result<Answer, LookupError> {
     match answer.status {
+        // What is told of content that is kept elsewhere (RFC 9110 section 15.4.8). Nobody follows it there.
+        StatusCode::TEMPORARY_REDIRECT if *method == Method::HEAD => {
+            Ok(Answer::There(There { headers: answer.headers, body: Bytes::new() }))
+        }
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Answer::Nothing),
         StatusCode::OK if answer.is_whole => {
             Ok(Answer::There(There { headers: answer.headers, body: answer.beginning }))
@@ -230,14 +271,14 @@ fn basic(credentials: &Credentials) -> Option<HeaderValue> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ANSWER_BYTES, Answer, Bytes, HeaderMap, LookupError, StatusCode, basic, http_client, judge};
+    use super::{ANSWER_BYTES, Answer, Bytes, HeaderMap, LookupError, Method, StatusCode, basic, http_client, judge};
     use crate::{lookup::Credentials, web::Secret};
 
     #[test]
     fn each_status_says_whether_there_is_an_answer() {
         let answered = |status: u16, is_whole| {
             let (status, headers) = (StatusCode::from_u16(status).unwrap(), HeaderMap::new());
-            judge(http_client::Answer { status, headers, beginning: Bytes::from_static(b"x"), is_whole })
+            judge(http_client::Answer { status, headers, beginning: Bytes::from_static(b"x"), is_whole }, &Method::GET)
         };
         assert!(matches!(answered(200, true), Ok(Answer::There(there)) if there.body == "x"));
         for status in [404, 410] {
@@ -256,7 +297,7 @@ mod tests {
             assert_eq!(answered(status, is_whole).unwrap_err().is_transient(), is_transient, "{status}");
         }
         let (status, headers, beginning) = (StatusCode::OK, HeaderMap::new(), vec![b'x'; ANSWER_BYTES].into());
-        let endless = judge(http_client::Answer { status, headers, beginning, is_whole: false });
+        let endless = judge(http_client::Answer { status, headers, beginning, is_whole: false }, &Method::GET);
         assert!(matches!(endless, Err(LookupError::Nonsense(_))));
     }
 
