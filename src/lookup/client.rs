@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::AUTHORIZATION};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use tokio::{
     sync::{Notify, Semaphore},
     time::{Instant, timeout},
@@ -100,6 +100,15 @@ impl Answer {
 }
 
 impl LookupError {
+    /// How long it is at least until the same question may be answered, where that is known.
+    #[must_use]
+    pub fn again(&self) -> Option<Duration> {
+        match self {
+            Self::LeftAlone { again } => Some(*again),
+            _ => None,
+        }
+    }
+
     /// Whether the same question may be answered soon, without anybody mending anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
@@ -109,15 +118,6 @@ impl LookupError {
             Self::Refused(_) | Self::Nonsense(_) | Self::Foreign => false,
         }
     }
-}
-
-/// How a repository is, for those who administer it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// How long it is until it is tried again, while it is left alone since it has failed too often.
-    pub left_alone: Option<Duration>,
-    /// What went wrong last, and when.
-    pub last_error: Option<(String, DateTime<Utc>)>,
 }
 
 impl Repository {
@@ -171,11 +171,10 @@ impl Repository {
         self.ask(Method::HEAD, path, headers).await
     }
 
-    /// How it is.
+    /// How long it is until it is tried again, while it is left alone since it has failed too often.
     #[must_use]
-    pub fn health(&self) -> Health {
-        let seen = self.0.breaker.seen(Instant::now());
-        Health { left_alone: seen.open_for, last_error: seen.last_error }
+    pub fn left_alone(&self) -> Option<Duration> {
+        self.0.breaker.open_for(Instant::now())
     }
 
     /// Waits until it answers again after it had not.
@@ -219,7 +218,7 @@ impl Repository {
             }
             Err(error) => {
                 self.0.failed.increment(1);
-                let opened = leave.failed(Instant::now(), &error.to_string(), wait);
+                let opened = leave.failed(Instant::now(), wait);
                 if opened {
                     tracing::warn!(repository = %settings.url, %error, "the repository has failed too often, and is left alone for a while");
                 }

@@ -13,9 +13,15 @@ mod fedora3;
 mod ldp;
 mod settings;
 
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
-pub use client::{Answer, Health, LOOKUPS, LookupError, Repository, There};
+pub use client::{Answer, LOOKUPS, LookupError, Repository, There};
 pub use settings::{Api, BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySettings};
 
 use self::{asking::Asking, cache::Cache};
@@ -24,12 +30,22 @@ use crate::{
     model::{Draft, LookupMark, Untold},
 };
 
+/// How things are with a repository, for those who administer it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How long it is until it is tried again, while it is left alone since it has failed too often.
+    pub left_alone: Option<Duration>,
+    /// What went wrong last, and when.
+    pub last_error: Option<(String, DateTime<Utc>)>,
+}
+
 /// What asks the repository of one source.
 pub struct Lookup {
     mode: Mode,
     repository: Repository,
     cache: Cache,
     limits: Limits,
+    last_error: Mutex<Option<(String, DateTime<Utc>)>>,
 }
 
 impl Lookup {
@@ -37,7 +53,7 @@ impl Lookup {
     #[must_use]
     pub fn new(mode: Mode, repository: Repository, limits: Limits) -> Self {
         let cache = Cache::new(repository.settings().cached_answers);
-        Self { mode, repository, cache, limits }
+        Self { mode, repository, cache, limits, last_error: Mutex::default() }
     }
 
     /// What is done where there is no answer.
@@ -61,6 +77,23 @@ impl Lookup {
         if draft.lookup.untold == Untold::Nothing {
             return Ok(());
         }
+        let answered = self.ask(draft, since).await;
+        if let Err(error) = &answered
+            && !matches!(error, LookupError::LeftAlone { .. })
+        {
+            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((error.to_string(), Utc::now()));
+        }
+        answered
+    }
+
+    /// How things are with the repository.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Health { left_alone: self.repository.left_alone(), last_error }
+    }
+
+    async fn ask(&self, draft: &mut Draft, since: Instant) -> Result<(), LookupError> {
         let Self { repository, cache, limits, .. } = self;
         let asking = Asking { repository, cache, limits: *limits, since };
         let settings = repository.settings();
