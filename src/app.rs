@@ -17,7 +17,7 @@ use crate::{
     config::{Allowance, Config, SourceConfig, Transport},
     delivery::{OperationError, Subscriptions, Tuning},
     http_client::{ClientError, Guard},
-    intake::{Intake, Source},
+    intake::{FollowUp, Intake, Source},
     journal::{
         self, Journal, WriterThread,
         retention::Retention,
@@ -26,6 +26,7 @@ use crate::{
             sqlite::{self, OpenError, SqliteStore},
         },
     },
+    lookup::{Lookup, Mode, Repository},
     model::SourceName,
     openapi::Documentation,
     router::{self, Surfaces, router},
@@ -71,6 +72,14 @@ pub enum ServeError {
         name: SourceName,
         /// Why.
         reason: String,
+    },
+    /// What asks a source's repository cannot be set up.
+    #[error("sources.{name}.repository: {error}")]
+    Repository {
+        /// The source.
+        name: SourceName,
+        /// Why.
+        error: ClientError,
     },
     /// The certificate cannot be served with.
     #[error("server.tls: {0}")]
@@ -128,7 +137,7 @@ pub async fn serve_until(
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     let metrics = Metrics::install()?;
-    let sources = sources(&config)?;
+    let sources = sources(&config).await?;
     let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
     let _reloading = AbortOnDropHandle::new(reload_on_hangup(tls.clone())?);
     let (journal, writer) = open(&config)?;
@@ -141,6 +150,7 @@ pub async fn serve_until(
         Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
     let mut queues = read_queues(&config, &journal, &sources, &stop);
+    let mut follow_ups = follow_up(&journal, &sources, &stop);
     let (waiting, herald) = Waiting::new(journal.clone(), readers(&config));
     // Streams end when it does.
     let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
@@ -198,6 +208,7 @@ pub async fn serve_until(
         () = cut_off => tracing::warn!("some messages were cut off: they were not finished within the grace time"),
     }
     queues.shutdown().await;
+    follow_ups.shutdown().await;
     // Nothing comes in any more; what is on its way out is finished, and where each subscription is is written.
     stop_deliveries.cancel();
     deliveries.await.map_err(ServeError::Deliveries)?;
@@ -233,6 +244,17 @@ fn read_queues(
         }
     }
     queues
+}
+
+/// Starts to ask repositories about what they have not answered. What they are asked when the gateway stops they are asked
+/// again later.
+fn follow_up(journal: &Journal, sources: &BTreeMap<String, Listed>, stop: &CancellationToken) -> JoinSet<()> {
+    let mut follow_ups = JoinSet::new();
+    for listed in sources.values() {
+        let (journal, source) = (journal.clone(), Arc::clone(&listed.source));
+        follow_ups.spawn(FollowUp { journal, source }.run(stop.clone()));
+    }
+    follow_ups
 }
 
 /// Starts to read what a broker has for a source.
@@ -294,19 +316,26 @@ async fn close(writer: WriterThread) {
     }
 }
 
-fn sources(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
-    let set_up = |(name, source): (&SourceName, &SourceConfig)| {
-        let SourceConfig { transport, dialect, metadata_changes, settings, .. } = source;
-        let source =
-            Source::new(name.clone(), dialect, settings.clone(), *metadata_changes, config.limits.of_messages())
-                .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
+async fn sources(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
+    let mut sources = BTreeMap::new();
+    for (name, source) in &config.sources {
+        let SourceConfig { transport, dialect, metadata_changes, settings, lookup, repository, .. } = source;
+        let limits = config.limits.of_messages();
+        let mut source = Source::new(name.clone(), dialect, settings.clone(), *metadata_changes, limits)
+            .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
+        if let Some(repository) = repository.clone().filter(|_| *lookup != Mode::Off) {
+            let repository = Repository::new(name, repository).await;
+            let repository = repository.map_err(|error| ServeError::Repository { name: name.clone(), error })?;
+            source = source.looking_up(Lookup::new(*lookup, repository, limits));
+        }
         let connection = match transport {
             Transport::Http => None,
             Transport::Amqp(_) | Transport::Stomp(_) => Some(Arc::new(ConnectionStatus::of(format!("sources.{name}")))),
         };
-        Ok((name.to_string(), Listed { source: Arc::new(source), transport: transport.name(), connection }))
-    };
-    config.sources.iter().map(set_up).collect()
+        let listed = Listed { source: Arc::new(source), transport: transport.name(), connection };
+        sources.insert(name.to_string(), listed);
+    }
+    Ok(sources)
 }
 
 fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {

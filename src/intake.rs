@@ -3,6 +3,8 @@
 //! either is on disk. A [`Batch`] is for many messages at once, where their order counts.
 
 mod batch;
+mod follow_up;
+mod looking;
 mod receipt;
 mod seed;
 
@@ -16,10 +18,13 @@ use std::{
 
 use bytes::Bytes;
 use serde::Serialize;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 pub use crate::model::{EventId, SourceName};
 pub use batch::{Arrived, Batch};
+pub use follow_up::FollowUp;
+pub use looking::{INCOMPLETE, LookedUp, WAITING};
 pub use receipt::{Accepted, Receipt, Told};
 
 use crate::{
@@ -30,8 +35,10 @@ use crate::{
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key},
     },
+    lookup::{Lookup, LookupError},
     model::{Draft, Timestamp},
 };
+use looking::{Looking, Patience};
 
 /// The metric of messages that were taken in.
 pub const EVENTS: &str = "tidings_events_total";
@@ -42,6 +49,8 @@ pub struct Source {
     kind: &'static DialectKind,
     dialect: Box<dyn Dialect>,
     counts: Counts,
+    /// Its repository, if it is asked.
+    looking: Option<Looking>,
     /// The series of [`EVENTS`], by outcome: to look for one costs more than to count.
     series: BTreeMap<&'static str, metrics::Counter>,
 }
@@ -89,6 +98,9 @@ pub enum IntakeError {
     /// Nothing could be written: the message must be sent again.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Its repository must answer before it is taken, and does not: the message must be sent again.
+    #[error(transparent)]
+    Unanswered(#[from] LookupError),
 }
 
 /// Beginnings of the names of the headers that say how a message came. They are kept in the quarantine
@@ -116,7 +128,15 @@ impl Source {
             counter.increment(0);
             (outcome, counter)
         });
-        Ok(Self { policy, kind, dialect, counts: Counts::default(), series: series.into() })
+        let (counts, series) = (Counts::default(), series.into());
+        Ok(Self { policy, kind, dialect, counts, looking: None, series })
+    }
+
+    /// The same source, whose repository is asked what its messages do not say.
+    #[must_use]
+    pub fn looking_up(mut self, lookup: Lookup) -> Self {
+        self.looking = Some(Looking::new(self.name().as_str(), lookup));
+        self
     }
 
     /// Its name.
@@ -192,7 +212,7 @@ impl Source {
         let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
         let drafts = drafts.into_iter().enumerate().map(keyed).collect();
         let known_key = self.known_key(incoming);
-        (Submission { policy: Arc::clone(&self.policy), drafts, known_key }, nothing)
+        (Submission { policy: Arc::clone(&self.policy), drafts, known_key, completes: None }, nothing)
     }
 
     /// What it means that the key of a draft of this message is known.
@@ -236,7 +256,7 @@ impl Intake {
     ///
     /// # Errors
     /// When the message could not be read and is in the quarantine, or when nothing could be
-    /// written and it must be sent again.
+    /// written or its repository did not answer, and it must be sent again.
     pub async fn accept(&self, source: &Source, incoming: Incoming) -> Result<Receipt, IntakeError> {
         let span = tracing::info_span!("intake", source = %source.name());
         self.take(source, incoming).instrument(span).await
@@ -244,7 +264,7 @@ impl Intake {
 
     async fn take(&self, source: &Source, mut incoming: Incoming) -> Result<Receipt, IntakeError> {
         match source.read(&mut incoming) {
-            Ok(reading) => Ok(self.append(source, &incoming, reading).await?),
+            Ok(reading) => self.append(source, &incoming, reading).await,
             Err(rejection) => {
                 let message = to_quarantine(source, incoming, &rejection);
                 let id = self.journal.quarantine_all(vec![message]).await?.pop().ok_or(JournalError::Closed)?;
@@ -259,7 +279,8 @@ impl Intake {
     /// takes it out of the quarantine if it can be read now. `None` when it is not there.
     ///
     /// # Errors
-    /// When it still cannot be read (and stays as it is), or when nothing could be written.
+    /// When it still cannot be read (and stays as it is), or when nothing could be written, or its repository did not
+    /// answer.
     pub async fn retry(&self, source: &Source, id: QuarantineId) -> Result<Option<Receipt>, IntakeError> {
         let Some(kept) = self.journal.quarantined(id).await? else { return Ok(None) };
         let mut incoming = Incoming {
@@ -275,14 +296,17 @@ impl Intake {
         Ok(Some(receipt))
     }
 
-    async fn append(&self, source: &Source, incoming: &Incoming, reading: Reading) -> Result<Receipt, JournalError> {
-        let (submission, nothing) = source.submission(incoming, reading);
+    async fn append(&self, source: &Source, incoming: &Incoming, reading: Reading) -> Result<Receipt, IntakeError> {
+        let (mut submission, nothing) = source.submission(incoming, reading);
+        source.look_up(&mut submission.drafts, Instant::now(), Patience::OfOneRequest).await?;
+        let marked = looking::marked(&submission.drafts);
         let outcomes = if submission.drafts.is_empty() {
             Vec::new()
         } else {
             let span = tracing::debug_span!("append", drafts = submission.drafts.len());
             self.journal.append(submission).instrument(span).await?
         };
+        source.note_incomplete(marked, &outcomes);
         let receipt = Receipt { outcomes, nothing };
         source.count(receipt.outcome(), 1);
         tell(source, &receipt);

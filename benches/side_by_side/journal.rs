@@ -18,8 +18,8 @@ use tidings::{
         store::{EventIdentity, EventKey, event_key, sqlite},
     },
     model::{
-        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, MediaType, NonEmpty, Seq,
-        SourceName, State, Text, Timestamp, Uri, User,
+        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType,
+        NonEmpty, Seq, SourceName, State, Text, Timestamp, Uri, User,
     },
 };
 
@@ -190,7 +190,12 @@ pub(crate) fn append_batches(
                     loop {
                         let Some(drafts) = batches.lock().unwrap().pop_front() else { break };
                         journal
-                            .append(Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same })
+                            .append(Submission {
+                                policy: Arc::clone(&policy),
+                                drafts,
+                                known_key: KnownKey::Same,
+                                completes: None,
+                            })
                             .await
                             .unwrap();
                     }
@@ -220,8 +225,12 @@ fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draf
                 let (journal, policy) = (journal.clone(), Arc::clone(&policy));
                 tokio::spawn(async move {
                     for keyed in share {
-                        let submission =
-                            Submission { policy: Arc::clone(&policy), drafts: vec![keyed], known_key: KnownKey::Same };
+                        let submission = Submission {
+                            policy: Arc::clone(&policy),
+                            drafts: vec![keyed],
+                            known_key: KnownKey::Same,
+                            completes: None,
+                        };
                         journal.append(submission).await.unwrap();
                     }
                 })
@@ -254,6 +263,7 @@ pub(crate) fn draft(number: u64) -> Draft {
         types: Vec::new(),
         description: Text::new("modifyDatastreamByValue"),
         items: DraftItems::Listed(NonEmpty::one(DraftItem::new(Uri::parse(&item).unwrap(), DraftChange::Told(change)))),
+        lookup: DraftLookup::default(),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     delivery::metrics as delivery,
     intake,
     journal::metrics as journal,
+    lookup,
     view::metrics as view,
     web::{self, problems},
 };
@@ -79,7 +80,7 @@ impl Kind {
 }
 
 /// Every metric there is.
-pub const METRICS: [Metric; 27] = [
+pub const METRICS: [Metric; 30] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -103,6 +104,24 @@ pub const METRICS: [Metric; 27] = [
         kind: Kind::Counter,
         labels: &["source"],
         about: "Messages that a broker delivered although it had delivered them before.",
+    },
+    Metric {
+        name: lookup::LOOKUPS,
+        kind: Kind::Counter,
+        labels: &["source", "outcome"],
+        about: "Requests to repositories about what messages do not say: answered or failed.",
+    },
+    Metric {
+        name: intake::INCOMPLETE,
+        kind: Kind::Gauge,
+        labels: &["source"],
+        about: "Changes about which a repository did not answer everything, and is asked again.",
+    },
+    Metric {
+        name: intake::WAITING,
+        kind: Kind::Gauge,
+        labels: &["source"],
+        about: "Events that wait, unacknowledged, for an answer of their repository that has failed to come.",
     },
     Metric {
         name: journal::APPEND_SECONDS,

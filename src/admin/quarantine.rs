@@ -175,6 +175,11 @@ pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) ->
     match receipt {
         Ok(receipt) => receipt.map(|receipt| answer(&receipt)).ok_or_else(|| not_there(id)),
         Err(IntakeError::Journal(error)) => Err(failed(error)),
+        Err(IntakeError::Unanswered(error)) => {
+            let detail =
+                format!("It must wait for its repository: {error}. It stays in the quarantine; try again later.");
+            Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(std::time::Duration::from_secs(5)))
+        }
         Err(IntakeError::Quarantined { rejection, .. }) => {
             let detail = format!("It still cannot be read: {rejection}. It stays in the quarantine.");
             Err(Problem::new(ProblemCode::UnprocessableMessage, detail)

@@ -10,12 +10,14 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
+use chrono::{DateTime, SubsecRound, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    broker::{ConnectionStatus, Shown},
-    intake::Source,
+    broker::{ConnectionStatus, Failure, Shown},
+    intake::{LookedUp, Source},
+    lookup::Health,
     web::problems,
 };
 
@@ -55,8 +57,37 @@ struct SourceView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     connection: Option<Shown>,
+    /// How things are with its repository; there is none, where no repository is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    lookup: Option<LookupView>,
     /// What has become of them since the gateway started.
     messages: MessagesView,
+}
+
+/// The repository that is asked what a source's messages do not say.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Lookup)]
+#[serde(rename_all = "camelCase")]
+struct LookupView {
+    /// What is done where it does not answer: `best-effort` or `required`.
+    mode: &'static str,
+    /// Where it is.
+    repository: String,
+    /// `asked`; or `left-alone`, since it has failed too often, until the next attempt.
+    state: &'static str,
+    /// How many events wait for an answer that has failed to come.
+    waiting: u64,
+    /// About how many changes are in the journal of which it is asked again.
+    incomplete: u64,
+    /// What went wrong last, if anything has since the gateway started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    last_error: Option<Failure>,
+    /// When it is tried again, while it is left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    next_attempt: Option<DateTime<Utc>>,
 }
 
 /// Messages since the gateway started.
@@ -89,6 +120,21 @@ pub async fn list(State(sources): State<Sources>) -> Response {
     Json(SourcesView { sources }).into_response()
 }
 
+impl LookupView {
+    fn of(looked_up: LookedUp) -> Self {
+        let LookedUp { mode, url, waiting, incomplete, health: Health { left_alone, last_error } } = looked_up;
+        Self {
+            mode: mode.name(),
+            repository: url,
+            state: if left_alone.is_some() { "left-alone" } else { "asked" },
+            waiting,
+            incomplete,
+            last_error: last_error.map(|(reason, at)| Failure { reason, at: at.trunc_subsecs(3) }),
+            next_attempt: left_alone.map(|wait| (Utc::now() + wait).trunc_subsecs(3)),
+        }
+    }
+}
+
 fn view<'a>(name: &'a str, listed: &Listed) -> SourceView<'a> {
     let counts = listed.source.counts();
     SourceView {
@@ -96,6 +142,7 @@ fn view<'a>(name: &'a str, listed: &Listed) -> SourceView<'a> {
         transport: listed.transport,
         dialect: listed.source.kind().name,
         connection: listed.connection.as_ref().map(|connection| connection.shown()),
+        lookup: listed.source.looked_up().map(LookupView::of),
         messages: MessagesView {
             accepted: counts.accepted.load(Ordering::Relaxed),
             duplicate: counts.duplicate.load(Ordering::Relaxed),

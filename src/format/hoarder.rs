@@ -26,7 +26,8 @@ use super::{
     utf8::utf8,
 };
 use crate::model::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty, State, Text, Uri, User,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, NonEmpty, State,
+    Text, Uri, User,
 };
 
 /// The dialect `hoarder`.
@@ -82,6 +83,7 @@ impl Dialect for Hoarder {
             types: Vec::new(),
             description: Text::new(key),
             items: DraftItems::Listed(NonEmpty::one(DraftItem::new(resource.clone(), event.change(resource)))),
+            lookup: DraftLookup::default(),
         }))
     }
 }

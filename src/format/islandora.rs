@@ -17,8 +17,8 @@ use super::{
     nothing_secret, settings,
 };
 use crate::model::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, MediaType, NonEmpty, Text, Uri,
-    User,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType, NonEmpty,
+    Text, Untold, Uri, User,
 };
 
 /// The dialect `islandora`.
@@ -90,6 +90,7 @@ impl Dialect for Islandora {
             types: Context::of(&root).types(object.types()),
             description: root.words("summary").unwrap_or_else(|| Text::new(kind.word())),
             items: DraftItems::Listed(items),
+            lookup: DraftLookup::of(kind.untold()),
         }))
     }
 }
@@ -116,6 +117,14 @@ impl Kind {
             Self::Create => DraftChange::Told(ItemChange::Add { content, after: None }),
             Self::Update => DraftChange::AddOrUpdate { content, begins_in: None },
             Self::Delete => DraftChange::Told(ItemChange::Delete { before: None, after: None }),
+        }
+    }
+
+    /// What is gone cannot be asked about.
+    fn untold(self) -> Untold {
+        match self {
+            Self::Create | Self::Update => Untold::Content,
+            Self::Delete => Untold::Nothing,
         }
     }
 

@@ -17,6 +17,7 @@ mod islandora;
 mod json;
 mod json_ld;
 mod kind;
+pub mod ldp;
 mod limits;
 mod model_xml;
 mod rejection;

@@ -9,7 +9,7 @@ use uuid::{Uuid, fmt::Urn};
 use super::{Beside, FormatKind, xml_writer::XmlWriter};
 use crate::model::{
     AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, EventId,
-    ItemNotes, MediaType, State, Text, Uri,
+    ItemNotes, LookupMark, MediaType, State, Text, Uri,
 };
 
 /// The model as XML, as a format.
@@ -62,6 +62,7 @@ fn write(told: &ContentObjectModification, journaled: Option<&Change>) -> Vec<u8
         if let Some(as_of) = change.settlement.as_of {
             xml.leaf("asOf", &[], &as_of.to_string());
         }
+        optional(&mut xml, "lookup", change.settlement.lookup.map(LookupMark::name));
     }
     xml.open("items", &[]);
     for (index, modified) in told.items.iter().enumerate() {

@@ -10,8 +10,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::time::Instant;
 
-use super::{Incoming, Intake, Receipt, Source, tell, tell_quarantined, to_quarantine};
+use super::{
+    Incoming, Intake, Receipt, Source,
+    looking::{self, Patience},
+    tell, tell_quarantined, to_quarantine,
+};
 use crate::{
     format::{Place, Redacted, Rejection},
     journal::{JournalError, Submission, quarantine::QuarantineId},
@@ -38,6 +44,8 @@ pub struct Batch {
     messages: Vec<Arrived>,
     /// What has been read and not yet handed to the journal.
     read: Option<Vec<Read>>,
+    /// When the first of them had come.
+    since: Instant,
     rejected: Vec<(Incoming, Rejection)>,
 }
 
@@ -45,6 +53,16 @@ pub struct Batch {
 struct Read {
     submission: Submission,
     nothing: Option<&'static str>,
+    is_looked_up: bool,
+}
+
+impl Read {
+    async fn look_up(&mut self, source: &Source, since: Instant) {
+        if !std::mem::replace(&mut self.is_looked_up, true) {
+            // It waits for an answer where one is required, so that none is missing.
+            let _ = source.look_up(&mut self.submission.drafts, since, Patience::Endless).await;
+        }
+    }
 }
 
 impl Batch {
@@ -52,7 +70,16 @@ impl Batch {
     #[must_use]
     pub fn read(source: &Source, mut messages: Vec<Arrived>) -> Self {
         let (read, rejected) = read_all(source, &mut messages);
-        Self { messages, read: Some(read), rejected }
+        Self { messages, read: Some(read), since: Instant::now(), rejected }
+    }
+
+    /// Asks the repository of `source`, if it is to be asked, about each of the messages: as many at once as it is
+    /// asked at once. Where an answer is required, this takes until there is one. What was handed to the
+    /// journal in vain is read again first.
+    pub async fn look_up(&mut self, source: &Source) {
+        let read = self.read.get_or_insert_with(|| read_all(source, &mut self.messages).0);
+        let each = read.iter_mut().map(|one| one.look_up(source, self.since));
+        join_all(each).await;
     }
 
     /// Adds the messages of `next`, which came after these.
@@ -64,6 +91,7 @@ impl Batch {
             read
         });
         self.rejected.extend(next.rejected);
+        self.since = self.since.max(next.since);
     }
 }
 
@@ -92,7 +120,7 @@ fn read_one(source: &Source, incoming: &mut Incoming) -> Result<Read, Rejection>
         Err(Rejection::unprocessable(Place::Message, reason))
     })?;
     let (submission, nothing) = source.submission(incoming, reading);
-    Ok(Read { submission, nothing })
+    Ok(Read { submission, nothing, is_looked_up: false })
 }
 
 /// Takes out of a body that no dialect reads what must not be kept. Where that cannot be told from the
@@ -116,12 +144,17 @@ impl Intake {
         // What was handed to the journal in vain is read again: that is rare, and a copy of each is not free.
         let read = batch.read.take().unwrap_or_else(|| read_all(source, &mut batch.messages).0);
         let (mut submissions, mut nothing) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
+        let mut marked = Vec::with_capacity(read.len());
         for one in read {
+            marked.push(looking::marked(&one.submission.drafts));
             submissions.push(one.submission);
             nothing.push(one.nothing);
         }
         if !submissions.is_empty() {
             let outcomes = self.journal.append_all(submissions).await?;
+            for (marked, outcomes) in marked.into_iter().zip(&outcomes) {
+                source.note_incomplete(marked, outcomes);
+            }
             let receipts = outcomes.into_iter().zip(nothing).map(|(outcomes, nothing)| Receipt { outcomes, nothing });
             count(source, receipts);
         }

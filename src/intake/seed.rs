@@ -12,7 +12,8 @@ use crate::{
         store::{EventIdentity, event_key},
     },
     model::{
-        Draft, DraftChange, DraftItem, DraftItems, DraftTime, EventId, FoundItem, FoundObject, NonEmpty, Text, User,
+        Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId, FoundItem, FoundObject, NonEmpty,
+        Text, User,
     },
 };
 
@@ -39,7 +40,8 @@ impl Intake {
             (key, draft)
         };
         let drafts = told.into_iter().map(keyed).collect();
-        let submission = Submission { policy: Arc::clone(&source.policy), drafts, known_key: KnownKey::Same };
+        let submission =
+            Submission { policy: Arc::clone(&source.policy), drafts, known_key: KnownKey::Same, completes: None };
         let (part, objects) = (walk.part, walk.objects);
         let seeded = self.journal.seed(Seeding { submission, found, walk }).await?;
         tracing::debug!(source = %source.name(), part, objects, filled = seeded.filled, "a part of a walk is on disk");
@@ -64,6 +66,7 @@ fn draft(found: FoundObject) -> Draft {
         types,
         description: Text::new(DESCRIPTION),
         items: DraftItems::Listed(NonEmpty::map(items, item)),
+        lookup: DraftLookup::default(),
     }
 }
 

@@ -20,8 +20,8 @@ use super::{
     store::{Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, Touched},
 };
 use crate::model::{
-    Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, FoundObject, ItemChange, Seq, Settlement,
-    Sight, SubscriptionName, Timestamp, Uri,
+    Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, FoundObject, ItemChange, LookupMark, Seq,
+    Settlement, Sight, SubscriptionName, Timestamp, Untold, Uri,
 };
 
 /// A batch that is settled.
@@ -143,6 +143,7 @@ struct Settlements {
     unchanged: Vec<EventKey>,
     seeds: Vec<Seed>,
     walks: Vec<Walk>,
+    completed: Vec<Seq>,
 }
 
 /// An object, and what of it was touched.
@@ -164,12 +165,13 @@ impl Settlements {
         seen.reserve(drafts);
         taken.reserve(drafts);
         let changes = Vec::with_capacity(drafts);
-        let (unchanged, seeds, walks) = (Vec::new(), Vec::new(), Vec::new());
-        Self { head, received, seen, known_unchanged, taken, objects, changes, unchanged, seeds, walks }
+        let (unchanged, completed, seeds, walks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { head, received, seen, known_unchanged, taken, objects, changes, unchanged, completed, seeds, walks }
     }
 
     fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
-        let Submission { policy, drafts, known_key } = submission;
+        let Submission { policy, drafts, known_key, completes } = submission;
+        self.completed.extend(completes);
         let mut outcomes = Vec::with_capacity(drafts.len());
         outcomes.extend(drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, known_key, draft)));
         outcomes
@@ -221,6 +223,7 @@ impl Settlements {
             self.objects.insert(draft.object.clone(), Settling::default());
         }
         let Some(settling) = self.objects.get_mut(&draft.object) else { return Outcome::Unchanged };
+        let untold = draft.lookup.untold;
         let settled = settle(draft, policy, self.received, &settling.object.state);
         if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
             return first;
@@ -231,7 +234,10 @@ impl Settlements {
             return Outcome::Unchanged;
         };
         self.head = self.head.next();
-        self.number(key, Change { seq: self.head, received: self.received, modification, settlement }, &sight)
+        let incomplete = Some(untold)
+            .filter(|untold| *untold != Untold::Nothing && settlement.lookup == Some(LookupMark::Incomplete));
+        let change = Change { seq: self.head, received: self.received, modification, settlement };
+        self.number(key, change, &sight, incomplete)
     }
 
     /// What became of the event when it was first told, if it is known.
@@ -240,7 +246,7 @@ impl Settlements {
         changed.or_else(|| self.known_unchanged.contains(&key).then_some(Outcome::Unchanged))
     }
 
-    fn number(&mut self, key: Option<EventKey>, change: Change, sight: &Sight) -> Outcome {
+    fn number(&mut self, key: Option<EventKey>, change: Change, sight: &Sight, incomplete: Option<Untold>) -> Outcome {
         let (seq, id) = (change.seq, change.modification.id);
         self.taken.insert(id);
         // Of one event that was told twice the first is remembered.
@@ -250,7 +256,7 @@ impl Settlements {
         }
         let json = Bytes::from(json_of(&change));
         let sight = (!sight.is_empty()).then(|| Bytes::from(json_of(sight)));
-        self.changes.push(NewChange { change, json, sight, key });
+        self.changes.push(NewChange { change, json, sight, key, incomplete });
         Outcome::Accepted { seq, id }
     }
 
@@ -264,12 +270,12 @@ impl Settlements {
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
         objects.extend(self.objects.into_iter().filter(is_touched).map(|(uri, settling)| settling.touched(uri)));
         let objects: Arc<[_]> = objects.into();
-        let (changes, unchanged, received) = (self.changes, self.unchanged, self.received);
+        let (changes, unchanged, received, completed) = (self.changes, self.unchanged, self.received, self.completed);
         let newest = changes.last().map(|newest| (newest.change.seq, newest.change.received));
         let (seen, taken) = (self.seen, self.taken);
         let promised = Promised { newest, seen, unchanged: self.known_unchanged, taken, objects: Arc::clone(&objects) };
         let Self { seeds, walks, .. } = self;
-        let decision = Decision { changes, unchanged, received, objects, cursors, seeds, walks };
+        let decision = Decision { changes, unchanged, received, objects, cursors, completed, seeds, walks };
         (Batch { decision, outcomes, seeded }, promised)
     }
 }
@@ -327,7 +333,8 @@ mod tests {
         {
             let known = Known { received: newest.map(time), ..Known::default() };
             let drafts = vec![(None, draft.clone())];
-            let submission = Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same };
+            let submission =
+                Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same, completes: None };
             let (batch, _) = Batch::settle(vec![submission], Vec::new(), Vec::new(), known, time(now));
             assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
             assert_eq!(batch.decision.changes[0].change.received, time(received));

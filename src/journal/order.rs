@@ -22,6 +22,8 @@ pub struct Submission {
     pub drafts: Vec<(Option<EventKey>, Draft)>,
     /// What it means that a key is known.
     pub known_key: KnownKey,
+    /// The change that is complete with this, whatever became of the drafts.
+    pub completes: Option<Seq>,
 }
 
 /// What it means that the key of a draft is known.

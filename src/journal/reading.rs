@@ -1,14 +1,14 @@
 //! What the journal tells those who read: changes by number and by identifier, the registry, the
 //! quarantine. The newest changes come from memory, all else from the store.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Journal, JournalError, Recorded, metrics,
     quarantine::{QuarantineId, Quarantined},
     registry::ObjectState,
     seed::Walk,
-    store::{Store, StoreError, StoredChange},
+    store::{Incomplete, Store, StoreError, StoredChange},
 };
 use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
 
@@ -152,6 +152,27 @@ impl Journal {
     }
 
     /// Reads on a thread that may wait for the disk.
+    /// Up to `limit` changes of a source after `after` about which its repository is to be asked again, oldest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn incomplete(
+        &self,
+        source: SourceName,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Incomplete>, JournalError> {
+        self.read(move |store| store.incomplete(&source, after, limit)).await
+    }
+
+    /// How many such changes there are of each source that has any.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, JournalError> {
+        self.read(Store::incomplete_counts).await
+    }
+
     pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,

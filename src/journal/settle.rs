@@ -6,8 +6,8 @@
 use super::registry::{Confirmations, ObjectState, order_of};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
-    DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, NonEmpty, Origin,
-    Settlement, SourceName, State, Timestamp, Uri,
+    DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, LookupMark, NonEmpty,
+    Origin, Settlement, SourceName, State, Timestamp, Uri,
 };
 
 /// What is the same for all drafts of a source.
@@ -40,8 +40,9 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &
     let order = order_of(as_of.unwrap_or(time), received);
     let purge = draft.items == DraftItems::Purge;
     let dated = draft.time.told().is_some();
-    let mut settling =
-        Settling { known, order, dated, policy, confirmations: Confirmations::default(), items: Vec::new() };
+    let news_of_object = is_news_of_object(&draft, known, order) || draft.lookup.mark == Some(LookupMark::Gone);
+    let confirmations = Confirmations::default();
+    let mut settling = Settling { known, order, dated, news_of_object, policy, confirmations, items: Vec::new() };
     match draft.items {
         DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settling.item(item)),
         DraftItems::Purge => settling.purge(&draft.object),
@@ -52,7 +53,7 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &
         return Settled { change: None, confirmations, order };
     };
 
-    let mut settlement = Settlement { purge, as_of, items: notes, ..Settlement::default() };
+    let mut settlement = Settlement { purge, as_of, lookup: draft.lookup.mark, items: notes, ..Settlement::default() };
     let parent = draft.parent.or_else(|| known.parent().cloned().inspect(|_| settlement.filled.insert(Aspect::Parent)));
     let mut types = draft.types;
     if types.is_empty() && !known.types().is_empty() {
@@ -98,6 +99,8 @@ struct Settling<'a> {
     order: Timestamp,
     /// Whether the source told the time.
     dated: bool,
+    /// Whether the draft says of the object what the registry does not hold.
+    news_of_object: bool,
     policy: &'a SourcePolicy,
     confirmations: Confirmations,
     items: Vec<(ContentItemModification, ItemNotes)>,
@@ -117,6 +120,7 @@ impl Settling<'_> {
             DraftChange::AddOrUpdate { content, begins_in } => self.add_or_update(id, uri, content, begins_in),
             DraftChange::There { content } => self.there(id, uri, content),
             DraftChange::Found { content, state, at } => self.found(id, uri, content, state, at),
+            DraftChange::Completed(change) => self.completed(id, uri, change),
             DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
             DraftChange::Properties { after } => self.properties(id, uri, after),
         }
@@ -209,6 +213,33 @@ impl Settling<'_> {
         }
     }
 
+    /// What the registry holds, or knows anything newer of, is not told again. What is news of the object alone is told
+    /// with the first item that is as it was.
+    fn completed(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange) {
+        let is_outdated = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
+        let is_known = self.known.is_live(&uri);
+        let is_same = change.content().is_none() || (is_known && self.known.content(&uri) == change.content());
+        let change = match change {
+            ItemChange::Delete { before, after } if !is_outdated => return self.delete(id, uri, before, after),
+            _ if is_outdated || is_same || matches!(change, ItemChange::State { .. }) => {
+                if !std::mem::take(&mut self.news_of_object) {
+                    return;
+                }
+                ItemChange::Update { content: None, before: self.state_before(&uri), after: None }
+            }
+            ItemChange::Add { content, .. } if is_known => {
+                ItemChange::Update { content, before: self.state_before(&uri), after: None }
+            }
+            ItemChange::Update { content, before, after } => {
+                let before = before.or_else(|| self.state_before(&uri));
+                ItemChange::Update { content, before, after }
+            }
+            add => add,
+        };
+        self.news_of_object = false;
+        self.push(id, uri, change, ItemNotes::default());
+    }
+
     fn properties(&mut self, id: Option<ItemId>, uri: Uri, after: Option<State>) {
         let before = self.state_before(&uri);
         match after {
@@ -263,6 +294,14 @@ impl Settling<'_> {
     fn is_late(&self, uri: &Uri, aspect: Aspect) -> bool {
         self.known.is_late(uri, aspect, self.order)
     }
+}
+
+/// Whether a draft tells a parent or types that the registry does not hold, and that are not outdated.
+fn is_news_of_object(draft: &Draft, known: &ObjectState, order: Timestamp) -> bool {
+    let on_time = |aspect| !known.is_late(&draft.object, aspect, order);
+    let parent = draft.parent.is_some() && draft.parent.as_ref() != known.parent() && on_time(Aspect::Parent);
+    let types = !draft.types.is_empty() && draft.types != known.types() && on_time(Aspect::Types);
+    parent || types
 }
 
 /// The aspects of an item that a change speaks of.

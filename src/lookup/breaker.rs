@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 /// After so many failures in a row it opens.
@@ -29,7 +28,6 @@ pub(super) struct Breaker(Mutex<State>);
 struct State {
     failures: u32,
     open: Option<Open>,
-    last_error: Option<(String, DateTime<Utc>)>,
 }
 
 #[derive(Debug)]
@@ -45,15 +43,6 @@ struct Open {
 pub(super) struct Leave<'b> {
     breaker: &'b Breaker,
     is_trial: bool,
-}
-
-/// How the breaker is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    /// How long it is until the host is tried again; `None` when it is asked as usual.
-    pub(super) open_for: Option<Duration>,
-    /// What went wrong last, and when.
-    pub(super) last_error: Option<(String, DateTime<Utc>)>,
 }
 
 impl Breaker {
@@ -73,10 +62,9 @@ impl Breaker {
         }
     }
 
-    pub(super) fn seen(&self, now: Instant) -> Seen {
-        let state = self.lock();
-        let open_for = state.open.as_ref().map(|open| open.until.saturating_duration_since(now));
-        Seen { open_for, last_error: state.last_error.clone() }
+    /// How long it is until the host is tried again; `None` when it is asked as usual.
+    pub(super) fn open_for(&self, now: Instant) -> Option<Duration> {
+        self.lock().open.as_ref().map(|open| open.until.saturating_duration_since(now))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -86,18 +74,17 @@ impl Breaker {
 }
 
 impl Leave<'_> {
-    /// The host has answered.
-    pub(super) fn answered(self) {
+    /// The host has answered; says whether it had failed before.
+    pub(super) fn answered(self) -> bool {
         let mut state = self.breaker.lock();
-        state.failures = 0;
         state.open = None;
+        std::mem::take(&mut state.failures) > 0
     }
 
     /// The host has failed; says whether that opened the breaker. `wait` is how long the host asks to be left alone.
-    pub(super) fn failed(self, now: Instant, reason: &str, wait: Option<Duration>) -> bool {
+    pub(super) fn failed(self, now: Instant, wait: Option<Duration>) -> bool {
         let mut state = self.breaker.lock();
         state.failures = state.failures.saturating_add(1);
-        state.last_error = Some((reason.to_owned(), Utc::now()));
         let next = match &state.open {
             Some(_) if !self.is_trial => return false,
             Some(open) => (open.wait * 2).min(LONGEST),
@@ -129,7 +116,7 @@ mod tests {
 
     fn open(breaker: &Breaker, now: Instant) {
         for at in 1..=FAILURES {
-            assert_eq!(breaker.leave(now).unwrap().failed(now, "status 500", None), at == FAILURES);
+            assert_eq!(breaker.leave(now).unwrap().failed(now, None), at == FAILURES);
         }
     }
 
@@ -137,18 +124,17 @@ mod tests {
     fn it_opens_after_some_failures_in_a_row_and_closes_at_an_answer() {
         let (breaker, now) = (Breaker::default(), Instant::now());
         for _ in 0..20 {
-            breaker.leave(now).unwrap().failed(now, "status 500", None);
+            breaker.leave(now).unwrap().failed(now, None);
             breaker.leave(now).unwrap().answered();
         }
         open(&breaker, now);
         assert!(breaker.leave(now).unwrap_err() <= SHORTEST);
-        assert!(breaker.seen(now).open_for.is_some());
+        assert!(breaker.open_for(now).is_some());
         let later = now + SHORTEST;
         let trial = breaker.leave(later).unwrap();
         assert!(breaker.leave(later).is_err(), "one at a time tries");
         trial.answered();
         assert!(breaker.leave(later).is_ok());
-        assert_eq!(breaker.seen(later).last_error.unwrap().0, "status 500");
     }
 
     #[test]
@@ -157,7 +143,7 @@ mod tests {
         open(&breaker, now);
         for _ in 0..20 {
             now += LONGEST;
-            assert!(!breaker.leave(now).unwrap().failed(now, "status 500", None));
+            assert!(!breaker.leave(now).unwrap().failed(now, None));
             assert!(breaker.leave(now).is_err());
         }
         assert!(breaker.leave(now).unwrap_err() > LONGEST / 2 - Duration::from_secs(1));
@@ -181,8 +167,8 @@ mod tests {
         let (breaker, now) = (Breaker::default(), Instant::now());
         let early: Vec<_> = (0..3).map(|_| breaker.leave(now).unwrap()).collect();
         open(&breaker, now);
-        let before = breaker.seen(now).open_for;
-        early.into_iter().for_each(|leave| assert!(!leave.failed(now, "status 500", None)));
-        assert_eq!(breaker.seen(now).open_for, before);
+        let before = breaker.open_for(now);
+        early.into_iter().for_each(|leave| assert!(!leave.failed(now, None)));
+        assert_eq!(breaker.open_for(now), before);
     }
 }

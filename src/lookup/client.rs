@@ -3,26 +3,29 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{ACCEPT, AUTHORIZATION},
-};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::AUTHORIZATION};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use tokio::{
-    sync::Semaphore,
+    sync::{Notify, Semaphore},
     time::{Instant, timeout},
 };
 
 use super::{
-    breaker::Breaker,
+    breaker::{Breaker, Leave},
     settings::{Credentials, RepositorySettings},
 };
-use crate::http_client::{self, Client, ClientError, Guard, Opened, retry_after};
+use crate::{
+    http_client::{self, Client, ClientError, Guard, Opened, retry_after},
+    model::SourceName,
+};
 
 /// How much of an answer is read, in bytes: a list of some ten thousand datastreams.
 const ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// The metric of requests to repositories, with what came of each.
+pub const LOOKUPS: &str = "tidings_lookups_total";
 
 /// A repository that is asked. Clones are the same one: they share its connections and its bounds.
 #[derive(Clone)]
@@ -34,6 +37,10 @@ struct Inner {
     authorization: Option<HeaderValue>,
     in_flight: Semaphore,
     breaker: Breaker,
+    /// Tells that it answers again.
+    recovered: Notify,
+    answered: metrics::Counter,
+    failed: metrics::Counter,
 }
 
 /// What a repository answered.
@@ -99,7 +106,26 @@ pub enum LookupError {
     Foreign,
 }
 
+impl Answer {
+    /// How much of it there is, in bytes.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::There(there) => there.body.len(),
+            Self::Nothing => 0,
+        }
+    }
+}
+
 impl LookupError {
+    /// How long it is at least until the same question may be answered, where that is known.
+    #[must_use]
+    pub fn again(&self) -> Option<Duration> {
+        match self {
+            Self::LeftAlone { again } => Some(*again),
+            _ => None,
+        }
+    }
+
     /// Whether the same question may be answered soon, without anybody mending anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
@@ -111,21 +137,12 @@ impl LookupError {
     }
 }
 
-/// How a repository is, for those who administer it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// How long it is until it is tried again, while it is left alone since it has failed too often.
-    pub left_alone: Option<Duration>,
-    /// What went wrong last, and when.
-    pub last_error: Option<(String, DateTime<Utc>)>,
-}
-
 impl Repository {
-    /// Sets up what asks it. Nothing is sent yet.
+    /// Sets up what asks the repository of a source. Nothing is sent yet.
     ///
     /// # Errors
     /// When the HTTP library cannot be set up.
-    pub async fn new(settings: RepositorySettings) -> Result<Self, ClientError> {
+    pub async fn new(source: &SourceName, settings: RepositorySettings) -> Result<Self, ClientError> {
         let client = http_client::Settings {
             ca: settings.ca.clone(),
             connect: settings.timeout,
@@ -138,7 +155,15 @@ impl Repository {
         let client = Client::new(client).await?;
         let authorization = settings.credentials.as_ref().and_then(basic);
         let in_flight = Semaphore::new(settings.in_flight.max(1));
-        Ok(Self(Arc::new(Inner { settings, client, authorization, in_flight, breaker: Breaker::default() })))
+        let [answered, failed] = ["answered", "failed"].map(|outcome| {
+            let counter = metrics::counter!(LOOKUPS, "source" => source.to_string(), "outcome" => outcome);
+            // A rate needs to see the zero from which it rises.
+            counter.increment(0);
+            counter
+        });
+        let (breaker, recovered) = (Breaker::default(), Notify::new());
+        let inner = Inner { settings, client, authorization, in_flight, breaker, recovered, answered, failed };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// What is set of it.
@@ -152,14 +177,14 @@ impl Repository {
     /// # Errors
     /// When there is no answer.
     pub async fn get(&self, path: &str, accept: &'static str) -> Result<Answer, LookupError> {
-        self.ask(Method::GET, path, &[(ACCEPT, accept)]).await
+        self.ask(Method::GET, path, &[("accept", accept)]).await
     }
 
     /// Gets what is told of what is at a path below its address, without it.
     ///
     /// # Errors
     /// As [`Repository::get`].
-    pub async fn head(&self, path: &str, headers: &[(HeaderName, &'static str)]) -> Result<Answer, LookupError> {
+    pub async fn head(&self, path: &str, headers: &[(&'static str, &'static str)]) -> Result<Answer, LookupError> {
         self.ask(Method::HEAD, path, headers).await
     }
 
@@ -172,37 +197,35 @@ impl Repository {
         let to = settings.url.at(path).ok_or(LookupError::Foreign)?;
         let _permit = in_flight.acquire().await.map_err(|closed| LookupError::Silent(closed.to_string()))?;
         let leave = breaker.leave(Instant::now()).map_err(|again| LookupError::LeftAlone { again })?;
-        let opened = match client.open(&to, self.headers(&[(ACCEPT, accept)])).await {
-            Ok(opened) => opened,
-            Err(error) => {
-                leave.failed(Instant::now(), &error.to_string(), None);
-                return Err(LookupError::Silent(error.to_string()));
+        let (judged, wait) = match client.open(&to, self.headers(&[("accept", accept)])).await {
+            Ok(opened) => {
+                let wait = retry_after(&opened.headers, Utc::now());
+                let is_there = judge_status(opened.status);
+                let body = |is_there: bool| is_there.then(|| Body { headers: opened.headers.clone(), opened });
+                (is_there.map(body), wait)
             }
+            Err(error) => (Err(LookupError::Silent(error.to_string())), None),
         };
-        match judge_status(opened.status) {
-            Ok(is_there) => {
-                leave.answered();
-                Ok(is_there.then(|| Body { headers: opened.headers.clone(), opened }))
-            }
-            Err(error) => {
-                leave.failed(Instant::now(), &error.to_string(), retry_after(&opened.headers, Utc::now()));
-                Err(error)
-            }
-        }
+        self.learn(leave, judged.as_ref().err(), wait);
+        judged
     }
 
-    /// How it is.
+    /// How long it is until it is tried again, while it is left alone since it has failed too often.
     #[must_use]
-    pub fn health(&self) -> Health {
-        let seen = self.0.breaker.seen(Instant::now());
-        Health { left_alone: seen.open_for, last_error: seen.last_error }
+    pub fn left_alone(&self) -> Option<Duration> {
+        self.0.breaker.open_for(Instant::now())
+    }
+
+    /// Waits until it answers again after it had not.
+    pub async fn recovers(&self) {
+        self.0.recovered.notified().await;
     }
 
     async fn ask(
         &self,
         method: Method,
         path: &str,
-        headers: &[(HeaderName, &'static str)],
+        headers: &[(&'static str, &'static str)],
     ) -> Result<Answer, LookupError> {
         let Inner { settings, client, in_flight, breaker, .. } = &*self.0;
         let to = settings.url.at(path).ok_or(LookupError::Foreign)?;
@@ -220,26 +243,35 @@ impl Repository {
         let (judged, wait) = match answer {
             Ok(answer) => {
                 let wait = retry_after(&answer.headers, Utc::now());
-                (judge(answer), wait)
+                (judge(answer, &method), wait)
             }
             Err(error) => (Err(LookupError::Silent(error.to_string())), None),
         };
-        match &judged {
-            Ok(_) => leave.answered(),
-            Err(error) => {
-                let opened = leave.failed(Instant::now(), &error.to_string(), wait);
-                if opened {
-                    tracing::warn!(repository = %settings.url, %error, "the repository has failed too often, and is left alone for a while");
-                }
-            }
-        }
+        self.learn(leave, judged.as_ref().err(), wait);
         judged
     }
 
-    fn headers(&self, told: &[(HeaderName, &'static str)]) -> HeaderMap {
+    /// Takes over how a request went.
+    fn learn(&self, leave: Leave<'_>, error: Option<&LookupError>, wait: Option<Duration>) {
+        let Inner { settings, answered, failed, recovered, .. } = &*self.0;
+        let Some(error) = error else {
+            answered.increment(1);
+            if leave.answered() {
+                tracing::debug!(repository = %settings.url, "the repository answers again");
+                recovered.notify_one();
+            }
+            return;
+        };
+        failed.increment(1);
+        if leave.failed(Instant::now(), wait) {
+            tracing::warn!(repository = %settings.url, %error, "the repository has failed too often, and is left alone for a while");
+        }
+    }
+
+    fn headers(&self, told: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in told {
-            headers.insert(name, HeaderValue::from_static(value));
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         if let Some(authorization) = &self.0.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
@@ -249,7 +281,11 @@ impl Repository {
 }
 
 /// What an answer comes to.
-fn judge(answer: http_client::Answer) -> Result<Answer, LookupError> {
+fn judge(answer: http_client::Answer, method: &Method) -> Result<Answer, LookupError> {
+    // What is told of content that is kept elsewhere (RFC 9110 section 15.4.8). Nobody follows it there.
+    if answer.status == StatusCode::TEMPORARY_REDIRECT && *method == Method::HEAD {
+        return Ok(Answer::There(There { headers: answer.headers, body: Bytes::new() }));
+    }
     match judge_status(answer.status) {
         Ok(false) => Ok(Answer::Nothing),
         Ok(true) if answer.is_whole => Ok(Answer::There(There { headers: answer.headers, body: answer.beginning })),
@@ -282,14 +318,14 @@ fn basic(credentials: &Credentials) -> Option<HeaderValue> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ANSWER_BYTES, Answer, Bytes, HeaderMap, LookupError, StatusCode, basic, http_client, judge};
+    use super::{ANSWER_BYTES, Answer, Bytes, HeaderMap, LookupError, Method, StatusCode, basic, http_client, judge};
     use crate::{lookup::Credentials, web::Secret};
 
     #[test]
     fn each_status_says_whether_there_is_an_answer() {
         let answered = |status: u16, is_whole| {
             let (status, headers) = (StatusCode::from_u16(status).unwrap(), HeaderMap::new());
-            judge(http_client::Answer { status, headers, beginning: Bytes::from_static(b"x"), is_whole })
+            judge(http_client::Answer { status, headers, beginning: Bytes::from_static(b"x"), is_whole }, &Method::GET)
         };
         assert!(matches!(answered(200, true), Ok(Answer::There(there)) if there.body == "x"));
         for status in [404, 410] {
@@ -308,7 +344,7 @@ mod tests {
             assert_eq!(answered(status, is_whole).unwrap_err().is_transient(), is_transient, "{status}");
         }
         let (status, headers, beginning) = (StatusCode::OK, HeaderMap::new(), vec![b'x'; ANSWER_BYTES].into());
-        let endless = judge(http_client::Answer { status, headers, beginning, is_whole: false });
+        let endless = judge(http_client::Answer { status, headers, beginning, is_whole: false }, &Method::GET);
         assert!(matches!(endless, Err(LookupError::Nonsense(_))));
     }
 

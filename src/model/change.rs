@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AspectSet, ContentObjectModification, State, Timestamp};
+use super::{AspectSet, ContentObjectModification, LookupMark, State, Timestamp};
 
 /// A place in the journal. The first change has 1; every next change has one more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -54,6 +54,8 @@ pub struct Settlement {
     /// Where the source told no time and the change took its place by arrival: the time by which the
     /// registry ordered it, that of the newest of what was known of the object.
     pub as_of: Option<Timestamp>,
+    /// What came of asking the repository about the event, where it is not that all was answered.
+    pub lookup: Option<LookupMark>,
     /// The same for each item, in order of the items; may be shorter than the list of items, and
     /// then the rest has nothing to note.
     pub items: Vec<ItemNotes>,

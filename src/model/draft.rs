@@ -1,8 +1,8 @@
 //! A modification as its source told it, before the journal has settled it.
 
 use super::{
-    ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, EventId, ItemChange, ItemId,
-    NonEmpty, State, Text, Timestamp, Uri, User,
+    ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, DraftLookup, EventId, ItemChange,
+    ItemId, NonEmpty, State, Text, Timestamp, Uri, User,
 };
 
 /// What a dialect makes of one event. It may lack what the source cannot know: the state before,
@@ -29,6 +29,8 @@ pub struct Draft {
     pub description: Text,
     /// What happened to which items.
     pub items: DraftItems,
+    /// What its repository is to be asked, and what came of that.
+    pub lookup: DraftLookup,
 }
 
 /// When a draft's event happened.
@@ -118,6 +120,10 @@ pub enum DraftChange {
         /// The states in which an activity is over.
         over: &'static [State],
     },
+    /// The repository says so of an event that is in the journal already, or of one that may have changed nothing. It
+    /// counts as far as the registry neither holds it so nor knows anything newer; what is told to be new there
+    /// may be known already, and is an UPDATE then.
+    Completed(ItemChange),
     /// Properties changed, or may have changed; content stands as it was.
     Properties {
         /// The state that was set along with them.
@@ -154,6 +160,7 @@ impl From<ContentObjectModification> for Draft {
             types: told.types,
             description: told.description,
             items: DraftItems::Listed(told.items.map(DraftItem::from)),
+            lookup: DraftLookup::default(),
         }
     }
 }

@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 
 use super::{
     AspectSet, Change, ChangeId, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification,
-    Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, ItemChangeError, ItemId, ItemNotes, NonEmpty,
-    Origin, Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
+    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, ItemChangeError, ItemId, ItemNotes,
+    LookupMark, NonEmpty, Origin, Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
 };
 
 /// What happened to one object: the set of changes that its source made at once. Members may be
@@ -81,6 +81,10 @@ pub(super) struct Wire<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Timestamp)]
     as_of: Option<Timestamp>,
+    /// What came of asking the repository about the event, where it is not that all was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = LookupMark)]
+    lookup: Option<LookupMark>,
     /// What happened to which items, in order.
     #[serde(default)]
     #[schema(value_type = Vec<WireItemParts>, required = true, min_items = 1)]
@@ -223,6 +227,7 @@ impl<'a> Wire<'a> {
             filled: settlement.filled,
             late: settlement.late,
             as_of: settlement.as_of,
+            lookup: settlement.lookup,
             items: items.map(|(index, item)| WireItem::of(item, settlement.item(index))).collect(),
         }
     }
@@ -233,6 +238,7 @@ impl<'a> Wire<'a> {
             late: self.late,
             purge: self.purge,
             as_of: self.as_of,
+            lookup: self.lookup,
             items: self.items.iter().map(WireItem::notes).collect(),
         };
         let items = self.items.into_iter().map(|item| {
@@ -325,6 +331,7 @@ impl<'de> Deserialize<'de> for Draft {
             types: wire.types.into_owned(),
             description: wire.description.into_owned(),
             items,
+            lookup: DraftLookup { mark: wire.lookup, ..DraftLookup::default() },
         })
     }
 }
@@ -334,7 +341,7 @@ mod tests {
     use super::{Change, Draft, DraftItems};
     use crate::model::DraftTime;
 
-    const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"urn:uuid:e","sourceVersion":"3.8.1","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"fedoraAdmin"},"object":"http://h/objects/a:1","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"purgeObject","purge":true,"filled":["parent"],"asOf":"2026-01-02T03:04:04.000Z","items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/datastreams/DC/content","change":"UPDATE","content":{"url":"http://h/c","mediaType":"text/xml","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"},"generatedBy":"http://h/a"},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state"],"inferred":true,"beginsIn":"ACTIVE"}]}"#;
+    const CHANGE: &str = r#"{"seq":7,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"urn:uuid:e","sourceVersion":"3.8.1","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"fedoraAdmin"},"object":"http://h/objects/a:1","parent":"http://h/objects/a:0","types":["info:fedora/a:M"],"description":"purgeObject","purge":true,"filled":["parent"],"asOf":"2026-01-02T03:04:04.000Z","lookup":"newer","items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/objects/a:1/datastreams/DC/content","change":"UPDATE","content":{"url":"http://h/c","mediaType":"text/xml","size":3,"digest":{"algorithm":"md5","value":"d41d8cd98f00b204e9800998ecf8427e"},"generatedBy":"http://h/a"},"stateBefore":"ACTIVE","stateAfter":"INACTIVE","late":["state"],"inferred":true,"beginsIn":"ACTIVE"}]}"#;
 
     #[test]
     fn the_shape_is_stable() {

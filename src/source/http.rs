@@ -33,6 +33,9 @@ pub struct Hooks {
     pub rates: Arc<BTreeMap<String, Rate>>,
 }
 
+/// When a sender may come back whose repository does not answer.
+const COME_BACK: Duration = Duration::from_secs(5);
+
 problems!(
     Refusals: MalformedMessage,
     BadRequest,
@@ -136,6 +139,14 @@ fn refusal(error: IntakeError) -> Problem {
                 .with("quarantine", id.0)
                 .with("place", rejection.place.to_string())
                 .with("reason", rejection.reason)
+        }
+        IntakeError::Unanswered(error) => {
+            let wait = error.again().unwrap_or(COME_BACK).max(COME_BACK);
+            let detail = format!(
+                "The event must wait for its repository: {error}. Nothing was accepted; send the message again, a repeat \
+                 makes no second change."
+            );
+            Problem::new(ProblemCode::Unavailable, detail).retry_after(wait)
         }
         IntakeError::Journal(error) => {
             let what = "Nothing was accepted; send the message again, a repeat makes no second change";

@@ -250,6 +250,7 @@ fn extensions(change: &Change, content: Option<&ContentLocation>, notes: &ItemNo
         ("filled", (!settlement.filled.is_empty()).then(|| settlement.filled.to_string())),
         ("late", (!settlement.late.is_empty()).then(|| settlement.late.to_string())),
         ("as-of", settlement.as_of.map(|time| time.to_string())),
+        ("lookup", settlement.lookup.map(|mark| mark.to_string())),
     ];
     extend(&mut all, extension("tidings:change", said));
     if let Some(digest) = content.and_then(|content| content.digest.as_ref()) {

@@ -34,7 +34,8 @@ fn journal_with(folder: &Path, changes: usize) {
         (Some(event_key(&source, EventIdentity::Id(&uri), 0)), draft)
     });
     let policy = SourcePolicy { name: source.clone(), metadata_changes: false };
-    let submission = Submission { policy: policy.into(), drafts: drafts.collect(), known_key: KnownKey::Same };
+    let submission =
+        Submission { policy: policy.into(), drafts: drafts.collect(), known_key: KnownKey::Same, completes: None };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(runtime.block_on(journal.append(submission)).unwrap().len(), changes);
     drop(journal);

@@ -211,7 +211,7 @@ async fn a_delete_of_fedora_6_has_what_was_known_of_the_resource() {
             (2, "/collection-3/zz/ghost/deep/fcr:metadata", "/collection-3/zz/ghost/deep"),
             (3, "/collection-3/zz/ghost/deep", "/collection-3/zz"),
             (4, "/collection-3/zz", "/collection-3"),
-            (5, "/collection-3", ""),
+            (5, "/collection-3", "/"),
         ] {
             let change = told(&gateway, "fedora", "application/ld+json", deleted(number, path)).await;
             assert_eq!(items(&change)[0][..2], [format!("{BASE_6}{path}"), "DELETE".to_owned()]);

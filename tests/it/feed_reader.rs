@@ -90,7 +90,7 @@ pub(crate) async fn append(journal: &Journal, source: &str, drafts: Vec<Draft>) 
     let name = SourceName::parse(source).unwrap();
     let policy = Arc::new(SourcePolicy { name, metadata_changes: true });
     let drafts = drafts.into_iter().map(|draft| (None, draft)).collect();
-    journal.append(Submission { policy, drafts, known_key: KnownKey::Same }).await.unwrap();
+    journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
 }
 
 pub(crate) fn draft(json: Value) -> Draft {
@@ -225,6 +225,7 @@ fn change(entry: &Element, source: &Element) -> Value {
         "filled": journaled.attribute("filled").map(aspects),
         "late": journaled.attribute("late").map(aspects),
         "asOf": journaled.attribute("as-of"),
+        "lookup": journaled.attribute("lookup"),
         "items": [],
     }))
 }

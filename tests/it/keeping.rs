@@ -49,6 +49,7 @@ impl Opened {
             drafts: drafts.collect(),
             policy: SourcePolicy { name: name.clone(), metadata_changes: false }.into(),
             known_key: KnownKey::Same,
+            completes: None,
         };
         self.journal.append(submission).await.unwrap()
     }

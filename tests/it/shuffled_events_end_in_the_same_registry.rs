@@ -13,8 +13,8 @@ use tidings::{
         store::{EventIdentity, event_key, sqlite},
     },
     model::{
-        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, NonEmpty, Seq, SourceName,
-        State, Text, Timestamp, Uri, User,
+        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty, Seq,
+        SourceName, State, Text, Timestamp, Uri, User,
     },
 };
 
@@ -97,6 +97,7 @@ pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
             parent: None,
             types: Vec::new(),
             description: Text::new("a deed"),
+            lookup: DraftLookup::default(),
             items: item.map_or(DraftItems::Purge, listed),
         });
     }
@@ -136,7 +137,8 @@ impl World {
                 id.map(|id| event_key(&self.policy.name, id, 0))
             };
             let drafts = part.iter().map(|draft| (key(draft), draft.clone())).collect();
-            let submission = Submission { policy: Arc::clone(&self.policy), drafts, known_key: KnownKey::Same };
+            let submission =
+                Submission { policy: Arc::clone(&self.policy), drafts, known_key: KnownKey::Same, completes: None };
             self.runtime.block_on(self.journal.append(submission)).unwrap();
         }
     }

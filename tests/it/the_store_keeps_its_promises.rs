@@ -50,7 +50,7 @@ pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
     change.seq = seq;
     change.modification.id = ChangeId::mint();
     let json = Bytes::from(serde_json::to_vec(&change).unwrap());
-    NewChange { change, json, sight: None, key: Some(key(event)) }
+    NewChange { change, json, sight: None, key: Some(key(event)), incomplete: None }
 }
 
 /// An object all of which is to be written.

@@ -50,7 +50,7 @@ fn walk(part: u64) -> Walk {
 /// Has the journal take what a walk found; says of how many objects that was news.
 async fn seed(journal: &Journal, found: Vec<FoundObject>) -> usize {
     let policy = Arc::new(SourcePolicy { name: source(), metadata_changes: false });
-    let submission = Submission { policy, drafts: Vec::new(), known_key: KnownKey::Same };
+    let submission = Submission { policy, drafts: Vec::new(), known_key: KnownKey::Same, completes: None };
     journal.seed(Seeding { submission, found, walk: walk(1) }).await.unwrap().filled
 }
 
@@ -286,7 +286,8 @@ async fn a_state_that_nobody_was_told_is_news_when_an_event_tells_it() {
         let journal = opened.journal.clone();
         async move {
             let policy = Arc::new(SourcePolicy { name: source(), metadata_changes: false });
-            let submission = Submission { policy, drafts: vec![(None, draft)], known_key: KnownKey::Same };
+            let submission =
+                Submission { policy, drafts: vec![(None, draft)], known_key: KnownKey::Same, completes: None };
             journal.append(submission).await.unwrap().pop().unwrap()
         }
     };

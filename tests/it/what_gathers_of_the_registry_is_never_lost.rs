@@ -48,7 +48,7 @@ fn policy() -> Arc<SourcePolicy> {
 pub(crate) async fn append(journal: &Journal, drafts: impl Iterator<Item = Draft>) {
     // Without keys, so that what comes again is settled again, and confirms what is known.
     let drafts = drafts.map(|draft| (None, draft)).collect();
-    journal.append(Submission { policy: policy(), drafts, known_key: KnownKey::Same }).await.unwrap();
+    journal.append(Submission { policy: policy(), drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
 }
 
 pub(crate) fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {

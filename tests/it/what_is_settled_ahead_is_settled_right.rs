@@ -48,7 +48,7 @@ fn submission(from: u64) -> Submission {
     let key = |number: u64| event_key(&name, EventIdentity::Id(&number.to_string()), 0);
     let drafts = (from..from + EVENTS_AT_ONCE).map(|number| (Some(key(number)), draft(number))).collect();
     let policy = Arc::new(SourcePolicy { name: name.clone(), metadata_changes: false });
-    Submission { policy, drafts, known_key: KnownKey::Remembered }
+    Submission { policy, drafts, known_key: KnownKey::Remembered, completes: None }
 }
 
 /// What became of each event, the first time and whenever it was sent again.

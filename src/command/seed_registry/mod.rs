@@ -152,7 +152,7 @@ impl SeedRegistry {
             }
             Begun::Anew => None,
         };
-        let repository = Repository::new(settings).await.map_err(|error| Failure::Failed(error.to_string()))?;
+        let repository = Repository::new(name, settings).await.map_err(|error| Failure::Failed(error.to_string()))?;
         let manner = Manner {
             base_url: self.base_url.as_ref().map(|url| url.as_str().to_owned()),
             pace: Pace { per_second: self.rate },

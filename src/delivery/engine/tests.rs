@@ -177,7 +177,7 @@ impl World {
         };
         let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
         let drafts = numbers.map(|number| (None, draft(number))).collect();
-        self.journal.append(Submission { policy, drafts, known_key: KnownKey::Same }).await.unwrap();
+        self.journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
     }
 
     fn engine(&self, receiver: &Receiver, cursor: u64) -> (Arc<Status>, Arc<Notify>, CancellationToken, Engine) {

@@ -16,8 +16,8 @@ use super::{
     TIDINGS, VERSION_SCHEME,
 };
 use crate::model::{
-    ChangeId, ChangeType, ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, EventId,
-    ItemChange, ItemId, MediaType, NonEmpty, State, Text, Timestamp, Uri, User,
+    ChangeId, ChangeType, ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems,
+    DraftLookup, EventId, ItemChange, ItemId, LookupMark, MediaType, NonEmpty, State, Text, Timestamp, Uri, User,
 };
 
 /// An element and the text in it.
@@ -138,6 +138,7 @@ impl<'a> Feed<'a> {
                 .collect::<Result<_, _>>()?,
             description: self.title.as_ref().map(|(_, title)| Text::new(title)).unwrap_or_default(),
             items: self.items()?,
+            lookup: DraftLookup { mark: self.mark(), ..DraftLookup::default() },
         })
     }
 
@@ -174,6 +175,11 @@ impl<'a> Feed<'a> {
             Err(_) if self.is_purge() => Ok(DraftItems::Purge),
             Err(no_items) => Err(self.root.unprocessable(format!("the feed has no entry; {no_items}"))),
         }
+    }
+
+    /// One that is not known is from a later version, and passed over.
+    fn mark(&self) -> Option<LookupMark> {
+        LookupMark::parse(self.change.as_ref()?.attribute("lookup")?.trim())
     }
 
     fn is_purge(&self) -> bool {

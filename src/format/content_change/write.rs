@@ -105,6 +105,7 @@ fn origin(xml: &mut XmlWriter, told: &ContentObjectModification, journaled: Opti
     if change.settlement.purge {
         said.push(("purge", "true"));
     }
+    said.extend(change.settlement.lookup.map(|mark| ("lookup", mark.name())));
     xml.leaf("tidings:change", &said, "");
     late_aspects(xml, change.settlement.late);
 }

@@ -4,7 +4,7 @@
 use super::call::Call;
 use crate::{
     format::Rejection,
-    model::{ContentLocation, DraftChange, DraftItem, DraftItems, ItemChange, NonEmpty, State, Uri},
+    model::{ContentLocation, DraftChange, DraftItem, DraftItems, ItemChange, NonEmpty, State, Untold, Uri},
 };
 
 /// A method of API-M.
@@ -27,8 +27,8 @@ pub(super) enum Method {
 
 /// What a call did.
 pub(super) enum Effect {
-    /// This, to these items.
-    Items(DraftItems),
+    /// This, to these items, and what the message could not tell of it.
+    Items(DraftItems, Untold),
     /// Nothing, for this reason.
     Nothing(&'static str),
 }
@@ -73,24 +73,25 @@ impl Method {
     pub(super) fn effect(self, call: &Call<'_>) -> Result<Effect, Rejection> {
         Ok(match self {
             // The message does not list the datastreams; the object itself is what is new.
-            Self::Ingest => item(call.object()?, added(None, None)),
+            Self::Ingest => item(call.object()?, added(None, None), Untold::Items),
             // No datastream's state follows the object's. Label and owner are properties too.
-            Self::ModifyObject => item(call.object()?, properties(call.state("state")?)),
-            Self::PurgeObject => Effect::Items(DraftItems::Purge),
+            Self::ModifyObject => item(call.object()?, properties(call.state("state")?), Untold::Object),
+            Self::PurgeObject => Effect::Items(DraftItems::Purge, Untold::Nothing),
             // A new datastream has one version, so its own address does; no date of it is told.
             Self::AddDatastream => {
                 let datastream = call.new_datastream()?;
                 let begins_in = call.state("dsState")?.unwrap_or(State::ACTIVE);
-                item(datastream.clone(), added(Some(datastream), Some(begins_in)))
+                item(datastream.clone(), added(Some(datastream), Some(begins_in)), Untold::Content)
             }
             Self::ModifyDatastreamByReference => modified(call, "dsLocation")?,
             Self::ModifyDatastreamByValue => modified(call, "dsContent")?,
             Self::PurgeDatastream => purged(call)?,
             Self::SetDatastreamState => {
                 let after = call.state("dsState")?.ok_or_else(|| call.lacks("dsState", "the state that was set"))?;
-                item(call.datastream()?, DraftChange::Told(ItemChange::State { before: None, after }))
+                let change = DraftChange::Told(ItemChange::State { before: None, after });
+                item(call.datastream()?, change, Untold::Object)
             }
-            Self::SetDatastreamVersionable => item(call.datastream()?, properties(None)),
+            Self::SetDatastreamVersionable => item(call.datastream()?, properties(None), Untold::Object),
             // One that was there already, or that was not there to be purged, is told all the same.
             Self::AddRelationship | Self::PurgeRelationship if !call.returned_true()? => {
                 Effect::Nothing("the method returned false: the relationships are as they were")
@@ -100,12 +101,13 @@ impl Method {
             Self::AddRelationship => {
                 let datastream = call.relationships()?;
                 let content = Some(ContentLocation::at(datastream.clone()));
-                item(datastream, DraftChange::AddOrUpdate { content, begins_in: Some(State::ACTIVE) })
+                let change = DraftChange::AddOrUpdate { content, begins_in: Some(State::ACTIVE) };
+                item(datastream, change, Untold::Content)
             }
             // With its last relationship gone the datastream stays, empty.
             Self::PurgeRelationship => {
                 let datastream = call.relationships()?;
-                item(datastream.clone(), updated(datastream))
+                item(datastream.clone(), updated(datastream), Untold::Content)
             }
             Self::ReadOnly => Effect::Nothing("the method changes no object"),
         })
@@ -121,12 +123,12 @@ impl Method {
 fn modified(call: &Call<'_>, source: &str) -> Result<Effect, Rejection> {
     let datastream = call.datastream()?;
     let created = call.returned_date()?;
-    let change = match (call.entry.parameter(source), created) {
-        (None, _) => properties(None),
-        (Some(_), Some(created)) => updated(call.version(&datastream, created)?),
-        (Some(_), None) => updated(datastream.clone()),
+    let (change, untold) = match (call.entry.parameter(source), created) {
+        (None, _) => (properties(None), Untold::Object),
+        (Some(_), Some(created)) => (updated(call.version(&datastream, created)?), Untold::Content),
+        (Some(_), None) => (updated(datastream.clone()), Untold::Content),
     };
-    Ok(item(datastream, change))
+    Ok(item(datastream, change, untold))
 }
 
 /// A purge of a datastream, or only of those of its versions that were made between two dates.
@@ -137,15 +139,15 @@ fn modified(call: &Call<'_>, source: &str) -> Result<Effect, Rejection> {
 /// latest, or with 404 if none was left.
 fn purged(call: &Call<'_>) -> Result<Effect, Rejection> {
     let datastream = call.datastream()?;
-    let change = match (call.date("startDT")?, call.date("endDT")?) {
-        (None, None) => DraftChange::Told(ItemChange::Delete { before: None, after: None }),
-        _ => updated(datastream.clone()),
+    let (change, untold) = match (call.date("startDT")?, call.date("endDT")?) {
+        (None, None) => (DraftChange::Told(ItemChange::Delete { before: None, after: None }), Untold::Object),
+        _ => (updated(datastream.clone()), Untold::Rest),
     };
-    Ok(item(datastream, change))
+    Ok(item(datastream, change, untold))
 }
 
-fn item(uri: Uri, change: DraftChange) -> Effect {
-    Effect::Items(DraftItems::Listed(NonEmpty::one(DraftItem::new(uri, change))))
+fn item(uri: Uri, change: DraftChange, untold: Untold) -> Effect {
+    Effect::Items(DraftItems::Listed(NonEmpty::one(DraftItem::new(uri, change))), untold)
 }
 
 fn added(content: Option<Uri>, after: Option<State>) -> DraftChange {

@@ -29,7 +29,7 @@ use super::{
     Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats,
     nothing_secret, settings,
 };
-use crate::model::{Draft, EventId, Text, User};
+use crate::model::{Draft, DraftLookup, EventId, Text, User};
 
 /// The format that Fedora 3.3 and later name in each message.
 const FORMAT: &str = "info:fedora/fedora-system:ATOM-APIM-1.0";
@@ -72,8 +72,8 @@ impl Dialect for FedoraApim {
         let entry = Entry::read(message.body, self.limits)?;
         let (method, name) = identify(&entry, message.headers)?;
         let call = Call { method, entry: &entry, headers: message.headers, base_url: self.base_url.as_ref() };
-        let items = match method.effect(&call)? {
-            Effect::Items(items) => items,
+        let (items, untold) = match method.effect(&call)? {
+            Effect::Items(items, untold) => (items, untold),
             Effect::Nothing(reason) => return Ok(Reading::Nothing(reason)),
         };
         Ok(Reading::one(Draft {
@@ -87,6 +87,7 @@ impl Dialect for FedoraApim {
             types: Vec::new(),
             description: Text::new(name),
             items,
+            lookup: DraftLookup::of(untold),
         }))
     }
 }

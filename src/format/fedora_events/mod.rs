@@ -32,7 +32,8 @@ use super::{
     nothing_secret, settings,
 };
 use crate::model::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, NonEmpty, Text, Timestamp, Uri,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty, Text,
+    Timestamp, Untold, Uri,
 };
 
 /// The dialect `fedora-events`.
@@ -106,9 +107,18 @@ impl Event<'_> {
             parent: self.parent.filter(|parent| !address::is_same(parent, &self.resource)),
             types: if tells_nothing(&types) { Vec::new() } else { types },
             description: self.description.unwrap_or_else(|| Text::new(&kinds.description())),
+            lookup: DraftLookup::of(untold(&change)),
             items: DraftItems::Listed(NonEmpty::one(DraftItem::new(self.resource.clone(), change))),
             object: self.resource,
         }))
+    }
+}
+
+/// What is gone cannot be asked about.
+fn untold(change: &DraftChange) -> Untold {
+    match change {
+        DraftChange::Told(ItemChange::Delete { .. }) => Untold::Nothing,
+        _ => Untold::Content,
     }
 }
 

@@ -38,7 +38,9 @@ use super::{
     routing::{ROUTING_KEY, routing_key, unknown_key},
     settings,
 };
-use crate::model::{Draft, DraftChange, DraftItem, DraftItems, DraftTime, EventId, NonEmpty, State, Text, Uri, User};
+use crate::model::{
+    Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId, NonEmpty, State, Text, Uri, User,
+};
 
 /// The dialect `sfm`.
 pub(super) static DIALECT: DialectKind = DialectKind {
@@ -220,6 +222,7 @@ fn draft_of(object: Uri, item: DraftItem) -> Draft {
         types: Vec::new(),
         description: Text::default(),
         items: DraftItems::Listed(NonEmpty::one(item)),
+        lookup: DraftLookup::default(),
     }
 }
 

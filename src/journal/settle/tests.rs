@@ -6,7 +6,7 @@ use super::{
     Aspect, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty,
     ObjectState, Settlement, SourceName, SourcePolicy, State, Timestamp, Uri, settle,
 };
-use crate::model::{ContentLocation, Text, User};
+use crate::model::{ContentLocation, DraftLookup, Text, User};
 
 /// A registry of one object, and a source that tells of it.
 struct World {
@@ -55,6 +55,7 @@ fn draft(second: i64, items: DraftItems) -> Draft {
         types: Vec::new(),
         description: Text::new("deed"),
         items,
+        lookup: DraftLookup::default(),
     }
 }
 

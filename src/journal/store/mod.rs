@@ -22,7 +22,7 @@ use super::{
     seed::{Filled, Walk},
     subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
 };
-use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri};
+use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri};
 
 /// A durable, totally ordered journal with the registry beside it. One writer at a time appends;
 /// any number read.
@@ -227,6 +227,18 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<DeadLetter>, StoreError>;
 
+    /// Up to `limit` changes of a source after `after` about which its repository is to be asked again, oldest first.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<Incomplete>, StoreError>;
+
+    /// How many such changes there are of each source that has any.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError>;
+
     /// What tells this journal from every other one, for ever.
     fn identity(&self) -> Uuid;
 }
@@ -293,6 +305,8 @@ pub struct Decision {
     pub objects: Arc<[Touched]>,
     /// Subscriptions whose cursors go forward.
     pub cursors: Vec<(SubscriptionName, Seq)>,
+    /// Changes about which their repositories need not be asked any more.
+    pub completed: Vec<Seq>,
     /// What walks told of objects, which are among those touched. It is in no change, so it is to be kept by itself,
     /// in its place after the changes of this decision.
     pub seeds: Vec<Seed>,
@@ -314,14 +328,16 @@ impl Decision {
     #[must_use]
     pub fn nothing(received: Timestamp) -> Self {
         let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Arc::default(), Vec::new());
-        Self { changes, unchanged, received, objects, cursors, seeds: Vec::new(), walks: Vec::new() }
+        let (completed, seeds, walks) = (Vec::new(), Vec::new(), Vec::new());
+        Self { changes, unchanged, received, objects, cursors, completed, seeds, walks }
     }
 
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let is_told = !(self.changes.is_empty() && self.unchanged.is_empty() && self.objects.is_empty());
-        !is_told && self.cursors.is_empty() && self.walks.is_empty()
+        let Self { changes, unchanged, received: _, objects, cursors, completed, seeds, walks } = self;
+        let is_nothing_new = changes.is_empty() && unchanged.is_empty() && objects.is_empty();
+        is_nothing_new && cursors.is_empty() && completed.is_empty() && seeds.is_empty() && walks.is_empty()
     }
 }
 
@@ -361,6 +377,19 @@ pub struct NewChange {
     pub sight: Option<Bytes>,
     /// The event that told it; `None` where a repeat cannot be known.
     pub key: Option<EventKey>,
+    /// What its repository is to be asked about it again, where it did not answer.
+    pub incomplete: Option<Untold>,
+}
+
+/// A change about which its repository is to be asked again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incomplete {
+    /// Its number.
+    pub seq: Seq,
+    /// What it is to be asked.
+    pub untold: Untold,
+    /// The change's JSON. It stands here by itself, since the change may have been removed.
+    pub json: Bytes,
 }
 
 /// A change as the store has it: its number and its JSON, which is not parsed until it must be.

@@ -2,7 +2,6 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use axum::http::HeaderName;
 use tokio::time::Instant;
 
 use super::{LeftOut, Manner, WalkError};
@@ -58,7 +57,7 @@ impl Asking {
     pub(super) async fn head(
         &self,
         path: &str,
-        headers: &[(HeaderName, &'static str)],
+        headers: &[(&'static str, &'static str)],
     ) -> Result<Option<There>, WalkError> {
         self.again(path, async || self.repository.head(path, headers).await.map(there)).await
     }

@@ -158,10 +158,12 @@ impl Way {
     }
 
     fn item(&self, pid: &str, version: DatastreamVersion) -> Result<FoundItem, WalkError> {
-        let DatastreamVersion { datastream, created, state, media_type, size, digest, .. } = version;
+        let DatastreamVersion { datastream, created, state, media_type, size, digest, is_kept, .. } = version;
         let refused = |error: &dyn std::fmt::Display| nonsense(pid, error.to_string());
         let uri = self.names.datastream(pid, &datastream).map_err(|error| refused(&error))?;
-        let url = RestNames::version(&uri, created).map_err(|error| refused(&error))?;
+        // A version that goes with the next has no lasting address of its own.
+        let dated = is_kept.then(|| RestNames::version(&uri, created)).transpose();
+        let url = dated.map_err(|error| refused(&error))?.unwrap_or_else(|| uri.clone());
         let content = ContentLocation { media_type, size, digest, ..ContentLocation::at(url) };
         Ok(FoundItem { uri, at: created, content: Some(content), state })
     }

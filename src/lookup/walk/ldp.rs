@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use axum::http::{
     HeaderMap,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, LAST_MODIFIED},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, LAST_MODIFIED, LINK},
 };
 use chrono::DateTime;
 use futures_util::future::join_all;
@@ -17,12 +17,11 @@ use futures_util::future::join_all;
 use super::{
     AT_ONCE, NAMES, Part, Place, WalkError,
     asking::Asking,
-    links::targets,
     smallest::Smallest,
     triples::{Lines, Object, triple},
 };
 use crate::{
-    format::resource_at,
+    format::{ldp::links, resource_at},
     lookup::LookupError,
     model::{ContentLocation, Digest, DigestAlgorithm, FoundItem, FoundObject, MediaType, NonEmpty, Timestamp, Uri},
 };
@@ -194,7 +193,7 @@ impl Way {
     async fn resource(&self, path: &str, around: &str) -> Result<Seen, WalkError> {
         let Some(told) = self.asking.head(path, &[]).await? else { return Ok(Seen::nothing()) };
         let mut facts = Facts { types: types(&told.headers), digest: None };
-        let is_binary = targets(&told.headers, "type").any(|kind| kind == NON_RDF_SOURCE);
+        let is_binary = targets(&told.headers, "type").contains(&NON_RDF_SOURCE);
         let parent = Some(self.named(around)?);
         if !is_binary {
             if !facts.has_types_of_fedora() {
@@ -207,7 +206,7 @@ impl Way {
             });
         }
         let mut found = Vec::with_capacity(2);
-        let description = targets(&told.headers, "describedby").next().and_then(|target| self.path_of(target));
+        let description = targets(&told.headers, "describedby").first().and_then(|target| self.path_of(target));
         if let Some(described) = description
             && let Some(headers) = self.describe(&described, path, &mut facts).await?
         {
@@ -280,8 +279,8 @@ impl Way {
 
     /// What messages call the resource at a path.
     fn named(&self, path: &str) -> Result<Uri, WalkError> {
-        let named = if path.is_empty() { Uri::parse(&self.base_url) } else { resource_at(&self.base_url, path) };
-        named.map_err(|error| WalkError::BaseUrl(error.to_string()))
+        // The repository itself has a slash, as in what is looked up of events.
+        resource_at(&self.base_url, path).map_err(|error| WalkError::BaseUrl(error.to_string()))
     }
 
     /// The path of a resource below the repository's address, as the repository wrote it.
@@ -314,9 +313,14 @@ impl Facts {
     }
 }
 
+/// The targets of the links of that relation.
+fn targets<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
+    links(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
+}
+
 fn types(headers: &HeaderMap) -> Vec<Uri> {
     let mut facts = Facts::default();
-    targets(headers, "type").for_each(|kind| facts.add_type(kind));
+    targets(headers, "type").into_iter().for_each(|kind| facts.add_type(kind));
     facts.types
 }
 

@@ -7,7 +7,6 @@
 mod asking;
 mod fedora3;
 mod ldp;
-mod links;
 mod smallest;
 mod triples;
 

@@ -10,6 +10,7 @@
 //! What a protocol has to bring is a [`Broker`].
 
 mod body;
+mod looking;
 mod session;
 
 use std::{

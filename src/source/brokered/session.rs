@@ -30,9 +30,9 @@ type MessageOf<B> = <<B as Broker>::Arrivals as Arrivals>::Message;
 type MarkOf<B> = <MessageOf<B> as Message>::Mark;
 
 /// Messages that were read, and what they are acknowledged by.
-struct Taken<M> {
-    batch: Batch,
-    marks: Vec<M>,
+pub(super) struct Taken<M> {
+    pub(super) batch: Batch,
+    pub(super) marks: Vec<M>,
 }
 
 impl<B: Broker> BrokeredSource<B> {
@@ -45,7 +45,7 @@ impl<B: Broker> BrokeredSource<B> {
         let (hand_over, handed) = mpsc::channel(usize::from(BATCHES));
         let ended = {
             let mut gathering = std::pin::pin!(self.gather(&mut arrivals, hand_over, stop));
-            let mut writing = std::pin::pin!(self.write(&acknowledging, handed, stop));
+            let mut writing = std::pin::pin!(self.look_up_and_write(&acknowledging, handed, stop));
             let working = async {
                 tokio::select! {
                     // What was taken before the end is written first: if the queue was deleted, nobody else has it.
@@ -112,6 +112,24 @@ impl<B: Broker> BrokeredSource<B> {
         tokio::task::spawn_blocking(read).await.expect("reading ends by itself")
     }
 
+    /// Has the repository asked about what was taken, where it is, and writes it.
+    async fn look_up_and_write(
+        &self,
+        acknowledging: &B::Acknowledging,
+        handed: mpsc::Receiver<Taken<MarkOf<B>>>,
+        stop: &CancellationToken,
+    ) -> Result<(), B::Error> {
+        if self.source.waits().is_none() {
+            return self.write(acknowledging, handed, stop).await;
+        }
+        let (hand_over, looked_up) = mpsc::channel(usize::from(BATCHES));
+        let mut writing = std::pin::pin!(self.write(acknowledging, looked_up, stop));
+        tokio::select! {
+            written = &mut writing => written,
+            () = self.look_up(handed, hand_over, stop) => writing.await,
+        }
+    }
+
     /// Writes what was taken, and acknowledges it. What has been read while the disk was waited for is written
     /// together, so that a slow disk makes for larger batches. They go to the journal without waiting until
     /// the acknowledgement of those before is on its way.
@@ -153,7 +171,11 @@ impl<B: Broker> BrokeredSource<B> {
                 tracing::error!(source = %self.source.name(), %error, "the source is not read on: the journal cannot be written");
             }
             paused = true;
-            if stop.run_until_cancelled(tokio::time::sleep(again)).await.is_none() {
+            let read_again = async {
+                tokio::time::sleep(again).await;
+                batch.look_up(&self.source).await;
+            };
+            if stop.run_until_cancelled(read_again).await.is_none() {
                 return false;
             }
         }

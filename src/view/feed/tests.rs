@@ -17,7 +17,7 @@ async fn view_of(changes: usize, folder: &std::path::Path) -> FeedView {
         serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     let drafts = vec![(None, draft); changes];
-    journal.append(Submission { policy, drafts, known_key: KnownKey::Same }).await.unwrap();
+    journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
     FeedView::new(journal, "http://h/", folder, None)
 }
 

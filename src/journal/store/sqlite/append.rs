@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::{
-    SqliteStore, confirmations, events::Lookup, objects, read, registry, rows, seeds, subscriptions, unchanged,
+    SqliteStore, confirmations, events::Lookup, incomplete, objects, read, registry, rows, seeds, subscriptions,
+    unchanged,
 };
 use crate::{
     journal::store::{Decision, Known, NewChange, Questions, StoreError},
@@ -69,6 +70,7 @@ impl SqliteStore {
             let before = newest;
             insert(&transaction, &decision.changes)?;
             unchanged::write(&transaction, self.bounds, decision)?;
+            incomplete::write(&transaction, decision)?;
             for (name, cursor) in &decision.cursors {
                 subscriptions::advance(&transaction, name, *cursor)?;
             }

@@ -8,6 +8,7 @@ pub mod backup;
 mod confirmations;
 mod events;
 mod gathered;
+mod incomplete;
 mod log;
 mod objects;
 mod open;
@@ -24,6 +25,7 @@ mod unchanged;
 pub mod verify;
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -36,7 +38,7 @@ use uuid::Uuid;
 
 pub use open::OpenError;
 
-use super::{Decision, Known, NewChange, Questions, Store, StoreError, StoredChange};
+use super::{Decision, Incomplete, Known, NewChange, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
@@ -292,6 +294,14 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> Result<Vec<DeadLetter>, StoreError> {
         self.readers.read(|connection| subscriptions::replays(connection, subscription, after, limit))
+    }
+
+    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<Incomplete>, StoreError> {
+        self.readers.read(|connection| incomplete::after(connection, source, after, limit))
+    }
+
+    fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError> {
+        self.readers.read(incomplete::counts)
     }
 
     fn identity(&self) -> Uuid {

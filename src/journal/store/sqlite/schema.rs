@@ -7,7 +7,7 @@ pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [&str; 6] = [
+pub(super) const MIGRATIONS: [&str; 7] = [
     "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
@@ -134,6 +134,16 @@ pub(super) const MIGRATIONS: [&str; 6] = [
         begins_in TEXT, begins_in_at INTEGER, begins_in_confirmed INTEGER
     );
     INSERT INTO meta SELECT 'registry_moved', max(seq) FROM changes HAVING max(seq) IS NOT NULL;
+    ",
+    "
+    -- Changes about which the repository that they come from did not tell all that it knows: it is asked again.
+    CREATE TABLE incomplete (
+        seq INTEGER PRIMARY KEY,
+        source TEXT NOT NULL,
+        untold TEXT NOT NULL, -- object, content, items, rest
+        json TEXT NOT NULL -- of the change, which may have been removed
+    );
+    CREATE INDEX incomplete_by_source ON incomplete (source, seq);
     ",
     // A registry that starts full: what walks through repositories found, which no change tells.
     "

@@ -1,0 +1,61 @@
+//! A repository as it is asked for one message: from the cache where that holds for the message, and else itself.
+
+use futures_util::FutureExt;
+use tokio::time::Instant;
+
+use super::{
+    cache::Cache,
+    client::{Answer, LookupError, Repository, There},
+};
+use crate::format::{Limits, Rejection};
+
+/// What is asked of a repository for a message that came at `since`.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) cache: &'a Cache,
+    pub(super) limits: Limits,
+    pub(super) since: Instant,
+}
+
+impl Asking<'_> {
+    /// What is at a path; `None` where there is nothing.
+    pub(super) async fn get(&self, path: &str, accept: &'static str) -> Result<Option<There>, LookupError> {
+        let (repository, owned) = (self.repository.clone(), path.to_owned());
+        let ask = move || async move { repository.get(&owned, accept).await }.boxed();
+        let answer = self.cache.answer((accept, path.to_owned()), self.since, ask).await?;
+        Ok(there(answer))
+    }
+
+    /// What is told of what is at a path, with these headers; `None` where there is nothing.
+    pub(super) async fn head(
+        &self,
+        path: &str,
+        headers: &'static [(&'static str, &'static str)],
+    ) -> Result<Option<There>, LookupError> {
+        let (repository, owned) = (self.repository.clone(), path.to_owned());
+        let ask = move || async move { repository.head(&owned, headers).await }.boxed();
+        let what = if headers.is_empty() { "HEAD" } else { "HEAD with more" };
+        let answer = self.cache.answer((what, path.to_owned()), self.since, ask).await?;
+        Ok(there(answer))
+    }
+
+    /// What is at a path, as `read` reads it.
+    pub(super) async fn read<T>(
+        &self,
+        path: &str,
+        accept: &'static str,
+        read: impl FnOnce(&[u8], Limits) -> Result<T, Rejection>,
+    ) -> Result<Option<T>, LookupError> {
+        let Some(there) = self.get(path, accept).await? else { return Ok(None) };
+        let read = read(&there.body, self.limits);
+        read.map(Some).map_err(|rejection| LookupError::Nonsense(rejection.to_string()))
+    }
+}
+
+fn there(answer: Answer) -> Option<There> {
+    match answer {
+        Answer::There(there) => Some(there),
+        Answer::Nothing => None,
+    }
+}

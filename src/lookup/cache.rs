@@ -1,0 +1,200 @@
+//! Answers that are kept for a while, since messages of one object ask much the same.
+//!
+//! An answer holds for a message if the question was asked after the message had come: what the message speaks of had
+//! happened then. So nothing is told that is older than the event, however long an answer is kept. Who asks what is just
+//! being asked waits for the same answer. A failure is shared by those who wait for it, and not kept.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use tokio::time::Instant;
+
+use super::client::{Answer, LookupError};
+
+/// The largest body that is kept, in bytes.
+const LARGEST: usize = 64 * 1024;
+
+/// What is asked: how, where, and what for.
+pub(super) type Question = (&'static str, String);
+
+type Answering = Shared<BoxFuture<'static, Result<Answer, LookupError>>>;
+
+/// The newest answers of one repository.
+pub(super) struct Cache {
+    most: usize,
+    kept: Mutex<Generations>,
+}
+
+/// When the newer half is full it becomes the older one, and what was that goes.
+#[derive(Default)]
+struct Generations {
+    newer: HashMap<Question, Kept>,
+    older: HashMap<Question, Kept>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    asked: Instant,
+    answering: Answering,
+}
+
+impl Cache {
+    /// For at most so many answers.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, kept: Mutex::default() }
+    }
+
+    /// The answer to a question for a message that came at `since`: one that is kept, or what `ask` gives.
+    ///
+    /// # Errors
+    /// Those of `ask`.
+    pub(super) async fn answer(
+        &self,
+        question: Question,
+        since: Instant,
+        ask: impl FnOnce() -> BoxFuture<'static, Result<Answer, LookupError>>,
+    ) -> Result<Answer, LookupError> {
+        if self.most == 0 {
+            return ask().await;
+        }
+        let kept = self.lock().find_or_keep(&question, since, self.most, ask);
+        let answer = kept.answering.clone().await;
+        let is_worth_it = matches!(&answer, Ok(answer) if answer.size() <= LARGEST);
+        if !is_worth_it {
+            self.lock().forget(&question, &kept);
+        }
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        // What is held is whole whenever the lock is free.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Generations {
+    fn find_or_keep(
+        &mut self,
+        question: &Question,
+        since: Instant,
+        most: usize,
+        ask: impl FnOnce() -> BoxFuture<'static, Result<Answer, LookupError>>,
+    ) -> Kept {
+        let found = [&self.newer, &self.older].into_iter().find_map(|held| held.get(question));
+        if let Some(found) = found.filter(|found| found.asked >= since) {
+            return found.clone();
+        }
+        if self.newer.len() >= most.div_ceil(2) {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        let kept = Kept { asked: Instant::now(), answering: ask().shared() };
+        self.newer.insert(question.clone(), kept.clone());
+        kept
+    }
+
+    fn forget(&mut self, question: &Question, gone: &Kept) {
+        for held in [&mut self.newer, &mut self.older] {
+            if held.get(question).is_some_and(|held| held.answering.ptr_eq(&gone.answering)) {
+                held.remove(question);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt;
+
+    use super::{Answer, Cache, Instant, LookupError};
+    use crate::lookup::There;
+
+    /// Asks with a cache, and counts how often it came to that.
+    struct Asker {
+        cache: Cache,
+        asked: AtomicUsize,
+    }
+
+    impl Asker {
+        fn new(most: usize) -> Self {
+            Self { cache: Cache::new(most), asked: AtomicUsize::new(0) }
+        }
+
+        async fn ask(&self, path: &str, since: Instant, answer: Result<usize, ()>) {
+            let ask = || {
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    tokio::task::yield_now().await;
+                    let there = |bytes| There { headers: Default::default(), body: vec![0; bytes].into() };
+                    answer.map(|bytes| Answer::There(there(bytes))).map_err(|()| LookupError::Status(500))
+                }
+                .boxed()
+            };
+            let told = self.cache.answer(("GET", path.to_owned()), since, ask).await;
+            assert_eq!(told.is_ok(), answer.is_ok());
+        }
+
+        fn asked(&self) -> usize {
+            self.asked.load(Ordering::Relaxed)
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_holds_for_what_came_before_it_was_asked_for() {
+        let asker = Asker::new(10);
+        let before = Instant::now();
+        asker.ask("/a", before, Ok(1)).await;
+        asker.ask("/a", before, Ok(1)).await;
+        assert_eq!(asker.asked(), 1);
+        asker.ask("/b", before, Ok(1)).await;
+        assert_eq!(asker.asked(), 2);
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        asker.ask("/a", Instant::now(), Ok(1)).await;
+        assert_eq!(asker.asked(), 3);
+    }
+
+    #[tokio::test]
+    async fn who_asks_the_same_at_once_hears_the_same() {
+        let asker = Asker::new(10);
+        let since = Instant::now();
+        tokio::join!(asker.ask("/a", since, Ok(1)), asker.ask("/a", since, Ok(1)), asker.ask("/a", since, Ok(1)));
+        assert_eq!(asker.asked(), 1);
+        tokio::join!(asker.ask("/b", since, Err(())), asker.ask("/b", since, Err(())));
+        assert_eq!(asker.asked(), 2);
+    }
+
+    #[tokio::test]
+    async fn neither_failures_nor_large_answers_are_kept() {
+        let asker = Asker::new(10);
+        let since = Instant::now();
+        asker.ask("/a", since, Err(())).await;
+        asker.ask("/a", since, Ok(super::LARGEST + 1)).await;
+        asker.ask("/a", since, Ok(1)).await;
+        asker.ask("/a", since, Ok(1)).await;
+        assert_eq!(asker.asked(), 3);
+    }
+
+    #[tokio::test]
+    async fn there_are_never_more_than_so_many() {
+        let asker = Asker::new(4);
+        let since = Instant::now();
+        for path in 0..100 {
+            asker.ask(&path.to_string(), since, Ok(1)).await;
+            let kept = asker.cache.lock();
+            assert!(kept.newer.len() + kept.older.len() <= 4);
+        }
+        asker.ask("99", since, Ok(1)).await;
+        assert_eq!(asker.asked(), 100);
+        let none = Asker::new(0);
+        none.ask("/a", since, Ok(1)).await;
+        none.ask("/a", since, Ok(1)).await;
+        assert_eq!(none.asked(), 2);
+    }
+}
