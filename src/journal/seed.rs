@@ -99,14 +99,18 @@ impl Filled {
     /// What of an object as it was found is news to the registry.
     #[must_use]
     pub fn news(found: &FoundObject, received: Timestamp, held: &ObjectState) -> Self {
-        let at = order_of(found.at, received);
+        let at = held.counts_from(&found.object, order_of(found.at, received));
         let is_newer = |aspect| held.is_newer(&found.object, aspect, at);
         let parent = found.parent.clone().filter(|_| is_newer(Aspect::Parent));
         let types = Some(found.types.clone()).filter(|types| !types.is_empty() && is_newer(Aspect::Types));
         Self {
             parent: parent.map(|value| Dated { value, at }),
             types: types.map(|value| Dated { value, at }),
-            items: found.items.iter().filter_map(|item| FilledItem::news(item, received, held)).collect(),
+            items: found
+                .items
+                .iter()
+                .filter_map(|item| FilledItem::news(&found.object, item, received, held))
+                .collect(),
         }
     }
 
@@ -129,9 +133,9 @@ impl Filled {
 }
 
 impl FilledItem {
-    fn news(found: &FoundItem, received: Timestamp, held: &ObjectState) -> Option<Self> {
+    fn news(object: &Uri, found: &FoundItem, received: Timestamp, held: &ObjectState) -> Option<Self> {
         let FoundItem { uri, content, state, .. } = found;
-        let at = order_of(found.at, received);
+        let at = held.counts_from(object, order_of(found.at, received));
         let is_newer = |aspect| held.is_newer(uri, aspect, at);
         let exists = is_newer(Aspect::Existence);
         if !exists && !held.is_live(uri) {
@@ -152,6 +156,14 @@ impl FilledItem {
 }
 
 impl ObjectState {
+    /// The time from which on what was found of the object counts. An export that is ingested again keeps its dates, and
+    /// they may be older than the purge in between; what is of an object that is there again is so since then.
+    fn counts_from(&self, object: &Uri, at: Timestamp) -> Timestamp {
+        let since =
+            self.items.get(object).filter(|_| self.is_live(object)).and_then(|record| record.existence.clock.at);
+        since.filter(|since| Some(at) <= self.purged.latest() && Some(*since) > self.purged.latest()).unwrap_or(at)
+    }
+
     /// Takes over what a walk told. As with [`ObjectState::take`], it sets what it sets whatever was there.
     pub fn fill(&mut self, filled: &Filled) {
         if let Some(Dated { value, at }) = &filled.parent {

@@ -347,10 +347,10 @@ impl Answers for Fedora6 {
         for kind in types.iter().filter(|kind| self.tells_types || kind.starts_with(LDP)) {
             answer = answer.append_header("Link", format!("<{kind}>; rel=\"type\"").as_str());
         }
-        if resource.size.is_some() && !is_description {
+        if let Some(size) = resource.size.filter(|_| !is_description) {
             assert_eq!(request.method.as_str(), "HEAD", "a walk needs no content of {path}");
             answer = answer.append_header("Link", format!("<{base}{path}/fcr:metadata>; rel=\"describedby\"").as_str());
-            let content = vec![b'x'; resource.size.unwrap()];
+            let content = vec![b'x'; size];
             return answer.set_body_raw(content, "image/jpeg");
         }
         let subject = format!("<{base}{about}{}>", if about.is_empty() { "/" } else { "" });

@@ -270,6 +270,35 @@ async fn it_is_in_a_backup_and_restored_from_it() {
     opened.close();
 }
 
+/// Fedora 3 keeps the dates of an export that is ingested again.
+#[tokio::test]
+async fn what_was_ingested_again_is_found_though_its_dates_are_older_than_the_purge() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Opened::at(folder.path());
+    let object = "http://h/1";
+    let event = |second: i64, items: Value| -> Draft {
+        serde_json::from_value(json!({ "object": object, "time": time(second), "items": items })).unwrap()
+    };
+    let purge =
+        serde_json::from_value(json!({ "object": object, "time": time(5), "items": [], "purge": true })).unwrap();
+    append(&opened.journal, [event(1, json!([{ "uri": object, "change": "ADD" }])), purge].into_iter()).await;
+    let live = async || {
+        let state = opened.journal.object(uri(object)).await.unwrap().unwrap();
+        state.live_items().map(|(item, _)| item.to_string()).collect::<Vec<_>>()
+    };
+    // A walk that saw it before the purge tells nothing.
+    assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 0);
+    assert!(live().await.is_empty());
+    append(&opened.journal, [event(8, json!([{ "uri": object, "change": "ADD" }]))].into_iter()).await;
+    assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 1);
+    assert_eq!(live().await, ["http://h/1", "http://h/1/DC"]);
+    // What has gone since then stays so.
+    append(&opened.journal, [event(9, json!([{ "uri": "http://h/1/DC", "change": "DELETE" }]))].into_iter()).await;
+    assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 0);
+    opened.close();
+    verified(&journal_file(folder.path()));
+}
+
 /// A change of state that was on its way while the repository was walked through tells what the walk saw already.
 #[tokio::test]
 async fn a_state_that_nobody_was_told_is_news_when_an_event_tells_it() {

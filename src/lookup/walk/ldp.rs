@@ -246,7 +246,9 @@ impl Way {
         mut each: impl FnMut(&str, &str, Object<'_>),
     ) -> Result<Option<HeaderMap>, WalkError> {
         let asked = |error| WalkError::Asked { path: path.to_owned(), error };
-        let Some(mut body) = self.asking.open(path, N_TRIPLES).await? else { return Ok(None) };
+        // The repository itself answers with a slash, whatever the version.
+        let at = if path.is_empty() { "/" } else { path };
+        let Some(mut body) = self.asking.open(at, N_TRIPLES).await? else { return Ok(None) };
         if !text(&body.headers, CONTENT_TYPE.as_str()).is_some_and(|kind| kind.starts_with(N_TRIPLES)) {
             return Err(asked(LookupError::Nonsense(format!("it is not {N_TRIPLES}, as was asked for"))));
         }
