@@ -18,8 +18,8 @@ use tidings::{
         store::{EventIdentity, EventKey, event_key, sqlite},
     },
     model::{
-        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, MediaType, NonEmpty, Seq,
-        SourceName, State, Text, Timestamp, Uri, User,
+        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType,
+        NonEmpty, Seq, SourceName, State, Text, Timestamp, Uri, User,
     },
 };
 

@@ -296,7 +296,7 @@ mod tests {
         let of = |id: &str| format!("<datastreamProfile>{}</datastreamProfile>", FIELDS.replace("DC.2", id));
         let history = format!("<datastreamHistory>{}{}</datastreamHistory>", of("DC.1"), of("DC.0"));
         let versions = datastream_history(history.as_bytes(), Limits::default()).unwrap();
-        assert_eq!(versions.iter().map(|version| version.is_first()).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(versions.iter().map(super::DatastreamVersion::is_first).collect::<Vec<_>>(), [false, true]);
         let limits = Limits { items: 1, ..Limits::default() };
         assert!(datastream_history(history.as_bytes(), limits).unwrap_err().reason.contains("more than 1 versions"));
     }

@@ -10,8 +10,8 @@ use proptest::{
 };
 use tidings::model::{
     Aspect, AspectSet, Change, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Digest,
-    DigestAlgorithm, EventId, ItemChange, ItemId, ItemNotes, MediaType, NonEmpty, Origin, Seq, Settlement, SourceName,
-    State, Text, Timestamp, Uri, User,
+    DigestAlgorithm, EventId, ItemChange, ItemId, ItemNotes, LookupMark, MediaType, NonEmpty, Origin, Seq, Settlement,
+    SourceName, State, Text, Timestamp, Uri, User,
 };
 use uuid::Uuid;
 
@@ -161,7 +161,7 @@ pub(crate) fn modification() -> impl Strategy<Value = ContentObjectModification>
 pub(crate) fn change() -> impl Strategy<Value = Change> {
     (any::<u64>(), time(), modification()).prop_flat_map(|(seq, received, modification)| {
         let notes = vec(item_notes(), 0..=modification.items.len());
-        let lookup = option::of(proptest::sample::select(LookupMark::ALL.to_vec()));
+        let lookup = option::of(select(LookupMark::ALL.to_vec()));
         (aspects(), aspects(), any::<bool>(), option::of(time()), lookup, notes).prop_map(
             move |(filled, late, purge, as_of, lookup, mut items)| {
                 // What has nothing to note at the end of the list is left out of it.

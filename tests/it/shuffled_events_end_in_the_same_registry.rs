@@ -13,8 +13,8 @@ use tidings::{
         store::{EventIdentity, event_key, sqlite},
     },
     model::{
-        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, EventId, ItemChange, NonEmpty, Seq, SourceName,
-        State, Text, Timestamp, Uri, User,
+        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty, Seq,
+        SourceName, State, Text, Timestamp, Uri, User,
     },
 };
 

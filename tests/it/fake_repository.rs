@@ -1,0 +1,109 @@
+//! What the repositories of tests have in common: a server that answers as it is in the mood to.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate, matchers::any};
+
+/// The user that a repository lets in, and its password.
+pub(crate) const USER: &str = "fedoraAdmin-7";
+pub(crate) const PASSWORD: &str = "hush-hush-repository";
+
+/// How long nobody waits for an answer.
+const NEVER: Duration = Duration::from_secs(600);
+
+/// How it answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mood {
+    /// As it should.
+    Well,
+    /// The same, after a while.
+    Slow(Duration),
+    /// With this status.
+    Status(u16),
+    /// With a page that is no answer.
+    Nonsense,
+    /// Not at all.
+    Silent,
+}
+
+/// A request that it got.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    /// The path and the query.
+    pub(crate) path: String,
+    pub(crate) authorization: String,
+}
+
+/// Answers a request by its method, path and query, when it is in the mood to.
+pub(crate) trait Knows: Send + Sync + 'static {
+    fn answer(&self, method: &str, path: &str, query: &[(String, String)]) -> ResponseTemplate;
+}
+
+struct Answering<K> {
+    knows: Arc<K>,
+    mood: Arc<Mutex<Mood>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl<K: Knows> Respond for Answering<K> {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let header = |name: &str| request.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+        let query = request.url.query().map_or(String::new(), |query| format!("?{query}"));
+        let path = format!("{}{query}", request.url.path());
+        let (method, authorization) = (request.method.to_string(), header("authorization"));
+        self.asked.lock().unwrap().push(Asked { method, path, authorization });
+        let query: Vec<_> =
+            request.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        let well = || self.knows.answer(request.method.as_str(), request.url.path(), &query);
+        let mood = *self.mood.lock().unwrap();
+        match mood {
+            Mood::Well => well(),
+            Mood::Slow(wait) => well().set_delay(wait),
+            Mood::Status(status) => ResponseTemplate::new(status),
+            Mood::Nonsense => ResponseTemplate::new(200).set_body_raw("<html><p>Log in", "text/html"),
+            Mood::Silent => ResponseTemplate::new(200).set_delay(NEVER),
+        }
+    }
+}
+
+/// A running repository.
+pub(crate) struct FakeRepository<K> {
+    server: MockServer,
+    pub(crate) knows: Arc<K>,
+    mood: Arc<Mutex<Mood>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl<K: Knows> FakeRepository<K> {
+    pub(crate) async fn start(knows: K) -> Self {
+        let server = MockServer::start().await;
+        let (knows, mood) = (Arc::new(knows), Arc::new(Mutex::new(Mood::Well)));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let answering = Answering { knows: Arc::clone(&knows), mood: Arc::clone(&mood), asked: Arc::clone(&asked) };
+        Mock::given(any()).respond_with(answering).mount(&server).await;
+        Self { server, knows, mood, asked }
+    }
+
+    /// Where it is, without a path.
+    pub(crate) fn url(&self) -> String {
+        self.server.uri()
+    }
+
+    pub(crate) fn is(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
+    /// What it was asked.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// What it was asked, by the path and the query.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.path).collect()
+    }
+}
