@@ -29,6 +29,9 @@ pub const WAITING: &str = "tidings_waiting_events";
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(15);
 
+/// How much longer than one request all that is asked for one message may take, while its sender waits.
+const SLACK: Duration = Duration::from_millis(500);
+
 /// Drafts, each with the key by which a repeat is known.
 type Drafts = [(Option<EventKey>, Draft)];
 
@@ -174,9 +177,13 @@ impl Source {
                 Ok(())
             }
             (Patience::Endless, _) => lookup.complete(draft, since).await,
-            (Patience::OfOneRequest, _) => timeout(within, lookup.complete(draft, since))
-                .await
-                .unwrap_or_else(|_| Err(LookupError::Silent(format!("no answer within {} seconds", within.as_secs())))),
+            // A request that takes too long ends by itself, so that it is known to have failed.
+            (Patience::OfOneRequest, _) => match timeout(within + SLACK, lookup.complete(draft, since)).await {
+                Ok(answered) => answered,
+                Err(_) => {
+                    Err(lookup.failed(LookupError::Silent(format!("no answer within {} seconds", within.as_secs()))))
+                }
+            },
         };
         match answered {
             Err(error) if lookup.mode() == Mode::BestEffort => {

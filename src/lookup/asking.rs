@@ -27,17 +27,22 @@ impl Asking<'_> {
         Ok(there(answer))
     }
 
-    /// What is told of what is at a path, with these headers; `None` where there is nothing.
+    /// What is told of what is at a path, with these headers, if it fits; `None` where there is nothing.
     pub(super) async fn head(
         &self,
         path: &str,
         headers: &'static [(&'static str, &'static str)],
+        fits: impl FnOnce(&There) -> Result<(), &'static str>,
     ) -> Result<Option<There>, LookupError> {
         let (repository, owned) = (self.repository.clone(), path.to_owned());
         let ask = move || async move { repository.head(&owned, headers).await }.boxed();
         let what = if headers.is_empty() { "HEAD" } else { "HEAD with more" };
-        let answer = self.cache.answer((what, path.to_owned()), self.since, ask).await?;
-        Ok(there(answer))
+        let question = (what, path.to_owned());
+        let Some(there) = there(self.cache.answer(question.clone(), self.since, ask).await?) else { return Ok(None) };
+        fits(&there).map(|()| Some(there)).map_err(|reason| {
+            self.cache.forget(&question);
+            LookupError::Nonsense(reason.to_owned())
+        })
     }
 
     /// What is at a path, as `read` reads it.
@@ -48,8 +53,11 @@ impl Asking<'_> {
         read: impl FnOnce(&[u8], Limits) -> Result<T, Rejection>,
     ) -> Result<Option<T>, LookupError> {
         let Some(there) = self.get(path, accept).await? else { return Ok(None) };
-        let read = read(&there.body, self.limits);
-        read.map(Some).map_err(|rejection| LookupError::Nonsense(rejection.to_string()))
+        read(&there.body, self.limits).map(Some).map_err(|rejection| {
+            // The next who asks may be lucky.
+            self.cache.forget(&(accept, path.to_owned()));
+            LookupError::Nonsense(rejection.to_string())
+        })
     }
 }
 

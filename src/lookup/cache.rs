@@ -72,6 +72,13 @@ impl Cache {
         answer
     }
 
+    /// An answer that is none is not kept.
+    pub(super) fn forget(&self, question: &Question) {
+        let mut kept = self.lock();
+        kept.newer.remove(question);
+        kept.older.remove(question);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Generations> {
         // What is held is whole whenever the lock is free.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)

@@ -81,16 +81,9 @@ pub(super) async fn complete(asking: &Asking<'_>, object: Option<&str>, draft: &
 
 /// What is told of a resource. A large file may take longer to make a digest of than anybody waits for.
 async fn asked(asking: &Asking<'_>, path: &str) -> Result<Option<There>, LookupError> {
-    let answer = match asking.head(path, WANT_DIGEST).await {
-        Err(LookupError::Silent(_)) => asking.head(path, &[]).await,
+    match asking.head(path, WANT_DIGEST, is_resource).await {
+        Err(LookupError::Silent(_)) => asking.head(path, &[], is_resource).await,
         answer => answer,
-    }?;
-    match answer {
-        // A page that asks somebody to log in is no resource.
-        Some(there) if !is_resource(&there.headers) => {
-            Err(LookupError::Nonsense("it is not told to be a resource of LDP (Link rel=\"type\")".to_owned()))
-        }
-        answer => Ok(answer),
     }
 }
 
@@ -153,7 +146,7 @@ async fn container(asking: &Asking<'_>, path: &str, base: &str) -> Result<Option
     for _ in 0..MOST_STEPS {
         let Some((above, _)) = path.rsplit_once('/').filter(|(above, _)| !above.is_empty()) else { return Ok(None) };
         path = above;
-        if let Some(there) = asking.head(path, &[]).await?
+        if let Some(there) = asking.head(path, &[], is_resource).await?
             && all(&there.headers, "type").iter().any(|name| name.starts_with(LDP) && name.ends_with("Container"))
         {
             return Ok(Uri::parse(&format!("{base}{path}")).ok());
@@ -211,8 +204,10 @@ fn is_newer(headers: &HeaderMap, time: Option<Timestamp>) -> bool {
     }
 }
 
-fn is_resource(headers: &HeaderMap) -> bool {
-    all(headers, "type").iter().any(|name| name.starts_with(LDP))
+/// A page that asks somebody to log in is no resource.
+fn is_resource(there: &There) -> Result<(), &'static str> {
+    let is_told = all(&there.headers, "type").iter().any(|name| name.starts_with(LDP));
+    if is_told { Ok(()) } else { Err("it is not told to be a resource of LDP (Link rel=\"type\")") }
 }
 
 /// The targets of all links of a relation.

@@ -78,13 +78,15 @@ impl Lookup {
         if draft.lookup.untold == Untold::Nothing {
             return Ok(());
         }
-        let answered = self.ask(draft, since).await;
-        if let Err(error) = &answered
-            && !matches!(error, LookupError::LeftAlone { .. })
-        {
+        self.ask(draft, since).await.map_err(|error| self.failed(error))
+    }
+
+    /// Takes note of what went wrong.
+    pub fn failed(&self, error: LookupError) -> LookupError {
+        if !matches!(error, LookupError::LeftAlone { .. }) {
             *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((error.to_string(), Utc::now()));
         }
-        answered
+        error
     }
 
     /// How things are with the repository.

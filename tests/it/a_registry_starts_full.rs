@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use wiremock::ResponseTemplate;
 
 use crate::{
-    fake_repository::{Answers, Fake, Fedora3, Fedora6, Resource},
     fedora3::{BASE, Call},
     gateway::{Gateway, PATIENCE, command, free_address},
     keeping::{journal_file, verified},
     the_command_line_keeps_its_promises::{Ran, ended},
+    walked_repository::{Answers, Fake, Fedora3, Fedora6, Resource},
 };
 
 /// What Fedora 6 calls itself in its messages.
