@@ -20,7 +20,7 @@ Examples:
   tidings verify /backups/tidings-2026-03-01.sqlite
 
 It checks the file itself, every change against its checksum, the numbering, the events by which
-repeats are known, and the registry against the changes. Nothing is written, and the gateway may run
+repeats are known, and the registry against the changes and what walks have found. Nothing is written, and the gateway may run
 meanwhile. Standard error says what is wrong and where.
 
 Exit codes:
@@ -64,7 +64,14 @@ impl Verify {
 
 fn summary(report: &Report) -> String {
     let Report { changes, first, head, objects, complete, .. } = report;
-    let Some(first) = first else { return "no change, as a new journal has none".to_owned() };
     let compared = if *complete { "as a whole" } else { "as far as the changes that are kept tell" };
+    let Some(first) = first else {
+        return match objects {
+            0 => "no change, as a new journal has none".to_owned(),
+            _ => {
+                format!("no change yet, {objects} objects that walks have found; the registry was compared {compared}")
+            }
+        };
+    };
     format!("{changes} changes ({first} to {head}), {objects} objects; the registry was compared {compared}")
 }

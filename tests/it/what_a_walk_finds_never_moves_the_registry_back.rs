@@ -24,7 +24,7 @@ use tidings::{
 use uuid::Uuid;
 
 use crate::{
-    keeping::{Opened, journal_file, verified},
+    keeping::{Opened, journal_file, run, stderr, verified},
     shuffled_events_end_in_the_same_registry::{arrivals, deed, drafts, seen},
     the_store_keeps_its_promises::{every_store, nothing},
     what_gathers_of_the_registry_is_never_lost::{append, copy, registry},
@@ -249,7 +249,8 @@ async fn it_is_in_a_backup_and_restored_from_it() {
     let opened = Opened::at(&data);
     // Before any change: a registry that starts full.
     assert_eq!(seed(&opened.journal, vec![found("http://h/1", 1, "ACTIVE")]).await, 1);
-    verified(&journal_file(&data));
+    let report = verified(&journal_file(&data));
+    assert_eq!((report.complete, report.objects, report.changes), (true, 1, 0));
     opened.append(1..=3).await;
     assert_eq!(seed(&opened.journal, vec![found("http://h/2", 1, "INACTIVE")]).await, 1);
     back_up(&data, &file, &mut |_, _| {}).unwrap();
@@ -268,6 +269,43 @@ async fn it_is_in_a_backup_and_restored_from_it() {
     let opened = Opened::at(&restored);
     assert_eq!(opened.journal.registry(None, 100).await.unwrap(), there);
     opened.close();
+}
+
+/// `verify` finds what differs between the registry and what walks told, and what cannot be read of that.
+#[tokio::test]
+async fn what_is_wrong_with_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Opened::at(folder.path());
+    seed(&opened.journal, vec![found("http://h/1", 1, "ACTIVE")]).await;
+    opened.append(1..=3).await;
+    opened.close();
+    for (sql, told) in [
+        (
+            "UPDATE items SET state = 'INACTIVE' WHERE uri = 'http://h/1/DC'",
+            "object http://h/1, item http://h/1/DC: its state",
+        ),
+        (
+            "UPDATE items SET unheard = 0 WHERE uri = 'http://h/1/DC'",
+            "object http://h/1, item http://h/1/DC: its state",
+        ),
+        (
+            "UPDATE seeds SET filled = replace(filled, 'DC?1', 'DC?2')",
+            "object http://h/1, item http://h/1/DC: its content",
+        ),
+        ("DELETE FROM seeds", "object http://h/1, item http://h/1/DC: no change tells of it"),
+        ("DELETE FROM items WHERE uri = 'http://h/1/DC'", "item http://h/1/DC: it is not there"),
+        ("UPDATE seeds SET filled = '{'", "what walks told cannot be read"),
+    ] {
+        let copy = tempfile::tempdir().unwrap();
+        let file = journal_file(copy.path());
+        std::fs::copy(journal_file(folder.path()), &file).unwrap();
+        let connection = rusqlite::Connection::open(&file).unwrap();
+        assert!(connection.execute(sql, []).unwrap() > 0, "{sql}");
+        connection.close().unwrap();
+        let ended = run("verify", &[&file]);
+        assert_eq!(ended.status.code(), Some(1), "{sql}: nothing was found");
+        assert!(stderr(&ended).contains(told), "{sql}: {}", stderr(&ended));
+    }
 }
 
 /// Fedora 3 keeps the dates of an export that is ingested again.

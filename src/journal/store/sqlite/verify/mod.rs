@@ -181,6 +181,8 @@ impl Walk<'_> {
             }
         }
         self.seeds(&mut seeds, None, true);
+        // The newest change always stays, so where there is none there has been none.
+        self.report.complete |= is_first;
         progress(done);
         Ok(())
     }
