@@ -1,6 +1,6 @@
 //! What a walk through a repository found, as far as the repository tells it.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{ContentLocation, NonEmpty, State, Timestamp, Uri};
@@ -14,7 +14,7 @@ pub struct FoundObject {
     /// A date of the repository's since which parent and types have been so, as far as it can tell.
     pub at: Timestamp,
     /// What it belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Uri)]
     pub parent: Option<Uri>,
     /// Its types; empty where the repository does not say.
@@ -35,13 +35,18 @@ pub struct FoundItem {
     /// A date of the repository's since which it has been there with that content: the date of its newest version.
     pub at: Timestamp,
     /// Where its content is, if it has any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ContentLocation)]
     pub content: Option<ContentLocation>,
     /// Its state; `None` where the repository has no states.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = State)]
     pub state: Option<State>,
+}
+
+/// What is not told is left out, and never `null`.
+fn told<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
 }
 
 impl FoundObject {
