@@ -41,7 +41,7 @@ pub(crate) fn appends() {
     };
     // The rows that the bare inserts write are those that the journal wrote.
     append_batches(runtime, &journal, drafts(&next));
-    let rows: Vec<(Vec<u8>, i64, String)> = rows(runtime, &journal);
+    let rows = rows(&folder.path().join("journal"));
     let bare = bare_file(&folder.path().join("bare.sqlite"));
     let mut bare_seq = 0;
     compare(
@@ -53,16 +53,13 @@ pub(crate) fn appends() {
                 let began = Instant::now();
                 for batch in rows.chunks(BATCH) {
                     bare.execute_batch("BEGIN IMMEDIATE").unwrap();
-                    for (id, received, json) in batch {
+                    let mut insert = bare.prepare_cached(INSERT).unwrap();
+                    for Row { id, received, checksum, json, key } in batch {
                         bare_seq += 1;
                         // An identifier of its own in every round, as ordered in time as the first one.
-                        let mut id = id.clone();
+                        let mut id = *id;
                         id[8..].copy_from_slice(&(bare_seq as u64).to_be_bytes());
-                        let sql = "INSERT INTO changes (seq, id, received, json) VALUES (?, ?, ?, ?)";
-                        bare.prepare_cached(sql)
-                            .unwrap()
-                            .execute(rusqlite::params![bare_seq, id, received, json])
-                            .unwrap();
+                        insert.execute(rusqlite::params![bare_seq, id, received, checksum, json, key]).unwrap();
                     }
                     bare.execute_batch("COMMIT").unwrap();
                 }
@@ -267,14 +264,26 @@ pub(crate) fn draft(number: u64) -> Draft {
     }
 }
 
-fn rows(runtime: &tokio::runtime::Runtime, journal: &Journal) -> Vec<(Vec<u8>, i64, String)> {
-    let changes = runtime.block_on(journal.after(Seq::ZERO, ROUND)).unwrap();
-    let row = |recorded: &Arc<tidings::journal::Recorded>| {
-        let change = recorded.change().unwrap();
-        let id = change.modification.id.uuid().as_bytes().to_vec();
-        (id, change.received.millis(), String::from_utf8(recorded.json().to_vec()).unwrap())
+/// A row of a change, without its number.
+struct Row {
+    id: [u8; 16],
+    received: i64,
+    checksum: i64,
+    json: String,
+    key: [u8; 16],
+}
+
+const INSERT: &str = "INSERT INTO changes (seq, id, received, checksum, json, key) VALUES (?, ?, ?, ?, ?, ?)";
+
+/// The rows of changes that the journal in `folder` wrote.
+fn rows(folder: &Path) -> Vec<Row> {
+    let journal = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME)).unwrap();
+    let mut rows = journal.prepare("SELECT id, received, checksum, json, key FROM changes").unwrap();
+    let row = |row: &rusqlite::Row<'_>| {
+        let (id, received, checksum) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Row { id, received, checksum, json: row.get(3)?, key: row.get(4)? })
     };
-    changes.iter().map(row).collect()
+    rows.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 /// The table of changes with its index, and nothing else, under the settings of the journal.
@@ -284,7 +293,8 @@ fn bare_file(path: &Path) -> rusqlite::Connection {
         .execute_batch(
             "PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;
              PRAGMA synchronous = FULL; PRAGMA cache_size = -16384;
-             CREATE TABLE changes (seq INTEGER PRIMARY KEY, id BLOB NOT NULL, received INTEGER NOT NULL, json TEXT NOT NULL);
+             CREATE TABLE changes (seq INTEGER PRIMARY KEY, id BLOB NOT NULL, received INTEGER NOT NULL,
+                                   checksum INTEGER NOT NULL, json TEXT NOT NULL, sight TEXT, key BLOB);
              CREATE UNIQUE INDEX changes_by_id ON changes (id);",
         )
         .unwrap();

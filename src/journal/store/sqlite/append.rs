@@ -28,7 +28,7 @@ impl SqliteStore {
     fn answer(&self, connection: &Connection, questions: &Questions) -> Result<Known, StoreError> {
         let (transaction, (keys, held)) = registry::at_one_moment(connection, &self.gathered, |gathered| {
             let keys = self.keys();
-            let keys: Vec<_> = questions.keys.iter().map(|key| keys.gathered(*key)).collect();
+            let keys: Vec<_> = questions.keys.iter().map(|key| keys.held(*key)).collect();
             (keys, questions.objects.keys().map(|uri| gathered.known(uri)).collect::<Vec<_>>())
         })?;
         let connection = &*transaction;
@@ -36,13 +36,8 @@ impl SqliteStore {
         let mut known = Known { head: head.max(self.floor), received, ..Known::default() };
         let now = Timestamp::now();
         let mut lookup = Lookup::new(connection, self.bounds)?;
-        for (key, gathered) in questions.keys.iter().zip(keys) {
-            let first = gathered.map_or_else(|| lookup.in_tree(*key), |seq| Ok(Some(seq)))?;
-            if let Some(seq) = first
-                && !lookup.is_outdated(seq, now)?
-            {
-                known.seen.insert(*key, (seq, lookup.id_of(seq)?));
-            }
+        for (key, held) in questions.keys.iter().zip(keys) {
+            known.seen.extend(lookup.change(*key, held, now)?.map(|first| (*key, first)));
         }
         unchanged::find(connection, &questions.unchanged, &mut known.unchanged)?;
         let mut taken = connection.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
@@ -117,16 +112,18 @@ impl SqliteStore {
 fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
     // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of
     // the statement. Here the whole transaction is taken back.
-    let sql = "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight) VALUES (?, ?, ?, ?, ?, ?)";
+    let sql =
+        "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?, ?)";
     let mut statement = connection.prepare_cached(sql)?;
-    for NewChange { change, json, sight, .. } in changes {
+    for NewChange { change, json, sight, key, .. } in changes {
         let seq = rows::number(change.seq.0);
         let id = change.modification.id.uuid();
         let checksum = rows::checksum(seq, json, sight.as_deref());
         // The JSON is ours, so it is UTF-8.
         let json = std::str::from_utf8(json).map_err(rows::damaged)?;
         let sight = sight.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
-        statement.execute(params![seq, id.as_bytes(), change.received.millis(), checksum, json, sight])?;
+        let key = key.as_ref().map(|key| key.0.as_slice());
+        statement.execute(params![seq, id.as_bytes(), change.received.millis(), checksum, json, sight, key])?;
     }
     Ok(())
 }

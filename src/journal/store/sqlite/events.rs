@@ -1,207 +1,243 @@
 //! The keys of events, by which a repeat is known.
 //!
-//! Keys are random, so a B-tree of a million of them has no page that the next batch is likely to touch
-//! again: put in one by one, each key costs a page of the write-ahead log, and the more so the longer
-//! the journal. So a new key is first written to `events` alone, which grows at its end, and held in
-//! memory; when enough ([`Bounds::gathered_keys`]) have gathered they move to the tree `event_keys`, in the order of the keys, a
-//! few with each append, so that many fall on one page and no append waits long. Keys that have left the
-//! window leave the tree on the same walk. After a crash what had not moved is read from `events` again.
+//! Keys are random, so a tree of a million of them has no page that the next batch is likely to touch again: kept in one,
+//! each key costs a page of the write-ahead log, and each look a page that is not in memory. So a key is
+//! written in the row of its change, and held in memory; when enough ([`Bounds::gathered_keys`]) have gathered they are
+//! written together as a run, in their own order, which nothing touches again (see [`runs`]). In which of the runs a key
+//! may be is known in memory (see [`KeyFilter`]), so the file is not asked about events that are new. The
+//! oldest run leaves as a whole when all of it is out of the window. After a crash what was in no run is read from the
+//! changes again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use uuid::Uuid;
 
-use super::{Bounds, read, rows};
+use super::{
+    Bounds,
+    key_filter::KeyFilter,
+    read, rows,
+    runs::{self, Finding, Run},
+};
 use crate::{
     journal::store::{EventKey, NewChange, StoreError},
     model::{ChangeId, Seq, Timestamp},
 };
 
-/// How many keys move for each new one: more than one, so that all have moved before as many have
-/// gathered again.
-const MOVED_FOR_EACH: usize = 2;
+/// How many runs there are at the most, whatever the window: 33 million keys, and 64 MiB for the filter. The oldest go first.
+const MOST_RUNS: usize = 2048;
 
-/// Up to which number of a change the keys are in the tree, in `meta`.
-const MOVED: &str = "events_moved";
-
-/// The keys that are not all in the tree yet. Memory follows the file: it changes when a transaction has
-/// been committed, and not before.
-#[derive(Default)]
+/// What is in memory of the keys. It follows the file: it changes when a transaction has been committed, and not before.
 pub(super) struct EventKeys {
+    /// Those that are in no run yet.
     recent: HashMap<EventKey, Seq>,
-    walk: Option<Walk>,
+    /// The runs, oldest first.
+    runs: VecDeque<Run>,
+    filter: KeyFilter,
 }
 
-/// Keys on their way into the tree and out of it, both in the order of the keys.
-struct Walk {
-    coming: Vec<(EventKey, Seq)>,
-    come: usize,
-    leaving: Vec<(EventKey, Seq)>,
-    left: usize,
+/// What memory knows of a key.
+pub(super) enum Held {
+    /// It is that of this change.
+    Known(Seq),
+    /// It may be in one of these runs, and nowhere else.
+    Perhaps(Vec<Run>),
 }
 
 /// What a transaction does to the keys.
+#[derive(Default)]
 pub(super) struct Written {
     new: Vec<(EventKey, Seq)>,
-    walked: Walked,
+    gathered: Option<NewRun>,
 }
 
-enum Walked {
-    /// Not at all.
-    Stood,
-    /// A walk is due, and takes these out of the tree.
-    Begun { leaving: Vec<(EventKey, Seq)> },
-    /// To here.
-    To { come: usize, left: usize },
+/// All that had gathered, as a run.
+struct NewRun {
+    run: Run,
+    /// How many of the oldest runs went.
+    gone: usize,
 }
 
 impl EventKeys {
-    /// Reads what had not moved when the journal was closed.
-    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
-        let mut keys = Self::default();
-        let moved: Option<i64> =
-            connection.query_row("SELECT value FROM meta WHERE name = ?", [MOVED], |row| row.get(0)).optional()?;
-        let mut statement = connection.prepare("SELECT key, seq FROM events WHERE seq > ? ORDER BY seq")?;
-        let mut found = statement.query([moved.unwrap_or(0)])?;
+    /// Reads what there is when the journal is opened.
+    pub(super) fn load(connection: &Connection, bounds: Bounds) -> Result<Self, StoreError> {
+        let runs = VecDeque::from(runs::all(connection)?);
+        let largest = runs.iter().map(|run| run.keys).max().unwrap_or_default();
+        let oldest = runs.front().map_or(1, |run| run.number);
+        let mut filter = KeyFilter::new(largest.max(bounds.gathered_keys), oldest);
+        runs::each(connection, |run, key| filter.insert(run, std::iter::once(key)))?;
+        let last = runs.back().map_or(Seq::ZERO, |run| run.last);
+        let sql = "SELECT key, seq FROM changes WHERE seq > ? AND key IS NOT NULL ORDER BY seq";
+        let mut statement = connection.prepare(sql)?;
+        let mut found = statement.query([rows::number(last.0)])?;
+        let mut recent = HashMap::new();
         while let Some(row) = found.next()? {
-            keys.recent.insert(EventKey(row.get(0)?), Seq(row.get::<_, i64>(1)?.unsigned_abs()));
+            recent.insert(EventKey(row.get(0)?), rows::seq(row.get(1)?)?);
         }
-        Ok(keys)
+        Ok(Self { recent, runs, filter })
     }
 
-    /// The change of an event whose key is in memory.
-    pub(super) fn gathered(&self, key: EventKey) -> Option<Seq> {
-        let coming = || {
-            let coming = &self.walk.as_ref()?.coming;
-            coming.binary_search_by_key(&key, |(key, _)| *key).ok().map(|at| coming[at].1)
-        };
-        self.recent.get(&key).copied().or_else(coming)
+    /// What is known of a key without asking the file.
+    pub(super) fn held(&self, key: EventKey) -> Held {
+        match self.recent.get(&key) {
+            Some(seq) => Held::Known(*seq),
+            None => Held::Perhaps(self.filter.may_have(key).filter_map(|run| self.run(run)).collect()),
+        }
     }
 
-    /// Writes the keys of new changes, and moves some that have gathered.
+    fn run(&self, number: u64) -> Option<Run> {
+        let oldest = self.runs.front()?.number;
+        self.runs.get(usize::try_from(number.checked_sub(oldest)?).ok()?).copied()
+    }
+
+    /// What the keys of new changes do, which stand in their rows; writes a run if enough have gathered.
     pub(super) fn write<'c>(
         &self,
         connection: &Connection,
         bounds: Bounds,
         changes: impl Iterator<Item = &'c NewChange>,
     ) -> Result<Written, StoreError> {
-        let mut statement =
-            connection.prepare_cached("INSERT OR FAIL INTO events (seq, key, received) VALUES (?, ?, ?)")?;
-        let (mut new, mut newest) = (Vec::with_capacity(changes.size_hint().0), None);
-        for NewChange { change, key, .. } in changes {
-            newest = Some(change.received);
-            if let Some(key) = key {
-                statement.execute(params![rows::number(change.seq.0), key.0, change.received.millis()])?;
-                new.push((*key, change.seq));
-            }
-        }
-        let walked = match (&self.walk, newest) {
-            (Some(walk), _) => walk.step(connection, new.len() * MOVED_FOR_EACH)?,
-            (None, Some(newest)) if self.recent.len() >= bounds.gathered_keys => {
-                Walked::Begun { leaving: outdated(connection, bounds, newest)? }
-            }
-            _ => Walked::Stood,
+        let mut newest = None;
+        let new = changes.inspect(|new| newest = Some(new.change.received));
+        let new = new.filter_map(|new| Some((new.key?, new.change.seq))).collect();
+        let gathered = match newest {
+            Some(newest) if self.recent.len() >= bounds.gathered_keys => self.gather(connection, bounds, newest)?,
+            _ => None,
         };
-        Ok(Written { new, walked })
+        Ok(Written { new, gathered })
+    }
+
+    /// Has the keys of changes up to `last` in a run, since those are about to go.
+    pub(super) fn write_up_to(
+        &self,
+        connection: &Connection,
+        bounds: Bounds,
+        last: Seq,
+    ) -> Result<Written, StoreError> {
+        let gathered = match self.recent.values().min() {
+            Some(oldest) if *oldest <= last => {
+                let newest = read::newest(connection)?.1.unwrap_or(Timestamp::EPOCH);
+                self.gather(connection, bounds, newest)?
+            }
+            _ => None,
+        };
+        Ok(Written { new: Vec::new(), gathered })
     }
 
     /// The transaction is on disk.
-    pub(super) fn committed(&mut self, Written { new, walked }: Written) {
-        match (walked, &mut self.walk) {
-            (Walked::Begun { leaving }, _) => {
-                let coming = in_order(self.recent.drain());
-                self.walk = Some(Walk { coming, come: 0, leaving, left: 0 });
+    pub(super) fn committed(&mut self, Written { new, gathered }: Written) {
+        if let Some(NewRun { run, gone }) = gathered {
+            self.filter.insert(run.number, self.recent.drain().map(|(key, _)| key));
+            if self.runs.back().is_some_and(|newest| newest.number == run.number) {
+                self.runs.pop_back();
             }
-            (Walked::To { come, .. }, Some(walk)) if come == walk.coming.len() => self.walk = None,
-            (Walked::To { come, left }, Some(walk)) => (walk.come, walk.left) = (come, left),
-            _ => {}
+            self.runs.push_back(run);
+            self.runs.drain(..gone);
+            self.filter.forget_before(self.runs.front().map_or(run.number, |oldest| oldest.number));
         }
         self.recent.extend(new);
     }
-}
 
-impl Walk {
-    /// Moves so many keys, and lets those in between leave.
-    fn step(&self, connection: &Connection, keys: usize) -> Result<Walked, StoreError> {
-        let come = self.coming.len().min(self.come + keys);
-        let mut put = connection.prepare_cached("INSERT OR REPLACE INTO event_keys (key, seq) VALUES (?, ?)")?;
-        for (key, seq) in &self.coming[self.come..come] {
-            put.execute(params![key.0, rows::number(seq.0)])?;
+    /// Writes what has gathered as a run, or adds it to the newest one where that has room, and removes those that are
+    /// out of the window.
+    fn gather(&self, connection: &Connection, bounds: Bounds, now: Timestamp) -> Result<Option<NewRun>, StoreError> {
+        let (Some(first), Some(last)) = (self.recent.values().min(), self.recent.values().max()) else {
+            return Ok(None);
+        };
+        let newest = self.runs.back();
+        let widened = newest.filter(|run| run.keys + self.recent.len() <= bounds.gathered_keys);
+        let mut keys = widened.map(|run| runs::read(connection, *run)).transpose()?.unwrap_or_default();
+        keys.extend(self.recent.iter().map(|(key, seq)| (*key, *seq)));
+        let keys = runs::in_order(keys);
+        let run = Run {
+            number: widened.map_or_else(|| newest.map_or(1, |run| run.number + 1), |run| run.number),
+            first: widened.map_or(*first, |run| run.first),
+            last: *last,
+            received: received(connection, *last)?.unwrap_or(now.millis()),
+            keys: keys.len(),
+        };
+        runs::write(connection, run, &keys)?;
+        Ok(Some(NewRun { run, gone: self.remove_outdated(connection, bounds, now, widened.is_some())? }))
+    }
+
+    /// Removes the oldest runs, but for the newest one where that is being written; says how many.
+    fn remove_outdated(
+        &self,
+        connection: &Connection,
+        bounds: Bounds,
+        now: Timestamp,
+        newest_stays: bool,
+    ) -> Result<usize, StoreError> {
+        let kept_from = read::first_of_newest(connection, bounds.dedupe_events)?.unwrap_or_default();
+        let cutoff = now.millis().saturating_sub(bounds.dedupe_millis);
+        let mut gone = 0;
+        for run in self.runs.iter().take(self.runs.len() - usize::from(newest_stays)) {
+            let is_outdated = run.last < kept_from && run.received < cutoff;
+            if !is_outdated && self.runs.len() - gone < MOST_RUNS {
+                break;
+            }
+            runs::remove(connection, *run)?;
+            gone += 1;
         }
-        let is_done = come == self.coming.len();
-        let reached = self.coming[..come].last().map(|(key, _)| *key);
-        let passed = self.leaving[self.left..].iter().take_while(|(key, _)| is_done || Some(*key) <= reached).count();
-        let left = self.left + passed;
-        let mut remove = connection.prepare_cached("DELETE FROM event_keys WHERE key = ? AND seq = ?")?;
-        for (key, seq) in &self.leaving[self.left..left] {
-            remove.execute(params![key.0, rows::number(seq.0)])?;
-        }
-        if is_done {
-            let newest = |keys: &[(EventKey, Seq)]| keys.iter().map(|(_, seq)| rows::number(seq.0)).max();
-            let mut moved = connection.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?;
-            moved.execute(params![MOVED, newest(&self.coming)])?;
-            let mut gone = connection.prepare_cached("DELETE FROM events WHERE seq <= ?")?;
-            gone.execute([newest(&self.leaving)])?;
-        }
-        Ok(Walked::To { come, left })
+        Ok(gone)
     }
 }
 
-fn in_order(keys: impl Iterator<Item = (EventKey, Seq)>) -> Vec<(EventKey, Seq)> {
-    let mut keys: Vec<_> = keys.collect();
-    keys.sort_unstable();
-    keys
+/// When a change was received, if it is still there.
+fn received(connection: &Connection, seq: Seq) -> Result<Option<i64>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT received FROM changes WHERE seq = ?")?;
+    Ok(statement.query_row([rows::number(seq.0)], |row| row.get(0)).optional()?)
 }
 
-/// The oldest keys that are out of the window, some more than come in on one walk.
-fn outdated(connection: &Connection, bounds: Bounds, now: Timestamp) -> Result<Vec<(EventKey, Seq)>, StoreError> {
-    let Some(kept_from) = read::first_of_newest(connection, bounds.dedupe_events)? else { return Ok(Vec::new()) };
-    let cutoff = now.millis().saturating_sub(bounds.dedupe_millis);
-    let sql = "SELECT key, seq, received FROM events WHERE seq < ? ORDER BY seq LIMIT ?";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut found =
-        statement.query(params![rows::number(kept_from.0), rows::number(2 * bounds.gathered_keys as u64)])?;
-    let mut keys = Vec::new();
-    while let Some(row) = found.next()? {
-        if row.get::<_, i64>(2)? >= cutoff {
-            break;
-        }
-        keys.push((EventKey(row.get(0)?), rows::seq(row.get(1)?)?));
-    }
-    Ok(in_order(keys.into_iter()))
-}
-
-/// Looks up what events have made already, where their keys are not in memory.
+/// Looks up what events have made already.
 pub(super) struct Lookup<'a> {
     connection: &'a Connection,
     bounds: Bounds,
-    in_tree: CachedStatement<'a>,
+    finding: Finding<'a>,
+    id: CachedStatement<'a>,
 }
 
 impl<'a> Lookup<'a> {
     pub(super) fn new(connection: &'a Connection, bounds: Bounds) -> rusqlite::Result<Self> {
-        let in_tree = connection.prepare_cached("SELECT seq FROM event_keys WHERE key = ?")?;
-        Ok(Self { connection, bounds, in_tree })
+        let id = connection.prepare_cached("SELECT id FROM changes WHERE seq = ?")?;
+        Ok(Self { connection, bounds, finding: Finding::new(connection)?, id })
     }
 
-    /// The change that an event has made already.
-    pub(super) fn in_tree(&mut self, key: EventKey) -> Result<Option<Seq>, StoreError> {
-        let seq = self.in_tree.query_row([key.0], |row| row.get(0)).optional()?;
-        seq.map(rows::seq).transpose()
+    /// The change that an event has made, and its identifier where it is still there; `None` where the event is
+    /// new, or out of the window.
+    pub(super) fn change(
+        &mut self,
+        key: EventKey,
+        held: Held,
+        now: Timestamp,
+    ) -> Result<Option<(Seq, Option<ChangeId>)>, StoreError> {
+        let (seq, run) = match held {
+            Held::Known(seq) => (seq, None),
+            Held::Perhaps(runs) => match self.in_runs(key, runs)? {
+                Some((seq, run)) => (seq, Some(run)),
+                None => return Ok(None),
+            },
+        };
+        if self.is_outdated(seq, run, now)? {
+            return Ok(None);
+        }
+        let id = self.id.query_row([rows::number(seq.0)], |row| row.get::<_, [u8; 16]>(0)).optional()?;
+        Ok(Some((seq, id.map(|id| ChangeId::from(Uuid::from_bytes(id))))))
     }
 
-    /// The change's identifier, where it is still there.
-    pub(super) fn id_of(&self, seq: Seq) -> Result<Option<ChangeId>, StoreError> {
-        let mut id = self.connection.prepare_cached("SELECT id FROM changes WHERE seq = ?")?;
-        let id = id.query_row([rows::number(seq.0)], |row| row.get::<_, [u8; 16]>(0)).optional()?;
-        Ok(id.map(|id| ChangeId::from(Uuid::from_bytes(id))))
+    fn in_runs(&mut self, key: EventKey, runs: Vec<Run>) -> Result<Option<(Seq, Run)>, StoreError> {
+        for run in runs {
+            if let Some(seq) = self.finding.find(run, key)? {
+                return Ok(Some((seq, run)));
+            }
+        }
+        Ok(None)
     }
 
-    /// Whether the event is out of both windows; its key leaves the tree only on the next walk.
-    pub(super) fn is_outdated(&self, seq: Seq, now: Timestamp) -> Result<bool, StoreError> {
-        let mut received = self.connection.prepare_cached("SELECT received FROM events WHERE seq = ?")?;
-        let received: Option<i64> = received.query_row([rows::number(seq.0)], |row| row.get(0)).optional()?;
+    /// Whether the event is out of both windows; its key leaves with its run. Where the change is gone it counts
+    /// as received with the newest of its run.
+    fn is_outdated(&self, seq: Seq, run: Option<Run>, now: Timestamp) -> Result<bool, StoreError> {
+        let received = received(self.connection, seq)?.or(run.map(|run| run.received));
         let cutoff = now.millis().saturating_sub(self.bounds.dedupe_millis);
         if received.is_some_and(|received| received >= cutoff) {
             return Ok(false);
@@ -209,4 +245,25 @@ impl<'a> Lookup<'a> {
         let kept_from = read::first_of_newest(self.connection, self.bounds.dedupe_events)?;
         Ok(kept_from.is_some_and(|kept_from| seq < kept_from))
     }
+}
+
+/// Writes the keys of a journal of version 5 as runs, in the order of their changes.
+pub(super) fn move_from_tree(connection: &Connection) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT key, seq, received FROM events ORDER BY seq")?;
+    let mut found = statement.query([])?;
+    let (mut keys, mut run) = (Vec::with_capacity(runs::USUAL), None::<Run>);
+    let mut number = 1;
+    while let Some(row) = found.next()? {
+        let (key, seq) = (EventKey(row.get(0)?), Seq(row.get::<_, i64>(1)?.unsigned_abs()));
+        keys.push((key, seq));
+        let first = run.map_or(seq, |run| run.first);
+        let widened = Run { number, first, last: seq, received: row.get(2)?, keys: keys.len() };
+        run = Some(widened);
+        if keys.len() == runs::USUAL {
+            runs::write(connection, widened, &runs::in_order(std::mem::take(&mut keys)))?;
+            run = None;
+            number += 1;
+        }
+    }
+    run.map_or(Ok(()), |run| runs::write(connection, run, &runs::in_order(keys)))
 }

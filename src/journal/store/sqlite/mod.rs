@@ -9,6 +9,7 @@ mod confirmations;
 mod events;
 mod gathered;
 mod incomplete;
+mod key_filter;
 mod log;
 mod objects;
 mod open;
@@ -18,6 +19,7 @@ mod read;
 mod registry;
 pub mod restore;
 mod rows;
+mod runs;
 mod schema;
 mod subscriptions;
 mod unchanged;
@@ -66,7 +68,8 @@ pub struct Bounds {
     pub dedupe_events: u64,
     /// … and for at least so many milliseconds.
     pub dedupe_millis: i64,
-    /// How many keys of events gather in memory, at some 40 bytes each, before they go to their tree.
+    /// How many keys of events gather in memory, at some 40 bytes each, before they are written as a run. The changes of as
+    /// many are read when a journal is opened.
     pub gathered_keys: usize,
     /// How many bytes of the registry gather in memory, about, before they go to its tables; half as many may
     /// gather again while they do.
@@ -85,7 +88,7 @@ impl Default for Bounds {
         Self {
             dedupe_events: 1_000_000,
             dedupe_millis: 30 * 24 * 60 * 60 * 1000,
-            gathered_keys: 64 * 1024,
+            gathered_keys: runs::USUAL,
             gathered_bytes: 16 * 1024 * 1024,
             gathered_changes: 64 * 1024,
             quarantine_entries: 10_000,

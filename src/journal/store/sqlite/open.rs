@@ -17,6 +17,7 @@ use super::{
     log::{LIMIT, Log},
     rows, schema,
 };
+use crate::journal::store::StoreError;
 
 /// A journal up to this size is checked from end to end when it is opened, which takes a fraction
 /// of a second; a larger one is checked where damage shows at once.
@@ -115,9 +116,9 @@ impl SqliteStore {
         check_is_whole(&path, &writer)?;
         let identity = identity(&writer).map_err(|error| explain(&path, error))?;
         let floor = schema::floor(&writer).map_err(|error| explain(&path, error))?;
-        let keys = EventKeys::load(&writer).map_err(|error| explain(&path, error))?;
-        let gathered = confirmations::load(&writer)
-            .map_err(|error| OpenError::Damaged { path: path.clone(), what: error.to_string() })?;
+        let damaged = |error: StoreError| OpenError::Damaged { path: path.clone(), what: error.to_string() };
+        let keys = EventKeys::load(&writer, bounds).map_err(damaged)?;
+        let gathered = confirmations::load(&writer).map_err(damaged)?;
         let log = read_write(&path).map_err(|error| explain(&path, error))?;
         let looking = reader(&path).map_err(|error| explain(&path, error))?;
         looking.set_prepared_statement_cache_capacity(64);

@@ -27,6 +27,11 @@ impl SqliteStore {
             // What such a change did to the registry cannot be told again without it. Where less is kept than gathers, all
             // that has gathered moves at once; else it has moved long ago.
             self.move_all(connection, Some(last))?;
+            // So it is with the keys of events.
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let written = self.keys().write_up_to(&transaction, self.bounds, last)?;
+            transaction.commit()?;
+            self.keys_mut().committed(written);
         }
         prune(connection, before, at_most)
     }

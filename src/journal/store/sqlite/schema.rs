@@ -2,13 +2,24 @@
 
 use rusqlite::Connection;
 
+use super::events;
+
 /// Marks a file as a journal of ours (`PRAGMA application_id`): the letters `TDNG`.
 pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
+/// How a journal gets from one version to the next.
+pub(super) enum Step {
+    /// By statements.
+    Sql(&'static str),
+    /// By statements, then by moving what is there, then by statements.
+    Moving(&'static str, fn(&Connection) -> rusqlite::Result<()>, &'static str),
+}
+
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [&str; 6] = [
-    "
+pub(super) const MIGRATIONS: [Step; 7] = [
+    Step::Sql(
+        "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
         value BLOB NOT NULL
@@ -70,9 +81,11 @@ pub(super) const MIGRATIONS: [&str; 6] = [
         body BLOB NOT NULL
     );
     ",
+    ),
     // Keys are random: an index over all of them, kept up with each append, had a page written for each
     // key. They gather, and move to the tree in their order (see `events`).
-    "
+    Step::Sql(
+        "
     CREATE TABLE event_keys (
         key BLOB PRIMARY KEY,
         seq INTEGER NOT NULL
@@ -81,7 +94,9 @@ pub(super) const MIGRATIONS: [&str; 6] = [
     INSERT INTO meta SELECT 'events_moved', max(seq) FROM events HAVING max(seq) IS NOT NULL;
     DROP INDEX events_by_key;
     ",
-    "
+    ),
+    Step::Sql(
+        "
     -- The events of the last while that changed nothing, of sources whose states may come back: one
     -- that is told again must not undo what has changed since.
     CREATE TABLE unchanged (
@@ -90,7 +105,9 @@ pub(super) const MIGRATIONS: [&str; 6] = [
         received INTEGER NOT NULL
     );
     ",
-    "
+    ),
+    Step::Sql(
+        "
     -- What the public sees of a change, where the change does not tell it by itself: JSON.
     ALTER TABLE changes ADD COLUMN sight TEXT;
 
@@ -118,8 +135,10 @@ pub(super) const MIGRATIONS: [&str; 6] = [
     );
     CREATE INDEX dead_letters_by_subscription ON dead_letters (subscription, id);
     ",
+    ),
     // The registry gathers in memory (see `gathered`).
-    "
+    Step::Sql(
+        "
     -- The registry's tables hold everything up to the change `registry_moved` in `meta`, and may hold
     -- something of what came later: the changes tell that again. What events confirmed that are in no change
     -- stands here, up to `confirmations_moved` in the tables as well: all that is confirmed of an item,
@@ -135,7 +154,37 @@ pub(super) const MIGRATIONS: [&str; 6] = [
     );
     INSERT INTO meta SELECT 'registry_moved', max(seq) FROM changes HAVING max(seq) IS NOT NULL;
     ",
-    "
+    ),
+    // The keys of events are in runs, and those of the newest changes in their rows (see `events`).
+    Step::Moving(
+        "
+    -- The event that told a change, so that a repeat is known; none where it cannot be, or is in a run alone.
+    ALTER TABLE changes ADD COLUMN key BLOB;
+
+    -- Runs of keys: those of the changes from `first` to `last`, of which the newest was received at `received`.
+    CREATE TABLE key_runs (
+        run INTEGER PRIMARY KEY,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        received INTEGER NOT NULL,
+        keys INTEGER NOT NULL
+    );
+    -- The keys of a run, in their order, cut into 64 parts by their first six bits: `part` is 64 times the number of the
+    -- run, and those bits. A key has 16 bytes, and its change 8, the highest first.
+    CREATE TABLE key_parts (
+        part INTEGER PRIMARY KEY,
+        keys BLOB NOT NULL
+    );
+    ",
+        events::move_from_tree,
+        "
+    DROP TABLE event_keys;
+    DROP TABLE events;
+    DELETE FROM meta WHERE name = 'events_moved';
+    ",
+    ),
+    Step::Sql(
+        "
     -- Changes about which the repository that they come from did not tell all that it knows: it is asked again.
     CREATE TABLE incomplete (
         seq INTEGER PRIMARY KEY,
@@ -145,6 +194,7 @@ pub(super) const MIGRATIONS: [&str; 6] = [
     );
     CREATE INDEX incomplete_by_source ON incomplete (source, seq);
     ",
+    ),
 ];
 
 /// The version that this program writes.
@@ -158,7 +208,14 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> rusqlite::Re
     let done = usize::try_from(version).unwrap_or(0);
     for (index, step) in MIGRATIONS.iter().enumerate().skip(done) {
         let transaction = connection.transaction()?;
-        transaction.execute_batch(step)?;
+        match step {
+            Step::Sql(sql) => transaction.execute_batch(sql)?,
+            Step::Moving(before, moving, after) => {
+                transaction.execute_batch(before)?;
+                moving(&transaction)?;
+                transaction.execute_batch(after)?;
+            }
+        }
         if index == 0 {
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             let identity = uuid::Uuid::new_v4();

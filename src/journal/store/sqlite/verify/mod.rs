@@ -3,6 +3,7 @@
 //!
 //! It reads a journal that is in use as well as a backup, as of one moment, and changes nothing.
 
+mod events;
 mod registry;
 
 use std::{
@@ -114,7 +115,7 @@ fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMu
         let Walk { registry, .. } = walk;
         compare(connection, &gathered, registry, |uri| part_of(uri, parts) == part, report)?;
     }
-    events(connection, report)?;
+    events::examine(connection, report)?;
     failed.map_or(Ok(()), Err)
 }
 
@@ -278,23 +279,4 @@ fn part_of(uri: &Uri, parts: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     uri.as_str().hash(&mut hasher);
     hasher.finish() % parts
-}
-
-/// An event leads to a change that is there, or that retention has removed; and its key leads to it.
-fn events(connection: &Connection, report: &mut Report) -> rusqlite::Result<()> {
-    let sql = "SELECT e.seq FROM events e LEFT JOIN changes c ON c.seq = e.seq
-               WHERE c.seq IS NULL AND e.seq >= ? ORDER BY e.seq";
-    let mut statement = connection.prepare(sql)?;
-    let mut found = statement.query([report.first.map_or(0, |first| rows::number(first.0))])?;
-    while let Some(row) = found.next()? {
-        report.find(format!("an event is known as change {}, which is not there", row.get::<_, i64>(0)?));
-    }
-    let sql = "SELECT e.seq FROM events e LEFT JOIN event_keys k ON k.key = e.key
-               WHERE e.seq <= (SELECT value FROM meta WHERE name = 'events_moved') AND (k.seq IS NULL OR k.seq < e.seq)";
-    let mut statement = connection.prepare(sql)?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
-        report.find(format!("the event of change {} would not be known again", row.get::<_, i64>(0)?));
-    }
-    Ok(())
 }
