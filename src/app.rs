@@ -5,19 +5,19 @@
 //! to subscribers is confirmed and where they are is written, then the journal is closed; all of it within the grace time.
 
 mod hub;
+mod sources;
 
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, registry::Seeds, sources::Listed},
-    broker::ConnectionStatus,
-    config::{Allowance, Config, SourceConfig, Transport},
+    config::{Allowance, Config, SourceConfig},
     delivery::{OperationError, Subscriptions, Tuning},
     http_client::{ClientError, Guard},
-    intake::{FollowUp, Intake, Source},
+    intake::Intake,
     journal::{
         self, Journal, WriterThread,
         retention::Retention,
@@ -26,16 +26,10 @@ use crate::{
             sqlite::{self, OpenError, SqliteStore},
         },
     },
-    lookup::{Lookup, Mode, Repository},
     model::SourceName,
     openapi::Documentation,
     router::{self, Surfaces, router},
-    source::{
-        brokered::{Broker, BrokeredSource},
-        http::Hooks,
-        rate::Rate,
-        stomp::Destination,
-    },
+    source::{http::Hooks, rate::Rate},
     view::{
         changes::Changes,
         feed::FeedView,
@@ -137,7 +131,7 @@ pub async fn serve_until(
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     let metrics = Metrics::install()?;
-    let sources = sources(&config).await?;
+    let sources = sources::set_up(&config).await?;
     let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
     let _reloading = AbortOnDropHandle::new(reload_on_hangup(tls.clone())?);
     let (journal, writer) = open(&config)?;
@@ -149,8 +143,8 @@ pub async fn serve_until(
     let (subscriptions, runner) =
         Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default()).await?;
     let retention = tokio::spawn(retention(&config).run(journal.clone()));
-    let mut queues = read_queues(&config, &journal, &sources, &stop);
-    let mut follow_ups = follow_up(&journal, &sources, &stop);
+    let mut queues = sources::read_queues(&config, &journal, &sources, &stop);
+    let mut follow_ups = sources::follow_up(&journal, &sources, &stop);
     let (waiting, herald) = Waiting::new(journal.clone(), readers(&config));
     // Streams end when it does.
     let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
@@ -218,59 +212,6 @@ pub async fn serve_until(
     Ok(())
 }
 
-/// Starts to read what brokers have for the sources.
-fn read_queues(
-    config: &Config,
-    journal: &Journal,
-    sources: &BTreeMap<String, Listed>,
-    stop: &CancellationToken,
-) -> JoinSet<()> {
-    let mut queues = JoinSet::new();
-    let intake = Intake::new(journal.clone());
-    let largest = config.limits.body_bytes;
-    for listed in sources.values() {
-        let Some(SourceConfig { transport, .. }) = config.sources.get(listed.source.name()) else { continue };
-        match transport {
-            Transport::Http => {}
-            Transport::Amqp(queue) => read(&mut queues, &intake, listed, (**queue).clone(), largest, stop),
-            Transport::Stomp(settings) => {
-                let name = listed.source.name();
-                if settings.is_topic() && settings.durable.is_none() {
-                    tracing::warn!(source = %name, "the subscription is not durable: what the topic is sent while Tidings is away is lost");
-                }
-                let destination = Destination { settings: (**settings).clone(), largest };
-                read(&mut queues, &intake, listed, destination, largest, stop);
-            }
-        }
-    }
-    queues
-}
-
-/// Starts to ask repositories about what they have not answered. What they are asked when the gateway stops they are asked
-/// again later.
-fn follow_up(journal: &Journal, sources: &BTreeMap<String, Listed>, stop: &CancellationToken) -> JoinSet<()> {
-    let mut follow_ups = JoinSet::new();
-    for listed in sources.values() {
-        let (journal, source) = (journal.clone(), Arc::clone(&listed.source));
-        follow_ups.spawn(FollowUp { journal, source }.run(stop.clone()));
-    }
-    follow_ups
-}
-
-/// Starts to read what a broker has for a source.
-fn read<B: Broker>(
-    queues: &mut JoinSet<()>,
-    intake: &Intake,
-    listed: &Listed,
-    broker: B,
-    largest: usize,
-    stop: &CancellationToken,
-) {
-    let Some(status) = &listed.connection else { return };
-    let (intake, source, status) = (intake.clone(), Arc::clone(&listed.source), Arc::clone(status));
-    queues.spawn(BrokeredSource { intake, source, broker, largest, status }.run(stop.clone()));
-}
-
 /// What is allowed, and is perhaps not meant.
 fn warn_of_access(config: &Config) {
     let Config { server, access, .. } = config;
@@ -314,28 +255,6 @@ async fn close(writer: WriterThread) {
         Ok(_) => tracing::info!("stopped: the journal is closed"),
         Err(_) => tracing::warn!("stopped before the journal was closed; it repairs itself when it is opened again"),
     }
-}
-
-async fn sources(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
-    let mut sources = BTreeMap::new();
-    for (name, source) in &config.sources {
-        let SourceConfig { transport, dialect, metadata_changes, settings, lookup, repository, .. } = source;
-        let limits = config.limits.of_messages();
-        let mut source = Source::new(name.clone(), dialect, settings.clone(), *metadata_changes, limits)
-            .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
-        if let Some(repository) = repository.clone().filter(|_| *lookup != Mode::Off) {
-            let repository = Repository::new(name, repository).await;
-            let repository = repository.map_err(|error| ServeError::Repository { name: name.clone(), error })?;
-            source = source.looking_up(Lookup::new(*lookup, repository, limits));
-        }
-        let connection = match transport {
-            Transport::Http => None,
-            Transport::Amqp(_) | Transport::Stomp(_) => Some(Arc::new(ConnectionStatus::of(format!("sources.{name}")))),
-        };
-        let listed = Listed { source: Arc::new(source), transport: transport.name(), connection };
-        sources.insert(name.to_string(), listed);
-    }
-    Ok(sources)
 }
 
 fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {

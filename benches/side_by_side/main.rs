@@ -25,6 +25,7 @@ mod fedora3;
 mod formats;
 mod http;
 mod journal;
+mod lookups;
 mod measure;
 /// What the brokers of the tests have in common.
 #[path = "../../tests/it/own_broker.rs"]
@@ -48,13 +49,14 @@ mod webhooks;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The parts, by name.
-const PARTS: [(&str, fn()); 9] = [
+const PARTS: [(&str, fn()); 10] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", journal::growth),
     ("http", http::measure),
     ("amqp", amqp::measure),
     ("stomp", stomp::measure),
+    ("lookups", lookups::measure),
     ("stalled", stalled::measure),
     ("streams", streams::measure),
     ("webhooks", webhooks::measure),

@@ -4,7 +4,10 @@ use std::fmt::{self, Write};
 
 use clap::Args;
 use serde_json::Value;
-use tidings::config::{Config, Flags, Transport};
+use tidings::{
+    config::{Config, Flags, Transport},
+    lookup::Mode,
+};
 
 use super::{ConfigFile, EXIT_CODES, Failure, print};
 
@@ -43,7 +46,13 @@ fn tell(config: &Config) -> Result<String, fmt::Error> {
             Transport::Amqp(queue) => format!("the queue {} of {}", queue.queue, queue.address),
             Transport::Stomp(stomp) => format!("{} of {}", stomp.destination, stomp.address),
         };
-        writeln!(told, "source        {name}: {transport}, {dialect}, {from}")?;
+        let asked = match &source.repository {
+            Some(repository) if source.lookup != Mode::Off => {
+                format!(", asks {} ({})", repository.url, source.lookup.name())
+            }
+            _ => String::new(),
+        };
+        writeln!(told, "source        {name}: {transport}, {dialect}, {from}{asked}")?;
     }
     for (name, subscription) in &config.subscriptions {
         let (delivery, format) = (subscription.delivery.name, subscription.format.name);

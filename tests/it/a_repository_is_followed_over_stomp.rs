@@ -10,14 +10,17 @@ use serde_json::{Value, json};
 use crate::{
     activemq::Broker,
     destinations::start_with,
+    fake_fedora6::REST,
     fedora3::{BASE, Call},
     gateway::Gateway,
     python::Repository,
     queues::until_head,
 };
 
-const OBJECTS: usize = 5;
-const STEPS: usize = 6;
+pub(crate) const OBJECTS: usize = 5;
+pub(crate) const STEPS: usize = 6;
+
+const CONTAINER: &str = "http://www.w3.org/ns/ldp#BasicContainer";
 
 /// What is told of an item: its name, the type of change, the state after, where the content is.
 type Told = (String, String, String, String);
@@ -37,9 +40,14 @@ fn told(change: &Value) -> Told {
 }
 
 /// Has the messages sent, in a random order that keeps those of one object in theirs where `in_turn` is set; gives the
-/// gateway when all are in its journal.
+/// gateway when all are in its journal. The lines go into the table of its source.
 #[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
-async fn followed(dialect: &str, messages: Vec<(usize, Value, String)>, in_turn: bool) -> (tempfile::TempDir, Gateway) {
+pub(crate) async fn followed(
+    dialect: &str,
+    messages: Vec<(usize, Value, String)>,
+    in_turn: bool,
+    lines: &str,
+) -> (tempfile::TempDir, Gateway) {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     eprintln!("{dialect}: SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -56,14 +64,14 @@ async fn followed(dialect: &str, messages: Vec<(usize, Value, String)>, in_turn:
 
     let broker = Broker::shared();
     let (queue, folder) = (format!("/queue/{}", broker.name()), tempfile::tempdir().unwrap());
-    let gateway = start_with(folder.path(), &broker.url(), &queue, dialect, "");
+    let gateway = start_with(folder.path(), &broker.url(), &queue, dialect, lines);
     Repository::start(broker.port, &queue, &messages, folder.path()).wait();
     until_head(&gateway, messages.len() as u64).await;
     assert_eq!(gateway.json("/quarantine").await["messages"], json!([]));
     (folder, gateway)
 }
 
-async fn known(gateway: &Gateway, object: &str) -> (String, Known) {
+pub(crate) async fn known(gateway: &Gateway, object: &str) -> (String, Known) {
     let shown = gateway.json(&format!("/objects?uri={object}")).await;
     let live = shown["items"].as_array().unwrap().iter().filter(|item| item["live"] == true);
     let item = |item: &Value| (word(&item["uri"]), (word(&item["state"]), word(&item["content"]["url"])));
@@ -71,7 +79,7 @@ async fn known(gateway: &Gateway, object: &str) -> (String, Known) {
 }
 
 /// What is done to object `object`: the methods of API-M, by the step, with their parameters and what they return.
-fn operation(
+pub(crate) fn operation(
     object: usize,
     step: usize,
 ) -> (&'static str, &'static [(&'static str, &'static str)], Option<&'static str>) {
@@ -95,12 +103,12 @@ fn operation(
 }
 
 /// When it is done: all objects' first steps, then their second ones, and so on.
-fn second(object: usize, step: usize) -> usize {
+pub(crate) fn second(object: usize, step: usize) -> usize {
     1 + step * OBJECTS + object
 }
 
-#[tokio::test]
-async fn fedora_3_tells_it_in_any_order() {
+/// The messages of all that is done, each with its object and its headers.
+pub(crate) fn session_of_fedora_3() -> Vec<(usize, Value, String)> {
     let mut messages = Vec::new();
     for (object, step) in (0..OBJECTS).flat_map(|object| (0..STEPS).map(move |step| (object, step))) {
         let (method, parameters, returned) = operation(object, step);
@@ -109,7 +117,12 @@ async fn fedora_3_tells_it_in_any_order() {
         let call = Call { number: second(object, step) as u64, method, pid: &pid, parameters, returned };
         messages.push((object, json!({ "methodName": method, "pid": pid }), call.message()));
     }
-    let (_folder, gateway) = followed("fedora-apim", messages, false).await;
+    messages
+}
+
+#[tokio::test]
+async fn fedora_3_tells_it_in_any_order() {
+    let (_folder, gateway) = followed("fedora-apim", session_of_fedora_3(), false, "").await;
 
     let item = |object: usize, name: &str| format!("{BASE}/objects/demo:{object}/datastreams/{name}/content");
     let version = |object: usize, name: &str, step: usize| {
@@ -161,7 +174,7 @@ async fn fedora_3_tells_it_in_any_order() {
 }
 
 /// What is done to a resource or a node: at last some are deleted.
-fn kind(object: usize, step: usize) -> &'static str {
+pub(crate) fn kind(object: usize, step: usize) -> &'static str {
     match step {
         0 => "Create",
         5 if object >= 3 => "Delete",
@@ -169,10 +182,9 @@ fn kind(object: usize, step: usize) -> &'static str {
     }
 }
 
-#[tokio::test]
-async fn fedora_6_tells_it_in_any_order() {
-    let rest = "http://localhost:8080/rest";
-    let container = "http://www.w3.org/ns/ldp#BasicContainer";
+/// The same of Fedora 6.
+pub(crate) fn session_of_fedora_6() -> Vec<(usize, Value, String)> {
+    let (rest, container) = (REST, CONTAINER);
     let mut messages = Vec::new();
     for (object, step) in (0..OBJECTS).flat_map(|object| (0..STEPS).map(move |step| (object, step))) {
         let (kind, number) = (kind(object, step), second(object, step));
@@ -201,7 +213,13 @@ async fn fedora_6_tells_it_in_any_order() {
         });
         messages.push((object, headers, body.to_string()));
     }
-    let (_folder, gateway) = followed("fedora-events", messages, false).await;
+    messages
+}
+
+#[tokio::test]
+async fn fedora_6_tells_it_in_any_order() {
+    let (rest, container) = (REST, CONTAINER);
+    let (_folder, gateway) = followed("fedora-events", session_of_fedora_6(), false, "").await;
     for object in 0..OBJECTS {
         let uri = format!("{rest}/collection/{object}");
         let live = [(uri.clone(), ("-".to_owned(), uri.clone()))];
@@ -256,7 +274,7 @@ async fn islandora_tells_it_with_the_objects_mixed() {
         });
         messages.push((object, json!({ "Authorization": "Bearer hush-hush" }), body.to_string()));
     }
-    let (folder, gateway) = followed("islandora", messages, true).await;
+    let (folder, gateway) = followed("islandora", messages, true, "").await;
     for object in 0..OBJECTS {
         let live = [(page(object), ("-".to_owned(), page(object)))];
         let expected: Known = if object < 3 { live.into() } else { [].into() };

@@ -33,8 +33,6 @@ pub(crate) enum Mood {
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: String,
-    /// The path and the query.
-    pub(crate) path: String,
     pub(crate) authorization: String,
 }
 
@@ -52,10 +50,8 @@ struct Answering<K> {
 impl<K: Knows> Respond for Answering<K> {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let header = |name: &str| request.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
-        let query = request.url.query().map_or(String::new(), |query| format!("?{query}"));
-        let path = format!("{}{query}", request.url.path());
         let (method, authorization) = (request.method.to_string(), header("authorization"));
-        self.asked.lock().unwrap().push(Asked { method, path, authorization });
+        self.asked.lock().unwrap().push(Asked { method, authorization });
         let query: Vec<_> =
             request.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
         let well = || self.knows.answer(request.method.as_str(), request.url.path(), &query);
@@ -100,10 +96,5 @@ impl<K: Knows> FakeRepository<K> {
     /// What it was asked.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
-    }
-
-    /// What it was asked, by the path and the query.
-    pub(crate) fn paths(&self) -> Vec<String> {
-        self.asked().into_iter().map(|asked| asked.path).collect()
     }
 }

@@ -18,7 +18,7 @@ use tidings::{
         },
         subscriptions::{DefinitionText, MadeBy, NewDeadLetter, Write},
     },
-    model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
+    model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri},
 };
 
 /// Opens a store over what is kept in the folder.
@@ -302,6 +302,36 @@ fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
         let concerned = store.write_subscriptions(&[Write::Drop(name.clone(), None), Write::Delete(name.clone())]);
         assert_eq!(concerned.unwrap(), [2, 1]);
         assert!(store.subscriptions().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn what_is_incomplete_comes_with_its_change_and_goes_with_what_completes_it() {
+    every_store(|folder, open| {
+        let store = open(folder, Bounds::default());
+        let new = |seq: u64, untold| NewChange { incomplete: untold, ..change(Seq(seq), seq) };
+        let source = change(Seq(1), 1).change.modification.origin.source;
+        let changes = vec![new(1, Some(Untold::Content)), new(2, None), new(3, Some(Untold::Items))];
+        let json = changes[2].json.clone();
+        store.append(vec![Decision { changes, ..nothing() }]).unwrap();
+        // The change may go: what is to be asked stays.
+        assert_eq!(store.prune(Seq(3), 9).unwrap(), 2);
+        drop(store);
+        let store = open(folder, Bounds::default());
+        let seqs = |after, limit| {
+            let found = store.incomplete(&source, Seq(after), limit).unwrap();
+            found.iter().map(|incomplete| (incomplete.seq.0, incomplete.untold)).collect::<Vec<_>>()
+        };
+        assert_eq!(seqs(0, 9), [(1, Untold::Content), (3, Untold::Items)]);
+        assert_eq!((seqs(0, 1), seqs(1, 1)), (vec![(1, Untold::Content)], vec![(3, Untold::Items)]));
+        assert_eq!(store.incomplete(&source, Seq(1), 1).unwrap()[0].json, json);
+        assert_eq!(store.incomplete_counts().unwrap(), [(source.clone(), 2)].into());
+        let other = SourceName::parse("other").unwrap();
+        assert!(store.incomplete(&other, Seq::ZERO, 9).unwrap().is_empty());
+        store.append(vec![Decision { completed: vec![Seq(1), Seq(2)], ..nothing() }]).unwrap();
+        assert_eq!(seqs(0, 9), [(3, Untold::Items)]);
+        store.append(vec![Decision { completed: vec![Seq(3)], ..nothing() }]).unwrap();
+        assert!(store.incomplete_counts().unwrap().is_empty());
     });
 }
 

@@ -5,7 +5,7 @@ use proptest::{prelude::ProptestConfig, prop_assert_eq, proptest};
 use serde_json::Value;
 use tidings::{
     format::{self, Headers, Limits, Message, Reading},
-    model::{Change, Draft},
+    model::{Change, Draft, DraftLookup},
 };
 
 use crate::any;
@@ -33,10 +33,13 @@ proptest! {
 
     #[test]
     fn a_change_is_told_on_as_its_modification(change in any::change()) {
+        // What came of asking its repository is told on too.
+        let lookup = DraftLookup { mark: change.settlement.lookup, ..DraftLookup::default() };
+        let expected = Draft { lookup, ..Draft::from(change.modification.clone()) };
         for name in ["atom", "json"] {
             let kind = format::format(name).unwrap();
             let body = (kind.write)(&change);
-            prop_assert_eq!(read(&body, kind.media_type), Draft::from(change.modification.clone()), "{}", name);
+            prop_assert_eq!(read(&body, kind.media_type), expected.clone(), "{}", name);
         }
     }
 

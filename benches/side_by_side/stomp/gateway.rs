@@ -50,11 +50,19 @@ impl Gateway {
 }
 
 /// Has a gateway drain the queue into the journal in `folder`, which it goes on with. From the first change seen there
-/// to the feed that shows the last one: how many came, and how long that took.
-pub(crate) fn drain(url: &str, queue: &str, acknowledge: &str, folder: &Path, count: u64) -> (u64, Duration) {
+/// to the feed that shows the last one: how many units came, told of the number of the newest change, and how long that
+/// took. The lines go into the table of the source.
+pub(crate) fn drain(
+    url: &str,
+    queue: &str,
+    lines: &str,
+    folder: &Path,
+    count: u64,
+    units: &dyn Fn(u64) -> u64,
+) -> (u64, Duration) {
     let config = folder.join("tidings.toml");
     let source = "[sources.fedora3]\ntransport = \"stomp\"\ndialect = \"fedora-apim\"\n";
-    let table = format!("{source}url = \"{url}\"\ndestination = \"{queue}\"\nacknowledge = \"{acknowledge}\"\n");
+    let table = format!("{source}url = \"{url}\"\ndestination = \"{queue}\"\n{lines}");
     fs::write(&config, table).unwrap();
     let mark = folder.join("head");
     let before: u64 = fs::read_to_string(&mark).map_or(0, |text| text.parse().unwrap());
@@ -66,12 +74,12 @@ pub(crate) fn drain(url: &str, queue: &str, acknowledge: &str, folder: &Path, co
         }
         std::thread::sleep(LOOK);
     };
-    let first = until(before + 1);
+    let first = units(until(before + 1));
     let began = Instant::now();
     let last = until(before + count);
     assert!(gateway.get("/feed").contains("<entry>"), "the feed shows them");
     let took = began.elapsed();
     fs::write(&mark, last.to_string()).unwrap();
     gateway.stop();
-    (last - first, took)
+    (units(last) - first, took)
 }

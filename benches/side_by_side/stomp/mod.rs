@@ -5,7 +5,7 @@
 //! process, and so does who looks at the gateway. All share the machine.
 
 mod bare;
-mod gateway;
+pub(crate) mod gateway;
 
 use std::cell::{Cell, RefCell};
 
@@ -30,7 +30,7 @@ const ROUNDS: usize = 5;
 const NAMES: [&str; 3] = ["a bare reader, each message acknowledged", "Tidings, each acknowledged", "Tidings"];
 
 /// A message of a Fedora 3, 1.3 kB: a datastream is added to one of a thousand objects.
-fn message(number: u64) -> String {
+pub(crate) fn message(number: u64) -> String {
     let (pid, datastream) = (format!("demo:{}", number % 1000), format!("DS{number}"));
     let parameters = [
         ("dsID", datastream.as_str()),
@@ -58,10 +58,14 @@ pub(crate) fn measure() {
             }
             let of_broker = || taken(broker.kept.process().parse().unwrap());
             let before = of_broker();
+            let tidings = |acknowledge| {
+                let lines = format!("acknowledge = \"{acknowledge}\"\n");
+                gateway::drain(&broker.url(), queue, &lines, folder, MESSAGES, &|head| head)
+            };
             let (moved, took) = match which {
                 0 => bare::drain(broker.port, queue, MESSAGES),
-                1 => gateway::drain(&broker.url(), queue, "individual", folder, MESSAGES),
-                _ => gateway::drain(&broker.url(), queue, "cumulative", folder, MESSAGES),
+                1 => tidings("individual"),
+                _ => tidings("cumulative"),
             };
             used.borrow_mut()[which].push((of_broker().unwrap() - before.unwrap()) / MESSAGES as u32);
             assert_eq!(client.browse(queue).len(), 0, "all is acknowledged");

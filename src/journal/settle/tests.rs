@@ -1,6 +1,7 @@
 //! Drafts of one object, one after the other, against what is known of it.
 
 mod activity;
+mod completed;
 
 use super::{
     Aspect, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty,
