@@ -52,6 +52,8 @@ impl FollowUp {
 
     async fn keep_asking(&self, looking: &Looking) {
         let mut wait = SHORTEST;
+        // What is left of an earlier time is shown at once.
+        let _ = self.count(looking).await;
         loop {
             let round = self.round(looking).await.unwrap_or_else(|error| {
                 tracing::debug!(source = %self.source.name(), %error, "incomplete changes cannot be completed now");
@@ -98,13 +100,18 @@ impl FollowUp {
                 self.journal.append_all(submissions).await?;
             }
         }
-        let counts = self.journal.incomplete_counts().await?;
-        let left = counts.get(self.source.name()).copied().unwrap_or_default();
-        looking.counted(left);
+        let left = self.count(looking).await?;
         if answered > 0 {
             tracing::info!(source = %self.source.name(), answered, left, "the repository has answered what it had not");
         }
         Ok(if left == 0 { Round::Done } else { Round::Left { any_answered: answered > 0 } })
+    }
+
+    async fn count(&self, looking: &Looking) -> Result<u64, JournalError> {
+        let counts = self.journal.incomplete_counts().await?;
+        let left = counts.get(self.source.name()).copied().unwrap_or_default();
+        looking.counted(left);
+        Ok(left)
     }
 
     /// What is to be told of a change, after the repository has been asked again.

@@ -21,6 +21,8 @@ pub(crate) enum Mood {
     Well,
     /// The same, after a while.
     Slow(Duration),
+    /// As it should, some questions sooner than others.
+    Uneven,
     /// With this status.
     Status(u16),
     /// With a page that is no answer.
@@ -59,6 +61,7 @@ impl<K: Knows> Respond for Answering<K> {
         match mood {
             Mood::Well => well(),
             Mood::Slow(wait) => well().set_delay(wait),
+            Mood::Uneven => well().set_delay(Duration::from_millis(fastrand::u64(..60))),
             Mood::Status(status) => ResponseTemplate::new(status),
             Mood::Nonsense => ResponseTemplate::new(200).set_body_raw("<html><p>Log in", "text/html"),
             Mood::Silent => ResponseTemplate::new(200).set_delay(NEVER),
