@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidings::format::{Limits, Rejection, fedora_rest, ldp};
+use tidings::format::{Limits, Rejection, fedora_objects, fedora_rest, ldp};
 
 fuzz_target!(|input: &[u8]| {
     let limits = Limits::default();
@@ -11,6 +11,8 @@ fuzz_target!(|input: &[u8]| {
     told(fedora_rest::datastream_history(input, limits).map(|all| all.len()), limits);
     told(fedora_rest::datastreams(input, limits).map(|all| all.len()), limits);
     told(fedora_rest::relations(input, limits).map(|_| 1), limits);
+    // A page of objects is bounded by the answer alone.
+    told(fedora_objects::object_page(input, limits).map(|_| 1), limits);
     told(ldp::description(input, "http://h/rest/a").map(|_| 1), limits);
     if let Ok(header) = std::str::from_utf8(input) {
         for target in ldp::links([header], "type") {

@@ -29,6 +29,11 @@ impl NoAnswer {
         Self { why, may_pass: false }
     }
 
+    /// What answers is something else.
+    pub(super) fn strange(error: &serde_json::Error) -> Self {
+        Self::for_good(printable(&format!("the answer is no gateway's of Tidings: {error}")))
+    }
+
     fn broken(error: &reqwest::Error) -> Self {
         Self { why: trouble(error), may_pass: true }
     }
@@ -81,9 +86,7 @@ impl Gateway {
             }
             _ if !status.is_success() => Err(NoAnswer { why: why(status, &told), may_pass: may_pass(status) }),
             _ if told.is_empty() => Ok(Value::Null),
-            _ => serde_json::from_slice(&told).map_err(|error| {
-                NoAnswer::for_good(printable(&format!("the answer is no gateway's of Tidings: {error}")))
-            }),
+            _ => serde_json::from_slice(&told).map_err(|error| NoAnswer::strange(&error)),
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use super::{
     Limits, Rejection,
-    xml::{Document, Element},
+    fedora_rest::{local, state_of},
+    xml::Document,
 };
 use crate::model::{State, Timestamp};
 
@@ -79,20 +80,6 @@ fn objects(document: &mut Document<'_>, objects: &mut Vec<ListedObject>) -> Resu
         objects.push(object);
     }
     Ok(())
-}
-
-fn state_of(text: &str) -> Option<State> {
-    match text {
-        "A" => Some(State::ACTIVE),
-        "I" => Some(State::INACTIVE),
-        "D" => Some(State::DELETED),
-        _ => None,
-    }
-}
-
-fn local<'a>(element: &Element<'a>) -> &'a str {
-    let name = element.name();
-    name.split_once(':').map_or(name, |(_, local)| local)
 }
 
 #[cfg(test)]

@@ -203,7 +203,8 @@ fn version(document: &mut Document<'_>, start: &Element<'_>) -> Result<Datastrea
     Ok(DatastreamVersion { datastream, id, created, state, media_type, size, digest, is_kept })
 }
 
-fn state_of(letter: &str) -> Option<State> {
+/// The state that stands behind a letter of Fedora's.
+pub(super) fn state_of(letter: &str) -> Option<State> {
     match letter {
         "A" => Some(State::ACTIVE),
         "I" => Some(State::INACTIVE),
@@ -217,7 +218,7 @@ fn too_many(at: &Element<'_>, what: &str, limits: Limits) -> Rejection {
 }
 
 /// The name without its prefix.
-fn local<'a>(element: &Element<'a>) -> &'a str {
+pub(super) fn local<'a>(element: &Element<'a>) -> &'a str {
     let name = element.name();
     name.split_once(':').map_or(name, |(_, local)| local)
 }

@@ -28,7 +28,7 @@ use self::{
 };
 use super::{
     ConfigFile, Failure,
-    gateway::Gateway,
+    gateway::{Gateway, NoAnswer},
     http::{http_url, token},
     print, runtime, say,
 };
@@ -135,11 +135,10 @@ impl SeedRegistry {
         })?;
         let stop = CancellationToken::new();
         let mut parts = Parts::new(gateway, name, self.emit, self.retries, stop.clone());
-        let begun = parts.begin(self.restart).await.map_err(|why| {
-            Failure::Failed(format!(
-                "the gateway at {at} does not say how far it is: {why}; is it running, with this source? \
-                 `tidings serve` starts it, --gateway names another"
-            ))
+        let begun = parts.begin(self.restart).await.map_err(|NoAnswer { why, may_pass }| {
+            let advice =
+                if may_pass { "; is it running? `tidings serve` starts it, --gateway names another" } else { "" };
+            Failure::Failed(format!("the gateway at {at} does not tell where the walk begins: {why}{advice}"))
         })?;
         let place = match begun {
             Begun::AtTheEnd { objects, moved } => {

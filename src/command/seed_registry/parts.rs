@@ -10,7 +10,10 @@ use tidings::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::super::{gateway::Gateway, http::pause};
+use super::super::{
+    gateway::{Gateway, NoAnswer},
+    http::pause,
+};
 
 /// How large the JSON of what is sent at once may be, about, in bytes: well below what a gateway takes.
 const LARGEST: usize = 512 * 1024;
@@ -75,9 +78,9 @@ impl<'g> Parts<'g> {
     }
 
     /// Asks the gateway where the walk begins.
-    pub(super) async fn begin(&mut self, anew: bool) -> Result<Begun, String> {
-        let told = self.gateway.ask(Method::GET, &self.path, None).await.map_err(|no_answer| no_answer.why)?;
-        let told: Told = serde_json::from_value(told).map_err(|error| error.to_string())?;
+    pub(super) async fn begin(&mut self, anew: bool) -> Result<Begun, NoAnswer> {
+        let told = self.gateway.ask(Method::GET, &self.path, None).await?;
+        let told: Told = serde_json::from_value(told).map_err(|error| NoAnswer::strange(&error))?;
         Ok(match told.walk {
             Some(ToldWalk { objects, moved, done: true, .. }) if !anew => Begun::AtTheEnd { objects, moved },
             Some(ToldWalk { id, part, place, objects, .. }) if !anew => {
@@ -113,7 +116,7 @@ impl<'g> Parts<'g> {
             "walk": walk, "part": part, "objects": objects, "place": place, "done": done, "emit": emit,
         });
         let taken = self.send(body).await?;
-        serde_json::from_value(taken).map_err(|error| format!("the answer is no gateway's of Tidings: {error}"))
+        serde_json::from_value(taken).map_err(|error| NoAnswer::strange(&error).why)
     }
 
     /// A part that was written, and whose answer was lost, is known again.

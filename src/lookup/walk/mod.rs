@@ -2,7 +2,7 @@
 //! was cut off goes on after the last part that was taken.
 //!
 //! It holds a bounded number of names, however large the repository is: of a list that has no order the smallest names
-//! are picked that come after the place ([`Smallest`]), and the list is read again for the next ones.
+//! are picked that come after the place ([`smallest::Smallest`]), and the list is read again for the next ones.
 
 mod asking;
 mod fedora3;
