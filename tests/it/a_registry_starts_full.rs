@@ -307,12 +307,12 @@ async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rat
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_walk_through_fedora_3_that_was_cut_off_goes_on() {
-    cut_off_and_gone_on("fedora3", &Fake::start(Fedora3::with(400)).await, "300", 400).await;
+    cut_off_and_gone_on("fedora3", &Fake::start(Fedora3::with(400)).await, "150", 400).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_walk_through_fedora_6_that_was_cut_off_goes_on() {
-    cut_off_and_gone_on("fedora", &Fake::start(Fedora6::with(20)).await, "300", 440).await;
+    cut_off_and_gone_on("fedora", &Fake::start(Fedora6::with(20)).await, "150", 440).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
