@@ -3,6 +3,7 @@
 //! To add a store: one new module here that implements the trait, and one line in the conformance
 //! test, which holds every store to the promises.
 
+mod decision;
 mod event_key;
 pub mod sqlite;
 
@@ -14,12 +15,13 @@ use std::{
 use bytes::Bytes;
 use uuid::Uuid;
 
+pub use decision::{Confirmed, Decision, Seed, Touched};
 pub use event_key::{EventIdentity, EventKey, event_key};
 
 use super::{
     quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
     registry::ObjectState,
-    seed::{Filled, Walk},
+    seed::Walk,
     subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
 };
 use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri};
@@ -41,7 +43,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails.
-    fn look(&self, questions: &Questions) -> Result<Known, StoreError>;
+    fn look(&self, questions: &Questions, meanwhile: Meanwhile) -> Result<Known, StoreError>;
 
     /// Writes what was decided, in this order and in one transaction, and gives the changes of each decision
     /// back. It may have been decided on what the store knew earlier, if what was decided in between was
@@ -243,6 +245,15 @@ pub trait Store: Send + Sync + 'static {
     fn identity(&self) -> Uuid;
 }
 
+/// What is done while the writer asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// Nothing is written.
+    Idle,
+    /// A batch is written, or will be in a moment, and is not to be held up.
+    Writing,
+}
+
 /// What the writer must know before it can decide on a batch.
 #[derive(Debug, Default)]
 pub struct Questions {
@@ -253,7 +264,7 @@ pub struct Questions {
     /// Which of these identifiers are taken?
     pub ids: Vec<ChangeId>,
     /// What is known of these objects and of which of their items?
-    pub objects: BTreeMap<Uri, ItemsAsked>,
+    pub objects: HashMap<Uri, ItemsAsked>,
 }
 
 /// Which items of an object are asked for.
@@ -280,7 +291,7 @@ pub struct Known {
     /// The identifiers that are taken.
     pub taken: HashSet<ChangeId>,
     /// The objects that are known, with the items asked for.
-    pub objects: BTreeMap<Uri, KnownObject>,
+    pub objects: HashMap<Uri, KnownObject>,
 }
 
 /// An object of the registry.
@@ -290,80 +301,6 @@ pub struct KnownObject {
     pub(super) number: Option<i64>,
     /// What is known of it, and of the items asked for. What is in memory already is shared until it changes.
     pub state: Arc<ObjectState>,
-}
-
-/// What the writer decided to write.
-#[derive(Debug)]
-pub struct Decision {
-    /// The changes, numbered on from the head without a gap.
-    pub changes: Vec<NewChange>,
-    /// The events that changed nothing, and are to be known again.
-    pub unchanged: Vec<EventKey>,
-    /// When all this was received.
-    pub received: Timestamp,
-    /// The objects that changes or confirmations touched, each once, in order of their URIs.
-    pub objects: Arc<[Touched]>,
-    /// Subscriptions whose cursors go forward.
-    pub cursors: Vec<(SubscriptionName, Seq)>,
-    /// Changes about which their repositories need not be asked any more.
-    pub completed: Vec<Seq>,
-    /// What walks told of objects, which are among those touched. It is in no change, so it is to be kept by itself,
-    /// in its place after the changes of this decision.
-    pub seeds: Vec<Seed>,
-    /// How far the walks are.
-    pub walks: Vec<Walk>,
-}
-
-/// What a walk told the registry of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seed {
-    /// The object.
-    pub object: Uri,
-    /// What was new of it.
-    pub filled: Filled,
-}
-
-impl Decision {
-    /// The decision to write nothing.
-    #[must_use]
-    pub fn nothing(received: Timestamp) -> Self {
-        let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Arc::default(), Vec::new());
-        let (completed, seeds, walks) = (Vec::new(), Vec::new(), Vec::new());
-        Self { changes, unchanged, received, objects, cursors, completed, seeds, walks }
-    }
-
-    /// Whether there is nothing to write.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let Self { changes, unchanged, received: _, objects, cursors, completed, seeds, walks } = self;
-        let is_nothing_new = changes.is_empty() && unchanged.is_empty() && objects.is_empty();
-        is_nothing_new && cursors.is_empty() && completed.is_empty() && seeds.is_empty() && walks.is_empty()
-    }
-}
-
-/// What is to be written of an object.
-#[derive(Clone, Debug)]
-pub struct Touched {
-    /// The object.
-    pub uri: Uri,
-    /// As it is now.
-    pub object: KnownObject,
-    /// Whether the object itself was touched: its parent, its types, when it was purged.
-    pub itself: bool,
-    /// Which of its items were.
-    pub items: BTreeSet<Uri>,
-    /// What of it events confirmed that changed nothing. They are not in the journal, so this is to be
-    /// kept by itself.
-    pub confirmed: Confirmed,
-}
-
-/// What of an object was confirmed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Confirmed {
-    /// That it was purged.
-    pub purged: bool,
-    /// Facts of these items, which are among those touched.
-    pub items: BTreeSet<Uri>,
 }
 
 /// A change to be written.
