@@ -38,6 +38,7 @@ mod a_stream_shows_every_change_once;
 mod a_subscriber_in_commotion_sees_every_change;
 mod a_thousand_connections_lose_nothing;
 mod a_visibility_subscriber_ends_with_what_the_public_sees;
+mod a_walk_can_be_taken_up_anywhere;
 mod a_webhook_in_commotion_gets_every_change;
 mod a_webhook_is_posted_signed_and_in_order;
 mod a_webhook_that_fails_is_tried_again;

@@ -157,6 +157,7 @@ impl SeedRegistry {
             pace: Pace { per_second: self.rate },
             retries: self.retries,
             leave_out_failing: self.leave_out_failing,
+            ..Manner::default()
         };
         let walk = Walk::new(repository, manner, place.as_deref()).map_err(|error| self.explained(&error))?;
         let shown = Arc::new(Shown::new());

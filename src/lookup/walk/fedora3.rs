@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use futures_util::future::join_all;
 
-use super::{AT_ONCE, NAMES, Part, Place, WalkError, asking::Asking, smallest::Smallest};
+use super::{AT_ONCE, Part, Place, WalkError, asking::Asking, smallest::Smallest};
 use crate::{
     format::{
         Limits, Rejection, RestNames,
@@ -92,7 +92,7 @@ impl Way {
 
     /// One reading of the list, from its beginning; an inner error says why it broke off.
     async fn listing(&self) -> Result<Result<Smallest<Listed>, String>, WalkError> {
-        let mut smallest = Smallest::new(self.after.clone(), NAMES);
+        let mut smallest = Smallest::new(self.after.clone(), self.asking.manner.names);
         let fields = format!("resultFormat=xml&maxResults={PAGE}&pid=true&state=true&cDate=true");
         let first = format!("/objects?terms=*&{fields}");
         let Some(answer) = self.asking.get(&first, XML).await? else {

@@ -15,7 +15,7 @@ use chrono::DateTime;
 use futures_util::future::join_all;
 
 use super::{
-    AT_ONCE, NAMES, Part, Place, WalkError,
+    AT_ONCE, Part, Place, WalkError,
     asking::Asking,
     smallest::Smallest,
     triples::{Lines, Object, triple},
@@ -28,9 +28,6 @@ use crate::{
 
 /// How deep containers may be nested.
 const DEEPEST: usize = 64;
-
-/// How many names of a container are held at the least, whatever is held of those around it.
-const FEWEST_NAMES: usize = 1000;
 
 const N_TRIPLES: &str = "application/n-triples";
 const CONTAINS: &str = "http://www.w3.org/ns/ldp#contains";
@@ -113,7 +110,8 @@ impl Way {
         } else if !container.coming.is_empty() {
             self.look(part).await?;
         } else if container.has_more {
-            let room = NAMES.saturating_sub(held).max(FEWEST_NAMES);
+            let names = self.asking.manner.names;
+            let room = names.saturating_sub(held).max(names / 100);
             self.list(room).await?;
         } else if let Some(done) = self.within.pop()
             && let Some(around) = self.within.last_mut()

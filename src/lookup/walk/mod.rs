@@ -20,9 +20,6 @@ use crate::model::FoundObject;
 /// How many objects, about, a part of a walk has: their requests are under way at once.
 const AT_ONCE: usize = 50;
 
-/// How many names are held, about.
-const NAMES: usize = 100_000;
-
 /// A walk through a repository.
 pub struct Walk(Way);
 
@@ -54,7 +51,7 @@ pub struct LeftOut {
 }
 
 /// How a walk goes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Manner {
     /// What the names of objects begin with, where that is not what the repository's settings say.
     pub base_url: Option<String>,
@@ -64,6 +61,15 @@ pub struct Manner {
     pub retries: u32,
     /// Whether what the repository fails to answer for is left out. Otherwise the walk ends there.
     pub leave_out_failing: bool,
+    /// How many names are held, about; in a tree of containers a hundredth of it for each level at the least.
+    pub names: usize,
+}
+
+impl Default for Manner {
+    /// As fast as the repository answers, with 100 000 names.
+    fn default() -> Self {
+        Self { base_url: None, pace: Pace::default(), retries: 0, leave_out_failing: false, names: 100_000 }
+    }
 }
 
 /// Why a walk does not go on.
