@@ -23,7 +23,15 @@ use tidings::{
     },
 };
 
-const BATCH: usize = 256;
+/// How many rows a transaction of the bare inserts has.
+const BATCH: usize = 512;
+
+/// So many senders have so many drafts each on their way: about as many as a queue hands over unacknowledged by default.
+const SENDERS: usize = 16;
+const AT_ONCE: usize = 64;
+
+/// So many have one each.
+const SINGLE: usize = 256;
 const ROUND: usize = 20_000;
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
@@ -45,7 +53,7 @@ pub(crate) fn appends() {
     let bare = bare_file(&folder.path().join("bare.sqlite"));
     let mut bare_seq = 0;
     compare(
-        "appending, batches of 256",
+        "appending",
         "changes",
         5,
         vec![
@@ -166,7 +174,7 @@ fn policy() -> Arc<SourcePolicy> {
     Arc::new(SourcePolicy { name: SourceName::parse("fedora3").unwrap(), metadata_changes: false })
 }
 
-/// Batches as the bare inserts have them; the next is on its way while one is written.
+/// Some drafts at once from each of some senders, each of which waits for its answer.
 pub(crate) fn append_batches(
     runtime: &tokio::runtime::Runtime,
     journal: &Journal,
@@ -176,11 +184,11 @@ pub(crate) fn append_batches(
     let units = drafts.len() as u64;
     let mut keyed = keyed(&policy.name, drafts).into_iter();
     let batches: VecDeque<Vec<_>> =
-        (0..units.div_ceil(BATCH as u64)).map(|_| keyed.by_ref().take(BATCH).collect()).collect();
+        (0..units.div_ceil(AT_ONCE as u64)).map(|_| keyed.by_ref().take(AT_ONCE).collect()).collect();
     let batches = Arc::new(Mutex::new(batches));
     let began = Instant::now();
     runtime.block_on(async {
-        let senders: Vec<_> = (0..3)
+        let senders: Vec<_> = (0..SENDERS)
             .map(|_| {
                 let (journal, policy, batches) = (journal.clone(), Arc::clone(&policy), Arc::clone(&batches));
                 tokio::spawn(async move {
@@ -206,14 +214,14 @@ pub(crate) fn append_batches(
     (units, began.elapsed())
 }
 
-/// As many senders as a batch is large, each with one draft on its way at a time.
+/// Many senders, each with one draft on its way at a time.
 fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draft>) -> (u64, Duration) {
     let policy = policy();
     let units = drafts.len() as u64;
     let keyed = keyed(&policy.name, drafts);
-    let share = keyed.len().div_ceil(BATCH);
+    let share = keyed.len().div_ceil(SINGLE);
     let mut keyed = keyed.into_iter();
-    let shares: Vec<Vec<_>> = (0..BATCH).map(|_| keyed.by_ref().take(share).collect()).collect();
+    let shares: Vec<Vec<_>> = (0..SINGLE).map(|_| keyed.by_ref().take(share).collect()).collect();
     let began = Instant::now();
     runtime.block_on(async {
         let senders: Vec<_> = shares

@@ -4,7 +4,7 @@
 //! before, which may be on their way to the disk while this one is settled ([`Promised`]).
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
     sync::Arc,
 };
 
@@ -62,10 +62,10 @@ pub(super) fn questions(submissions: &[Submission]) -> Questions {
             DraftItems::Purge => ItemsAsked::All,
             DraftItems::Listed(items) => ItemsAsked::Some(items.iter().map(|item| item.uri.clone()).collect()),
         };
-        match questions.objects.get_mut(&draft.object) {
-            Some(held) => held.widen(asked),
-            None => {
-                questions.objects.insert(draft.object.clone(), asked);
+        match questions.objects.entry(draft.object.clone()) {
+            Entry::Occupied(mut held) => held.get_mut().widen(asked),
+            Entry::Vacant(free) => {
+                free.insert(asked);
             }
         }
     }
@@ -122,7 +122,7 @@ struct Settlements {
     seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
     known_unchanged: HashSet<EventKey>,
     taken: HashSet<ChangeId>,
-    objects: BTreeMap<Uri, Settling>,
+    objects: HashMap<Uri, Settling>,
     changes: Vec<NewChange>,
     unchanged: Vec<EventKey>,
     completed: Vec<Seq>,
@@ -172,10 +172,7 @@ impl Settlements {
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
         draft.id = draft.id.filter(|id| !self.taken.contains(id));
-        if !self.objects.contains_key(&draft.object) {
-            self.objects.insert(draft.object.clone(), Settling::default());
-        }
-        let Some(settling) = self.objects.get_mut(&draft.object) else { return Outcome::Unchanged };
+        let settling = self.objects.entry(draft.object.clone()).or_default();
         let untold = draft.lookup.untold;
         let settled = settle(draft, policy, self.received, &settling.object.state);
         if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
@@ -217,6 +214,7 @@ impl Settlements {
         let mut objects = Vec::with_capacity(self.objects.len());
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
         objects.extend(self.objects.into_iter().filter(is_touched).map(|(uri, settling)| settling.touched(uri)));
+        objects.sort_unstable_by(|one, other| one.uri.cmp(&other.uri));
         let objects: Arc<[_]> = objects.into();
         let (changes, unchanged, received, completed) = (self.changes, self.unchanged, self.received, self.completed);
         let newest = changes.last().map(|newest| (newest.change.seq, newest.change.received));

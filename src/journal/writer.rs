@@ -17,7 +17,7 @@ use super::{
     batch::{Batch, Promised, questions},
     disk::{Done, Work},
     order::{Order, Taken, sorted},
-    store::{Decision, Known, Store, StoreError},
+    store::{Decision, Known, Meanwhile, Store, StoreError},
 };
 use crate::model::Timestamp;
 
@@ -132,7 +132,9 @@ impl Writer {
 
     fn settled(&self, taken: &mut Taken) -> Result<(Batch, Promised), StoreError> {
         let questions = questions(&taken.submissions);
-        let mut known = if taken.submissions.is_empty() { Known::default() } else { self.store.look(&questions)? };
+        let meanwhile = if self.on_disk.is_some() { Meanwhile::Writing } else { Meanwhile::Idle };
+        let is_empty = taken.submissions.is_empty();
+        let mut known = if is_empty { Known::default() } else { self.store.look(&questions, meanwhile)? };
         for promised in self.on_disk.iter().flatten().chain(&self.next.promised) {
             promised.tell(&questions, &mut known);
         }

@@ -157,13 +157,13 @@ macro_rules! uuid_id {
         /// Written as a URN, `urn:uuid:…` (RFC 9562 section 4).
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", self.0.urn())
+                f.write_str(self.0.urn().encode_lower(&mut Uuid::encode_buffer()))
             }
         }
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.serialize_str(self.0.urn().encode_lower(&mut Uuid::encode_buffer()))
             }
         }
 

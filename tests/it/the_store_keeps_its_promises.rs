@@ -12,8 +12,8 @@ use bytes::Bytes;
 use tidings::{
     journal::{
         store::{
-            Confirmed, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store,
-            StoreError, Touched, event_key,
+            Confirmed, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, Meanwhile, NewChange,
+            Questions, Store, StoreError, Touched, event_key,
             sqlite::{Bounds, SqliteStore},
         },
         subscriptions::{DefinitionText, MadeBy, NewDeadLetter, Write},
@@ -67,7 +67,7 @@ pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, Stor
         objects: [(object(), ItemsAsked::All)].into(),
         ..Questions::default()
     };
-    let (decision, numbers) = decide(events, &store.look(&questions)?);
+    let (decision, numbers) = decide(events, &store.look(&questions, Meanwhile::Idle)?);
     store.append(vec![decision])?;
     Ok(numbers)
 }
@@ -104,7 +104,7 @@ pub(crate) fn nothing() -> Decision {
 /// Which of these events are known to have changed nothing.
 pub(crate) fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
     let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
-    let known = store.look(&questions).unwrap();
+    let known = store.look(&questions, Meanwhile::Idle).unwrap();
     events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect()
 }
 
@@ -187,7 +187,7 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
         let before = store.object(&object()).unwrap();
         let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
         // The second change takes a number that is taken: the store cannot write it.
-        let mut touched_object = store.look(&questions).unwrap().objects.remove(&object()).unwrap();
+        let mut touched_object = store.look(&questions, Meanwhile::Idle).unwrap().objects.remove(&object()).unwrap();
         Arc::make_mut(&mut touched_object.state).purged.at = Some(Timestamp::now());
         let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
         let unchanged = vec![key(4)];
@@ -238,7 +238,7 @@ fn promise_4_holds_where_several_append_and_some_fail() {
 /// Has a batch of two changes with one number decided on, which no store can write.
 fn fails(store: &dyn Store, event: u64) {
     let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
-    let known = store.look(&questions).unwrap();
+    let known = store.look(&questions, Meanwhile::Idle).unwrap();
     let next = known.head.next();
     let changes = vec![change(next, event), change(next, event + 500)];
     let mut object = known.objects.get(&object()).cloned().unwrap_or_default();

@@ -86,3 +86,23 @@ fn promise_3_holds_wherever_the_keys_are() {
         assert!(lost.is_empty(), "{lost:?}");
     });
 }
+
+/// The key of an event stays when its change goes, however often some go.
+#[test]
+fn promise_3_holds_for_events_whose_changes_are_gone() {
+    every_store(|folder, open| {
+        let mut store = open(folder, Bounds::default());
+        for round in 0..5 {
+            append(&*store, &(round * 20 + 1..=round * 20 + 20).collect::<Vec<_>>()).unwrap();
+            assert!(store.prune(Seq(round * 20 + 11), usize::MAX).unwrap() > 0);
+            for event in 1..=round * 20 + 20 {
+                assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)], "round {round}");
+            }
+            drop(store);
+            store = open(folder, Bounds::default());
+        }
+        for event in 1..=100 {
+            assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)]);
+        }
+    });
+}

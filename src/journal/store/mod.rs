@@ -40,7 +40,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails.
-    fn look(&self, questions: &Questions) -> Result<Known, StoreError>;
+    fn look(&self, questions: &Questions, meanwhile: Meanwhile) -> Result<Known, StoreError>;
 
     /// Writes what was decided, in this order and in one transaction, and gives the changes of each decision
     /// back. It may have been decided on what the store knew earlier, if what was decided in between was
@@ -236,6 +236,15 @@ pub trait Store: Send + Sync + 'static {
     fn identity(&self) -> Uuid;
 }
 
+/// What is done while the writer asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// Nothing is written.
+    Idle,
+    /// A batch is written, or will be in a moment, and is not to be held up.
+    Writing,
+}
+
 /// What the writer must know before it can decide on a batch.
 #[derive(Debug, Default)]
 pub struct Questions {
@@ -246,7 +255,7 @@ pub struct Questions {
     /// Which of these identifiers are taken?
     pub ids: Vec<ChangeId>,
     /// What is known of these objects and of which of their items?
-    pub objects: BTreeMap<Uri, ItemsAsked>,
+    pub objects: HashMap<Uri, ItemsAsked>,
 }
 
 /// Which items of an object are asked for.
@@ -273,7 +282,7 @@ pub struct Known {
     /// The identifiers that are taken.
     pub taken: HashSet<ChangeId>,
     /// The objects that are known, with the items asked for.
-    pub objects: BTreeMap<Uri, KnownObject>,
+    pub objects: HashMap<Uri, KnownObject>,
 }
 
 /// An object of the registry.

@@ -2,13 +2,13 @@
 
 use std::sync::PoisonError;
 
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior};
 
 use super::{
     SqliteStore, confirmations, events::Lookup, incomplete, objects, read, registry, rows, subscriptions, unchanged,
 };
 use crate::{
-    journal::store::{Decision, Known, NewChange, Questions, StoreError},
+    journal::store::{Decision, Known, Meanwhile, NewChange, Questions, StoreError},
     model::{Seq, Timestamp},
 };
 
@@ -16,12 +16,13 @@ use crate::{
 const MOVED_AT_ONCE: usize = 2048;
 
 impl SqliteStore {
-    /// Answers over the connection that writes, which has most of the pages in memory, or while that is
+    /// Answers over the connection that writes, which has most of the pages in memory, or while that is needed for
     /// writing over one of its own.
-    pub(super) fn look_up(&self, questions: &Questions) -> Result<Known, StoreError> {
-        match self.writing.try_lock() {
-            Ok(writing) => self.answer(&writing, questions),
-            Err(_) => self.answer(&self.looking.lock().unwrap_or_else(PoisonError::into_inner), questions),
+    pub(super) fn look_up(&self, questions: &Questions, meanwhile: Meanwhile) -> Result<Known, StoreError> {
+        let writing = (meanwhile == Meanwhile::Idle).then(|| self.writing.try_lock().ok()).flatten();
+        match writing {
+            Some(writing) => self.answer(&writing, questions),
+            None => self.answer(&self.looking.lock().unwrap_or_else(PoisonError::into_inner), questions),
         }
     }
 
@@ -109,21 +110,47 @@ impl SqliteStore {
     }
 }
 
+/// How many changes one statement inserts, where there are so many: each statement has its price.
+const ROWS_AT_ONCE: usize = 8;
+
+/// How many columns a change has.
+const COLUMNS: usize = 7;
+
 fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
-    // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of
-    // the statement. Here the whole transaction is taken back.
-    let sql =
-        "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    let mut statement = connection.prepare_cached(sql)?;
-    for NewChange { change, json, sight, key, .. } in changes {
-        let seq = rows::number(change.seq.0);
-        let id = change.modification.id.uuid();
-        let checksum = rows::checksum(seq, json, sight.as_deref());
-        // The JSON is ours, so it is UTF-8.
-        let json = std::str::from_utf8(json).map_err(rows::damaged)?;
-        let sight = sight.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
-        let key = key.as_ref().map(|key| key.0.as_slice());
-        statement.execute(params![seq, id.as_bytes(), change.received.millis(), checksum, json, sight, key])?;
+    let (together, rest) = changes.as_chunks::<ROWS_AT_ONCE>();
+    let mut inserting = Inserting::of(connection, ROWS_AT_ONCE)?;
+    together.iter().try_for_each(|changes| inserting.insert(changes))?;
+    let mut inserting = Inserting::of(connection, 1)?;
+    rest.iter().try_for_each(|change| inserting.insert(std::slice::from_ref(change)))
+}
+
+/// Inserts a certain number of changes at once.
+struct Inserting<'a>(CachedStatement<'a>);
+
+impl<'a> Inserting<'a> {
+    fn of(connection: &'a Connection, rows: usize) -> rusqlite::Result<Self> {
+        // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of
+        // the statement. Here the whole transaction is taken back.
+        let sql = "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES";
+        let rows = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
+        connection.prepare_cached(&format!("{sql} {rows}")).map(Self)
     }
-    Ok(())
+
+    fn insert(&mut self, changes: &[NewChange]) -> Result<(), StoreError> {
+        for (row, NewChange { change, json, sight, key, .. }) in changes.iter().enumerate() {
+            let seq = rows::number(change.seq.0);
+            let checksum = rows::checksum(seq, json, sight.as_deref());
+            // The JSON is ours, so it is UTF-8.
+            let json = std::str::from_utf8(json).map_err(rows::damaged)?;
+            let sight = sight.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
+            let (id, key) = (change.modification.id.uuid(), key.as_ref().map(|key| key.0.as_slice()));
+            let columns: [&dyn ToSql; COLUMNS] =
+                [&seq, &id.as_bytes().as_slice(), &change.received.millis(), &checksum, &json, &sight, &key];
+            for (column, value) in columns.into_iter().enumerate() {
+                self.0.raw_bind_parameter(row * COLUMNS + column + 1, value)?;
+            }
+        }
+        self.0.raw_execute()?;
+        Ok(())
+    }
 }

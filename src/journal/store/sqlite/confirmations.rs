@@ -2,7 +2,7 @@
 //! the changes and from this, when a journal is opened.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     sync::Arc,
 };
 
@@ -116,7 +116,7 @@ impl Confirmation {
 /// Tells again what the tables do not hold for certain.
 pub(super) fn load(connection: &Connection) -> Result<Gathered, StoreError> {
     let moved = Mark::read(connection)?;
-    let mut telling = Telling { reading: objects::Reading::new(connection)?, objects: BTreeMap::new() };
+    let mut telling = Telling { reading: objects::Reading::new(connection)?, objects: HashMap::new() };
     let (mut newest, mut told) = (moved, 0);
     let mut confirmations = connection.prepare(READ)?;
     let mut confirmations = confirmations.query([moved.confirmation])?;
@@ -153,7 +153,7 @@ fn read_change(row: &Row<'_>) -> Result<Change, StoreError> {
 /// The registry while it is told again.
 struct Telling<'a> {
     reading: objects::Reading<'a>,
-    objects: BTreeMap<Uri, Held>,
+    objects: HashMap<Uri, Held>,
 }
 
 impl Telling<'_> {
@@ -201,5 +201,5 @@ pub(super) fn are_kept(connection: &Connection) -> rusqlite::Result<bool> {
 /// The newest change, where all of the registry is in the tables.
 pub(super) fn all_moved(newest: Seq) -> Gathered {
     let mark = Mark { change: newest, confirmation: 0 };
-    Gathered::told_again(mark, mark, BTreeMap::new(), 0)
+    Gathered::told_again(mark, mark, HashMap::new(), 0)
 }

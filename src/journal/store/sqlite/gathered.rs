@@ -14,7 +14,7 @@
 //! what is gathered and a transaction of his own at one moment, or he would miss what moved in between.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map, hash_map::Entry},
     sync::Arc,
 };
 
@@ -68,7 +68,7 @@ pub(super) struct Gathered {
 /// What was touched in a run of changes.
 #[derive(Default)]
 struct Generation {
-    objects: BTreeMap<Uri, Held>,
+    objects: HashMap<Uri, Held>,
     bytes: usize,
     /// How many changes and confirmations touched it.
     told: usize,
@@ -87,7 +87,7 @@ pub(super) struct Held {
 
 /// Objects on their way into the tables.
 struct Walk {
-    coming: BTreeMap<Uri, Held>,
+    coming: HashMap<Uri, Held>,
     /// First those that have rows already, in the order of their rows, then the new ones in that of their URIs.
     order: Vec<(i64, Uri)>,
     done: usize,
@@ -122,7 +122,7 @@ impl Mark {
 
 impl Gathered {
     /// What was told again after `moved`, up to `newest`.
-    pub(super) fn told_again(moved: Mark, newest: Mark, objects: BTreeMap<Uri, Held>, told: usize) -> Self {
+    pub(super) fn told_again(moved: Mark, newest: Mark, objects: HashMap<Uri, Held>, told: usize) -> Self {
         let bytes = objects.iter().map(|(uri, held)| size(uri, held)).sum();
         let recent = Generation { objects, bytes, told };
         Self { newest, moved, cleared: 0, recent, walk: None }
@@ -141,7 +141,7 @@ impl Gathered {
         self.walk.is_none() && self.recent.objects.is_empty()
     }
 
-    fn generations(&self) -> impl Iterator<Item = &BTreeMap<Uri, Held>> {
+    fn generations(&self) -> impl Iterator<Item = &HashMap<Uri, Held>> {
         self.walk.iter().map(|walk| &walk.coming).chain([&self.recent.objects])
     }
 
@@ -152,14 +152,17 @@ impl Gathered {
 
     /// What is held of the objects after `after`, `limit` of them at the most.
     pub(super) fn after(&self, after: Option<&Uri>, limit: usize) -> BTreeMap<Uri, Held> {
-        use std::ops::Bound::{Excluded, Unbounded};
         let mut page: BTreeMap<Uri, Held> = BTreeMap::new();
         for objects in self.generations() {
-            let from = after.map_or(Unbounded, Excluded);
-            for (uri, held) in objects.range::<Uri, _>((from, Unbounded)).take(limit) {
+            let mut following: Vec<_> = objects.iter().filter(|(uri, _)| Some(*uri) > after).collect();
+            if limit < following.len() {
+                following.select_nth_unstable_by_key(limit, |(uri, _)| *uri);
+                following.truncate(limit);
+            }
+            for (uri, held) in following {
                 match page.entry(uri.clone()) {
-                    Entry::Vacant(free) => drop(free.insert(held.clone())),
-                    Entry::Occupied(mut older) => {
+                    btree_map::Entry::Vacant(free) => drop(free.insert(held.clone())),
+                    btree_map::Entry::Occupied(mut older) => {
                         let both = std::mem::take(older.get_mut()).followed_by(held.clone());
                         older.insert(both);
                     }
@@ -258,7 +261,7 @@ impl Generation {
         match self.objects.entry(uri.clone()) {
             Entry::Vacant(free) => {
                 let held = Held { number: *number, itself: *itself, state: only(state, items) };
-                self.bytes += size(free.key(), &held);
+                self.bytes += size(uri, &held);
                 free.insert(held);
             }
             Entry::Occupied(mut held) => {

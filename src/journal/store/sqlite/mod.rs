@@ -39,7 +39,7 @@ use uuid::Uuid;
 
 pub use open::OpenError;
 
-use super::{Decision, Incomplete, Known, NewChange, Questions, Store, StoreError, StoredChange};
+use super::{Decision, Incomplete, Known, Meanwhile, NewChange, Questions, Store, StoreError, StoredChange};
 use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
@@ -166,8 +166,8 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
-    fn look(&self, questions: &Questions) -> Result<Known, StoreError> {
-        self.look_up(questions)
+    fn look(&self, questions: &Questions, meanwhile: Meanwhile) -> Result<Known, StoreError> {
+        self.look_up(questions, meanwhile)
     }
 
     fn append(&self, decisions: Vec<Decision>) -> Result<Vec<Vec<NewChange>>, StoreError> {

@@ -95,7 +95,7 @@ impl<'a> Reading<'a> {
     pub(super) fn items(&mut self, number: i64, items: &mut BTreeMap<Uri, Box<ItemRecord>>) -> Result<(), StoreError> {
         let mut found = self.items.query([number])?;
         while let Some(row) = found.next()? {
-            items.extend([rows::item(row)?]);
+            items.insert(rows::item_uri(row)?, rows::item(row)?);
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl<'a> Reading<'a> {
     /// One of them.
     pub(super) fn item(&mut self, number: i64, item: &Uri) -> Result<Option<Box<ItemRecord>>, StoreError> {
         let mut found = self.item.query(params![number, item.as_str()])?;
-        Ok(found.next()?.map(rows::item).transpose()?.map(|(_, record)| record))
+        found.next()?.map(rows::item).transpose()
     }
 }
 

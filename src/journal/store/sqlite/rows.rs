@@ -49,6 +49,14 @@ pub(super) fn damaged(what: impl Display) -> StoreError {
     StoreError::Damaged(what.to_string())
 }
 
+fn text<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r str, StoreError> {
+    row.get_ref(index)?.as_str().map_err(damaged)
+}
+
+fn text_or_none<'r>(row: &'r Row<'_>, index: usize) -> Result<Option<&'r str>, StoreError> {
+    row.get_ref(index)?.as_str_or_null().map_err(damaged)
+}
+
 /// Columns `<fact>_at` and `<fact>_confirmed`, beginning at `index`.
 fn clock(row: &Row<'_>, index: usize) -> Result<Clock, StoreError> {
     let at = |index| row.get::<_, Option<i64>>(index)?.map(time).transpose();
@@ -57,31 +65,35 @@ fn clock(row: &Row<'_>, index: usize) -> Result<Clock, StoreError> {
 
 /// Reads the columns of an object, after its number, beginning at `index`.
 pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreError> {
-    let parent = row.get::<_, Option<String>>(index)?;
-    let types = row.get::<_, String>(index + 3)?;
+    let parent = text_or_none(row, index)?;
     Ok(ObjectState {
-        parent: Register { value: parent.as_deref().map(uri).transpose()?, clock: clock(row, index + 1)? },
-        types: Register { value: json(&types)?, clock: clock(row, index + 4)? },
+        parent: Register { value: parent.map(uri).transpose()?, clock: clock(row, index + 1)? },
+        types: Register { value: json(text(row, index + 3)?)?, clock: clock(row, index + 4)? },
         purged: clock(row, index + 6)?,
         items: std::collections::BTreeMap::new(),
     })
 }
 
+/// Reads the URI of an item, the first column after its object's number.
+pub(super) fn item_uri(row: &Row<'_>) -> Result<Uri, StoreError> {
+    uri(text(row, 0)?)
+}
+
 /// Reads the columns of an item, after its object's number.
-pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> {
-    let content = row.get::<_, Option<String>>(4)?;
+pub(super) fn item(row: &Row<'_>) -> Result<Box<ItemRecord>, StoreError> {
+    let content = text_or_none(row, 4)?;
     let told = state(row, 7)?;
     let record = ItemRecord {
         existence: Register { value: row.get(1)?, clock: clock(row, 2)? },
-        content: Register { value: content.as_deref().map(json).transpose()?, clock: clock(row, 5)? },
+        content: Register { value: content.map(json).transpose()?, clock: clock(row, 5)? },
         state: Register { value: told, clock: clock(row, 8)? },
         begins_in: beginning(row, 10)?,
     };
-    Ok((uri(&row.get::<_, String>(0)?)?, Box::new(record)))
+    Ok(Box::new(record))
 }
 
 fn state(row: &Row<'_>, index: usize) -> Result<Option<State>, StoreError> {
-    row.get::<_, Option<String>>(index)?.map(|state| State::parse(&state).map_err(damaged)).transpose()
+    text_or_none(row, index)?.map(|state| State::parse(state).map_err(damaged)).transpose()
 }
 
 /// Reads the columns of what an item begins in, beginning at `index`.

@@ -39,7 +39,8 @@ pub(super) struct Run {
 
 /// Puts keys in their order. Of a key that is there twice, since it came again after the window, the newest change counts.
 pub(super) fn in_order(mut keys: Vec<(EventKey, Seq)>) -> Vec<(EventKey, Seq)> {
-    keys.sort_unstable_by_key(|(key, seq)| (*key, Reverse(*seq)));
+    // As numbers they compare faster than octet by octet.
+    keys.sort_unstable_by_key(|(key, seq)| (u128::from_be_bytes(key.0), Reverse(*seq)));
     keys.dedup_by_key(|(key, _)| *key);
     keys
 }
