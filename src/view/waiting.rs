@@ -4,7 +4,7 @@
 //!
 //! They are not woken by the journal's writer itself: to wake ten thousand readers takes milliseconds, and
 //! whoever appends would wait for that. A [`Herald`] waits for the writer, and wakes them from a task of its
-//! own. When it ends, all of them come to their end: that is how they learn that the gateway stops.
+//! own, and where there are many not for each change by itself. When it ends, all of them come to their end: that is how they learn that the gateway stops.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,6 +26,13 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// How many streams read from the disk at the same time: others want to read as well.
 const READ_AT_ONCE: usize = 2;
+
+/// For each reader that is woken the next wake-up waits so long, about as long as it takes to send each what there is:
+/// what comes meanwhile goes to them together, so that no more than half of the time is spent on waking them …
+const PAUSE_FOR_EACH: Duration = Duration::from_micros(20);
+
+/// … and so long at the most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bounds on readers that wait.
 #[derive(Clone, Copy, Debug)]
@@ -57,17 +64,23 @@ struct Parts {
 pub struct Herald {
     journal: Journal,
     head: watch::Sender<Seq>,
+    places: Arc<Semaphore>,
+    readers: usize,
 }
 
 impl Herald {
     /// Tells the readers of each new head, until `stop`; then they come to their end.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { journal, head } = self;
+        let Self { journal, head, places, readers } = self;
         let mut moves = journal.watch();
         let telling = async {
             while moves.changed().await.is_ok() {
                 let moved = *moves.borrow_and_update();
                 head.send_replace(moved);
+                let pause = pause_after_waking(readers.saturating_sub(places.available_permits()));
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
             }
         };
         tokio::select! {
@@ -75,6 +88,12 @@ impl Herald {
             () = telling => {}
         }
     }
+}
+
+/// How long those that were woken are left alone. A pause that is too short for a timer is none.
+fn pause_after_waking(readers: usize) -> Duration {
+    let pause = PAUSE_FOR_EACH.saturating_mul(u32::try_from(readers).unwrap_or(u32::MAX)).min(LONGEST_PAUSE);
+    if pause < Duration::from_millis(1) { Duration::ZERO } else { pause }
 }
 
 /// A reader's place among those that wait; it is free again when this is dropped.
@@ -94,7 +113,8 @@ impl Waiting {
     pub fn new(journal: Journal, bounds: Bounds) -> (Self, Herald) {
         let (sender, head) = watch::channel(journal.head());
         let places = Arc::new(Semaphore::new(bounds.readers));
-        let herald = Herald { journal: journal.clone(), head: sender };
+        let herald =
+            Herald { journal: journal.clone(), head: sender, places: Arc::clone(&places), readers: bounds.readers };
         (Self(Arc::new(Parts { journal, head, places, reads: Semaphore::new(READ_AT_ONCE), bounds })), herald)
     }
 
@@ -168,5 +188,19 @@ impl Waiting {
         // The semaphore is never closed.
         let _turn = self.0.reads.acquire().await;
         self.0.journal.after_within(after, limit, bytes).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::pause_after_waking;
+
+    #[test]
+    fn many_readers_are_not_woken_for_each_change_and_few_are() {
+        for (readers, millis) in [(0, 0), (1, 0), (49, 0), (50, 1), (1_000, 20), (5_000, 100), (usize::MAX, 100)] {
+            assert_eq!(pause_after_waking(readers), Duration::from_millis(millis), "{readers} readers");
+        }
     }
 }

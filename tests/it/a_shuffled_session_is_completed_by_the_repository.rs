@@ -147,3 +147,42 @@ async fn of_fedora_6() {
     }
     assert!(gateway.stop().success());
 }
+
+/// Islandora's files are in Fedora, its pages are not.
+#[tokio::test]
+async fn of_islandora() {
+    let repository: FakeFedora6 = FakeRepository::start(Fedora6::default()).await;
+    let (mut messages, page) = (Vec::new(), |object: usize| format!("http://localhost:8000/file/{object}"));
+    let object_uri = |object: usize| format!("urn:uuid:1f0c6c5e-3b0a-4f5d-9a55-{object:012x}");
+    for (object, step) in steps() {
+        let (kind, path) = (kind(object, step), format!("/files/{object}"));
+        match kind {
+            "Delete" => repository.knows.delete(&path),
+            _ => repository.knows.file(&path, "image/jp2", 100 + object as u64, 1),
+        }
+        let body = json!({
+            "@context": "https://www.w3.org/ns/activitystreams",
+            "actor": { "type": "Person", "id": "urn:uuid:0b3c5f0e-58f1-4c38-8b5e-6d6f3a1c2d4e" },
+            "object": { "id": object_uri(object), "url": [{ "type": "Link", "href": page(object), "rel": "canonical" }] },
+            "attachment": { "type": "Object", "content": { "fedora_uri": format!("{REST}{path}") } },
+            "type": kind,
+        });
+        messages.push((object, json!({}), body.to_string()));
+    }
+    let lines = lines("best-effort", &format!("{}{}", repository.url(), fake_fedora6::PATH), REST);
+    let (_folder, gateway) = followed("islandora", messages, true, &lines).await;
+    for object in 0..OBJECTS {
+        let shown = gateway.json(&format!("/objects?uri={}", object_uri(object))).await;
+        let live: Vec<_> = shown["items"].as_array().unwrap().iter().filter(|item| item["live"] == true).collect();
+        if object >= 3 {
+            assert_eq!(live.len(), 0);
+            continue;
+        }
+        let file = live.iter().find(|item| item["uri"] == format!("{REST}/files/{object}")).unwrap();
+        let content = &file["content"];
+        assert_eq!((&content["mediaType"], &content["size"]), (&json!("image/jp2"), &json!(100 + object)), "{shown:#}");
+        assert_eq!(live.len(), 2);
+    }
+    assert!(gateway.changes().await.iter().all(|change| matches!(change["lookup"].as_str(), None | Some("gone"))));
+    assert!(gateway.stop().success());
+}

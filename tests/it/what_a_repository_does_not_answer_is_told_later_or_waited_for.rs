@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 use crate::{
     a_repository_is_asked_what_its_messages_do_not_say::asking,
     activemq::Broker,
-    fake_fedora3::{FakeFedora3, Fedora3, PATH},
+    fake_fedora3::{FakeFedora3, Fedora3, PATH, time},
     fake_repository::{FakeRepository, Mood},
     fedora3::{BASE, Call},
     gateway::{Gateway, PATIENCE, free_address},
     keeping::configuration,
     python::Repository,
     queues::SOURCE,
+    receiver::{Receiver, Reply},
 };
 
 /// One for each way not to answer.
@@ -264,31 +265,91 @@ async fn where_an_answer_is_required_a_hook_says_come_back() {
     );
 }
 
+/// The configuration of a source that reads a queue and asks a repository, and twenty messages, of versions that it has.
+fn queue_of(folder: &Path, mode: &str, queue: &str, repository: &FakeFedora3) -> (String, Vec<(Value, String)>) {
+    let config = configuration(
+        folder,
+        &format!(
+            "[sources.{SOURCE}]\ntransport = \"stomp\"\ndialect = \"fedora-apim\"\nurl = \"{}\"\n\
+             destination = \"{queue}\"\nprefetch = 7\nlookup = \"{mode}\"\n\
+             [sources.{SOURCE}.repository]\nurl = \"{}\"\npublic_urls = [\"{BASE}\"]\n{SOON}\n",
+            Broker::shared().url(),
+            url(repository),
+        ),
+    );
+    let message = |second| {
+        repository.knows.write("demo:1", "OBJ", "image/jp2", second);
+        (json!({ "methodName": "modifyDatastreamByValue", "pid": "demo:1" }), modified(second))
+    };
+    (config, (2..22).map(message).collect())
+}
+
+/// That these tell the versions of the messages, in their order.
+fn assert_in_order<'c>(changes: impl Iterator<Item = &'c Value>) {
+    for (change, second) in changes.zip(2..) {
+        let url = format!("{BASE}/objects/demo:1/datastreams/OBJ/content?asOfDateTime={}", time(second));
+        assert_eq!(change["items"][0]["content"]["url"], url, "{change:#}");
+    }
+}
+
+#[tokio::test]
+async fn with_best_effort_a_queue_is_read_on() {
+    let broker = Broker::shared();
+    for mood in MOODS {
+        let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
+        let queue = format!("/queue/{}", broker.name());
+        let (config, messages) = queue_of(folder.path(), "best-effort", &queue, &repository);
+        repository.is(mood);
+        Repository::start(broker.port, &queue, &messages, folder.path()).wait();
+        let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+        until(&format!("{mood:?}: all are told"), async || (gateway.changes().await.len() >= 20).then_some(())).await;
+        repository.is(Mood::Uneven);
+        until("all is complete", async || (lookup(&gateway, SOURCE).await["incomplete"] == 0).then_some(())).await;
+        let changes = gateway.changes().await;
+        assert_in_order(changes.iter().filter(|change| change["lookup"] == "incomplete"));
+        let shown = gateway.json(&format!("/objects?uri={BASE}/objects/demo:1")).await;
+        let content = &shown["items"][0]["content"];
+        assert_eq!((&content["mediaType"], &content["size"]), (&json!("image/jp2"), &json!(121)), "{shown}");
+        assert_eq!(shown["parent"], format!("{BASE}/objects/demo:all"));
+        assert!(gateway.stop().success());
+    }
+}
+
+/// What no well-behaved server does.
+#[tokio::test]
+async fn a_repository_that_breaks_off_or_never_ends_is_no_answer() {
+    for reply in [Reply::Close, Reply::Hang, Reply::Flood(200)] {
+        let folder = tempfile::tempdir().unwrap();
+        let replied = reply.clone();
+        let receiver = Receiver::start(move |_, _| replied.clone()).await;
+        let gateway = start(folder.path(), "best-effort", &format!("http://{}{PATH}", receiver.address));
+        assert_eq!(post(&gateway, 2).await.0, 201, "{reply:?}");
+        assert_eq!(gateway.changes().await[0]["lookup"], "incomplete");
+        // Two answers of 4 MiB, what is on its way, and what was asked again since.
+        assert!(receiver.flooded() < 100_000_000, "{} bytes", receiver.flooded());
+        assert!(gateway.stop().success());
+    }
+}
+
+#[tokio::test]
+async fn a_repository_is_not_asked_unless_it_is_to_be() {
+    let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
+    let gateway = start(folder.path(), "off", &url(&repository));
+    assert_eq!(post(&gateway, 2).await.0, 201);
+    assert_eq!((&gateway.changes().await[0]["lookup"], lookup(&gateway, "fedora3").await), (&Value::Null, Value::Null));
+    assert!(repository.asked().is_empty());
+}
+
 #[tokio::test]
 async fn where_an_answer_is_required_messages_stay_with_their_broker() {
     let broker = Broker::shared();
     for mood in MOODS {
         let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
         let queue = format!("/queue/{}", broker.name());
+        let (config, messages) = queue_of(folder.path(), "required", &queue, &repository);
         repository.is(mood);
-        let config = configuration(
-            folder.path(),
-            &format!(
-                "[sources.{SOURCE}]\ntransport = \"stomp\"\ndialect = \"fedora-apim\"\nurl = \"{}\"\n\
-                 destination = \"{queue}\"\nprefetch = 7\nlookup = \"required\"\n\
-                 [sources.{SOURCE}.repository]\nurl = \"{}\"\npublic_urls = [\"{BASE}\"]\n{SOON}\n",
-                broker.url(),
-                url(&repository),
-            ),
-        );
         let start =
             || Gateway::start_logging(&folder.path().join("data"), &["--config", &config], &folder.path().join("log"));
-        let messages: Vec<_> = (2..22)
-            .map(|second| {
-                repository.knows.write("demo:1", "OBJ", "image/jp2", second);
-                (json!({ "methodName": "modifyDatastreamByValue", "pid": "demo:1" }), modified(second))
-            })
-            .collect();
         let gateway = start();
         Repository::start(broker.port, &queue, &messages, folder.path()).wait();
         let is_waiting = async |gateway: &Gateway| {
@@ -310,14 +371,11 @@ async fn where_an_answer_is_required_messages_stay_with_their_broker() {
         // Whichever is answered first, they come in their order.
         repository.is(Mood::Uneven);
         until(&format!("{mood:?}: all are told"), async || (gateway.changes().await.len() == 20).then_some(())).await;
-        for (change, second) in gateway.changes().await.iter().zip(2..) {
-            let content = &change["items"][0]["content"];
-            let url = format!(
-                "{BASE}/objects/demo:1/datastreams/OBJ/content?asOfDateTime={}",
-                crate::fake_fedora3::time(second)
-            );
-            assert_eq!((&content["url"], &content["mediaType"]), (&json!(url), &json!("image/jp2")), "{change:#}");
-            assert_ne!(change["lookup"], "incomplete");
+        let changes = gateway.changes().await;
+        assert_in_order(changes.iter());
+        for change in &changes {
+            assert_eq!(change["items"][0]["content"]["mediaType"], "image/jp2", "{change:#}");
+            assert!(matches!(change["lookup"].as_str(), None | Some("newer")), "{change:#}");
         }
         until("nothing waits", async || {
             let sources = gateway.json("/sources").await;
