@@ -360,6 +360,9 @@ async fn an_older_fedora_3_is_asked_for_each_datastream() {
     let repository = Fake::start(holds).await;
     let place = Place::of(&repository);
     let gateway = place.gateway();
+    // Cut off within its first part.
+    let begun = json!({ "walk": uuid::Uuid::new_v4(), "part": 1, "objects": [], "place": "" });
+    assert_eq!(part(&gateway, "fedora3", &begun).await.0, 200);
     assert!(place.seeded("fedora3", &[]).await.starts_with("walked 20 objects: 20 filled"));
     let asked = repository.asked();
     assert_eq!(asked.iter().filter(|asked| asked.contains("sessionToken")).count(), 2, "{asked:?}");

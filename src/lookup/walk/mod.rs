@@ -122,6 +122,8 @@ impl Walk {
     /// # Errors
     /// When the place is none, or the base URL of the names is wrong.
     pub fn new(repository: Repository, manner: Manner, place: Option<&str>) -> Result<Self, WalkError> {
+        // A walk that was cut off within its first part has no place yet.
+        let place = place.filter(|place| !place.is_empty());
         let place = place.map(|place| serde_json::from_str(place).map_err(|_| WalkError::Place)).transpose()?;
         let settings = repository.settings();
         let named = settings.public_urls.first().unwrap_or(&settings.url).as_str();
