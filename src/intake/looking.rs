@@ -29,6 +29,10 @@ pub const WAITING: &str = "tidings_waiting_events";
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(15);
 
+/// How long a sender waits for its message's repository at the most. It has less patience than the gateway's operator may
+/// have with the repository.
+const LONGEST_OF_A_SENDER: Duration = Duration::from_secs(20);
+
 /// How much longer than one request all that is asked for one message may take, while its sender waits.
 const SLACK: Duration = Duration::from_millis(500);
 
@@ -170,7 +174,7 @@ impl Source {
         patience: Patience,
     ) -> Result<(), LookupError> {
         let lookup = &looking.lookup;
-        let within = lookup.repository().settings().timeout;
+        let within = lookup.repository().settings().timeout.min(LONGEST_OF_A_SENDER);
         let answered = match (patience, lookup.mode()) {
             (Patience::Endless, Mode::Required) => {
                 self.wait_for(looking, draft, since).await;

@@ -17,6 +17,9 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// For how long at the most.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// Who has waited for so long for an answer, and then gives up, has seen the host fail.
+const GIVEN_UP: Duration = Duration::from_secs(5);
+
 /// How soon those who come while it is being tried come again.
 const SOON: Duration = Duration::from_millis(100);
 
@@ -38,11 +41,13 @@ struct Open {
     is_tried: bool,
 }
 
-/// Leave to send one request. Its outcome is to be told; if it is dropped, nothing was learnt.
+/// Leave to send one request. Its outcome is to be told; if it is dropped soon, nothing was learnt.
 #[derive(Debug)]
 pub(super) struct Leave<'b> {
     breaker: &'b Breaker,
     is_trial: bool,
+    since: Instant,
+    is_told: bool,
 }
 
 impl Breaker {
@@ -52,12 +57,12 @@ impl Breaker {
     /// How long to wait before asking for it again.
     pub(super) fn leave(&self, now: Instant) -> Result<Leave<'_>, Duration> {
         match &mut self.lock().open {
-            None => Ok(Leave { breaker: self, is_trial: false }),
+            None => Ok(Leave { breaker: self, is_trial: false, since: now, is_told: false }),
             Some(open) if now < open.until => Err(open.until - now),
             Some(open) if open.is_tried => Err(SOON),
             Some(open) => {
                 open.is_tried = true;
-                Ok(Leave { breaker: self, is_trial: true })
+                Ok(Leave { breaker: self, is_trial: true, since: now, is_told: false })
             }
         }
     }
@@ -75,14 +80,20 @@ impl Breaker {
 
 impl Leave<'_> {
     /// The host has answered; says whether it had failed before.
-    pub(super) fn answered(self) -> bool {
+    pub(super) fn answered(mut self) -> bool {
+        self.is_told = true;
         let mut state = self.breaker.lock();
         state.open = None;
         std::mem::take(&mut state.failures) > 0
     }
 
     /// The host has failed; says whether that opened the breaker. `wait` is how long the host asks to be left alone.
-    pub(super) fn failed(self, now: Instant, wait: Option<Duration>) -> bool {
+    pub(super) fn failed(mut self, now: Instant, wait: Option<Duration>) -> bool {
+        self.is_told = true;
+        self.fail(now, wait)
+    }
+
+    fn fail(&self, now: Instant, wait: Option<Duration>) -> bool {
         let mut state = self.breaker.lock();
         state.failures = state.failures.saturating_add(1);
         let next = match &state.open {
@@ -102,7 +113,13 @@ impl Leave<'_> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        if self.is_trial
+        if self.is_told {
+            return;
+        }
+        let now = Instant::now();
+        if now.saturating_duration_since(self.since) >= GIVEN_UP {
+            self.fail(now, None);
+        } else if self.is_trial
             && let Some(open) = &mut self.breaker.lock().open
         {
             open.is_tried = false;
@@ -112,7 +129,7 @@ impl Drop for Leave<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Breaker, Duration, FAILURES, Instant, LONGEST, SHORTEST};
+    use super::{Breaker, Duration, FAILURES, GIVEN_UP, Instant, LONGEST, SHORTEST};
 
     fn open(breaker: &Breaker, now: Instant) {
         for at in 1..=FAILURES {
@@ -160,6 +177,17 @@ mod tests {
         let later = now + SHORTEST;
         drop(breaker.leave(later).unwrap());
         assert!(breaker.leave(later).is_ok());
+    }
+
+    #[test]
+    fn who_gives_up_after_a_while_has_seen_it_fail() {
+        let breaker = Breaker::default();
+        let since = Instant::now().checked_sub(GIVEN_UP).unwrap();
+        for _ in 0..FAILURES {
+            assert!(breaker.open_for(since).is_none());
+            drop(breaker.leave(since).unwrap());
+        }
+        assert!(breaker.open_for(since).is_some());
     }
 
     #[test]

@@ -117,6 +117,11 @@ impl Answer {
 }
 
 impl LookupError {
+    /// Whether other questions would fare no better at present.
+    fn is_of_the_host(&self) -> bool {
+        matches!(self, Self::Silent(_) | Self::Refused(_)) || (matches!(self, Self::Status(_)) && self.is_transient())
+    }
+
     /// How long it is at least until the same question may be answered, where that is known.
     #[must_use]
     pub fn again(&self) -> Option<Duration> {
@@ -263,7 +268,10 @@ impl Repository {
             return;
         };
         failed.increment(1);
-        if leave.failed(Instant::now(), wait) {
+        if !error.is_of_the_host() {
+            // Only this question is none for it.
+            leave.answered();
+        } else if leave.failed(Instant::now(), wait) {
             tracing::warn!(repository = %settings.url, %error, "the repository has failed too often, and is left alone for a while");
         }
     }
@@ -341,7 +349,9 @@ mod tests {
             (500, true, true),
             (503, true, true),
         ] {
-            assert_eq!(answered(status, is_whole).unwrap_err().is_transient(), is_transient, "{status}");
+            let error = answered(status, is_whole).unwrap_err();
+            assert_eq!(error.is_transient(), is_transient, "{status}");
+            assert_eq!(error.is_of_the_host(), is_transient || matches!(status, 401 | 403), "{status}");
         }
         let (status, headers, beginning) = (StatusCode::OK, HeaderMap::new(), vec![b'x'; ANSWER_BYTES].into());
         let endless = judge(http_client::Answer { status, headers, beginning, is_whole: false }, &Method::GET);

@@ -79,10 +79,11 @@ pub(super) async fn complete(asking: &Asking<'_>, object: Option<&str>, draft: &
     }
 }
 
-/// What is told of a resource. A large file may take longer to make a digest of than anybody waits for.
+/// What is told of a resource. A large file may take longer to make a digest of than anybody waits for, and none of the
+/// digests may be known there.
 async fn asked(asking: &Asking<'_>, path: &str) -> Result<Option<There>, LookupError> {
     match asking.head(path, WANT_DIGEST, is_resource).await {
-        Err(LookupError::Silent(_)) => asking.head(path, &[], is_resource).await,
+        Err(LookupError::Silent(_) | LookupError::Status(400..=499)) => asking.head(path, &[], is_resource).await,
         answer => answer,
     }
 }

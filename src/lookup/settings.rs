@@ -117,7 +117,7 @@ impl RepositorySettings {
 /// Who asks.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The name; it is told to nobody else either.
+    /// The name.
     pub username: Secret,
     /// The password.
     pub password: Secret,

@@ -73,9 +73,17 @@ async fn a_file_has_its_media_type_size_and_digest() {
     assert_eq!(change["parent"], format!("{REST}/a"));
     assert_eq!(change["types"], json!([ldp("NonRDFSource"), ldp("Resource")]));
     assert_eq!(change["lookup"], Value::Null);
+    // One that knows no digest is asked without, however often that is.
+    world.repository.knows.knows_no_digests();
+    for second in 3..13 {
+        world.repository.knows.file("/a/file", "image/jp2", 1234, second);
+        let change = world.tells(second, "Update", "/a/file", json!([ldp("NonRDFSource")])).await;
+        let content = json!({ "url": format!("{REST}/a/file"), "mediaType": "image/jp2", "size": 1234 });
+        assert_eq!((&change["items"][0]["content"], &change["lookup"]), (&content, &Value::Null));
+    }
     // What is kept elsewhere is told of, and nobody goes there.
-    world.repository.knows.file_elsewhere("/a/elsewhere", "video/mp4", 3);
-    let change = world.tells(3, "Create", "/a/elsewhere", json!([ldp("NonRDFSource")])).await;
+    world.repository.knows.file_elsewhere("/a/elsewhere", "video/mp4", 13);
+    let change = world.tells(13, "Create", "/a/elsewhere", json!([ldp("NonRDFSource")])).await;
     let content = json!({ "url": format!("{REST}/a/elsewhere"), "mediaType": "video/mp4" });
     assert_eq!((&change["items"][0]["content"], &change["lookup"]), (&content, &Value::Null));
 }

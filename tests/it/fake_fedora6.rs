@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use serde_json::json;
@@ -36,6 +39,7 @@ enum Kind {
 pub(crate) struct Fedora6 {
     resources: Mutex<BTreeMap<String, (Kind, u64)>>,
     tombstones: Mutex<BTreeSet<String>>,
+    knows_no_digests: AtomicBool,
 }
 
 /// A running one.
@@ -44,6 +48,11 @@ pub(crate) type FakeFedora6 = FakeRepository<Fedora6>;
 impl Fedora6 {
     fn resources(&self) -> MutexGuard<'_, BTreeMap<String, (Kind, u64)>> {
         self.resources.lock().unwrap()
+    }
+
+    /// From now on it knows none of the digests that somebody may want.
+    pub(crate) fn knows_no_digests(&self) {
+        self.knows_no_digests.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn container(&self, path: &str, second: u64) {
@@ -70,6 +79,10 @@ fn date(second: u64) -> String {
 }
 
 impl Knows for Fedora6 {
+    fn refuses_digests(&self) -> Option<u16> {
+        self.knows_no_digests.load(Ordering::Relaxed).then_some(409)
+    }
+
     fn answer(&self, method: &str, path: &str, _: &[(String, String)]) -> ResponseTemplate {
         let path = path.strip_prefix(PATH).unwrap_or("/nowhere");
         if self.tombstones.lock().unwrap().contains(path) {
@@ -110,7 +123,12 @@ impl Knows for Fedora6 {
                         moved.insert_header("content-type", media_type).insert_header("last-modified", date(second));
                     moved.append_header("link", link("NonRDFSource"))
                 } else {
-                    answer.insert_header("digest", format!("sha={SHA1}")).set_body_raw(content, media_type)
+                    let answer = if self.refuses_digests().is_some() {
+                        answer
+                    } else {
+                        answer.insert_header("digest", format!("sha={SHA1}"))
+                    };
+                    answer.set_body_raw(content, media_type)
                 }
             }
         }

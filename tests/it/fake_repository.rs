@@ -41,6 +41,11 @@ pub(crate) struct Asked {
 /// Answers a request by its method, path and query, when it is in the mood to.
 pub(crate) trait Knows: Send + Sync + 'static {
     fn answer(&self, method: &str, path: &str, query: &[(String, String)]) -> ResponseTemplate;
+
+    /// The status that it answers with, whatever else is asked, where somebody wants a digest.
+    fn refuses_digests(&self) -> Option<u16> {
+        None
+    }
 }
 
 struct Answering<K> {
@@ -56,7 +61,10 @@ impl<K: Knows> Respond for Answering<K> {
         self.asked.lock().unwrap().push(Asked { method, authorization });
         let query: Vec<_> =
             request.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
-        let well = || self.knows.answer(request.method.as_str(), request.url.path(), &query);
+        let well = || match self.knows.refuses_digests() {
+            Some(status) if request.headers.contains_key("want-digest") => ResponseTemplate::new(status),
+            _ => self.knows.answer(request.method.as_str(), request.url.path(), &query),
+        };
         let mood = *self.mood.lock().unwrap();
         match mood {
             Mood::Well => well(),
