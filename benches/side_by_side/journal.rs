@@ -6,11 +6,15 @@ use std::{
     cell::Cell,
     collections::VecDeque,
     path::Path,
+    process::Command,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use super::measure::{Contender, compare};
+use super::{
+    measure::{Contender, compare},
+    streams::Server,
+};
 use tidings::{
     journal::{
         Journal, KnownKey, Settings, Submission, WriterThread,
@@ -29,6 +33,10 @@ const BATCH: usize = 512;
 /// So many senders have so many drafts each on their way: about as many as a queue hands over unacknowledged by default.
 const SENDERS: usize = 16;
 const AT_ONCE: usize = 64;
+
+/// Of how many objects the changes are.
+const FEW: u64 = 10_000;
+const MANY: u64 = 100_000;
 
 /// So many have one each.
 const SINGLE: usize = 256;
@@ -84,33 +92,35 @@ pub(crate) fn appends() {
     close(journal, writer);
 }
 
-/// Appends and pages at ten thousand changes and at a million.
+/// Appends and pages at ten thousand changes and at a million: the same changes, of the same objects. And where there are
+/// as many more objects, of which the registry is larger as well.
 pub(crate) fn growth() {
     let runtime = &runtime();
     let folder = tempfile::tempdir().unwrap();
-    let (small, small_writer) = open(&folder.path().join("small"));
-    let (large, large_writer) = open(&folder.path().join("large"));
-    let fill = |journal: &Journal, to: u64| {
-        for from in (0..to).step_by(ROUND) {
-            append(runtime, journal, (from..to.min(from + ROUND as u64)).map(draft).collect());
+    let filled = |name: &str, changes: u64, objects: u64| {
+        let (journal, writer) = open(&folder.path().join(name));
+        for from in (0..changes).step_by(ROUND) {
+            let numbers = from..changes.min(from + ROUND as u64);
+            append(runtime, &journal, numbers.map(|number| draft_of(number, objects)).collect());
         }
+        (journal, writer)
     };
-    fill(&small, 10_000);
-    fill(&large, 1_000_000);
-    let mut next = [2_000_000_u64; 2];
-    let mut appending = |journal: &Journal, which: usize| {
-        let drafts: Vec<_> = (next[which]..next[which] + 5000).map(draft).collect();
-        next[which] += 5000;
-        append(runtime, journal, drafts)
+    let (small, small_writer) = filled("small", 10_000, FEW);
+    let (large, large_writer) = filled("large", 1_000_000, FEW);
+    let (wide, wide_writer) = filled("wide", 1_000_000, MANY);
+    let next = Cell::new(2_000_000_u64);
+    let appending = |journal: &Journal, objects: u64| {
+        let from = next.replace(next.get() + 10_000);
+        append(runtime, journal, (from..next.get()).map(|number| draft_of(number, objects)).collect())
     };
-    let cell = std::cell::RefCell::new(&mut appending);
     compare(
         "appending as the journal grows",
         "changes",
         7,
         vec![
-            Contender::timed("at 10 000 changes", || (cell.borrow_mut())(&small, 0)),
-            Contender::timed("at 1 000 000 changes", || (cell.borrow_mut())(&large, 1)),
+            Contender::timed("at 10 000 changes of 10 000 objects", || appending(&small, FEW)),
+            Contender::timed("at 1 000 000 changes of 10 000 objects", || appending(&large, FEW)),
+            Contender::timed("at 1 000 000 changes of 100 000 objects", || appending(&wide, MANY)),
         ],
     );
     let pages = |journal: &Journal, head: u64| {
@@ -132,7 +142,12 @@ pub(crate) fn growth() {
     );
     close(small, small_writer);
     close(large, large_writer);
-    opening(&folder.path().join("large"));
+    close(wide, wide_writer);
+    opening(&folder.path().join("wide"));
+    println!("\n| a gateway with a million changes | resident memory, MB |\n| --- | ---: |");
+    for name in ["large", "wide"] {
+        serving(runtime, name, &folder.path().join(name));
+    }
 }
 
 /// How long opening a large journal takes, beside one plain read of its file.
@@ -145,13 +160,23 @@ fn opening(folder: &Path) {
     let (journal, writer) = open(folder);
     let opening = began.elapsed();
     println!("\nopening a journal of {} MB: {opening:?}; one plain read of its file: {reading:?}", bytes / 1_000_000);
-    println!("resident memory: {}", resident());
     close(journal, writer);
 }
 
-fn resident() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("VmRSS: unknown here").to_owned()
+/// What the program takes of memory that serves such a journal, when it has started and when pages of all of it have been read.
+fn serving(runtime: &tokio::runtime::Runtime, name: &str, folder: &Path) {
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
+    let gateway = Server::start(serve);
+    println!("| {name}: started | {:.1} |", gateway.memory() as f64 / 1e6);
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    runtime.block_on(async {
+        for page in 0..1_000 {
+            let page = format!("{}/changes?after={}&limit=100", gateway.url, page * 991);
+            assert!(reqwest::get(page).await.unwrap().bytes().await.unwrap().len() > 50_000);
+        }
+    });
+    println!("| {name}: read | {:.1} |", gateway.memory() as f64 / 1e6);
 }
 
 pub(crate) fn open(folder: &Path) -> (Journal, WriterThread) {
@@ -250,7 +275,12 @@ fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draf
 
 /// The modification of a datastream of one of many objects, as a Fedora 3 tells it: about 1 kB.
 pub(crate) fn draft(number: u64) -> Draft {
-    let object = format!("http://repository.example.org:8080/fedora/objects/demo:{}", number % 100_000);
+    draft_of(number, MANY)
+}
+
+/// The same, of one of so many.
+fn draft_of(number: u64, objects: u64) -> Draft {
+    let object = format!("http://repository.example.org:8080/fedora/objects/demo:{}", number % objects);
     let item = format!("{object}/datastreams/MD_DESCRIPTIVE/content");
     let content = ContentLocation {
         media_type: MediaType::parse("text/xml").ok(),

@@ -226,7 +226,8 @@ fn read_write(path: &Path) -> rusqlite::Result<Connection> {
 fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.pragma_update(None, "cache_size", -4096)?;
+    // The system has the file in memory; to have more of it here, once for each connection, makes reading no faster.
+    connection.pragma_update(None, "cache_size", -1024)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     Ok(connection)
 }
