@@ -23,7 +23,7 @@ use super::measure::{Contender, compare};
 const ROUNDS: usize = 5;
 
 /// How many bytes go out in a turn, about.
-const TURN_BYTES: u64 = 400_000_000;
+const TURN_BYTES: u64 = 1_600_000_000;
 
 /// A server in a process of its own, which ends with what is measured.
 pub(crate) struct Server {

@@ -2,6 +2,7 @@
 
 use std::{ops::Range, thread::JoinHandle, time::Duration};
 
+use futures_util::StreamExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -122,7 +123,7 @@ fn piece(stream: &TcpStream, tail: &mut Vec<u8>) -> Option<usize> {
     })
 }
 
-/// Posts the changes of these numbers, many at once, in a thread of its own, which ends when each is taken.
+/// Posts the changes of these numbers, 64 at once, in a thread of its own, which ends when each is taken.
 pub(crate) fn post(url: &str, numbers: Range<u64>) -> JoinHandle<()> {
     // Whoever comes second finds it installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -130,19 +131,16 @@ pub(crate) fn post(url: &str, numbers: Range<u64>) -> JoinHandle<()> {
     let posting = move || {
         runtime().block_on(async {
             let http = reqwest::Client::builder().no_proxy().build().unwrap();
-            for numbers in numbers.chunks(64) {
-                let posting = numbers.iter().map(|number| {
-                    let object = format!("http://h.example/objects/{number}");
-                    let message = serde_json::json!({
-                        "object": object, "description": "x".repeat(500), "sourceEventId": format!("event {number}"),
-                        "items": [{ "uri": format!("{object}/item"), "change": "ADD" }],
-                    });
-                    http.post(&url).header("content-type", "application/json").body(message.to_string()).send()
+            let posts = numbers.iter().map(|number| {
+                let object = format!("http://h.example/objects/{number}");
+                let message = serde_json::json!({
+                    "object": object, "description": "x".repeat(500), "sourceEventId": format!("event {number}"),
+                    "items": [{ "uri": format!("{object}/item"), "change": "ADD" }],
                 });
-                for answer in futures_util::future::join_all(posting).await {
-                    assert!(answer.unwrap().status().is_success());
-                }
-            }
+                http.post(&url).header("content-type", "application/json").body(message.to_string()).send()
+            });
+            let answers = futures_util::stream::iter(posts).buffer_unordered(64);
+            answers.for_each(async |answer| assert!(answer.unwrap().status().is_success())).await;
         });
     };
     std::thread::spawn(posting)
