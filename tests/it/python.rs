@@ -16,8 +16,9 @@ use crate::gateway::PATIENCE;
 
 fn python(script: &str) -> Command {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut command = Command::new(here.join("scripts/python"));
-    command.arg(here.join(script));
+    // Where the tests run in the background of a shell Ctrl-C is ignored, and Python would leave it so.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(here.join("scripts/python")).arg(here.join(script));
     command
 }
 
@@ -112,7 +113,16 @@ impl Example {
     /// Presses Ctrl-C, and waits for its end in good order; gives all that it has printed.
     pub(crate) fn stop(mut self) -> Vec<String> {
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success() && self.child.wait().unwrap().success());
+        assert!(sent.success());
+        let began = Instant::now();
+        let ended = loop {
+            if let Some(ended) = self.child.try_wait().unwrap() {
+                break ended;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end at Ctrl-C");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(ended.success(), "{ended}");
         self.lines()
     }
 }
