@@ -114,11 +114,11 @@ impl Object<'_> {
             return Ok(rest(item, newest.as_ref(), time));
         }
         let Some(newest) = newest else { return Ok(Some(LookupMark::Gone)) };
-        let Some(content) = content_of(&mut item.change) else { return Ok(None) };
+        let Some(content) = item.change.content_mut() else { return Ok(None) };
         let wanted = Wanted::of(content, &item.uri, time);
         let is_new = matches!(item.change, DraftChange::Told(ItemChange::Add { .. }));
         let (version, mark) = self.wanted(path, wanted, is_new, newest).await?;
-        if let (Some(version), Some(content)) = (version, content_of(&mut item.change)) {
+        if let (Some(version), Some(content)) = (version, item.change.content_mut()) {
             fill(content, &item.uri, version);
         }
         Ok(mark)
@@ -256,21 +256,6 @@ fn rest(item: &mut DraftItem, newest: Option<&DatastreamVersion>, time: Option<T
     };
     item.change = DraftChange::Completed(change);
     None
-}
-
-/// Where the new content is, of a change that has some.
-fn content_of(change: &mut DraftChange) -> Option<&mut ContentLocation> {
-    match change {
-        DraftChange::Told(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
-        | DraftChange::Completed(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
-        | DraftChange::AddOrUpdate { content, .. }
-        | DraftChange::There { content } => content.as_mut(),
-        DraftChange::Told(_)
-        | DraftChange::Completed(_)
-        | DraftChange::Found { .. }
-        | DraftChange::Activity { .. }
-        | DraftChange::Properties { .. } => None,
-    }
 }
 
 /// A version that goes with the next has no lasting address of its own.

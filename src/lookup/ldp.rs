@@ -18,8 +18,7 @@ use super::{
 use crate::{
     format::ldp::{Described, description, links},
     model::{
-        ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItems, ItemChange, LookupMark, MediaType,
-        Timestamp, Untold, Uri,
+        ContentLocation, Digest, DigestAlgorithm, Draft, DraftItems, LookupMark, MediaType, Timestamp, Untold, Uri,
     },
 };
 
@@ -54,7 +53,7 @@ pub(super) async fn complete(asking: &Asking<'_>, object: Option<&str>, draft: &
     let DraftItems::Listed(items) = draft.items.clone() else { return Ok(()) };
     let mut items = items.into_vec();
     for item in &mut items {
-        let Some(content) = content_of(&mut item.change) else { continue };
+        let Some(content) = item.change.content_mut() else { continue };
         let Some(path) = asking.repository.settings().path_of(content.url.as_str()) else { continue };
         let path = path.split('#').next().unwrap_or_default().to_owned();
         match asked(asking, &path).await? {
@@ -122,7 +121,9 @@ async fn of_object(asking: &Asking<'_>, path: &str, there: &There, draft: &mut D
 async fn described(asking: &Asking<'_>, path: &str, headers: &HeaderMap) -> Result<Described, LookupError> {
     let settings = asking.repository.settings();
     let elsewhere = all(headers, "describedby").into_iter().find_map(|at| settings.path_of(at));
-    let at = elsewhere.as_deref().unwrap_or(path);
+    // A part of a resource is described with it.
+    let whole = path.split('#').next().unwrap_or_default();
+    let at = elsewhere.as_deref().unwrap_or(whole);
     let resource = format!("{}{path}", settings.url);
     let read = |body: &[u8], _| {
         let mut found = description(body, &resource)?;
@@ -160,14 +161,6 @@ async fn container(asking: &Asking<'_>, path: &str, base: &str) -> Result<Option
 fn public(asking: &Asking<'_>, named: &Uri, base: &str) -> Uri {
     let path = asking.repository.settings().path_of(named.as_str());
     path.and_then(|path| Uri::parse(&format!("{base}{path}")).ok()).unwrap_or_else(|| named.clone())
-}
-
-fn content_of(change: &mut DraftChange) -> Option<&mut ContentLocation> {
-    match change {
-        DraftChange::Told(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
-        | DraftChange::AddOrUpdate { content, .. } => content.as_mut(),
-        _ => None,
-    }
 }
 
 fn fill(content: &mut ContentLocation, headers: &HeaderMap) {

@@ -78,7 +78,14 @@ impl Lookup {
         if draft.lookup.untold == Untold::Nothing {
             return Ok(());
         }
-        self.ask(draft, since).await.map_err(|error| self.failed(error))
+        match self.ask(draft, since).await {
+            // What cannot be asked here now cannot be asked later: to wait for it would be for ever.
+            Err(LookupError::Foreign) => {
+                draft.lookup.mark = Some(LookupMark::Foreign);
+                Ok(())
+            }
+            asked => asked.map_err(|error| self.failed(error)),
+        }
     }
 
     /// Takes note of what went wrong.

@@ -131,6 +131,20 @@ pub enum DraftChange {
     },
 }
 
+impl DraftChange {
+    /// Where the new content is, of a change that was told and has some.
+    pub fn content_mut(&mut self) -> Option<&mut ContentLocation> {
+        match self {
+            Self::Told(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
+            | Self::Completed(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
+            | Self::AddOrUpdate { content, .. }
+            | Self::There { content }
+            | Self::Found { content, .. } => content.as_mut(),
+            Self::Told(_) | Self::Completed(_) | Self::Activity { .. } | Self::Properties { .. } => None,
+        }
+    }
+}
+
 impl DraftItem {
     /// An item whose part of the change gets its identifier from the journal.
     #[must_use]

@@ -137,6 +137,20 @@ async fn types_that_an_event_does_not_tell_are_in_the_description() {
     }
 }
 
+/// The description of a part of a resource is that of the resource. An address that cannot be asked is no reason to wait.
+#[tokio::test]
+async fn a_part_of_a_resource_holds_nothing_up() {
+    let world = World::new().await;
+    world.repository.knows.container("/a/b", 1);
+    let part = world.tells(2, "Update", "/a/b#hash", json!([])).await;
+    assert_eq!((&part["parent"], &part["lookup"]), (&json!(format!("{REST}/a/b")), &Value::Null));
+    assert_eq!(part["types"], json!([ldp("Resource"), ldp("RDFSource"), ldp("BasicContainer")]));
+    let asked = world.repository.asked().len();
+    let outside = world.tells(3, "Update", "/%2e%2e/admin", json!([])).await;
+    assert_eq!(outside["lookup"], "foreign");
+    assert_eq!(world.repository.asked().len(), asked, "what is outside is not asked about");
+}
+
 #[tokio::test]
 async fn files_of_islandora_that_are_in_fedora_are_asked_for() {
     let world = World::new().await;
