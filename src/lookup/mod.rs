@@ -120,3 +120,27 @@ impl Lookup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Api, BaseUrl, Draft, Instant, Limits, Lookup, LookupMark, Mode, Repository, RepositorySettings, Untold,
+    };
+    use crate::model::{DraftLookup, SourceName};
+
+    /// The address has a fragment, and so has all that would be asked behind it.
+    #[tokio::test]
+    async fn what_cannot_be_asked_is_not_waited_for() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let base = BaseUrl::parse("http://127.0.0.1:1/fedora").unwrap();
+        let settings = RepositorySettings::new(Api::Fedora3, base);
+        let repository = Repository::new(&SourceName::parse("s").unwrap(), settings).await.unwrap();
+        let lookup = Lookup::new(Mode::Required, repository, Limits::default());
+        let object = "http://127.0.0.1:1/fedora/objects/a:1#x";
+        let draft = format!(r#"{{"object":"{object}","items":[{{"uri":"{object}","change":"ADD"}}]}}"#);
+        let mut draft: Draft = serde_json::from_str(&draft).unwrap();
+        draft.lookup = DraftLookup::of(Untold::Object);
+        lookup.complete(&mut draft, Instant::now()).await.unwrap();
+        assert_eq!((draft.lookup.mark, lookup.health().last_error), (Some(LookupMark::Foreign), None));
+    }
+}
