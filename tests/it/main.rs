@@ -138,5 +138,6 @@ mod what_is_not_confirmed_is_sent_again_on_a_new_channel;
 mod what_is_settled_ahead_is_settled_right;
 mod what_makes_a_walk_impossible_is_told;
 mod what_no_dialect_can_read_is_kept;
+mod what_waits_for_the_disk_is_asked_about_again;
 mod what_walks_found_is_kept_with_the_journal;
 mod xmllint;

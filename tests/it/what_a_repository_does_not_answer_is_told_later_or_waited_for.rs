@@ -30,7 +30,7 @@ const OBJ: (&str, &str) = ("dsID", "OBJ");
 /// The repository waits for a second at the most.
 const SOON: &str = "timeout_seconds = 1";
 
-async fn repository() -> FakeFedora3 {
+pub(crate) async fn repository() -> FakeFedora3 {
     let repository: FakeFedora3 = FakeRepository::start(Fedora3::default()).await;
     repository.knows.ingest("demo:1");
     repository.knows.relate("demo:1", "isMemberOf", "demo:all", 1);
@@ -43,12 +43,12 @@ fn start(folder: &Path, mode: &str, url: &str) -> Gateway {
     Gateway::start_logging(&folder.join("data"), &["--config", &config], &folder.join("log"))
 }
 
-fn url(repository: &FakeFedora3) -> String {
+pub(crate) fn url(repository: &FakeFedora3) -> String {
     format!("{}{PATH}", repository.url())
 }
 
 /// A message of a modification of OBJ.
-fn modified(second: u64) -> String {
+pub(crate) fn modified(second: u64) -> String {
     let parameters = &[OBJ, ("dsContent", "[OMITTED]")];
     Call { number: second, method: "modifyDatastreamByValue", pid: "demo:1", parameters, returned: None }.message()
 }
