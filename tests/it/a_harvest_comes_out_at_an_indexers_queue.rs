@@ -112,8 +112,10 @@ fn told(message: &Delivery) -> String {
     format!("{}: {}", name(&feed).replace("api/v1/", ""), items.join(", ").replace("api/v1/", ""))
 }
 
-/// Takes the messages of the subscriber to everything, of which each must be valid and in order.
-async fn read_all(vhost: &Vhost<'_>, folder: &Path, count: usize) -> Vec<Delivery> {
+/// Takes the messages of the subscriber to everything, of which each must be valid and in order. The queue is there once
+/// the gateway has declared it, which may be after all is published.
+async fn read_all(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, count: usize) -> Vec<Delivery> {
+    gateway.until_at("all", count as u64).await;
     let client = vhost.client().await;
     let messages = client.read("all", count).await;
     assert_eq!(client.waiting("all").await, 0);
@@ -135,13 +137,13 @@ async fn read_all(vhost: &Vhost<'_>, folder: &Path, count: usize) -> Vec<Deliver
 
 /// Lets the example take the queue of the index, twice: the second time all are repeats.
 async fn index(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, head: u64, lines: usize) -> Vec<String> {
+    let shown = gateway.until_at("index", head).await;
     let mut indexer = Example::indexer(&vhost.url(), "index", folder);
     indexer.until_printed(lines).await;
-    let began = Instant::now();
-    let shown = gateway.until_at("index", head).await;
     let delivered = shown["delivered"].as_u64().unwrap();
     assert_eq!(gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": "beginning" }))).await.0, 200);
     gateway.until("index", "all came again", |shown| shown["delivered"] == 2 * delivered).await;
+    let began = Instant::now();
     let empty = || Broker::shared().ctl(&["list_queues", "--vhost", &vhost.name, "name", "messages"]);
     while !empty().lines().any(|line| line == "index\t0") {
         assert!(began.elapsed() < 2 * PATIENCE, "not all is acknowledged: {}", empty());
@@ -171,7 +173,7 @@ async fn a_harvest_with_one_warc() {
     let cut = messages[0].1.to_string().replace("\"seeds\":", "\"seeds\"");
     messages.insert(0, (messages[0].0.clone(), json!(cut)));
     publish_as_sfm(&vhost.url(), &messages);
-    let messages = read_all(&vhost, folder.path(), 4).await;
+    let messages = read_all(&vhost, &gateway, folder.path(), 4).await;
     let all: Vec<_> = messages.iter().map(told).collect();
     assert_eq!(
         all,
@@ -251,7 +253,7 @@ async fn a_stream_with_several_warcs_and_a_stop() {
             ("harvest.stop.twitter.twitter_filter", json!({"id": id})),
         ],
     );
-    let all: Vec<_> = read_all(&vhost, folder.path(), 7).await.iter().map(told).collect();
+    let all: Vec<_> = read_all(&vhost, &gateway, folder.path(), 7).await.iter().map(told).collect();
     let harvest = format!("harvests/{id}/: harvests/{id}/");
     assert_eq!(
         all,
