@@ -2,10 +2,7 @@
 //! then the answers are sent. Nobody hears of a change before it is on disk.
 
 use std::{
-    sync::{
-        Arc,
-        mpsc::{Receiver, SyncSender},
-    },
+    sync::{Arc, mpsc::SyncSender},
     time::{Duration, Instant},
 };
 
@@ -14,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     First,
     batch::Batch,
+    handover::Handover,
     metrics,
     order::{Order, Taken, answer_all},
     store::{NewChange, Store, StoreError},
@@ -26,9 +24,9 @@ pub(super) struct Disk {
     pub(super) tail: Arc<Tail>,
     pub(super) head: watch::Sender<Seq>,
     pub(super) first: Arc<First>,
-    /// Where what was written is told, …
-    pub(super) done: SyncSender<Done>,
-    /// … and what wakes who is to hear of it. It does not keep the journal open.
+    /// Where what is settled comes from.
+    pub(super) handover: Arc<Handover>,
+    /// Wakes who waits for orders, as something was written. It does not keep the journal open.
     pub(super) orders: mpsc::WeakSender<Order>,
     /// Wakes who does the store's upkeep.
     pub(super) upkeep: SyncSender<()>,
@@ -38,30 +36,36 @@ pub(super) struct Disk {
 pub(super) struct Work {
     pub(super) batch: Batch,
     pub(super) rest: Taken,
+    /// How many orders they are.
+    pub(super) orders: usize,
     began: Instant,
 }
 
-/// What has become of some work.
-pub(super) struct Done {
-    pub(super) written: Result<(), StoreError>,
-    /// The changes that have left the tail.
-    pub(super) old: Vec<Arc<Recorded>>,
+impl Work {
+    pub(super) fn new(orders: usize, rest: Taken) -> Self {
+        Self { batch: Batch::default(), rest, orders, began: Instant::now() }
+    }
+
+    /// Tells those who wait for something settled that it is not written. What else is to be done is done.
+    pub(super) fn refuse(&mut self, error: &StoreError) {
+        self.rest.refuse(error);
+        self.batch = Batch::default();
+    }
 }
 
-impl Work {
-    pub(super) fn new(rest: Taken) -> Self {
-        Self { batch: Batch::default(), rest, began: Instant::now() }
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.handover.leave();
     }
 }
 
 impl Disk {
-    /// Writes what it is given, until nobody gives more.
-    pub(super) fn run(self, works: &Receiver<Vec<Work>>) {
-        while let Ok(works) = works.recv() {
-            let done = self.write(works);
-            if self.done.send(done).is_err() {
-                break;
-            }
+    /// Writes what is settled, until nothing more comes.
+    pub(super) fn run(self) {
+        while let Some(works) = self.handover.take() {
+            let count = works.len();
+            let written = self.write(works);
+            self.handover.done(count, written);
             if let Some(orders) = self.orders.upgrade() {
                 // Where there is no room, there are orders that wake as well.
                 let _ = orders.try_send(Order::Look);
@@ -73,20 +77,21 @@ impl Disk {
         }
     }
 
-    fn write(&self, works: Vec<Work>) -> Done {
+    /// Gives what has left the tail.
+    fn write(&self, works: Vec<Work>) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let mut decisions = Vec::with_capacity(works.len());
         let mut answers = Vec::with_capacity(works.len());
-        for Work { batch: Batch { decision, outcomes, seeded }, rest, began } in works {
+        for Work { batch: Batch { decision, outcomes, seeded }, rest, began, .. } in works {
             decisions.push(decision);
             answers.push((outcomes, seeded, rest, began));
         }
         let is_empty = decisions.iter().all(super::store::Decision::is_empty);
         let written = if is_empty { Ok(Vec::new()) } else { self.store.append(decisions) };
-        let mut old = Vec::new();
         let mut rests = Vec::with_capacity(answers.len());
         let written = match written {
             Ok(changes) => {
                 let mut changes = changes.into_iter();
+                let mut old = Vec::new();
                 for (outcomes, seeded, mut rest, began) in answers {
                     let took = began.elapsed();
                     if !outcomes.is_empty() {
@@ -102,7 +107,7 @@ impl Disk {
                     answer_all(std::mem::take(&mut rest.submitters), Ok(outcomes));
                     rests.push(rest);
                 }
-                Ok(())
+                Ok(old)
             }
             Err(error) => {
                 for (_, _, mut rest, _) in answers {
@@ -113,7 +118,7 @@ impl Disk {
             }
         };
         rests.into_iter().for_each(|rest| self.execute(rest));
-        Done { written, old }
+        written
     }
 
     /// Does what is not settled.

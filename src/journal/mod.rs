@@ -6,6 +6,7 @@
 
 mod batch;
 mod disk;
+mod handover;
 pub mod metrics;
 mod order;
 pub mod quarantine;
@@ -21,6 +22,7 @@ mod tail;
 mod writer;
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -38,12 +40,13 @@ pub use tail::Recorded;
 
 use crate::model::Seq;
 use disk::Disk;
+use handover::Handover;
 use order::Order;
 use quarantine::{NewQuarantined, QuarantineId};
 use seed::{Seeded, Seeding};
 use store::{Store, StoreError};
 use tail::Tail;
-use writer::{Next, Writer};
+use writer::Writer;
 
 /// Room for the JSON of most changes, in bytes.
 const USUAL_JSON: usize = 1024;
@@ -134,30 +137,28 @@ impl Journal {
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
         let (upkeep, due) = sync_channel(1);
-        let (disk, works) = sync_channel(1);
-        let (done, what_is_done) = sync_channel(1);
+        let handover = Arc::new(Handover::default());
         let writer = Writer {
             store: Arc::clone(&store),
             batch: settings.batch,
-            disk,
-            done: what_is_done,
+            handover: Arc::clone(&handover),
             waiting: Vec::with_capacity(settings.batch),
-            on_disk: None,
-            next: Next::default(),
+            promised: VecDeque::new(),
+            failures: 0,
         };
         let disk = Disk {
             store: Arc::clone(&store),
             tail: Arc::clone(&tail),
             head: moved,
             first: Arc::clone(&first),
-            done,
+            handover,
             orders: orders.downgrade(),
             upkeep,
         };
         let kept = Arc::clone(&store);
         let threads = [
             thread("journal-writer", move || writer.run(waiting))?,
-            thread("journal-disk", move || disk.run(&works))?,
+            thread("journal-disk", move || disk.run())?,
             thread("journal-upkeep", move || keep_up(&*kept, &due))?,
         ];
         Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))

@@ -6,16 +6,14 @@
 //! on their way will have written ([`Promised`]). When one cannot be written, neither are those that were settled
 //! on it: their senders hear of the same error, and send again.
 
-use std::sync::{
-    Arc,
-    mpsc::{Receiver, SyncSender, TryRecvError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::mpsc;
 
 use super::{
     batch::{Batch, Promised, questions},
-    disk::{Done, Work},
+    disk::Work,
+    handover::{Gone, Handover, Seen},
     order::{Order, Taken, sorted},
     store::{Decision, Known, Meanwhile, Store, StoreError},
 };
@@ -25,39 +23,26 @@ use crate::model::Timestamp;
 /// come until that is done, since it costs some work to ask for the sake of few.
 const WORTH_SETTLING_AHEAD: usize = 128;
 
-/// About so many drafts are settled while nothing is written. The others are when these are on their way.
+/// About so many drafts are settled at once, so that they can be written while the next are settled.
 const SETTLED_AT_ONCE: usize = 256;
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
     /// How many orders go into one transaction at the most.
     pub(super) batch: usize,
-    /// The thread that writes, and what has become of what it was given.
-    pub(super) disk: SyncSender<Vec<Work>>,
-    pub(super) done: Receiver<Done>,
+    /// Where what is settled goes.
+    pub(super) handover: Arc<Handover>,
     /// Orders that have been taken and are not settled yet.
     pub(super) waiting: Vec<Order>,
-    /// What is on its way to the disk.
-    pub(super) on_disk: Option<Vec<Promised>>,
-    /// What is settled and goes next.
-    pub(super) next: Next,
+    /// What is settled and may not be in the store yet, by the number of its work.
+    pub(super) promised: VecDeque<(u64, Promised)>,
+    /// How many failures were known when all that was settled.
+    pub(super) failures: u64,
 }
 
-/// What is settled and not on its way yet.
-#[derive(Default)]
-pub(super) struct Next {
-    works: Vec<Work>,
-    promised: Vec<Promised>,
-    orders: usize,
-}
-
-/// The thread that writes has gone, by a fault of ours: what it had acknowledged is on disk.
-struct Gone;
-
-impl Next {
-    /// Whether something else is to be done after what is settled, before more is.
-    fn is_complete(&self) -> bool {
-        self.works.last().is_some_and(|work| work.rest.has_more())
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.handover.close();
     }
 }
 
@@ -75,51 +60,65 @@ impl Writer {
     fn work(&mut self, orders: &mut mpsc::Receiver<Order>) -> Result<(), Gone> {
         let mut is_open = true;
         loop {
-            self.see_what_is_done(false)?;
-            self.hand_over()?;
-            while self.settle() {
-                self.see_what_is_done(false)?;
-                self.hand_over()?;
+            let Seen { done, failures, is_idle, orders: settled, old } = self.handover.see()?;
+            self.forget(done, failures);
+            let is_settling = self.settle(is_idle);
+            // Where nobody waits for an answer.
+            drop(old);
+            if is_settling {
+                continue;
             }
-            let room = self.batch.saturating_sub(self.waiting.len() + self.next.orders);
-            if is_open && room > 0 && !self.next.is_complete() {
+            let room = self.batch.saturating_sub(self.waiting.len() + settled);
+            if is_open && room > 0 {
                 is_open = orders.blocking_recv_many(&mut self.waiting, room) > 0;
                 self.waiting.retain(|order| !matches!(order, Order::Look));
-            } else if self.on_disk.is_some() {
-                self.see_what_is_done(true)?;
-            } else if !is_open && self.waiting.is_empty() && self.next.works.is_empty() {
+            } else if !is_open && is_idle && self.waiting.is_empty() {
                 return Ok(());
+            } else {
+                self.handover.wait(done, settled);
             }
+        }
+    }
+
+    /// Forgets what the store has by now, and what it never will: what was settled on what could not be written.
+    fn forget(&mut self, done: u64, failures: u64) {
+        if failures != self.failures {
+            self.failures = failures;
+            self.promised.clear();
+        }
+        while self.promised.front().is_some_and(|(work, _)| *work <= done) {
+            self.promised.pop_front();
         }
     }
 
     /// Settles what is waiting, or some of it, if nothing is on its way to the disk or it is worth it; says whether.
-    fn settle(&mut self) -> bool {
-        let count = self.to_be_settled();
+    fn settle(&mut self, is_idle: bool) -> bool {
+        let count = self.to_be_settled(is_idle);
         if count == 0 {
             return false;
         }
-        self.next.orders += count;
-        let mut work = Work::new(sorted(self.waiting.drain(..count)));
-        match self.settled(&mut work.rest) {
+        let mut work = Work::new(count, sorted(self.waiting.drain(..count)));
+        let meanwhile = if is_idle { Meanwhile::Idle } else { Meanwhile::Writing };
+        let promised = match self.settled(&mut work.rest, meanwhile) {
             Ok((batch, promised)) => {
                 work.batch = batch;
-                self.next.promised.push(promised);
+                Some(promised)
             }
-            Err(error) => work.rest.refuse(&error),
-        }
-        self.next.works.push(work);
+            Err(error) => {
+                work.rest.refuse(&error);
+                None
+            }
+        };
+        let number = self.handover.put(work, self.failures);
+        self.promised.extend(promised.map(|promised| (number, promised)));
         true
     }
 
     /// How many of the orders that are waiting are settled now.
-    fn to_be_settled(&self) -> usize {
-        if self.next.is_complete() {
-            return 0;
-        }
+    fn to_be_settled(&self, is_idle: bool) -> usize {
         let drafts = || self.waiting.iter().map(Order::drafts);
-        if self.on_disk.is_some() {
-            return if drafts().sum::<usize>() < WORTH_SETTLING_AHEAD { 0 } else { self.waiting.len() };
+        if !is_idle && drafts().sum::<usize>() < WORTH_SETTLING_AHEAD {
+            return 0;
         }
         let mut before = 0;
         let is_among_the_first = |drafts: &usize| {
@@ -130,52 +129,16 @@ impl Writer {
         drafts().take_while(is_among_the_first).count()
     }
 
-    fn settled(&self, taken: &mut Taken) -> Result<(Batch, Promised), StoreError> {
+    fn settled(&self, taken: &mut Taken, meanwhile: Meanwhile) -> Result<(Batch, Promised), StoreError> {
         let questions = questions(&taken.submissions, &taken.seedings);
-        let meanwhile = if self.on_disk.is_some() { Meanwhile::Writing } else { Meanwhile::Idle };
         let is_empty = taken.submissions.is_empty() && taken.seedings.is_empty();
         let mut known = if is_empty { Known::default() } else { self.store.look(&questions, meanwhile)? };
-        for promised in self.on_disk.iter().flatten().chain(&self.next.promised) {
+        for (_, promised) in &self.promised {
             promised.tell(&questions, &mut known);
         }
         let (submissions, cursors) = (std::mem::take(&mut taken.submissions), std::mem::take(&mut taken.cursors));
         let seedings = std::mem::take(&mut taken.seedings);
         Ok(Batch::settle(submissions, seedings, cursors, known, Timestamp::now()))
-    }
-
-    /// Gives what is settled to the thread that writes, if that has nothing to do.
-    fn hand_over(&mut self) -> Result<(), Gone> {
-        if self.on_disk.is_some() || self.next.works.is_empty() {
-            return Ok(());
-        }
-        let Next { works, promised, .. } = std::mem::take(&mut self.next);
-        self.on_disk = Some(promised);
-        self.disk.send(works).map_err(|_| Gone)
-    }
-
-    /// Looks whether what was on its way is written, or waits until it is.
-    fn see_what_is_done(&mut self, wait: bool) -> Result<(), Gone> {
-        if self.on_disk.is_none() {
-            return Ok(());
-        }
-        let done = if wait { self.done.recv().map_err(|_| TryRecvError::Disconnected) } else { self.done.try_recv() };
-        match done {
-            Ok(Done { written, old }) => {
-                self.on_disk = None;
-                if let Err(error) = written {
-                    self.next.promised.clear();
-                    for work in &mut self.next.works {
-                        work.rest.refuse(&error);
-                        work.batch = Batch::default();
-                    }
-                }
-                // What has left the tail is freed here, where nobody waits for an answer.
-                drop(old);
-                Ok(())
-            }
-            Err(TryRecvError::Empty) => Ok(()),
-            Err(TryRecvError::Disconnected) => Err(Gone),
-        }
     }
 }
 
