@@ -4,11 +4,12 @@
 //! before, which may be on their way to the disk while this one is settled ([`Promised`]).
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
+    collections::{BTreeSet, hash_map::Entry},
     sync::Arc,
 };
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashSet};
 
 use super::{
     json_of,
@@ -47,7 +48,7 @@ pub(super) struct Promised {
     /// … and the identifiers that are taken.
     taken: HashSet<ChangeId>,
     /// The objects that it touched, in order of their URIs.
-    objects: Arc<[Touched]>,
+    objects: Vec<(Uri, KnownObject)>,
 }
 
 /// What must be known before these can be settled.
@@ -114,8 +115,8 @@ impl Promised {
         known.unchanged.extend(questions.unchanged.iter().filter(|key| self.unchanged.contains(key)));
         known.taken.extend(questions.ids.iter().filter(|id| self.taken.contains(id)));
         for (uri, asked) in &questions.objects {
-            let Ok(at) = self.objects.binary_search_by(|touched| touched.uri.cmp(uri)) else { continue };
-            let (known, newer) = (known.objects.entry(uri.clone()).or_default(), &self.objects[at].object);
+            let Ok(at) = self.objects.binary_search_by(|(touched, _)| touched.cmp(uri)) else { continue };
+            let (known, newer) = (known.objects.entry(uri.clone()).or_default(), &self.objects[at].1);
             known.number = known.number.or(newer.number);
             let state = Arc::make_mut(&mut known.state);
             state.parent = newer.state.parent.clone();
@@ -152,7 +153,14 @@ struct Settling {
     object: KnownObject,
     itself: bool,
     items: BTreeSet<Uri>,
-    confirmed: Confirmed,
+    confirmed: Confirming,
+}
+
+/// What of an object was confirmed.
+#[derive(Default)]
+struct Confirming {
+    purged: bool,
+    items: BTreeSet<Uri>,
 }
 
 impl Settlements {
@@ -263,15 +271,21 @@ impl Settlements {
         seeded: Vec<Seeded>,
         cursors: Vec<(SubscriptionName, Seq)>,
     ) -> (Batch, Promised) {
-        let mut objects = Vec::with_capacity(self.objects.len());
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
-        objects.extend(self.objects.into_iter().filter(is_touched).map(|(uri, settling)| settling.touched(uri)));
-        objects.sort_unstable_by(|one, other| one.uri.cmp(&other.uri));
-        let objects: Arc<[_]> = objects.into();
+        let mut touched: Vec<_> = self.objects.into_iter().filter(is_touched).collect();
+        touched.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut promised = Vec::with_capacity(touched.len());
+        let mut objects = Vec::with_capacity(touched.len());
+        for (uri, settling) in touched {
+            let Settling { object, itself, items, confirmed } = settling;
+            let confirmed = confirmed.of(&object);
+            objects.push(Touched::new(uri.clone(), &object, itself, items, confirmed));
+            promised.push((uri, object));
+        }
         let (changes, unchanged, received, completed) = (self.changes, self.unchanged, self.received, self.completed);
         let newest = changes.last().map(|newest| (newest.change.seq, newest.change.received));
         let (seen, taken) = (self.seen, self.taken);
-        let promised = Promised { newest, seen, unchanged: self.known_unchanged, taken, objects: Arc::clone(&objects) };
+        let promised = Promised { newest, seen, unchanged: self.known_unchanged, taken, objects: promised };
         let Self { seeds, walks, .. } = self;
         let decision = Decision { changes, unchanged, received, objects, cursors, completed, seeds, walks };
         (Batch { decision, outcomes, seeded }, promised)
@@ -298,10 +312,12 @@ impl Settling {
         self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
         Some((modification, settlement, sight))
     }
+}
 
-    fn touched(self, uri: Uri) -> Touched {
-        let Self { object, itself, items, confirmed } = self;
-        Touched { uri, object, itself, items, confirmed }
+impl Confirming {
+    fn of(self, KnownObject { state, .. }: &KnownObject) -> Option<Confirmed> {
+        let Self { purged, items } = self;
+        (purged || !items.is_empty()).then(|| Confirmed { state: Arc::clone(state), purged, items })
     }
 }
 

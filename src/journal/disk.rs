@@ -28,8 +28,16 @@ pub(super) struct Disk {
     pub(super) handover: Arc<Handover>,
     /// Wakes who waits for orders, as something was written. It does not keep the journal open.
     pub(super) orders: mpsc::WeakSender<Order>,
-    /// Wakes who does the store's upkeep.
-    pub(super) upkeep: SyncSender<()>,
+    /// Who does what nobody waits for.
+    pub(super) upkeep: SyncSender<Chore>,
+}
+
+/// What is to be done that nobody waits for.
+pub(super) enum Chore {
+    /// The store's upkeep, if it is still due.
+    Upkeep,
+    /// To free changes that have left the tail.
+    Free(Vec<Arc<Recorded>>),
 }
 
 /// Orders that were taken together, with the batch of those that are settled.
@@ -65,14 +73,17 @@ impl Disk {
         while let Some(works) = self.handover.take() {
             let count = works.len();
             let written = self.write(works);
+            let (written, old) = written.map_or_else(|error| (Err(error), Vec::new()), |old| (Ok(()), old));
             self.handover.done(count, written);
             if let Some(orders) = self.orders.upgrade() {
                 // Where there is no room, there are orders that wake as well.
                 let _ = orders.try_send(Order::Look);
             }
+            // Where there is no room, it is freed here.
+            let _ = self.upkeep.try_send(Chore::Free(old));
             if self.store.upkeep_is_due() {
-                // One who is at it already finds what is due now when he is done.
-                let _ = self.upkeep.try_send(());
+                // Where there is no room, it is still due the next time.
+                let _ = self.upkeep.try_send(Chore::Upkeep);
             }
         }
     }

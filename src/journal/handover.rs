@@ -4,9 +4,9 @@
 //! The one that writes takes what is here as soon as it has nothing to do, and does not wait until the other has a moment
 //! to hand it over: that may be in the middle of settling the next.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{disk::Work, store::StoreError, tail::Recorded};
+use super::{disk::Work, store::StoreError};
 
 /// What is settled and not written yet, in order.
 #[derive(Default)]
@@ -27,8 +27,6 @@ struct State {
     /// What could not be written, and why the last time.
     failures: u64,
     error: Option<StoreError>,
-    /// Changes that have left the tail, to be freed where nobody waits for an answer.
-    old: Vec<Arc<Recorded>>,
     /// Nothing more comes.
     is_closed: bool,
     /// Nobody writes any more.
@@ -45,8 +43,6 @@ pub(super) struct Seen {
     pub(super) is_idle: bool,
     /// How many orders are settled and not on their way to the disk.
     pub(super) orders: usize,
-    /// Changes that have left the tail.
-    pub(super) old: Vec<Arc<Recorded>>,
 }
 
 /// The thread that writes has gone, by a fault of ours: what it had acknowledged is on disk.
@@ -64,17 +60,11 @@ impl Handover {
 
     /// How things stand.
     pub(super) fn see(&self) -> Result<Seen, Gone> {
-        let mut state = self.state();
+        let state = self.state();
         if state.is_gone {
             return Err(Gone);
         }
-        Ok(Seen {
-            done: state.done,
-            failures: state.failures,
-            is_idle: state.is_idle(),
-            orders: state.orders,
-            old: std::mem::take(&mut state.old),
-        })
+        Ok(Seen { done: state.done, failures: state.failures, is_idle: state.is_idle(), orders: state.orders })
     }
 
     /// Puts what was settled when there had been so many failures; gives its number. If there was one meanwhile, nothing
@@ -117,17 +107,14 @@ impl Handover {
     }
 
     /// So many works are done with. When they could not be written, neither is what was settled on them.
-    pub(super) fn done(&self, works: usize, written: Result<Vec<Arc<Recorded>>, StoreError>) {
+    pub(super) fn done(&self, works: usize, written: Result<(), StoreError>) {
         let mut state = self.state();
         state.is_writing = false;
         state.done += works as u64;
-        match written {
-            Ok(old) => state.old.extend(old),
-            Err(error) => {
-                state.works.iter_mut().for_each(|work| work.refuse(&error));
-                state.failures += 1;
-                state.error = Some(error);
-            }
+        if let Err(error) = written {
+            state.works.iter_mut().for_each(|work| work.refuse(&error));
+            state.failures += 1;
+            state.error = Some(error);
         }
         self.changed.notify_all();
     }

@@ -39,7 +39,7 @@ pub use order::{KnownKey, Outcome, Submission};
 pub use tail::Recorded;
 
 use crate::model::Seq;
-use disk::Disk;
+use disk::{Chore, Disk};
 use handover::Handover;
 use order::Order;
 use quarantine::{NewQuarantined, QuarantineId};
@@ -50,6 +50,9 @@ use writer::Writer;
 
 /// Room for the JSON of most changes, in bytes.
 const USUAL_JSON: usize = 1024;
+
+/// How many chores may wait, each of a batch.
+const CHORES: usize = 16;
 
 /// How the journal works.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +139,7 @@ impl Journal {
         let first = Arc::new(First::new(store.first()?));
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
-        let (upkeep, due) = sync_channel(1);
+        let (upkeep, chores) = sync_channel(CHORES);
         let handover = Arc::new(Handover::default());
         let writer = Writer {
             store: Arc::clone(&store),
@@ -159,7 +162,7 @@ impl Journal {
         let threads = [
             thread("journal-writer", move || writer.run(waiting))?,
             thread("journal-disk", move || disk.run())?,
-            thread("journal-upkeep", move || keep_up(&*kept, &due))?,
+            thread("journal-upkeep", move || keep_up(&*kept, &chores))?,
         ];
         Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))
     }
@@ -291,11 +294,15 @@ impl WriterThread {
     }
 }
 
-#[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
 fn json_of(value: &impl serde::Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_JSON);
-    serde_json::to_writer(&mut json, value).expect("the model has a JSON shape for every value");
+    write_json(&mut json, value);
     json
+}
+
+#[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
+fn write_json(json: &mut Vec<u8>, value: &impl serde::Serialize) {
+    serde_json::to_writer(json, value).expect("the model has a JSON shape for every value");
 }
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
@@ -303,11 +310,17 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle
     spawned.map_err(|error| StoreError::Io(format!("no thread for {name}: {error}")))
 }
 
-/// Does the store's upkeep whenever it is due, until the writer has gone.
-fn keep_up(store: &dyn Store, due: &Receiver<()>) {
-    while due.recv().is_ok() {
-        if let Err(error) = store.upkeep() {
-            tracing::warn!(%error, "the journal's upkeep failed; it is tried again");
+/// Does what nobody waits for, until the writer has gone.
+fn keep_up(store: &dyn Store, chores: &Receiver<Chore>) {
+    while let Ok(chore) = chores.recv() {
+        match chore {
+            Chore::Free(old) => drop(old),
+            Chore::Upkeep if store.upkeep_is_due() => {
+                if let Err(error) = store.upkeep() {
+                    tracing::warn!(%error, "the journal's upkeep failed; it is tried again");
+                }
+            }
+            Chore::Upkeep => {}
         }
     }
 }

@@ -245,12 +245,6 @@ impl ObjectState {
         parent || types || settlement.purge
     }
 
-    /// The same without the items.
-    pub(super) fn without_items(&self) -> Self {
-        let Self { parent, types, purged, .. } = self;
-        Self { parent: parent.clone(), types: types.clone(), purged: *purged, items: BTreeMap::new() }
-    }
-
     /// The same without what events that are not in the journal have confirmed: what the journal
     /// alone rebuilds.
     #[must_use]

@@ -60,12 +60,9 @@ impl Writer {
     fn work(&mut self, orders: &mut mpsc::Receiver<Order>) -> Result<(), Gone> {
         let mut is_open = true;
         loop {
-            let Seen { done, failures, is_idle, orders: settled, old } = self.handover.see()?;
+            let Seen { done, failures, is_idle, orders: settled } = self.handover.see()?;
             self.forget(done, failures);
-            let is_settling = self.settle(is_idle);
-            // Where nobody waits for an answer.
-            drop(old);
-            if is_settling {
+            if self.settle(is_idle) {
                 continue;
             }
             let room = self.batch.saturating_sub(self.waiting.len() + settled);

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use tidings::{
     journal::{
         store::{
-            Confirmed, Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, Meanwhile, NewChange,
-            Questions, Store, StoreError, Touched, event_key,
+            Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, Meanwhile, NewChange, Questions, Store,
+            StoreError, Touched, event_key,
             sqlite::{Bounds, SqliteStore},
         },
         subscriptions::{DefinitionText, MadeBy, NewDeadLetter, Write},
@@ -54,9 +54,9 @@ pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
 }
 
 /// An object all of which is to be written.
-fn touched(known: KnownObject) -> Touched {
+fn touched(known: &KnownObject) -> Touched {
     let items = known.state.items.keys().cloned().collect();
-    Touched { uri: object(), object: known, itself: true, items, confirmed: Confirmed::default() }
+    Touched::new(object(), known, true, items, None)
 }
 
 /// Appends what these events tell, as the writer does: an event that is known makes no change, and
@@ -64,7 +64,7 @@ fn touched(known: KnownObject) -> Touched {
 pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
     let questions = Questions {
         keys: events.iter().copied().map(key).collect(),
-        objects: [(object(), ItemsAsked::All)].into(),
+        objects: [(object(), ItemsAsked::All)].into_iter().collect(),
         ..Questions::default()
     };
     let (decision, numbers) = decide(events, &store.look(&questions, Meanwhile::Idle)?);
@@ -86,7 +86,7 @@ fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
         Arc::make_mut(&mut object.state).take(&new.change);
         changes.push(new);
     }
-    (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
+    (Decision { changes, objects: [touched(&object)].into(), ..nothing() }, numbers)
 }
 
 /// A decision to write nothing.
@@ -178,14 +178,19 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
         let store = open(folder, Bounds::default());
         append(&*store, &[1]).unwrap();
         let before = store.object(&object()).unwrap();
-        let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
+        let questions =
+            Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
         // The second change takes a number that is taken: the store cannot write it.
         let mut touched_object = store.look(&questions, Meanwhile::Idle).unwrap().objects.remove(&object()).unwrap();
         Arc::make_mut(&mut touched_object.state).purged.at = Some(Timestamp::now());
         let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
         let unchanged = vec![key(4)];
-        let refused =
-            store.append(vec![Decision { changes, unchanged, objects: [touched(touched_object)].into(), ..nothing() }]);
+        let refused = store.append(vec![Decision {
+            changes,
+            unchanged,
+            objects: [touched(&touched_object)].into(),
+            ..nothing()
+        }]);
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
@@ -230,7 +235,7 @@ fn promise_4_holds_where_several_append_and_some_fail() {
 
 /// Has a batch of two changes with one number decided on, which no store can write.
 fn fails(store: &dyn Store, event: u64) {
-    let questions = Questions { objects: [(object(), ItemsAsked::All)].into(), ..Questions::default() };
+    let questions = Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
     let known = store.look(&questions, Meanwhile::Idle).unwrap();
     let next = known.head.next();
     let changes = vec![change(next, event), change(next, event + 500)];
@@ -238,7 +243,7 @@ fn fails(store: &dyn Store, event: u64) {
     Arc::make_mut(&mut object.state).purged.at = Some(Timestamp::now());
     let unchanged = vec![key(4)];
     assert!(
-        store.append(vec![Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }]).is_err()
+        store.append(vec![Decision { changes, unchanged, objects: [touched(&object)].into(), ..nothing() }]).is_err()
     );
 }
 

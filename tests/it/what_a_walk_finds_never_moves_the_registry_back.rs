@@ -14,7 +14,7 @@ use tidings::{
         seed::{Filled, Seeding, Walk},
         settle::SourcePolicy,
         store::{
-            Confirmed, Decision, KnownObject, Seed, Store, Touched,
+            Decision, KnownObject, Seed, Store, Touched,
             sqlite::{Bounds, SqliteStore},
         },
     },
@@ -327,8 +327,7 @@ fn promise_4_a_part_of_a_walk_is_stored_as_a_whole() {
             let items = state.items.keys().cloned().collect();
             let mut object = KnownObject::default();
             object.state = state.into();
-            let (itself, confirmed) = (true, Confirmed::default());
-            let touched = Touched { uri: found.object.clone(), object, itself, items, confirmed };
+            let touched = Touched::new(found.object.clone(), &object, true, items, None);
             let seeds = vec![Seed { object: found.object, filled }];
             Decision { objects: [touched].into(), seeds, walks: vec![walk(part)], ..nothing() }
         };

@@ -160,7 +160,7 @@ async fn while_others_read_it() {
 }
 
 /// How many objects gather before any moves, and some more.
-const MANY: u64 = 16_500;
+const MANY: u64 = 34_500;
 
 fn event(number: u64) -> serde_json::Value {
     let object = format!("http://localhost/objects/{number}");

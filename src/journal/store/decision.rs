@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{EventKey, KnownObject, NewChange};
+use super::{EventKey, KnownObject, NewChange, Packed};
 use crate::{
-    journal::seed::{Filled, Walk},
+    journal::{
+        registry::ObjectState,
+        seed::{Filled, Walk},
+    },
     model::{Seq, SubscriptionName, Timestamp, Uri},
 };
 
@@ -18,7 +21,7 @@ pub struct Decision {
     /// When all this was received.
     pub received: Timestamp,
     /// The objects that changes or confirmations touched, each once, in order of their URIs.
-    pub objects: Arc<[Touched]>,
+    pub objects: Vec<Touched>,
     /// Subscriptions whose cursors go forward.
     pub cursors: Vec<(SubscriptionName, Seq)>,
     /// Changes about which their repositories need not be asked any more.
@@ -43,7 +46,7 @@ impl Decision {
     /// The decision to write nothing.
     #[must_use]
     pub fn nothing(received: Timestamp) -> Self {
-        let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Arc::default(), Vec::new());
+        let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (completed, seeds, walks) = (Vec::new(), Vec::new(), Vec::new());
         Self { changes, unchanged, received, objects, cursors, completed, seeds, walks }
     }
@@ -58,26 +61,47 @@ impl Decision {
 }
 
 /// What is to be written of an object.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Touched {
     /// The object.
     pub uri: Uri,
-    /// As it is now.
-    pub object: KnownObject,
+    /// What the store finds it by; `None` where it knows none yet.
+    pub(super) number: Option<i64>,
     /// Whether the object itself was touched: its parent, its types, when it was purged.
     pub itself: bool,
-    /// Which of its items were.
-    pub items: BTreeSet<Uri>,
+    /// As it is now.
+    pub object: Packed,
+    /// The items that were touched, in order of their URIs, as they are now.
+    pub items: Vec<(Uri, Packed)>,
     /// What of it events confirmed that changed nothing. They are not in the journal, so this is to be
     /// kept by itself.
-    pub confirmed: Confirmed,
+    pub confirmed: Option<Confirmed>,
 }
 
 /// What of an object was confirmed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Confirmed {
-    /// That it was purged.
+    /// The object as it is now.
+    pub state: Arc<ObjectState>,
+    /// Whether it is that it was purged.
     pub purged: bool,
-    /// Facts of these items, which are among those touched.
+    /// Items of which facts were confirmed.
     pub items: BTreeSet<Uri>,
+}
+
+impl Touched {
+    /// An object as it is now, with those of its items that were touched.
+    #[must_use]
+    pub fn new(
+        uri: Uri,
+        object: &KnownObject,
+        itself: bool,
+        items: BTreeSet<Uri>,
+        confirmed: Option<Confirmed>,
+    ) -> Self {
+        let KnownObject { number, state } = object;
+        let packed = |uri: Uri| Some((Packed::item(state.items.get(&uri)?), uri));
+        let items = items.into_iter().filter_map(packed).map(|(packed, uri)| (uri, packed)).collect();
+        Self { uri, number: *number, itself, object: Packed::object(state), items, confirmed }
+    }
 }

@@ -5,18 +5,21 @@
 
 mod decision;
 mod event_key;
+mod packed;
 pub mod sqlite;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashSet};
 use uuid::Uuid;
 
 pub use decision::{Confirmed, Decision, Seed, Touched};
 pub use event_key::{EventIdentity, EventKey, event_key};
+pub use packed::Packed;
 
 use super::{
     quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},

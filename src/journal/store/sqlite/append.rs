@@ -31,7 +31,7 @@ impl SqliteStore {
         let (transaction, (keys, held)) = registry::at_one_moment(connection, &self.gathered, |gathered| {
             let keys = self.keys();
             let keys: Vec<_> = questions.keys.iter().map(|key| keys.held(*key)).collect();
-            (keys, questions.objects.keys().map(|uri| gathered.known(uri)).collect::<Vec<_>>())
+            (keys, questions.objects.iter().map(|(uri, asked)| gathered.known(uri, asked)).collect::<Vec<_>>())
         })?;
         let connection = &*transaction;
         let (head, received) = read::newest(connection)?;
@@ -50,9 +50,11 @@ impl SqliteStore {
         }
         let mut reading = objects::Reading::new(connection)?;
         for ((uri, items), held) in questions.objects.iter().zip(held) {
-            if let Some(object) = held.complete(uri, items, &mut reading)? {
-                known.objects.insert(uri.clone(), object);
-            }
+            let object = match held {
+                Some(held) => Some(held.complete(uri, items, &mut reading)?),
+                None => reading.object(uri, items)?,
+            };
+            known.objects.extend(object.map(|object| (uri.clone(), object)));
         }
         Ok(known)
     }
@@ -88,11 +90,12 @@ impl SqliteStore {
         self.log.grown_by(&decisions);
         let mut gathered = self.gathered_mut();
         gathered.has_moved(moved);
-        for (decision, (newest, told)) in decisions.iter().zip(marks) {
-            gathered.take(self.bounds, &decision.objects, newest, told);
+        let mut changes = Vec::with_capacity(decisions.len());
+        for (decision, (newest, told)) in decisions.into_iter().zip(marks) {
+            gathered.take(self.bounds, decision.objects, newest, told);
+            changes.push(decision.changes);
         }
-        drop(gathered);
-        Ok(decisions.into_iter().map(|decision| decision.changes).collect())
+        Ok(changes)
     }
 
     /// Has the registry's tables hold everything up to a change, or all that there is. It takes several transactions,

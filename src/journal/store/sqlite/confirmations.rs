@@ -1,11 +1,9 @@
 //! What events confirmed that are in no change, until the registry's tables hold it; and the registry told again from
 //! the changes, from this and from what walks told ([`seeds`]), when a journal is opened.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-};
+use std::{collections::hash_map::Entry, sync::Arc};
 
+use foldhash::HashMap;
 use rusqlite::{Connection, Row, params};
 
 use super::{
@@ -16,7 +14,7 @@ use crate::{
     journal::{
         registry::{Beginning, ItemRecord, ObjectState},
         seed::Filled,
-        store::{ItemsAsked, KnownObject, StoreError, Touched},
+        store::{Confirmed, ItemsAsked, Packed, StoreError, Touched},
     },
     model::{Change, Seq, Timestamp, Uri},
 };
@@ -32,12 +30,13 @@ const READ: &str = "SELECT number, seq, object, item, purged_confirmed, existenc
 /// moment with them.
 pub(super) fn write(connection: &Connection, after: Mark, touched: &[Touched]) -> Result<Mark, StoreError> {
     let mut mark = after;
-    for Touched { uri, object: KnownObject { state, .. }, confirmed, .. } in touched {
-        if confirmed.purged {
+    for Touched { uri, confirmed, .. } in touched {
+        let Some(Confirmed { state, purged, items }) = confirmed else { continue };
+        if *purged {
             mark.confirmation += 1;
             insert(connection, mark, uri, None, &ItemRecord::default(), state.purged.confirmed)?;
         }
-        for item in &confirmed.items {
+        for item in items {
             if let Some(record) = state.items.get(item) {
                 mark.confirmation += 1;
                 insert(connection, mark, uri, Some(item), record, None)?;
@@ -120,7 +119,7 @@ impl Confirmation {
 /// Tells again what the tables do not hold for certain.
 pub(super) fn load(connection: &Connection) -> Result<Gathered, StoreError> {
     let moved = Mark::read(connection)?;
-    let mut telling = Telling { reading: objects::Reading::new(connection)?, objects: HashMap::new() };
+    let mut telling = Telling { reading: objects::Reading::new(connection)?, objects: HashMap::default() };
     let (mut newest, mut told) = (moved, 0);
     let mut seeds = connection.prepare(seeds::reading(connection)?)?;
     let mut seeds = seeds::Rows::of(seeds.query([moved.seed])?)?;
@@ -154,7 +153,8 @@ pub(super) fn load(connection: &Connection) -> Result<Gathered, StoreError> {
             Err(error) => tracing::error!(%error, "the registry does not have what a change told"),
         }
     }
-    Ok(Gathered::told_again(moved, newest, telling.objects, told))
+    let objects = telling.objects.into_iter().map(|(uri, told)| (uri, told.held())).collect();
+    Ok(Gathered::told_again(moved, newest, objects, told))
 }
 
 fn read_change(row: &Row<'_>) -> Result<Change, StoreError> {
@@ -164,7 +164,14 @@ fn read_change(row: &Row<'_>) -> Result<Change, StoreError> {
 /// The registry while it is told again.
 struct Telling<'a> {
     reading: objects::Reading<'a>,
-    objects: HashMap<Uri, Held>,
+    objects: HashMap<Uri, Told>,
+}
+
+/// An object while it is told again.
+struct Told {
+    number: Option<i64>,
+    itself: bool,
+    state: ObjectState,
 }
 
 impl Telling<'_> {
@@ -172,17 +179,17 @@ impl Telling<'_> {
         let modification = &change.modification;
         let held = self.held(&modification.object, modification.items.iter().map(|item| &item.uri))?;
         held.itself |= ObjectState::is_told_by(modification, &change.settlement);
-        Arc::make_mut(&mut held.state).take(change);
+        held.state.take(change);
         Ok(())
     }
 
     /// An object with these of its items, as far as they are known.
-    fn held<'i>(&mut self, uri: &Uri, items: impl Iterator<Item = &'i Uri>) -> Result<&mut Held, StoreError> {
+    fn held<'i>(&mut self, uri: &Uri, items: impl Iterator<Item = &'i Uri>) -> Result<&mut Told, StoreError> {
         let held = match self.objects.entry(uri.clone()) {
             Entry::Occupied(held) => held.into_mut(),
             Entry::Vacant(free) => {
                 let known = self.reading.object(uri, &ItemsAsked::Some([].into()))?.unwrap_or_default();
-                free.insert(Held { number: known.number, itself: false, state: known.state })
+                free.insert(Told { number: known.number, itself: false, state: Arc::unwrap_or_clone(known.state) })
             }
         };
         for item in items {
@@ -190,22 +197,28 @@ impl Telling<'_> {
                 && !held.state.items.contains_key(item)
                 && let Some(record) = self.reading.item(number, item)?
             {
-                Arc::make_mut(&mut held.state).items.insert(item.clone(), record);
+                held.state.items.insert(item.clone(), record);
             }
         }
         Ok(held)
     }
 }
 
-impl Held {
+impl Told {
+    fn held(self) -> Held {
+        let Self { number, itself, state } = self;
+        let items = state.items.iter().map(|(uri, record)| (uri.clone(), Packed::item(record))).collect();
+        Held { number, itself, object: Packed::object(&state), items }
+    }
+
     fn filled(&mut self, filled: &Filled) {
         self.itself |= filled.is_of_the_object();
-        Arc::make_mut(&mut self.state).fill(filled);
+        self.state.fill(filled);
     }
 
     fn confirmed(&mut self, confirmation: Confirmation) {
         self.itself |= confirmation.item.is_none();
-        confirmation.tell(Arc::make_mut(&mut self.state));
+        confirmation.tell(&mut self.state);
     }
 }
 
@@ -217,5 +230,5 @@ pub(super) fn are_kept(connection: &Connection) -> rusqlite::Result<bool> {
 /// The newest change, where all of the registry is in the tables.
 pub(super) fn all_moved(newest: Seq) -> Gathered {
     let mark = Mark { change: newest, ..Mark::default() };
-    Gathered::told_again(mark, mark, HashMap::new(), 0)
+    Gathered::told_again(mark, mark, HashMap::default(), 0)
 }

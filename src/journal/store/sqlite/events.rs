@@ -8,8 +8,9 @@
 //! oldest run leaves as a whole when all of it is out of the window. After a crash what was in no run is read from the
 //! changes again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use foldhash::HashMap;
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use uuid::Uuid;
 
@@ -70,7 +71,7 @@ impl EventKeys {
         let sql = "SELECT key, seq FROM changes WHERE seq > ? AND key IS NOT NULL ORDER BY seq";
         let mut statement = connection.prepare(sql)?;
         let mut found = statement.query([rows::number(last.0)])?;
-        let mut recent = HashMap::new();
+        let mut recent = HashMap::default();
         while let Some(row) = found.next()? {
             recent.insert(EventKey(row.get(0)?), rows::seq(row.get(1)?)?);
         }

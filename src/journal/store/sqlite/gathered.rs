@@ -15,27 +15,31 @@
 //! what is gathered and a transaction of his own at one moment, or he would miss what moved in between.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, btree_map, hash_map::Entry},
+    collections::{BTreeMap, btree_map, hash_map::Entry},
     sync::Arc,
 };
 
+use foldhash::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Bounds, objects, rows};
 use crate::{
     journal::{
-        registry::{ItemRecord, ObjectState},
-        store::{ItemsAsked, KnownObject, StoreError, Touched},
+        registry::ObjectState,
+        store::{ItemsAsked, KnownObject, Packed, StoreError, Touched},
     },
-    model::{ContentLocation, Seq, Uri},
+    model::{Seq, Uri},
 };
 
 /// How many rows move for each one that is touched: more than one, so that all have moved before as many
 /// have gathered again.
 const MOVED_FOR_EACH: usize = 2;
 
-/// What an object or an item takes in memory beside its texts, in bytes, about.
-const OVERHEAD: usize = 512;
+/// What an object takes in memory beside its texts, in bytes, about, …
+const OVERHEAD: usize = 256;
+
+/// … and an item.
+const OVERHEAD_OF_ITEM: usize = 128;
 
 /// How many rows of `confirmations` that are no longer needed go with one append at the most.
 const CLEARED_AT_ONCE: i64 = 1024;
@@ -86,8 +90,10 @@ pub(super) struct Held {
     pub(super) number: Option<i64>,
     /// Whether the object itself was touched.
     pub(super) itself: bool,
-    /// What is known of it, and of the items that were touched.
-    pub(super) state: Arc<ObjectState>,
+    /// What is known of it, …
+    pub(super) object: Packed,
+    /// … and of the items that were touched, in order of their URIs.
+    pub(super) items: Vec<(Uri, Packed)>,
 }
 
 /// Objects on their way into the tables.
@@ -188,10 +194,15 @@ impl Gathered {
         Ok(count)
     }
 
-    /// What is held of an object, for [`Known::complete`].
-    pub(super) fn known(&self, uri: &Uri) -> Known {
-        let coming = self.walk.as_ref().and_then(|walk| walk.coming.get(uri));
-        Known { recent: self.recent.objects.get(uri).cloned(), coming: coming.cloned() }
+    /// What is held of an object and of the items asked for.
+    pub(super) fn known(&self, uri: &Uri, asked: &ItemsAsked) -> Option<Held> {
+        let ItemsAsked::Some(wanted) = asked else { return self.held(uri) };
+        let held = || self.generations().filter_map(|objects| objects.get(uri));
+        let newest = held().last()?;
+        let packed = |item| held().filter_map(|held| held.item(item)).last();
+        let items = wanted.iter().filter_map(|item| Some((item.clone(), packed(item)?.clone()))).collect();
+        let number = held().find_map(|held| held.number);
+        Some(Held { number, itself: newest.itself, object: newest.object.clone(), items })
     }
 
     /// Moves some of what has gathered: as much as is due when this many rows are touched.
@@ -206,7 +217,7 @@ impl Gathered {
                 }
                 if let Some(held) = walk.coming.get(uri) {
                     writing.object(uri, held)?;
-                    rows += 1 + held.state.items.len();
+                    rows += 1 + held.items.len();
                 }
                 moved.objects += 1;
             }
@@ -238,7 +249,7 @@ impl Gathered {
     }
 
     /// What was touched is on disk, in the changes and confirmations up to `newest`, of which `told` are new.
-    pub(super) fn take(&mut self, bounds: Bounds, touched: &[Touched], newest: Mark, told: usize) {
+    pub(super) fn take(&mut self, bounds: Bounds, touched: Vec<Touched>, newest: Mark, told: usize) {
         for touched in touched {
             self.recent.take(touched);
         }
@@ -263,127 +274,107 @@ impl Gathered {
 }
 
 impl Generation {
-    fn take(&mut self, Touched { uri, object, itself, items, .. }: &Touched) {
-        let KnownObject { number, state } = object;
-        match self.objects.entry(uri.clone()) {
+    fn take(&mut self, Touched { uri, number, itself, object, items, .. }: Touched) {
+        match self.objects.entry(uri) {
             Entry::Vacant(free) => {
-                let held = Held { number: *number, itself: *itself, state: only(state, items) };
-                self.bytes += size(uri, &held);
+                let held = Held { number, itself, object, items };
+                self.bytes += size(free.key(), &held);
                 free.insert(held);
             }
             Entry::Occupied(mut held) => {
                 let held = held.get_mut();
-                self.bytes = self.bytes.saturating_sub(size(uri, held));
-                held.number = held.number.or(*number);
+                held.number = held.number.or(number);
                 held.itself |= itself;
-                if held.state.items.keys().all(|uri| items.contains(uri)) {
-                    held.state = only(state, items);
-                } else {
-                    let older = Arc::make_mut(&mut held.state);
-                    let touched = state.items.iter().filter(|(uri, _)| items.contains(*uri));
-                    older.items.extend(touched.map(|(uri, record)| (uri.clone(), record.clone())));
-                    *older = ObjectState { items: std::mem::take(&mut older.items), ..state.without_items() };
+                self.bytes = (self.bytes + object.len()).saturating_sub(held.object.len());
+                held.object = object;
+                for (uri, packed) in items {
+                    self.bytes += size_of_item(&uri, &packed);
+                    if let Some((uri, older)) = held.put(uri, packed) {
+                        self.bytes = self.bytes.saturating_sub(size_of_item(&uri, &older));
+                    }
                 }
-                self.bytes += size(uri, held);
             }
         }
     }
 }
 
-/// The object with these of its items, and no others.
-fn only(state: &Arc<ObjectState>, items: &BTreeSet<Uri>) -> Arc<ObjectState> {
-    if state.items.keys().all(|uri| items.contains(uri)) {
-        return Arc::clone(state);
+impl Held {
+    /// What is held of an item.
+    fn item(&self, uri: &Uri) -> Option<&Packed> {
+        let at = self.items.binary_search_by(|(held, _)| held.cmp(uri)).ok()?;
+        Some(&self.items[at].1)
     }
-    let touched = state.items.iter().filter(|(uri, _)| items.contains(*uri));
-    let items = touched.map(|(uri, record)| (uri.clone(), record.clone())).collect();
-    Arc::new(ObjectState { items, ..state.without_items() })
-}
 
-/// What is held of an object that is asked for.
-pub(super) struct Known {
-    recent: Option<Held>,
-    coming: Option<Held>,
-}
+    /// Puts an item in its place; gives what was held of it.
+    fn put(&mut self, uri: Uri, packed: Packed) -> Option<(Uri, Packed)> {
+        match self.items.binary_search_by(|(held, _)| held.cmp(&uri)) {
+            Ok(at) => Some(std::mem::replace(&mut self.items[at], (uri, packed))),
+            Err(at) => {
+                self.items.insert(at, (uri, packed));
+                None
+            }
+        }
+    }
 
-impl Known {
+    /// The same with what was touched later.
+    fn followed_by(mut self, later: Self) -> Self {
+        let Self { number, itself, object, items } = later;
+        for (uri, packed) in items {
+            self.put(uri, packed);
+        }
+        Self { number: self.number.or(number), itself: self.itself || itself, object, items: self.items }
+    }
+
+    /// All of the object: what is held, over what the tables hold of it.
+    pub(super) fn over(self, in_tables: Option<KnownObject>) -> Result<ObjectState, StoreError> {
+        let in_tables = in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default();
+        let mut state = ObjectState { items: in_tables.items, ..self.object.object_columns()?.state()? };
+        self.unpack_items(&mut state)?;
+        Ok(state)
+    }
+
     /// What is known of the object and of the items asked for, with what the tables hold.
     pub(super) fn complete(
         self,
         uri: &Uri,
         asked: &ItemsAsked,
         reading: &mut objects::Reading<'_>,
-    ) -> Result<Option<KnownObject>, StoreError> {
-        let newest_first = || [&self.recent, &self.coming].into_iter().flatten();
-        let Some(newest) = newest_first().next() else { return reading.object(uri, asked) };
-        let mut number = newest_first().find_map(|held| held.number);
-        if let ItemsAsked::Some(wanted) = asked
-            && wanted.len() == newest.state.items.len()
-            && wanted.iter().eq(newest.state.items.keys())
-        {
-            return Ok(Some(KnownObject { number, state: Arc::clone(&newest.state) }));
-        }
-        let mut state = newest.state.without_items();
+    ) -> Result<KnownObject, StoreError> {
+        let mut number = self.number;
+        let mut state = self.object.object_columns()?.state()?;
         match asked {
             ItemsAsked::All => {
                 number = reading.number_or(number, uri)?;
                 if let Some(number) = number {
                     reading.items(number, &mut state.items)?;
                 }
-                for held in [&self.coming, &self.recent].into_iter().flatten() {
-                    state.items.extend(held.state.items.iter().map(|(uri, record)| (uri.clone(), record.clone())));
-                }
             }
             ItemsAsked::Some(wanted) => {
-                for item in wanted {
-                    let held = newest_first().find_map(|held| held.state.items.get(item));
-                    let record = match held {
-                        Some(record) => Some(record.clone()),
-                        None => {
-                            number = reading.number_or(number, uri)?;
-                            number.map(|number| reading.item(number, item)).transpose()?.flatten()
-                        }
-                    };
+                for item in wanted.iter().filter(|item| self.item(item).is_none()) {
+                    number = reading.number_or(number, uri)?;
+                    let record = number.map(|number| reading.item(number, item)).transpose()?.flatten();
                     state.items.extend(record.map(|record| (item.clone(), record)));
                 }
             }
         }
-        Ok(Some(KnownObject { number, state: Arc::new(state) }))
-    }
-}
-
-impl Held {
-    /// The same with what was touched later.
-    fn followed_by(self, later: Self) -> Self {
-        let Self { number, itself, state } = later;
-        let state = over(Arc::unwrap_or_clone(state), Arc::unwrap_or_clone(self.state));
-        Self { number: self.number.or(number), itself: self.itself || itself, state: Arc::new(state) }
+        self.unpack_items(&mut state)?;
+        Ok(KnownObject { number, state: Arc::new(state) })
     }
 
-    /// All of the object: what is held, over what the tables hold of it.
-    pub(super) fn over(self, in_tables: Option<KnownObject>) -> ObjectState {
-        let in_tables = in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default();
-        over(Arc::unwrap_or_clone(self.state), in_tables)
+    fn unpack_items(self, state: &mut ObjectState) -> Result<(), StoreError> {
+        for (uri, packed) in self.items {
+            state.items.insert(uri, packed.item_columns()?.record()?);
+        }
+        Ok(())
     }
-}
-
-/// What was touched later, with those items that it lacks.
-fn over(later: ObjectState, earlier: ObjectState) -> ObjectState {
-    let mut items = earlier.items;
-    items.extend(later.items);
-    ObjectState { items, ..later }
 }
 
 /// What an object takes in memory, in bytes, about.
 fn size(uri: &Uri, held: &Held) -> usize {
-    let items: usize = held.state.items.iter().map(|(uri, record)| size_of_item(uri, record)).sum();
-    let types: usize = held.state.types.value.iter().map(|uri| uri.as_str().len()).sum();
-    let parent = held.state.parent.value.as_ref().map_or(0, |uri| uri.as_str().len());
-    OVERHEAD + uri.as_str().len() + parent + types + items
+    let items: usize = held.items.iter().map(|(uri, packed)| size_of_item(uri, packed)).sum();
+    OVERHEAD + uri.as_str().len() + held.object.len() + items
 }
 
-fn size_of_item(uri: &Uri, record: &ItemRecord) -> usize {
-    let text = |uri: &Uri| uri.as_str().len();
-    let of_content = |content: &ContentLocation| text(&content.url) + content.generated_by.as_ref().map_or(0, text);
-    OVERHEAD + text(uri) + record.content.value.as_ref().map_or(0, of_content)
+fn size_of_item(uri: &Uri, packed: &Packed) -> usize {
+    OVERHEAD_OF_ITEM + uri.as_str().len() + packed.len()
 }

@@ -14,8 +14,8 @@ use rusqlite::Connection;
 
 use crate::journal::store::{Decision, StoreError};
 
-/// After about so many pages the log is moved: 16 MiB of pages of 8 KiB.
-const DUE: u64 = 2048;
+/// After about so many pages the log is moved: 32 MiB of pages of 8 KiB.
+const DUE: u64 = 4096;
 
 /// At so many pages SQLite does it within a commit: 128 MiB.
 pub(super) const LIMIT: i64 = 16_384;

@@ -2,15 +2,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params, types::ValueRef};
 
 use super::{gathered::Held, rows};
 use crate::{
     journal::{
-        registry::{ItemRecord, ObjectState},
-        store::{ItemsAsked, KnownObject, StoreError},
+        registry::ItemRecord,
+        store::{
+            ItemsAsked, KnownObject, StoreError,
+            packed::{ItemColumns, ObjectColumns},
+        },
     },
-    model::{State, Timestamp, Uri},
+    model::Uri,
 };
 
 /// The columns of an object after its number.
@@ -28,8 +31,6 @@ macro_rules! item_columns {
     };
 }
 
-const READ_NUMBER: &str = "SELECT object FROM objects WHERE uri = ?";
-const READ_OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM objects WHERE uri = ?");
 /// The same of a journal that no newer version has opened yet.
 macro_rules! item_columns_of_old {
     () => {
@@ -38,11 +39,32 @@ macro_rules! item_columns_of_old {
     };
 }
 
+/// An object, beside one of its items or beside nothing.
+macro_rules! read_with_item {
+    ($item_columns:expr) => {
+        concat!(
+            "SELECT o.object, ",
+            object_columns!(),
+            ", i.* FROM objects o LEFT JOIN (SELECT object, ",
+            $item_columns,
+            " FROM items) i ON i.object = o.object AND i.uri = ?2 WHERE o.uri = ?1"
+        )
+    };
+}
+
+const READ_NUMBER: &str = "SELECT object FROM objects WHERE uri = ?";
+const READ_OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM objects WHERE uri = ?");
+
 const READ_ITEMS: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ?");
 const READ_ITEM: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ? AND uri = ?");
+const READ_WITH_ITEM: &str = read_with_item!(item_columns!());
 
 const READ_ITEMS_OF_OLD: &str = concat!("SELECT ", item_columns_of_old!(), " FROM items WHERE object = ?");
 const READ_ITEM_OF_OLD: &str = concat!("SELECT ", item_columns_of_old!(), " FROM items WHERE object = ? AND uri = ?");
+const READ_WITH_ITEM_OF_OLD: &str = read_with_item!(item_columns_of_old!());
+
+/// Where the columns of the item begin in the row of an object beside it: after its number, its columns, and the item's object.
+const ITEM_URI: usize = 10;
 
 // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of the
 // statement. Here the whole transaction is taken back.
@@ -62,6 +84,7 @@ pub(super) struct Reading<'a> {
     object: CachedStatement<'a>,
     items: CachedStatement<'a>,
     item: CachedStatement<'a>,
+    with_item: CachedStatement<'a>,
 }
 
 impl<'a> Reading<'a> {
@@ -71,11 +94,20 @@ impl<'a> Reading<'a> {
             object: connection.prepare_cached(READ_OBJECT)?,
             items: connection.prepare_cached(READ_ITEMS).or_else(|_| connection.prepare_cached(READ_ITEMS_OF_OLD))?,
             item: connection.prepare_cached(READ_ITEM).or_else(|_| connection.prepare_cached(READ_ITEM_OF_OLD))?,
+            with_item: connection
+                .prepare_cached(READ_WITH_ITEM)
+                .or_else(|_| connection.prepare_cached(READ_WITH_ITEM_OF_OLD))?,
         })
     }
 
     /// What the tables hold of an object and of the items asked for.
     pub(super) fn object(&mut self, uri: &Uri, items: &ItemsAsked) -> Result<Option<KnownObject>, StoreError> {
+        if let ItemsAsked::Some(wanted) = items
+            && wanted.len() == 1
+            && let Some(item) = wanted.first()
+        {
+            return self.object_with(uri, item);
+        }
         let mut found = self.object.query([uri.as_str()])?;
         let Some(row) = found.next()? else { return Ok(None) };
         let (number, mut state) = (row.get::<_, i64>(0)?, rows::object(row, 1)?);
@@ -88,6 +120,17 @@ impl<'a> Reading<'a> {
                     state.items.extend(record.map(|record| (item.clone(), record)));
                 }
             }
+        }
+        Ok(Some(KnownObject { number: Some(number), state: Arc::new(state) }))
+    }
+
+    /// The same of an object and one item, as most changes ask: one statement costs less than two.
+    fn object_with(&mut self, uri: &Uri, item: &Uri) -> Result<Option<KnownObject>, StoreError> {
+        let mut found = self.with_item.query([uri.as_str(), item.as_str()])?;
+        let Some(row) = found.next()? else { return Ok(None) };
+        let (number, mut state) = (row.get::<_, i64>(0)?, rows::object(row, 1)?);
+        if row.get_ref(ITEM_URI)? != ValueRef::Null {
+            state.items.insert(item.clone(), rows::item(row, ITEM_URI + 1)?);
         }
         Ok(Some(KnownObject { number: Some(number), state: Arc::new(state) }))
     }
@@ -106,7 +149,7 @@ impl<'a> Reading<'a> {
     pub(super) fn items(&mut self, number: i64, items: &mut BTreeMap<Uri, Box<ItemRecord>>) -> Result<(), StoreError> {
         let mut found = self.items.query([number])?;
         while let Some(row) = found.next()? {
-            items.insert(rows::item_uri(row)?, rows::item(row)?);
+            items.insert(rows::item_uri(row)?, rows::item(row, 1)?);
         }
         Ok(())
     }
@@ -114,7 +157,7 @@ impl<'a> Reading<'a> {
     /// One of them.
     pub(super) fn item(&mut self, number: i64, item: &Uri) -> Result<Option<Box<ItemRecord>>, StoreError> {
         let mut found = self.item.query(params![number, item.as_str()])?;
-        found.next()?.map(rows::item).transpose()
+        found.next()?.map(|row| rows::item(row, 1)).transpose()
     }
 }
 
@@ -147,71 +190,66 @@ impl<'a> Writing<'a> {
         let number = match number {
             Some(number) => {
                 if held.itself {
-                    self.rewrite(number, &held.state)?;
+                    self.rewrite(number, held.object.object_columns()?)?;
                 }
                 number
             }
-            None => self.add(uri, &held.state)?,
+            None => self.add(uri, held.object.object_columns()?)?,
         };
-        held.state.items.iter().try_for_each(|(uri, record)| self.item(number, uri, record))
+        held.items.iter().try_for_each(|(uri, packed)| self.item(number, uri, packed.item_columns()?))
     }
 
-    fn add(&mut self, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
-        let (parent_at, parent_confirmed) = rows::clock_columns(state.parent.clock);
-        let (types_at, types_confirmed) = rows::clock_columns(state.types.clock);
-        let (purged_at, purged_confirmed) = rows::clock_columns(state.purged);
+    fn add(&mut self, uri: &Uri, columns: ObjectColumns<'_>) -> Result<i64, StoreError> {
+        let ObjectColumns { parent, parent_times, types, types_times, purged } = columns;
         self.add.execute(params![
             uri.as_str(),
-            state.parent.value.as_ref().map(Uri::as_str),
-            parent_at,
-            parent_confirmed,
-            rows::to_json(&state.types.value)?,
-            types_at,
-            types_confirmed,
-            purged_at,
-            purged_confirmed,
+            parent,
+            parent_times.at,
+            parent_times.confirmed,
+            types,
+            types_times.at,
+            types_times.confirmed,
+            purged.at,
+            purged.confirmed,
         ])?;
         Ok(self.connection.last_insert_rowid())
     }
 
-    fn rewrite(&mut self, number: i64, state: &ObjectState) -> Result<(), StoreError> {
-        let (parent_at, parent_confirmed) = rows::clock_columns(state.parent.clock);
-        let (types_at, types_confirmed) = rows::clock_columns(state.types.clock);
-        let (purged_at, purged_confirmed) = rows::clock_columns(state.purged);
+    fn rewrite(&mut self, number: i64, columns: ObjectColumns<'_>) -> Result<(), StoreError> {
+        let ObjectColumns { parent, parent_times, types, types_times, purged } = columns;
         self.rewrite.execute(params![
-            state.parent.value.as_ref().map(Uri::as_str),
-            parent_at,
-            parent_confirmed,
-            rows::to_json(&state.types.value)?,
-            types_at,
-            types_confirmed,
-            purged_at,
-            purged_confirmed,
+            parent,
+            parent_times.at,
+            parent_times.confirmed,
+            types,
+            types_times.at,
+            types_times.confirmed,
+            purged.at,
+            purged.confirmed,
             number,
         ])?;
         Ok(())
     }
 
-    fn item(&mut self, object: i64, uri: &Uri, record: &ItemRecord) -> Result<(), StoreError> {
-        let (existence_at, existence_confirmed) = rows::clock_columns(record.existence.clock);
-        let (content_at, content_confirmed) = rows::clock_columns(record.content.clock);
-        let (state_at, state_confirmed) = rows::clock_columns(record.state.clock);
+    fn item(&mut self, object: i64, uri: &Uri, columns: ItemColumns<'_>) -> Result<(), StoreError> {
+        let ItemColumns { existence, existence_times, content, content_times, state, state_times, .. } = columns;
+        let ItemColumns { beginning, unheard, .. } = columns;
         self.item.execute(params![
             object,
             uri.as_str(),
-            record.existence.value,
-            existence_at,
-            existence_confirmed,
-            record.content.value.as_ref().map(rows::to_json).transpose()?,
-            content_at,
-            content_confirmed,
-            record.state.value.as_ref().map(State::as_str),
-            state_at,
-            state_confirmed,
-            record.begins_in.as_ref().map(|beginning| beginning.state.as_str()),
-            record.begins_in.as_ref().map(|beginning| beginning.at.millis()),
-            record.begins_in.as_ref().and_then(|beginning| beginning.confirmed).map(Timestamp::millis),
-            record.unheard,
+            existence,
+            existence_times.at,
+            existence_times.confirmed,
+            content,
+            content_times.at,
+            content_times.confirmed,
+            state,
+            state_times.at,
+            state_times.confirmed,
+            beginning.state,
+            beginning.at,
+            beginning.confirmed,
+            unheard,
         ])?;
         Ok(())
     }

@@ -32,7 +32,7 @@ pub(super) fn object(
     let (transaction, held) = at_one_moment(connection, gathered, |gathered| gathered.held(uri))?;
     let in_tables = objects::Reading::new(&transaction)?.object(uri, &ItemsAsked::All)?;
     Ok(match held {
-        Some(held) => Some(held.over(in_tables)),
+        Some(held) => Some(held.over(in_tables)?),
         None => in_tables.map(|known| Arc::unwrap_or_clone(known.state)),
     })
 }
@@ -56,7 +56,7 @@ pub(super) fn page(
         }
         let in_tables = reading.object(&uri, &ItemsAsked::All)?;
         let state = match held.remove(&uri) {
-            Some(held) => held.over(in_tables),
+            Some(held) => held.over(in_tables)?,
             None => in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default(),
         };
         items += state.items.len();

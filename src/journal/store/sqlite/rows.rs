@@ -1,17 +1,18 @@
 //! How values of the model are written as columns and read back. What cannot be read back was not
 //! written by us: the journal is damaged.
 
-use std::fmt::Display;
-
 use rusqlite::Row;
-use serde::de::DeserializeOwned;
 
+pub(super) use crate::journal::store::packed::{damaged, json, time, uri};
 use crate::{
     journal::{
-        registry::{Beginning, Clock, ItemRecord, ObjectState, Register},
-        store::StoreError,
+        registry::{Beginning, ItemRecord, ObjectState},
+        store::{
+            StoreError,
+            packed::{BeginningColumns, ItemColumns, ObjectColumns, Times},
+        },
     },
-    model::{Seq, State, Timestamp, Uri},
+    model::{Seq, Uri},
 };
 
 /// SQLite has no unsigned numbers; a number past `i64::MAX` is past every row.
@@ -33,20 +34,9 @@ pub(super) fn checksum(seq: i64, json: &[u8], sight: Option<&[u8]>) -> i64 {
     i64::from(crc.sum())
 }
 
-pub(super) fn time(millis: i64) -> Result<Timestamp, StoreError> {
-    Timestamp::from_millis(millis).ok_or_else(|| damaged(format!("{millis} is not a time")))
-}
-
-pub(super) fn uri(text: &str) -> Result<Uri, StoreError> {
-    Uri::parse(text).map_err(damaged)
-}
-
-pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(damaged)
-}
-
-pub(super) fn damaged(what: impl Display) -> StoreError {
-    StoreError::Damaged(what.to_string())
+/// A value as JSON text, for writing.
+pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(damaged)
 }
 
 fn text<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r str, StoreError> {
@@ -58,20 +48,20 @@ fn text_or_none<'r>(row: &'r Row<'_>, index: usize) -> Result<Option<&'r str>, S
 }
 
 /// Columns `<fact>_at` and `<fact>_confirmed`, beginning at `index`.
-fn clock(row: &Row<'_>, index: usize) -> Result<Clock, StoreError> {
-    let at = |index| row.get::<_, Option<i64>>(index)?.map(time).transpose();
-    Ok(Clock { at: at(index)?, confirmed: at(index + 1)? })
+fn times(row: &Row<'_>, index: usize) -> Result<Times, StoreError> {
+    Ok(Times { at: row.get(index)?, confirmed: row.get(index + 1)? })
 }
 
 /// Reads the columns of an object, after its number, beginning at `index`.
 pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreError> {
-    let parent = text_or_none(row, index)?;
-    Ok(ObjectState {
-        parent: Register { value: parent.map(uri).transpose()?, clock: clock(row, index + 1)? },
-        types: Register { value: json(text(row, index + 3)?)?, clock: clock(row, index + 4)? },
-        purged: clock(row, index + 6)?,
-        items: std::collections::BTreeMap::new(),
-    })
+    let columns = ObjectColumns {
+        parent: text_or_none(row, index)?,
+        parent_times: times(row, index + 1)?,
+        types: text(row, index + 3)?,
+        types_times: times(row, index + 4)?,
+        purged: times(row, index + 6)?,
+    };
+    columns.state()
 }
 
 /// Reads the URI of an item, the first column after its object's number.
@@ -79,37 +69,26 @@ pub(super) fn item_uri(row: &Row<'_>) -> Result<Uri, StoreError> {
     uri(text(row, 0)?)
 }
 
-/// Reads the columns of an item, after its object's number.
-pub(super) fn item(row: &Row<'_>) -> Result<Box<ItemRecord>, StoreError> {
-    let content = text_or_none(row, 4)?;
-    let told = state(row, 7)?;
-    let record = ItemRecord {
-        existence: Register { value: row.get(1)?, clock: clock(row, 2)? },
-        content: Register { value: content.map(json).transpose()?, clock: clock(row, 5)? },
-        state: Register { value: told, clock: clock(row, 8)? },
-        begins_in: beginning(row, 10)?,
-        unheard: row.get(13)?,
+/// Reads the columns of an item after its URI, beginning at `index`.
+pub(super) fn item(row: &Row<'_>, index: usize) -> Result<Box<ItemRecord>, StoreError> {
+    let columns = ItemColumns {
+        existence: row.get(index)?,
+        existence_times: times(row, index + 1)?,
+        content: text_or_none(row, index + 3)?,
+        content_times: times(row, index + 4)?,
+        state: text_or_none(row, index + 6)?,
+        state_times: times(row, index + 7)?,
+        beginning: beginning_columns(row, index + 9)?,
+        unheard: row.get(index + 12)?,
     };
-    Ok(Box::new(record))
-}
-
-fn state(row: &Row<'_>, index: usize) -> Result<Option<State>, StoreError> {
-    text_or_none(row, index)?.map(|state| State::parse(state).map_err(damaged)).transpose()
+    columns.record()
 }
 
 /// Reads the columns of what an item begins in, beginning at `index`.
 pub(super) fn beginning(row: &Row<'_>, index: usize) -> Result<Option<Beginning>, StoreError> {
-    let at = |index| row.get::<_, Option<i64>>(index)?.map(time).transpose();
-    let (Some(state), Some(begun)) = (state(row, index)?, at(index + 1)?) else { return Ok(None) };
-    Ok(Some(Beginning { state, at: begun, confirmed: at(index + 2)? }))
+    beginning_columns(row, index)?.beginning()
 }
 
-/// The two columns of a clock, for writing.
-pub(super) fn clock_columns(clock: Clock) -> (Option<i64>, Option<i64>) {
-    (clock.at.map(Timestamp::millis), clock.confirmed.map(Timestamp::millis))
-}
-
-/// A value as JSON text, for writing.
-pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(damaged)
+fn beginning_columns<'r>(row: &'r Row<'_>, index: usize) -> Result<BeginningColumns<'r>, StoreError> {
+    Ok(BeginningColumns { state: text_or_none(row, index)?, at: row.get(index + 1)?, confirmed: row.get(index + 2)? })
 }

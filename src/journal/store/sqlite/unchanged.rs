@@ -1,8 +1,7 @@
 //! The events that changed nothing: of sources whose states may come back, a repeat of one must be
 //! known, or it would undo what has changed since.
 
-use std::collections::HashSet;
-
+use foldhash::HashSet;
 use rusqlite::{Connection, params};
 
 use super::{Bounds, rows};

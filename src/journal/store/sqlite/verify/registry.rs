@@ -54,15 +54,15 @@ pub(super) fn compare(
         };
         let held = held.remove(&uri);
         if belongs(&uri) {
-            let state = reading.object(&uri, &ItemsAsked::All).map(|in_tables| match held {
+            let state = reading.object(&uri, &ItemsAsked::All).and_then(|in_tables| match held {
                 Some(held) => held.over(in_tables),
-                None => in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default(),
+                None => Ok(in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default()),
             });
             hold(&uri, state, report);
         }
     }
     for (uri, held) in held.into_iter().filter(|(uri, _)| belongs(uri)) {
-        hold(&uri, Ok(held.over(None)), report);
+        hold(&uri, held.over(None), report);
     }
     for uri in rebuilt.objects.keys() {
         report.find(format!("the registry lacks the object {uri}, of which changes tell"));
