@@ -40,7 +40,7 @@ const MANY: u64 = 100_000;
 
 /// So many have one each.
 const SINGLE: usize = 256;
-const ROUND: usize = 20_000;
+const ROUND: usize = 100_000;
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()

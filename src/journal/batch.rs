@@ -18,7 +18,7 @@ use super::{
     seed::{Filled, Seeded, Seeding, Walk},
     settle::{Settled, SourcePolicy, settle},
     sight::Before,
-    store::{Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, Touched},
+    store::{Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, Touching},
 };
 use crate::model::{
     Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, FoundObject, ItemChange, LookupMark, Seq,
@@ -274,12 +274,13 @@ impl Settlements {
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
         let mut touched: Vec<_> = self.objects.into_iter().filter(is_touched).collect();
         touched.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut touching = Touching::default();
         let mut promised = Vec::with_capacity(touched.len());
         let mut objects = Vec::with_capacity(touched.len());
         for (uri, settling) in touched {
             let Settling { object, itself, items, confirmed } = settling;
             let confirmed = confirmed.of(&object);
-            objects.push(Touched::new(uri.clone(), &object, itself, items, confirmed));
+            objects.push(touching.object(uri.clone(), &object, itself, items, confirmed));
             promised.push((uri, object));
         }
         let (changes, unchanged, received, completed) = (self.changes, self.unchanged, self.received, self.completed);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{EventKey, KnownObject, NewChange, Packed};
+use super::{EventKey, KnownObject, NewChange, Packed, packed::Packing};
 use crate::{
     journal::{
         registry::ObjectState,
@@ -99,9 +99,31 @@ impl Touched {
         items: BTreeSet<Uri>,
         confirmed: Option<Confirmed>,
     ) -> Self {
+        Touching::default().object(uri, object, itself, items, confirmed)
+    }
+}
+
+/// Makes [`Touched`], one after the other.
+#[derive(Default)]
+pub(in crate::journal) struct Touching(Packing);
+
+impl Touching {
+    /// As [`Touched::new`].
+    pub(in crate::journal) fn object(
+        &mut self,
+        uri: Uri,
+        object: &KnownObject,
+        itself: bool,
+        items: BTreeSet<Uri>,
+        confirmed: Option<Confirmed>,
+    ) -> Touched {
         let KnownObject { number, state } = object;
-        let packed = |uri: Uri| Some((Packed::item(state.items.get(&uri)?), uri));
-        let items = items.into_iter().filter_map(packed).map(|(packed, uri)| (uri, packed)).collect();
-        Self { uri, number: *number, itself, object: Packed::object(state), items, confirmed }
+        let object = Packed::object(state, &mut self.0);
+        let packed = |uri: Uri| {
+            let packed = Packed::item(state.items.get(&uri)?, &mut self.0);
+            Some((uri, packed))
+        };
+        let items = items.into_iter().filter_map(packed).collect();
+        Touched { uri, number: *number, itself, object, items, confirmed }
     }
 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use foldhash::{HashMap, HashSet};
 use uuid::Uuid;
 
+pub(in crate::journal) use decision::Touching;
 pub use decision::{Confirmed, Decision, Seed, Touched};
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use packed::Packed;

@@ -17,9 +17,13 @@ use crate::{
     model::{State, Timestamp, Uri},
 };
 
-/// A record that is packed. Clones share it.
+/// A record that is packed. Clones share it. Of one of which nothing is known there is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Packed(Arc<[u8]>);
+pub struct Packed(Option<Arc<[u8]>>);
+
+/// Where records are packed, one after the other.
+#[derive(Default)]
+pub(super) struct Packing(Vec<u8>);
 
 /// The columns of a clock: times in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,13 +73,16 @@ const NO_TYPES: &str = "[]";
 impl Packed {
     /// How many bytes it takes.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.0.as_ref().map_or(0, |packed| packed.len())
     }
 
     /// Packs what is known of an object itself.
-    #[must_use]
-    pub fn object(state: &ObjectState) -> Self {
-        let mut packing = Packing::default();
+    pub(super) fn object(state: &ObjectState, packing: &mut Packing) -> Self {
+        let ObjectState { parent, types, purged, items: _ } = state;
+        let is_unknown = parent.value.is_none() && types.value.is_empty();
+        if is_unknown && [parent.clock, types.clock, *purged].iter().all(|clock| *clock == Clock::default()) {
+            return Self(None);
+        }
         packing.text(state.parent.value.as_ref().map(Uri::as_str)).times(state.parent.clock.into());
         packing.json(Some(&state.types.value)).times(state.types.clock.into());
         packing.times(state.purged.into());
@@ -83,10 +90,8 @@ impl Packed {
     }
 
     /// Packs what is known of an item.
-    #[must_use]
-    pub fn item(record: &ItemRecord) -> Self {
+    pub(super) fn item(record: &ItemRecord, packing: &mut Packing) -> Self {
         let beginning = record.begins_in.as_ref();
-        let mut packing = Packing::default();
         packing.flag(record.existence.value).times(record.existence.clock.into());
         packing.json(record.content.value.as_ref()).times(record.content.clock.into());
         packing.text(record.state.value.as_ref().map(State::as_str)).times(record.state.clock.into());
@@ -99,7 +104,8 @@ impl Packed {
 
     /// The columns of an object that was packed.
     pub(super) fn object_columns(&self) -> Result<ObjectColumns<'_>, StoreError> {
-        let mut packed = Unpacking(&self.0);
+        let Some(packed) = &self.0 else { return Ok(ObjectColumns::UNKNOWN) };
+        let mut packed = Unpacking(packed);
         Ok(ObjectColumns {
             parent: packed.text()?,
             parent_times: packed.times()?,
@@ -111,7 +117,7 @@ impl Packed {
 
     /// The columns of an item that was packed.
     pub(super) fn item_columns(&self) -> Result<ItemColumns<'_>, StoreError> {
-        let mut packed = Unpacking(&self.0);
+        let mut packed = Unpacking(self.0.as_deref().unwrap_or_default());
         Ok(ItemColumns {
             existence: packed.flag()?,
             existence_times: packed.times()?,
@@ -126,6 +132,15 @@ impl Packed {
 }
 
 impl ObjectColumns<'_> {
+    /// Of an object of which nothing is known.
+    const UNKNOWN: Self = Self {
+        parent: None,
+        parent_times: Times::NEVER,
+        types: NO_TYPES,
+        types_times: Times::NEVER,
+        purged: Times::NEVER,
+    };
+
     /// The object, without items.
     pub(super) fn state(&self) -> Result<ObjectState, StoreError> {
         let parent = self.parent.map(uri).transpose()?;
@@ -167,23 +182,14 @@ impl From<Clock> for Times {
 }
 
 impl Times {
+    const NEVER: Self = Self { at: None, confirmed: None };
+
     fn clock(self) -> Result<Clock, StoreError> {
         Ok(Clock { at: self.at.map(time).transpose()?, confirmed: self.confirmed.map(time).transpose()? })
     }
 }
 
-/// Room for the columns of most items, in bytes.
-const USUAL: usize = 256;
-
 /// Writes values one after the other, each after an octet that says whether it is there.
-struct Packing(Vec<u8>);
-
-impl Default for Packing {
-    fn default() -> Self {
-        Self(Vec::with_capacity(USUAL))
-    }
-}
-
 impl Packing {
     fn flag(&mut self, flag: bool) -> &mut Self {
         self.0.push(u8::from(flag));
@@ -224,8 +230,10 @@ impl Packing {
         self
     }
 
-    fn done(self) -> Packed {
-        Packed(self.0.into())
+    fn done(&mut self) -> Packed {
+        let packed = Packed(Some(self.0.as_slice().into()));
+        self.0.clear();
+        packed
     }
 }
 
@@ -293,7 +301,7 @@ pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Packed, StoreError};
+    use super::{Packed, Packing, StoreError};
     use crate::{
         journal::registry::{Beginning, Clock, ItemRecord, ObjectState, Register},
         model::{ContentLocation, State, Timestamp, Uri},
@@ -343,7 +351,7 @@ mod tests {
             types in proptest::collection::vec(uri(), 0..3),
             clocks in (clock(), clock(), clock()),
         ) {
-            let packed = Packed::item(&record);
+            let packed = Packed::item(&record, &mut Packing::default());
             prop_assert_eq!(*packed.item_columns().unwrap().record().unwrap(), record);
             let object = ObjectState {
                 parent: Register { value: parent, clock: clocks.0 },
@@ -351,13 +359,14 @@ mod tests {
                 purged: clocks.2,
                 ..ObjectState::default()
             };
-            prop_assert_eq!(Packed::object(&object).object_columns().unwrap().state().unwrap(), object);
+            prop_assert_eq!(Packed::object(&object, &mut Packing::default()).object_columns().unwrap().state().unwrap(), object);
         }
 
         #[test]
         fn what_is_cut_short_is_refused(record in record(), at in any::<prop::sample::Index>()) {
-            let packed = Packed::item(&record);
-            let cut = Packed(packed.0[..at.index(packed.len())].into());
+            let packed = Packed::item(&record, &mut Packing::default());
+            let length = packed.len();
+            let cut = Packed(Some(packed.0.unwrap()[..at.index(length)].into()));
             prop_assert!(matches!(cut.item_columns(), Err(StoreError::Damaged(_))));
         }
     }

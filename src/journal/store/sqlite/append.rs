@@ -123,26 +123,35 @@ const ROWS_AT_ONCE: usize = 8;
 /// How many columns a change has.
 const COLUMNS: usize = 7;
 
+// FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of
+// the statement. Here the whole transaction is taken back.
+macro_rules! insert {
+    ($($row:literal)*) => {
+        concat!(
+            "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            $(", ", $row),*
+        )
+    };
+}
+
+const INSERT_ONE: &str = insert!();
+const INSERT_SEVERAL: &str = insert!(
+    "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)"
+    "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)"
+);
+
 fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
     let (together, rest) = changes.as_chunks::<ROWS_AT_ONCE>();
-    let mut inserting = Inserting::of(connection, ROWS_AT_ONCE)?;
+    let mut inserting = Inserting(connection.prepare_cached(INSERT_SEVERAL)?);
     together.iter().try_for_each(|changes| inserting.insert(changes))?;
-    let mut inserting = Inserting::of(connection, 1)?;
+    let mut inserting = Inserting(connection.prepare_cached(INSERT_ONE)?);
     rest.iter().try_for_each(|change| inserting.insert(std::slice::from_ref(change)))
 }
 
 /// Inserts a certain number of changes at once.
 struct Inserting<'a>(CachedStatement<'a>);
 
-impl<'a> Inserting<'a> {
-    fn of(connection: &'a Connection, rows: usize) -> rusqlite::Result<Self> {
-        // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of
-        // the statement. Here the whole transaction is taken back.
-        let sql = "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES";
-        let rows = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
-        connection.prepare_cached(&format!("{sql} {rows}")).map(Self)
-    }
-
+impl Inserting<'_> {
     fn insert(&mut self, changes: &[NewChange]) -> Result<(), StoreError> {
         for (row, NewChange { change, json, sight, key, .. }) in changes.iter().enumerate() {
             let seq = rows::number(change.seq.0);

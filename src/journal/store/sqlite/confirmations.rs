@@ -14,7 +14,7 @@ use crate::{
     journal::{
         registry::{Beginning, ItemRecord, ObjectState},
         seed::Filled,
-        store::{Confirmed, ItemsAsked, Packed, StoreError, Touched},
+        store::{Confirmed, ItemsAsked, Packed, StoreError, Touched, packed::Packing},
     },
     model::{Change, Seq, Timestamp, Uri},
 };
@@ -153,7 +153,8 @@ pub(super) fn load(connection: &Connection) -> Result<Gathered, StoreError> {
             Err(error) => tracing::error!(%error, "the registry does not have what a change told"),
         }
     }
-    let objects = telling.objects.into_iter().map(|(uri, told)| (uri, told.held())).collect();
+    let mut packing = Packing::default();
+    let objects = telling.objects.into_iter().map(|(uri, told)| (uri, told.held(&mut packing))).collect();
     Ok(Gathered::told_again(moved, newest, objects, told))
 }
 
@@ -205,10 +206,10 @@ impl Telling<'_> {
 }
 
 impl Told {
-    fn held(self) -> Held {
+    fn held(self, packing: &mut Packing) -> Held {
         let Self { number, itself, state } = self;
-        let items = state.items.iter().map(|(uri, record)| (uri.clone(), Packed::item(record))).collect();
-        Held { number, itself, object: Packed::object(&state), items }
+        let items = state.items.iter().map(|(uri, record)| (uri.clone(), Packed::item(record, packing))).collect();
+        Held { number, itself, object: Packed::object(&state, packing), items }
     }
 
     fn filled(&mut self, filled: &Filled) {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use uuid::Uuid;
 
 use super::{
@@ -212,9 +212,15 @@ fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // What refers to what is ours to keep, and `verify` looks; each row would cost one more search.
     connection.pragma_update(None, "foreign_keys", false)?;
+    plan_once(connection)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+/// Has a statement keep its plan: SQLite would look at what is bound to a parameter of a join, and plan anew for the next.
+fn plan_once(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 fn read_write(path: &Path) -> rusqlite::Result<Connection> {
@@ -228,6 +234,7 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     // The system has the file in memory; to have more of it here, once for each connection, makes reading no faster.
     connection.pragma_update(None, "cache_size", -1024)?;
+    plan_once(&connection)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     Ok(connection)
 }
