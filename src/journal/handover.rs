@@ -131,3 +131,76 @@ impl State {
         !self.is_writing && self.works.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::{Handover, StoreError, Work};
+    use crate::journal::order::{Answer, Outcome, Taken};
+
+    /// Work of one order, and where its answer comes.
+    fn work() -> (Work, oneshot::Receiver<Result<Vec<Vec<Outcome>>, StoreError>>) {
+        let (answer, answered) = oneshot::channel();
+        let taken = Taken { submitters: vec![(1, answer)], ..Taken::default() };
+        (Work::new(1, taken), answered)
+    }
+
+    /// Work with something else to be done after it is written.
+    fn work_with_more() -> Work {
+        let answer: Answer<Vec<u64>> = oneshot::channel().0;
+        Work::new(1, Taken { writes: vec![(Vec::new(), answer)], ..Taken::default() })
+    }
+
+    #[test]
+    fn what_was_settled_on_what_could_not_be_written_is_refused() {
+        let handover = Handover::default();
+        let ((first, _first), (second, mut second_answer)) = (work(), work());
+        assert_eq!(handover.put(first, 0), 1);
+        assert_eq!(handover.take().unwrap().len(), 1);
+        assert_eq!(handover.put(second, 0), 2);
+        handover.done(1, Err(StoreError::Full));
+        assert!(matches!(second_answer.try_recv(), Ok(Err(StoreError::Full))), "it was here when that failed");
+
+        let ((third, mut third_answer), (fourth, mut fourth_answer)) = (work(), work());
+        handover.put(third, 0);
+        assert!(matches!(third_answer.try_recv(), Ok(Err(StoreError::Full))), "it was being settled when that failed");
+        let seen = handover.see().unwrap_or_else(|_| panic!("nobody has gone"));
+        assert_eq!((seen.done, seen.failures, seen.orders, seen.is_idle), (1, 1, 2, false));
+        handover.put(fourth, seen.failures);
+        assert!(fourth_answer.try_recv().is_err(), "it was settled after that");
+        assert_eq!(handover.take().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_has_more_to_be_done_ends_a_transaction() {
+        let handover = Handover::default();
+        for work in [work().0, work_with_more(), work().0, work().0] {
+            handover.put(work, 0);
+        }
+        handover.close();
+        assert_eq!(handover.take().unwrap().len(), 2);
+        assert!(handover.see().is_ok_and(|seen| !seen.is_idle && seen.orders == 2));
+        handover.done(2, Ok(()));
+        assert_eq!(handover.take().unwrap().len(), 2, "what is here is written though nothing more comes");
+        handover.done(2, Ok(()));
+        assert!(handover.see().is_ok_and(|seen| seen.is_idle && seen.done == 4));
+        assert!(handover.take().is_none());
+        handover.leave();
+        assert!(handover.see().is_err());
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_some_is_on_its_way_or_done_with() {
+        let handover = Handover::default();
+        handover.put(work().0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| handover.wait(0, 1));
+            handover.take();
+        });
+        std::thread::scope(|scope| {
+            scope.spawn(|| handover.wait(0, 0));
+            handover.done(1, Ok(()));
+        });
+    }
+}
