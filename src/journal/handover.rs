@@ -139,8 +139,10 @@ mod tests {
     use super::{Handover, StoreError, Work};
     use crate::journal::order::{Answer, Outcome, Taken};
 
+    type Answered = oneshot::Receiver<Result<Vec<Vec<Outcome>>, StoreError>>;
+
     /// Work of one order, and where its answer comes.
-    fn work() -> (Work, oneshot::Receiver<Result<Vec<Vec<Outcome>>, StoreError>>) {
+    fn work() -> (Work, Answered) {
         let (answer, answered) = oneshot::channel();
         let taken = Taken { submitters: vec![(1, answer)], ..Taken::default() };
         (Work::new(1, taken), answered)
