@@ -134,10 +134,17 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::{Arc, mpsc::channel},
+        time::Duration,
+    };
+
     use tokio::sync::oneshot;
 
     use super::{Handover, StoreError, Work};
     use crate::journal::order::{Answer, Outcome, Taken};
+
+    const PATIENCE: Duration = Duration::from_secs(10);
 
     type Answered = oneshot::Receiver<Result<Vec<Vec<Outcome>>, StoreError>>;
 
@@ -192,17 +199,36 @@ mod tests {
         assert!(handover.see().is_err());
     }
 
+    /// Has one thread wait, and another do what ends that; the first may come too late to wait, so it is done again.
+    fn wakes(orders: usize, begin: fn(&Handover), end: fn(&Handover)) {
+        for _ in 0..200 {
+            let handover = Arc::new(Handover::default());
+            begin(&handover);
+            let (waiting, (woken, is_woken)) = (Arc::clone(&handover), channel());
+            std::thread::spawn(move || {
+                waiting.wait(0, orders);
+                woken.send(())
+            });
+            std::thread::yield_now();
+            end(&handover);
+            is_woken.recv_timeout(PATIENCE).unwrap();
+        }
+    }
+
     #[test]
-    fn who_waits_is_woken_when_some_is_on_its_way_or_done_with() {
-        let handover = Handover::default();
-        handover.put(work().0, 0);
-        std::thread::scope(|scope| {
-            scope.spawn(|| handover.wait(0, 1));
+    fn who_waits_is_woken_when_some_is_on_its_way() {
+        let put = |handover: &Handover| {
+            handover.put(work().0, 0);
+        };
+        wakes(1, put, |handover| drop(handover.take()));
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_some_is_done_with() {
+        let put_and_take = |handover: &Handover| {
+            handover.put(work().0, 0);
             handover.take();
-        });
-        std::thread::scope(|scope| {
-            scope.spawn(|| handover.wait(0, 0));
-            handover.done(1, Ok(()));
-        });
+        };
+        wakes(0, put_and_take, |handover| handover.done(1, Ok(())));
     }
 }

@@ -26,7 +26,7 @@ pub struct Packed(Option<Arc<[u8]>>);
 pub(super) struct Packing(Vec<u8>);
 
 /// The columns of a clock: times in milliseconds since 1970.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
     /// The column `<fact>_at`.
     pub(super) at: Option<i64>,
@@ -60,7 +60,7 @@ pub(super) struct ItemColumns<'a> {
 }
 
 /// The columns of what an item begins in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BeginningColumns<'a> {
     pub(super) state: Option<&'a str>,
     pub(super) at: Option<i64>,

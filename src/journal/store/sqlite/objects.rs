@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params, types::ValueRef};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, types::ValueRef};
 
 use super::{gathered::Held, rows};
 use crate::{
@@ -69,9 +69,12 @@ const ITEM_URI: usize = 10;
 // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of the
 // statement. Here the whole transaction is taken back.
 const ADD_OBJECT: &str =
-    concat!("INSERT OR FAIL INTO objects (uri, ", object_columns!(), ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
-const WRITE_OBJECT: &str =
-    concat!("UPDATE OR FAIL objects SET (", object_columns!(), ") = (?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?");
+    concat!("INSERT OR FAIL INTO objects (uri, ", object_columns!(), ") VALUES (?9, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
+const WRITE_OBJECT: &str = concat!(
+    "UPDATE OR FAIL objects SET (",
+    object_columns!(),
+    ") = (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) WHERE object = ?9"
+);
 const WRITE_ITEM: &str = concat!(
     "INSERT OR REPLACE INTO items (object, ",
     item_columns!(),
@@ -190,45 +193,16 @@ impl<'a> Writing<'a> {
         let number = match number {
             Some(number) => {
                 if held.itself {
-                    self.rewrite(number, held.object.object_columns()?)?;
+                    write(&mut self.rewrite, held.object.object_columns()?, &number)?;
                 }
                 number
             }
-            None => self.add(uri, held.object.object_columns()?)?,
+            None => {
+                write(&mut self.add, held.object.object_columns()?, &uri.as_str())?;
+                self.connection.last_insert_rowid()
+            }
         };
         held.items.iter().try_for_each(|(uri, packed)| self.item(number, uri, packed.item_columns()?))
-    }
-
-    fn add(&mut self, uri: &Uri, columns: ObjectColumns<'_>) -> Result<i64, StoreError> {
-        let ObjectColumns { parent, parent_times, types, types_times, purged } = columns;
-        self.add.execute(params![
-            uri.as_str(),
-            parent,
-            parent_times.at,
-            parent_times.confirmed,
-            types,
-            types_times.at,
-            types_times.confirmed,
-            purged.at,
-            purged.confirmed,
-        ])?;
-        Ok(self.connection.last_insert_rowid())
-    }
-
-    fn rewrite(&mut self, number: i64, columns: ObjectColumns<'_>) -> Result<(), StoreError> {
-        let ObjectColumns { parent, parent_times, types, types_times, purged } = columns;
-        self.rewrite.execute(params![
-            parent,
-            parent_times.at,
-            parent_times.confirmed,
-            types,
-            types_times.at,
-            types_times.confirmed,
-            purged.at,
-            purged.confirmed,
-            number,
-        ])?;
-        Ok(())
     }
 
     fn item(&mut self, object: i64, uri: &Uri, columns: ItemColumns<'_>) -> Result<(), StoreError> {
@@ -253,4 +227,20 @@ impl<'a> Writing<'a> {
         ])?;
         Ok(())
     }
+}
+
+/// Writes the columns of an object with a statement whose last parameter says which it is.
+fn write(statement: &mut CachedStatement<'_>, columns: ObjectColumns<'_>, key: &dyn ToSql) -> rusqlite::Result<usize> {
+    let ObjectColumns { parent, parent_times, types, types_times, purged } = columns;
+    statement.execute(params![
+        parent,
+        parent_times.at,
+        parent_times.confirmed,
+        types,
+        types_times.at,
+        types_times.confirmed,
+        purged.at,
+        purged.confirmed,
+        key,
+    ])
 }
