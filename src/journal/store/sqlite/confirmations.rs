@@ -7,7 +7,8 @@ use foldhash::HashMap;
 use rusqlite::{Connection, Row, params};
 
 use super::{
-    gathered::{Gathered, Held, Mark},
+    gathered::{Gathered, Mark},
+    held::Held,
     objects, read, rows, seeds,
 };
 use crate::{

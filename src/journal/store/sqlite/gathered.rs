@@ -14,32 +14,24 @@
 //! Memory follows the file: it changes when a transaction has been committed, and not before. Who reads takes
 //! what is gathered and a transaction of his own at one moment, or he would miss what moved in between.
 
-use std::{
-    collections::{BTreeMap, btree_map, hash_map::Entry},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, btree_map, hash_map::Entry};
 
 use foldhash::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Bounds, objects, rows};
+use super::{
+    Bounds,
+    held::{Held, size, size_of_item},
+    objects, rows,
+};
 use crate::{
-    journal::{
-        registry::ObjectState,
-        store::{ItemsAsked, KnownObject, Packed, StoreError, Touched},
-    },
+    journal::store::{ItemsAsked, StoreError, Touched},
     model::{Seq, Uri},
 };
 
 /// How many rows move for each one that is touched: more than one, so that all have moved before as many
 /// have gathered again.
 const MOVED_FOR_EACH: usize = 2;
-
-/// What an object takes in memory beside its texts, in bytes, about, …
-const OVERHEAD: usize = 256;
-
-/// … and an item.
-const OVERHEAD_OF_ITEM: usize = 128;
 
 /// How many rows of `confirmations` that are no longer needed go with one append at the most.
 const CLEARED_AT_ONCE: i64 = 1024;
@@ -81,19 +73,6 @@ struct Generation {
     bytes: usize,
     /// How many changes and confirmations touched it.
     told: usize,
-}
-
-/// An object as it is now, with those of its items that were touched.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Held {
-    /// Its number in the tables, where it is known.
-    pub(super) number: Option<i64>,
-    /// Whether the object itself was touched.
-    pub(super) itself: bool,
-    /// What is known of it, …
-    pub(super) object: Packed,
-    /// … and of the items that were touched, in order of their URIs.
-    pub(super) items: Vec<(Uri, Packed)>,
 }
 
 /// Objects on their way into the tables.
@@ -298,83 +277,61 @@ impl Generation {
     }
 }
 
-impl Held {
-    /// What is held of an item.
-    fn item(&self, uri: &Uri) -> Option<&Packed> {
-        let at = self.items.binary_search_by(|(held, _)| held.cmp(uri)).ok()?;
-        Some(&self.items[at].1)
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Bounds, Gathered, Held, ItemsAsked, Mark, Touched, Uri};
+    use crate::{
+        journal::{
+            registry::{ItemRecord, ObjectState},
+            store::KnownObject,
+        },
+        model::Timestamp,
+    };
+
+    fn uri(text: &str) -> Uri {
+        Uri::parse(text).unwrap()
     }
 
-    /// Puts an item in its place; gives what was held of it.
-    fn put(&mut self, uri: Uri, packed: Packed) -> Option<(Uri, Packed)> {
-        match self.items.binary_search_by(|(held, _)| held.cmp(&uri)) {
-            Ok(at) => Some(std::mem::replace(&mut self.items[at], (uri, packed))),
-            Err(at) => {
-                self.items.insert(at, (uri, packed));
-                None
-            }
+    /// The object at a moment, when these items of it were touched.
+    fn touched(moment: i64, items: &[&str]) -> Touched {
+        let time = Timestamp::from_millis(moment);
+        let mut record = ItemRecord::default();
+        record.state.clock.at = time;
+        let mut state = ObjectState::default();
+        state.purged.at = time;
+        state.items = items.iter().map(|item| (uri(item), Box::new(record.clone()))).collect();
+        let items = state.items.keys().cloned().collect();
+        Touched::new(uri("http://h/1"), &KnownObject { number: None, state: Arc::new(state) }, true, items, None)
+    }
+
+    /// The moments of the object, and of items `a`, `b` and `c`.
+    fn moments(held: Option<Held>) -> [Option<i64>; 4] {
+        let held = held.unwrap();
+        let of_item = |item: &str| held.item(&uri(item)).and_then(|item| item.item_columns().unwrap().state_times.at);
+        [
+            held.object.object_columns().unwrap().purged.at,
+            of_item("http://h/a"),
+            of_item("http://h/b"),
+            of_item("http://h/c"),
+        ]
+    }
+
+    #[test]
+    fn what_was_touched_later_counts_while_the_older_is_on_its_way() {
+        let mut gathered = Gathered::default();
+        gathered.take(Bounds::default(), vec![touched(1, &["http://h/a", "http://h/b"])], Mark::default(), 1);
+        gathered.set_out();
+        gathered.take(Bounds::default(), vec![touched(2, &["http://h/b", "http://h/c"])], Mark::default(), 1);
+        let (object, all) = (uri("http://h/1"), ["http://h/a", "http://h/b", "http://h/c"].map(uri));
+        let asked = [ItemsAsked::All, ItemsAsked::Some(all.into())];
+        for asked in asked {
+            let moments = moments(gathered.known(&object, &asked));
+            assert_eq!(moments, [Some(2), Some(1), Some(2), Some(2)], "{asked:?}");
         }
+        let asked = ItemsAsked::Some([uri("http://h/b")].into());
+        assert_eq!(moments(gathered.known(&object, &asked)), [Some(2), None, Some(2), None]);
+        assert!(gathered.known(&uri("http://h/2"), &ItemsAsked::All).is_none());
     }
-
-    /// The same with what was touched later.
-    fn followed_by(mut self, later: Self) -> Self {
-        let Self { number, itself, object, items } = later;
-        for (uri, packed) in items {
-            self.put(uri, packed);
-        }
-        Self { number: self.number.or(number), itself: self.itself || itself, object, items: self.items }
-    }
-
-    /// All of the object: what is held, over what the tables hold of it.
-    pub(super) fn over(self, in_tables: Option<KnownObject>) -> Result<ObjectState, StoreError> {
-        let in_tables = in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default();
-        let mut state = ObjectState { items: in_tables.items, ..self.object.object_columns()?.state()? };
-        self.unpack_items(&mut state)?;
-        Ok(state)
-    }
-
-    /// What is known of the object and of the items asked for, with what the tables hold.
-    pub(super) fn complete(
-        self,
-        uri: &Uri,
-        asked: &ItemsAsked,
-        reading: &mut objects::Reading<'_>,
-    ) -> Result<KnownObject, StoreError> {
-        let mut number = self.number;
-        let mut state = self.object.object_columns()?.state()?;
-        match asked {
-            ItemsAsked::All => {
-                number = reading.number_or(number, uri)?;
-                if let Some(number) = number {
-                    reading.items(number, &mut state.items)?;
-                }
-            }
-            ItemsAsked::Some(wanted) => {
-                for item in wanted.iter().filter(|item| self.item(item).is_none()) {
-                    number = reading.number_or(number, uri)?;
-                    let record = number.map(|number| reading.item(number, item)).transpose()?.flatten();
-                    state.items.extend(record.map(|record| (item.clone(), record)));
-                }
-            }
-        }
-        self.unpack_items(&mut state)?;
-        Ok(KnownObject { number, state: Arc::new(state) })
-    }
-
-    fn unpack_items(self, state: &mut ObjectState) -> Result<(), StoreError> {
-        for (uri, packed) in self.items {
-            state.items.insert(uri, packed.item_columns()?.record()?);
-        }
-        Ok(())
-    }
-}
-
-/// What an object takes in memory, in bytes, about.
-fn size(uri: &Uri, held: &Held) -> usize {
-    let items: usize = held.items.iter().map(|(uri, packed)| size_of_item(uri, packed)).sum();
-    OVERHEAD + uri.as_str().len() + held.object.len() + items
-}
-
-fn size_of_item(uri: &Uri, packed: &Packed) -> usize {
-    OVERHEAD_OF_ITEM + uri.as_str().len() + packed.len()
 }

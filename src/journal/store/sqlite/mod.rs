@@ -8,6 +8,7 @@ pub mod backup;
 mod confirmations;
 mod events;
 mod gathered;
+mod held;
 mod incomplete;
 mod key_filter;
 mod log;

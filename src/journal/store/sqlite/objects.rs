@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, types::ValueRef};
 
-use super::{gathered::Held, rows};
+use super::{held::Held, rows};
 use crate::{
     journal::{
         registry::ItemRecord,
