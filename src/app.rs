@@ -268,7 +268,7 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
     let settings = journal::Settings {
         queue: config.journal.queue,
         batch: config.journal.batch,
-        tail: config.journal.tail_changes,
+        tail: journal::TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
         ..journal::Settings::default()
     };
     let store = SqliteStore::open(&config.journal.data, bounds)?;

@@ -148,6 +148,9 @@ pub struct JournalConfig {
     /// How many of the newest changes are held in memory, 1 to 1 000 000.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub tail_changes: usize,
+    /// How many bytes of JSON those have together at the most, 64 KiB to 1 GiB.
+    #[serde(deserialize_with = "whole::<65_536, 1_073_741_824, _, _>")]
+    pub tail_bytes: usize,
 }
 
 /// `[limits]`: what a client may ask of the gateway.

@@ -36,7 +36,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 pub use order::{KnownKey, Outcome, Submission};
-pub use tail::Recorded;
+pub use tail::{Recorded, TailBounds, first_of};
 
 use crate::model::Seq;
 use disk::{Chore, Disk};
@@ -61,15 +61,15 @@ pub struct Settings {
     pub queue: usize,
     /// How many orders the writer takes into one transaction at the most.
     pub batch: usize,
-    /// How many of the newest changes stay in memory.
-    pub tail: usize,
+    /// How much of the newest changes stays in memory.
+    pub tail: TailBounds,
     /// How long an order may wait, for its turn and for the disk.
     pub patience: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { queue: 1024, batch: 512, tail: 1000, patience: Duration::from_secs(20) }
+        Self { queue: 1024, batch: 512, tail: TailBounds::default(), patience: Duration::from_secs(20) }
     }
 }
 
@@ -131,9 +131,7 @@ impl Journal {
     pub fn start(store: impl Store, settings: Settings) -> Result<(Self, WriterThread), StoreError> {
         let store: Arc<dyn Store> = Arc::new(store);
         let head = store.head()?;
-        let tail = Arc::new(Tail::new(settings.tail));
-        let newest = store.before(head.next(), settings.tail)?;
-        let _ = tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
+        let tail = Arc::new(Tail::of(&*store, head, settings.tail)?);
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
         let first = Arc::new(First::new(store.first()?));

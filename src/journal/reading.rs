@@ -58,7 +58,7 @@ impl Journal {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        let in_memory = self.tail.after(after, limit);
+        let in_memory = self.tail.after(after, limit, usize::MAX);
         metrics::tail_read(in_memory.is_some());
         if let Some(changes) = in_memory {
             return Ok(changes);
@@ -80,8 +80,8 @@ impl Journal {
     /// The same of those in memory alone, at once; `None` when the first of them may be older, or `after` is past
     /// the newest. It is not counted.
     #[must_use]
-    pub fn held_after(&self, after: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
-        self.tail.after(after, limit)
+    pub fn held_after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
+        self.tail.after(after, limit, bytes)
     }
 
     /// Up to `limit` changes before `before`, newest first.
@@ -151,7 +151,6 @@ impl Journal {
         self.read(move |store| store.quarantined(id)).await
     }
 
-    /// Reads on a thread that may wait for the disk.
     /// Up to `limit` changes of a source after `after` about which its repository is to be asked again, oldest first.
     ///
     /// # Errors
@@ -173,6 +172,7 @@ impl Journal {
         self.read(Store::incomplete_counts).await
     }
 
+    /// Reads on a thread that may wait for the disk.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,

@@ -9,8 +9,11 @@ use std::{
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::store::{StoreError, StoredChange};
+use super::store::{Store, StoreError, StoredChange};
 use crate::model::{Change, ChangeId, Filter, Seq, Sight};
+
+/// How many changes are read at once when the tail is filled: some may be large.
+const FILLED_AT_ONCE: usize = 100;
 
 /// A change of the journal as readers get it: its JSON, and on demand the change itself and its
 /// other encodings, each made once.
@@ -155,55 +158,126 @@ impl From<StoredChange> for Recorded {
     }
 }
 
+/// The first of these changes, until there are `limit` or they have `bytes` of JSON; one at least, if there is one.
+pub fn first_of<'a>(
+    changes: impl IntoIterator<Item = &'a Arc<Recorded>>,
+    limit: usize,
+    bytes: usize,
+) -> Vec<Arc<Recorded>> {
+    let mut size = 0_usize;
+    let fits = |change: &&Arc<Recorded>| {
+        let fits = size < bytes;
+        size = size.saturating_add(change.json().len());
+        fits
+    };
+    changes.into_iter().take(limit).take_while(fits).cloned().collect()
+}
+
+/// How much is held in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct TailBounds {
+    /// How many changes at the most.
+    pub changes: usize,
+    /// How many bytes of JSON they have together at the most; the newest change is held however large it is. What
+    /// they say, and their other encodings, take some times as much.
+    pub bytes: usize,
+}
+
+impl Default for TailBounds {
+    fn default() -> Self {
+        Self { changes: 4000, bytes: 4 * 1024 * 1024 }
+    }
+}
+
 /// The newest changes, without a gap, oldest first.
 #[derive(Debug)]
 pub(super) struct Tail {
-    capacity: usize,
-    changes: RwLock<VecDeque<Arc<Recorded>>>,
+    bounds: TailBounds,
+    held: RwLock<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    changes: VecDeque<Arc<Recorded>>,
+    bytes: usize,
+}
+
+impl Held {
+    fn push(&mut self, change: Arc<Recorded>) {
+        self.bytes = self.bytes.saturating_add(change.json().len());
+        self.changes.push_back(change);
+    }
+
+    fn pop(&mut self) -> Option<Arc<Recorded>> {
+        let oldest = self.changes.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(oldest.json().len());
+        Some(oldest)
+    }
 }
 
 impl Tail {
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, changes: RwLock::default() }
+    fn new(bounds: TailBounds) -> Self {
+        Self { bounds, held: RwLock::default() }
+    }
+
+    /// The newest changes of a store, up to `head`.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(super) fn of(store: &dyn Store, head: Seq, bounds: TailBounds) -> Result<Self, StoreError> {
+        let (mut newest, mut bytes, mut before) = (Vec::new(), 0_usize, head.next());
+        while newest.len() < bounds.changes && bytes < bounds.bytes {
+            let read = store.before(before, FILLED_AT_ONCE.min(bounds.changes - newest.len()))?;
+            let Some(oldest) = read.last() else { break };
+            before = oldest.seq;
+            bytes += read.iter().map(|change| change.json.len()).sum::<usize>();
+            newest.extend(read);
+        }
+        let tail = Self::new(bounds);
+        let _ = tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
+        Ok(tail)
     }
 
     /// Adds the changes that follow the newest, and gives those that are too many, for their memory to be
     /// freed where nobody waits. Where the numbering leaves some out, as it does once after a restore,
     /// the tail begins anew.
     pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<Recorded>>) -> Vec<Arc<Recorded>> {
-        let mut changes = self.changes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         for change in newer {
-            if changes.back().is_some_and(|newest| newest.seq().next() != change.seq()) {
-                changes.clear();
+            if held.changes.back().is_some_and(|newest| newest.seq().next() != change.seq()) {
+                *held = Held::default();
             }
-            changes.push_back(change);
+            held.push(change);
         }
-        let excess = changes.len().saturating_sub(self.capacity);
-        changes.drain(..excess).collect()
+        let mut excess = Vec::new();
+        while held.changes.len() > self.bounds.changes || (held.changes.len() > 1 && held.bytes > self.bounds.bytes) {
+            excess.extend(held.pop());
+        }
+        excess
     }
 
     /// Drops the changes before `first`, which are no longer kept.
     pub(super) fn drop_before(&self, first: Seq) {
-        let mut changes = self.changes.write().unwrap_or_else(PoisonError::into_inner);
-        while changes.front().is_some_and(|oldest| oldest.seq() < first) {
-            changes.pop_front();
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        while held.changes.front().is_some_and(|oldest| oldest.seq() < first) {
+            held.pop();
         }
     }
 
-    /// Up to `limit` changes after `after`, oldest first; `None` when the first of them may be older
-    /// than the tail, or `after` is past the newest.
-    pub(super) fn after(&self, after: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
-        let changes = self.changes.read().unwrap_or_else(PoisonError::into_inner);
+    /// Up to `limit` changes after `after`, oldest first, and no more of them once they have `bytes` of JSON; `None` when
+    /// the first of them may be older than the tail, or `after` is past the newest.
+    pub(super) fn after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
+        let Held { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
         let skipped = after.next().0.checked_sub(oldest.0)?;
         let skipped = usize::try_from(skipped).ok().filter(|skipped| *skipped <= changes.len())?;
-        Some(changes.iter().skip(skipped).take(limit).cloned().collect())
+        Some(first_of(changes.range(skipped..), limit, bytes))
     }
 
     /// Up to `limit` changes before `before`, newest first; `None` when some of them may be older
     /// than the tail.
     pub(super) fn before(&self, before: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
-        let changes = self.changes.read().unwrap_or_else(PoisonError::into_inner);
+        let Held { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
         let known = usize::try_from(before.0.checked_sub(oldest.0)?).unwrap_or(usize::MAX).min(changes.len());
         let all_there = known >= limit || oldest == Seq::ZERO.next();
@@ -213,14 +287,16 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Bytes, Filter, Recorded, Seq, StoredChange, Tail};
+    use super::{Arc, Bytes, Filter, Recorded, Seq, StoredChange, Tail, TailBounds};
 
-    fn tail(capacity: usize, numbers: std::ops::RangeInclusive<u64>) -> Tail {
-        let tail = Tail::new(capacity);
-        tail.extend(
-            numbers.map(|n| Arc::new(Recorded::from(StoredChange { seq: Seq(n), json: Bytes::new(), sight: None }))),
-        );
+    fn tail(changes: usize, numbers: std::ops::RangeInclusive<u64>) -> Tail {
+        let tail = Tail::new(TailBounds { changes, bytes: usize::MAX });
+        tail.extend(numbers.map(|n| recorded(n, 0)));
         tail
+    }
+
+    fn recorded(number: u64, size: usize) -> Arc<Recorded> {
+        Arc::new(Recorded::from_json(Seq(number), Bytes::from(vec![b' '; size])))
     }
 
     fn numbers(changes: Option<Vec<Arc<Recorded>>>) -> Option<Vec<u64>> {
@@ -230,31 +306,53 @@ mod tests {
     #[test]
     fn gives_what_it_has_and_says_when_it_may_not_have_all() {
         let tail = tail(5, 1..=9);
-        assert_eq!(numbers(tail.after(Seq(4), 3)), Some(vec![5, 6, 7]));
-        assert_eq!(numbers(tail.after(Seq(9), 3)), Some(vec![]));
-        assert_eq!(numbers(tail.after(Seq(10), 3)), None);
-        assert_eq!(numbers(tail.after(Seq(u64::MAX), 3)), None);
-        assert_eq!(numbers(tail.after(Seq(3), 3)), None);
+        assert_eq!(numbers(tail.after(Seq(4), 3, usize::MAX)), Some(vec![5, 6, 7]));
+        assert_eq!(numbers(tail.after(Seq(9), 3, usize::MAX)), Some(vec![]));
+        assert_eq!(numbers(tail.after(Seq(10), 3, usize::MAX)), None);
+        assert_eq!(numbers(tail.after(Seq(u64::MAX), 3, usize::MAX)), None);
+        assert_eq!(numbers(tail.after(Seq(3), 3, usize::MAX)), None);
         assert_eq!(numbers(tail.before(Seq(9), 2)), Some(vec![8, 7]));
         assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), None);
         assert_eq!(numbers(tail.before(Seq(3), 1)), None);
     }
 
     #[test]
+    fn it_holds_no_more_than_so_many_bytes_and_the_newest_always() {
+        let tail = Tail::new(TailBounds { changes: 5, bytes: 100 });
+        let held = |tail: &Tail| {
+            numbers(tail.before(Seq(u64::MAX), 9).or_else(|| (1..9).find_map(|n| tail.before(Seq(u64::MAX), 9 - n))))
+        };
+        for (number, size, expected) in
+            [(1, 60, vec![1]), (2, 40, vec![2, 1]), (3, 1, vec![3, 2]), (4, 59, vec![4, 3, 2])]
+        {
+            tail.extend([recorded(number, size)]);
+            assert_eq!(held(&tail), Some(expected));
+        }
+        let gone = tail.extend([recorded(5, 1000)]);
+        assert_eq!(numbers(Some(gone)), Some(vec![2, 3, 4]));
+        assert_eq!(held(&tail), Some(vec![5]));
+        tail.extend([recorded(6, 100)]);
+        assert_eq!(held(&tail), Some(vec![6]));
+        tail.drop_before(Seq(7));
+        tail.extend([recorded(7, 99), recorded(8, 1)]);
+        assert_eq!(held(&tail), Some(vec![8, 7]), "what went is not counted any more");
+        assert_eq!(numbers(tail.after(Seq(6), 9, 99)), Some(vec![7]));
+        assert_eq!(numbers(tail.after(Seq(6), 9, 100)), Some(vec![7, 8]));
+    }
+
+    #[test]
     fn a_tail_that_holds_the_whole_journal_holds_its_beginning() {
         let tail = tail(5, 1..=3);
         assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), Some(vec![3, 2, 1]));
-        assert_eq!(numbers(tail.after(Seq(0), 9)), Some(vec![1, 2, 3]));
+        assert_eq!(numbers(tail.after(Seq(0), 9, usize::MAX)), Some(vec![1, 2, 3]));
     }
 
     #[test]
     fn a_gap_in_the_numbering_begins_it_anew() {
         let tail = tail(5, 1..=3);
-        tail.extend(
-            [7, 8].map(|n| Arc::new(Recorded::from(StoredChange { seq: Seq(n), json: Bytes::new(), sight: None }))),
-        );
-        assert_eq!(numbers(tail.after(Seq(6), 9)), Some(vec![7, 8]));
-        assert_eq!(numbers(tail.after(Seq(3), 9)), None);
+        tail.extend([7, 8].map(|n| recorded(n, 0)));
+        assert_eq!(numbers(tail.after(Seq(6), 9, usize::MAX)), Some(vec![7, 8]));
+        assert_eq!(numbers(tail.after(Seq(3), 9, usize::MAX)), None);
         assert_eq!(numbers(tail.before(Seq(9), 3)), None);
     }
 
@@ -274,8 +372,8 @@ mod tests {
     fn what_is_no_longer_kept_is_dropped() {
         let tail = tail(5, 1..=5);
         tail.drop_before(Seq(4));
-        assert_eq!(numbers(tail.after(Seq(3), 9)), Some(vec![4, 5]));
-        assert_eq!(numbers(tail.after(Seq(2), 9)), None);
+        assert_eq!(numbers(tail.after(Seq(3), 9, usize::MAX)), Some(vec![4, 5]));
+        assert_eq!(numbers(tail.after(Seq(2), 9, usize::MAX)), None);
         assert_eq!(numbers(tail.before(Seq(9), 2)), Some(vec![5, 4]));
         assert_eq!(numbers(tail.before(Seq(9), 3)), None);
     }

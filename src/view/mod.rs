@@ -4,6 +4,7 @@
 //! To add a view: one new file here, and one line in [`crate::router`].
 
 mod atom;
+mod behind;
 pub mod changes;
 pub mod feed;
 mod filtered;

@@ -14,18 +14,15 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{journal_problem, metrics};
+use super::{behind::Behind, journal_problem, metrics};
 use crate::{
-    journal::{Journal, Recorded},
+    journal::{Journal, JournalError, Recorded},
     model::Seq,
     web::{Limit, Problem, ProblemCode, limit_hit},
 };
 
 /// After how many seconds one for whom there is no room is to try again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
-
-/// How many streams read from the disk at the same time: others want to read as well.
-const READ_AT_ONCE: usize = 2;
 
 /// For each reader that is woken the next wake-up waits so long, some times as long as it takes to send a few events to one:
 /// what comes meanwhile goes to them together, so that little of the time is spent on waking them …
@@ -55,7 +52,7 @@ struct Parts {
     journal: Journal,
     head: watch::Receiver<Seq>,
     places: Arc<Semaphore>,
-    reads: Semaphore,
+    behind: Behind,
     bounds: Bounds,
 }
 
@@ -115,7 +112,7 @@ impl Waiting {
         let places = Arc::new(Semaphore::new(bounds.readers));
         let herald =
             Herald { journal: journal.clone(), head: sender, places: Arc::clone(&places), readers: bounds.readers };
-        (Self(Arc::new(Parts { journal, head, places, reads: Semaphore::new(READ_AT_ONCE), bounds })), herald)
+        (Self(Arc::new(Parts { journal, head, places, behind: Behind::default(), bounds })), herald)
     }
 
     pub(super) fn journal(&self) -> &Journal {
@@ -177,17 +174,18 @@ impl Waiting {
         }
     }
 
-    /// Up to `limit` changes after `after`, and no more of them once they have `bytes` of JSON, where they come
-    /// from the disk; few readers go there at once.
+    /// Up to `limit` changes after `after` for a stream that is behind those in memory, and no more of them once they have
+    /// `bytes` of JSON.
+    ///
+    /// # Errors
+    /// As [`Journal::after`].
     pub(super) async fn read(
         &self,
         after: Seq,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<Arc<Recorded>>, crate::journal::JournalError> {
-        // The semaphore is never closed.
-        let _turn = self.0.reads.acquire().await;
-        self.0.journal.after_within(after, limit, bytes).await
+    ) -> Result<Vec<Arc<Recorded>>, JournalError> {
+        self.0.behind.after(&self.0.journal, after, limit, bytes).await
     }
 }
 

@@ -8,7 +8,7 @@ use quick_xml::{Reader, XmlVersion, events::Event};
 use reqwest::{Method, Response};
 use serde_json::{Map, Value, json};
 use tidings::{
-    journal::{Journal, KnownKey, Settings, Submission, WriterThread, settle::SourcePolicy, store::sqlite},
+    journal::{Journal, KnownKey, Settings, Submission, TailBounds, WriterThread, settle::SourcePolicy, store::sqlite},
     model::{Draft, DraftTime, Seq, SourceName, Timestamp},
     view::feed::{self, FeedView},
 };
@@ -33,7 +33,11 @@ impl Gateway {
 
     pub(crate) async fn open_at(folder: &Path, public: &str) -> Self {
         let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
-        let (journal, writer) = Journal::start(store, Settings { tail: 250, ..Settings::default() }).unwrap();
+        let (journal, writer) = Journal::start(
+            store,
+            Settings { tail: TailBounds { changes: 250, ..TailBounds::default() }, ..Settings::default() },
+        )
+        .unwrap();
         let view = FeedView::new(journal.clone(), public, folder, None);
         let routes = Router::new()
             .route("/feed", get(feed::newest))

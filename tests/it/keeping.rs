@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use tidings::{
     journal::{
-        Journal, KnownKey, Outcome, Settings, Submission, WriterThread,
+        Journal, KnownKey, Outcome, Settings, Submission, TailBounds, WriterThread,
         settle::SourcePolicy,
         store::{
             EventIdentity, event_key,
@@ -33,7 +33,11 @@ pub(crate) struct Opened {
 impl Opened {
     pub(crate) fn at(folder: &Path) -> Self {
         let store = SqliteStore::open(folder, Bounds::default()).unwrap();
-        let (journal, writer) = Journal::start(store, Settings { tail: 10, ..Settings::default() }).unwrap();
+        let (journal, writer) = Journal::start(
+            store,
+            Settings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..Settings::default() },
+        )
+        .unwrap();
         Self { journal, writer }
     }
 

@@ -13,7 +13,7 @@ use std::{
 
 use tidings::{
     journal::{
-        Journal, KnownKey, Outcome, Settings, Submission,
+        Journal, KnownKey, Outcome, Settings, Submission, TailBounds,
         settle::SourcePolicy,
         store::{
             EventIdentity, event_key,
@@ -144,9 +144,11 @@ async fn with_many_senders_and_a_disk_that_is_full_for_a_while() {
     let disk = SmallDisk::of(48);
     let data = disk.path().join("data");
     let bounds = Bounds { gathered_bytes: 30_000, gathered_keys: 500, ..Bounds::default() };
-    let (journal, writer) =
-        Journal::start(SqliteStore::open(&data, bounds).unwrap(), Settings { tail: 100, ..Settings::default() })
-            .unwrap();
+    let (journal, writer) = Journal::start(
+        SqliteStore::open(&data, bounds).unwrap(),
+        Settings { tail: TailBounds { changes: 100, ..TailBounds::default() }, ..Settings::default() },
+    )
+    .unwrap();
     let (outcomes, failed) = (Outcomes::default(), Arc::new(AtomicU64::new(0)));
     assert_eq!(send(&journal, 0, 16, &outcomes, &failed).await, 0);
     all_is_right(&journal, &data, &outcomes).await;

@@ -20,7 +20,7 @@ use crate::{
     },
     format::format,
     journal::{
-        Journal, KnownKey, Settings, Submission, WriterThread,
+        Journal, KnownKey, Settings, Submission, TailBounds, WriterThread,
         settle::SourcePolicy,
         store::sqlite::{Bounds, SqliteStore},
         subscriptions::{DefinitionText, MadeBy, Write},
@@ -147,7 +147,11 @@ impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
-        let (journal, writer) = Journal::start(store, Settings { tail: 10, ..Settings::default() }).unwrap();
+        let (journal, writer) = Journal::start(
+            store,
+            Settings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..Settings::default() },
+        )
+        .unwrap();
         let name = SubscriptionName::parse("index").unwrap();
         let put = Write::Put {
             name: name.clone(),

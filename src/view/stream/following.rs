@@ -23,10 +23,10 @@ use crate::{
     model::{Filter, Seq},
 };
 
-/// How many changes are taken from the journal at once, and about how many bytes of them from its disk: what a
-/// stream holds beside the sixteen events, or 64 KiB and one event, that the server takes of it before they are sent.
-const PAGE: usize = 16;
-const PAGE_BYTES: usize = 16 * 1024;
+/// How many changes are taken from the journal at once, and about how many bytes of them: what a stream holds beside
+/// the 64 events, or 64 KiB and one event, that the server takes of it before they are sent.
+const PAGE: usize = 64;
+const PAGE_BYTES: usize = 64 * 1024;
 
 /// After how many changes that a client does not want it is told where it is, so that it need not go through them
 /// again when it comes again.
@@ -173,7 +173,7 @@ impl Following {
 
     /// What comes next in the journal: from memory at once, else from its disk.
     async fn read(&self) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        match self.waiting.journal().held_after(self.at, PAGE) {
+        match self.waiting.journal().held_after(self.at, PAGE, PAGE_BYTES) {
             Some(page) => Ok(page),
             // On the heap, since few streams are there at a time.
             None => Box::pin(self.waiting.read(self.at, PAGE, PAGE_BYTES)).await,
@@ -212,13 +212,17 @@ mod tests {
     use super::{super::super::waiting, Bytes, Filter, Following, Seq, Waiting};
     use crate::{
         format::format,
-        journal::{Journal, KnownKey, Settings, Submission, settle::SourcePolicy, store::sqlite},
+        journal::{
+            Journal, JournalError, KnownKey, Settings, Submission, TailBounds, settle::SourcePolicy, store::sqlite,
+        },
         model::{Draft, SourceName},
     };
 
-    async fn journal_of(changes: usize, folder: &std::path::Path) -> Journal {
+    /// A journal of so many changes, of which so many are in memory.
+    async fn journal_of(changes: usize, held: usize, folder: &std::path::Path) -> Journal {
         let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
-        let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+        let tail = TailBounds { changes: held, ..TailBounds::default() };
+        let (journal, _writer) = Journal::start(store, Settings { tail, ..Settings::default() }).unwrap();
         let draft: Draft =
             serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
         let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
@@ -242,18 +246,40 @@ mod tests {
         events.split_off(2)
     }
 
-    #[tokio::test]
-    async fn an_event_is_encoded_once_a_format_however_many_streams_there_are() {
-        let folder = tempfile::tempdir().unwrap();
+    fn bounds() -> waiting::Bounds {
         let hour = Duration::from_secs(3600);
-        let bounds = waiting::Bounds { readers: 100, wait: hour, stream: hour, heartbeat: hour };
-        let (waiting, _herald) = Waiting::new(journal_of(9, folder.path()).await, bounds);
-        for name in ["json", "atom"] {
-            let first = events(&waiting, name).await;
-            let again = events(&waiting, name).await;
-            let places = |events: &[Bytes]| events.iter().map(|event| event.as_ptr()).collect::<Vec<_>>();
-            assert_eq!(places(&first), places(&again), "{name}");
-            assert!(first[0].starts_with(b"id: 2\nevent: add\ndata: "), "{name}");
+        waiting::Bounds { readers: 100, wait: hour, stream: hour, heartbeat: hour }
+    }
+
+    #[tokio::test]
+    async fn an_event_is_encoded_once_a_format_however_many_streams_there_are_and_however_far_behind() {
+        for held in [9, 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let (waiting, _herald) = Waiting::new(journal_of(9, held, folder.path()).await, bounds());
+            for name in ["json", "atom"] {
+                let first = events(&waiting, name).await;
+                let again = events(&waiting, name).await;
+                let places = |events: &[Bytes]| events.iter().map(|event| event.as_ptr()).collect::<Vec<_>>();
+                assert_eq!(places(&first), places(&again), "{name}, {held} in memory");
+                assert!(first[0].starts_with(b"id: 2\nevent: add\ndata: "), "{name}");
+            }
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_longer_kept_is_gone_though_others_have_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal_of(9, 1, folder.path()).await;
+        let (waiting, _herald) = Waiting::new(journal.clone(), bounds());
+        let read = async |after| {
+            let read = waiting.read(Seq(after), 2, usize::MAX).await;
+            read.map(|changes| changes.iter().map(|change| change.seq().0).collect::<Vec<_>>())
+        };
+        assert_eq!(read(0).await.unwrap(), [1, 2]);
+        journal.prune(Seq(5), 100).await.unwrap();
+        for after in [0, 3] {
+            assert!(matches!(read(after).await, Err(JournalError::Gone { first: Seq(5), .. })), "after {after}");
+        }
+        assert_eq!(read(4).await.unwrap(), [5, 6]);
     }
 }
