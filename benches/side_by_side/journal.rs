@@ -30,9 +30,12 @@ use tidings::{
 /// How many rows a transaction of the bare inserts has.
 const BATCH: usize = 512;
 
-/// So many senders have so many drafts each on their way: about as many as a queue hands over unacknowledged by default.
-const SENDERS: usize = 16;
+/// So many senders have so many drafts each on their way: about as many as a queue hands over unacknowledged by default, …
+pub(crate) const SENDERS: usize = 16;
 const AT_ONCE: usize = 64;
+
+/// … and so many that the journal always has some to take, as the bare inserts have.
+const MANY_SENDERS: usize = 64;
 
 /// Of how many objects the changes are.
 const FEW: u64 = 10_000;
@@ -49,14 +52,18 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 pub(crate) fn appends() {
     let runtime = &runtime();
     let folder = tempfile::tempdir().unwrap();
-    let (journal, writer) = open(&folder.path().join("journal"));
+    // A journal of its own for each, or one would have to write what the other has left to be written.
+    let opened = ["journal", "fewer", "singly"].map(|name| open(&folder.path().join(name)));
+    let [(journal, _), (fewer, _), (singly, _)] = &opened;
     let next = Cell::new(0);
     let drafts = |next: &Cell<u64>| {
         let from = next.replace(next.get() + ROUND as u64);
         (from..next.get()).map(draft).collect::<Vec<_>>()
     };
     // The rows that the bare inserts write are those that the journal wrote.
-    append_batches(runtime, &journal, drafts(&next));
+    append_batches(runtime, journal, drafts(&next), MANY_SENDERS);
+    append_batches(runtime, fewer, drafts(&next), SENDERS);
+    append(runtime, singly, drafts(&next));
     let rows = rows(&folder.path().join("journal"));
     let bare = bare_file(&folder.path().join("bare.sqlite"));
     let mut bare_seq = 0;
@@ -82,14 +89,17 @@ pub(crate) fn appends() {
                 (rows.len() as u64, began.elapsed())
             }),
             Contender::timed("the journal: settling, registry, event keys and all", || {
-                append_batches(runtime, &journal, drafts(&next))
+                append_batches(runtime, journal, drafts(&next), MANY_SENDERS)
+            }),
+            Contender::timed("the journal, with 16 senders instead of 64", || {
+                append_batches(runtime, fewer, drafts(&next), SENDERS)
             }),
             Contender::timed("the journal, with 256 senders of one draft each", || {
-                append(runtime, &journal, drafts(&next))
+                append(runtime, singly, drafts(&next))
             }),
         ],
     );
-    close(journal, writer);
+    opened.into_iter().for_each(|(journal, writer)| close(journal, writer));
 }
 
 /// Appends and pages at ten thousand changes and at a million: the same changes, of the same objects. And where there are
@@ -181,7 +191,11 @@ fn serving(runtime: &tokio::runtime::Runtime, name: &str, folder: &Path) {
 
 pub(crate) fn open(folder: &Path) -> (Journal, WriterThread) {
     let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
-    Journal::start(store, Settings::default()).unwrap()
+    {
+        let mut t = Settings::default();
+        t.tail.changes = std::env::var("TAIL").map_or(4000, |v| v.parse().unwrap());
+        Journal::start(store, t).unwrap()
+    }
 }
 
 pub(crate) fn close(journal: Journal, writer: WriterThread) {
@@ -204,6 +218,7 @@ pub(crate) fn append_batches(
     runtime: &tokio::runtime::Runtime,
     journal: &Journal,
     drafts: Vec<Draft>,
+    senders: usize,
 ) -> (u64, Duration) {
     let policy = policy();
     let units = drafts.len() as u64;
@@ -213,7 +228,7 @@ pub(crate) fn append_batches(
     let batches = Arc::new(Mutex::new(batches));
     let began = Instant::now();
     runtime.block_on(async {
-        let senders: Vec<_> = (0..SENDERS)
+        let senders: Vec<_> = (0..senders)
             .map(|_| {
                 let (journal, policy, batches) = (journal.clone(), Arc::clone(&policy), Arc::clone(&batches));
                 tokio::spawn(async move {

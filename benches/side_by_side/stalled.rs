@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    journal::{append_batches, close, draft, open, runtime},
+    journal::{SENDERS, append_batches, close, draft, open, runtime},
     measure::{Contender, compare},
     rabbitmq::Broker,
 };
@@ -115,7 +115,7 @@ impl Bench {
         let drafts = (self.next..self.next + TURN).map(draft).collect();
         self.next += TURN;
         let began = Instant::now();
-        append_batches(&self.runtime, &self.journal, drafts);
+        append_batches(&self.runtime, &self.journal, drafts, SENDERS);
         self.wait_until_idle();
         (TURN, began.elapsed())
     }

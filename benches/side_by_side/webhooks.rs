@@ -27,7 +27,7 @@ use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    journal::{append_batches, close, draft, open, runtime},
+    journal::{SENDERS, append_batches, close, draft, open, runtime},
     measure::{Contender, compare},
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn measure() {
     let sink = sink();
     let (runtime, folder) = (runtime(), tempfile::tempdir().unwrap());
     let (journal, writer) = open(folder.path());
-    append_batches(&runtime, &journal, (0..TURN).map(draft).collect());
+    append_batches(&runtime, &journal, (0..TURN).map(draft).collect(), SENDERS);
     let bodies = bodies(&runtime, &journal);
     let bytes = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
     let configured = [("ordered", true), ("parallel", false)];

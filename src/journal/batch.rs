@@ -55,7 +55,11 @@ pub(super) struct Promised {
 pub(super) fn questions(submissions: &[Submission], seedings: &[Seeding]) -> Questions {
     let mut questions = Questions::default();
     let told = seedings.iter().map(|seeding| &seeding.submission);
-    let all = submissions.iter().chain(told).flat_map(|submission| {
+    let told = submissions.iter().chain(told);
+    let drafts = told.clone().map(|submission| submission.drafts.len()).sum();
+    questions.keys.reserve(drafts);
+    questions.objects.reserve(drafts);
+    let all = told.flat_map(|submission| {
         let remembered = submission.known_key != KnownKey::Same;
         submission.drafts.iter().map(move |(key, draft)| (remembered, key, draft))
     });

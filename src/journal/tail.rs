@@ -185,7 +185,7 @@ pub struct TailBounds {
 
 impl Default for TailBounds {
     fn default() -> Self {
-        Self { changes: 4000, bytes: 4 * 1024 * 1024 }
+        Self { changes: 1000, bytes: 4 * 1024 * 1024 }
     }
 }
 

@@ -5,7 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::{Change, ContentItemModification, ItemChange, MediaRange, SourceName, State, Timestamp, Uri};
+use super::{
+    Change, ContentItemModification, ItemChange, MediaRange, SourceName, State, Timestamp, Uri, parsed::parsed,
+};
 
 /// Which changes a reader wants. The values of one condition are alternatives, the conditions hold
 /// all together, and one without values always holds; so the default wants every change.
@@ -213,8 +215,7 @@ impl fmt::Display for UriPrefix {
 
 impl<'de> Deserialize<'de> for UriPrefix {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&raw).map_err(serde::de::Error::custom)
+        parsed(deserializer, Self::parse)
     }
 }
 

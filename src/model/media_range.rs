@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::MediaType;
+use super::{MediaType, parsed::parsed};
 
 /// A media type without parameters, as in `image/jpeg`, or all of a type, as in `image/*`. Letters
 /// count alike in either case (RFC 6838 section 4.2).
@@ -55,8 +55,7 @@ impl fmt::Display for MediaRange {
 
 impl<'de> Deserialize<'de> for MediaRange {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&raw).map_err(serde::de::Error::custom)
+        parsed(deserializer, Self::parse)
     }
 }
 

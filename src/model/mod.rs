@@ -17,6 +17,7 @@ mod lookup;
 mod media_range;
 mod names;
 mod object;
+mod parsed;
 mod schema;
 mod state;
 mod text;

@@ -5,6 +5,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
+use super::parsed::parsed;
+
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a name; use a-z, 0-9, - and _, starting with a letter or digit, at most 64 in all")]
@@ -41,8 +43,7 @@ macro_rules! name {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                Self::parse(&raw).map_err(serde::de::Error::custom)
+                parsed(deserializer, Self::parse)
             }
         }
     };
@@ -101,8 +102,7 @@ impl fmt::Display for EventId {
 
 impl<'de> Deserialize<'de> for EventId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&raw).ok_or_else(|| serde::de::Error::custom("an event id has 1 to 1024 printable bytes"))
+        parsed(deserializer, |raw| Self::parse(raw).ok_or("an event id has 1 to 1024 printable bytes"))
     }
 }
 
@@ -169,8 +169,7 @@ macro_rules! uuid_id {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                Self::parse(&raw).map_err(serde::de::Error::custom)
+                parsed(deserializer, Self::parse)
             }
         }
     };

@@ -4,6 +4,8 @@ use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::parsed::parsed;
+
 /// A state of content (`ACTIVE`, `INACTIVE`, `DELETED`) or of an activity (`REQUESTED`,
 /// `RUNNING`, …): a token of an open vocabulary, `[A-Z][A-Z_]*`, at most [`State::MAX_BYTES`] long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -78,8 +80,7 @@ impl fmt::Display for State {
 
 impl<'de> Deserialize<'de> for State {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&raw).map_err(serde::de::Error::custom)
+        parsed(deserializer, Self::parse)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Human-readable text that every format can carry.
 
-use std::fmt;
+use std::{convert::Infallible, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize};
+
+use super::parsed::parsed;
 
 /// Text without the characters that XML 1.0 cannot carry (section 2.2, `Char`), without leading or
 /// trailing white space, and at most [`Text::MAX_CHARS`] characters long.
@@ -49,8 +51,7 @@ impl fmt::Display for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Ok(Self::new(&raw))
+        parsed(deserializer, |raw| Ok::<_, Infallible>(Self::new(raw)))
     }
 }
 

@@ -5,6 +5,8 @@ use std::{fmt, ops::Range};
 use chrono::{DateTime, Datelike, NaiveDateTime, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::parsed::parsed;
+
 /// A point in time in UTC, to the millisecond: what Fedora writes and what all formats can carry.
 ///
 /// It is written as RFC 3339 with three digits and a `Z`: `2011-08-03T08:14:25.943Z`.
@@ -135,8 +137,7 @@ impl Serialize for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&raw).map_err(serde::de::Error::custom)
+        parsed(deserializer, Self::parse)
     }
 }
 

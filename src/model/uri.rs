@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::parsed::parsed;
+
 /// An absolute URI (RFC 3986), or an IRI (RFC 3987) as Atom allows in its place.
 ///
 /// It is kept character for character: Fedora's REST API writes the colon of a PID unencoded, and a
@@ -122,8 +124,7 @@ impl FromStr for Uri {
 
 impl<'de> Deserialize<'de> for Uri {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&raw).map_err(serde::de::Error::custom)
+        parsed(deserializer, Self::parse)
     }
 }
 

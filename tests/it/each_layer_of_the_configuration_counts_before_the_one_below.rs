@@ -22,7 +22,7 @@ fn the_defaults_are_what_is_promised() {
     assert_eq!(config.server.grace, Duration::from_secs(10));
     assert_eq!(config.journal.data, Path::new("./data"));
     assert_eq!((config.journal.dedupe_days, config.journal.dedupe_events), (30, 1_000_000));
-    assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (1024, 512, 4000));
+    assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (1024, 512, 1000));
     assert_eq!((config.limits.body_bytes, config.limits.page), (4 << 20, 1000));
     assert_eq!(config.limits.request, Duration::from_secs(30));
     assert_eq!((config.limits.quarantine_entries, config.limits.quarantine_bytes), (10_000, 256 << 20));
@@ -78,7 +78,7 @@ fn each_layer_counts_before_the_one_below() {
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:1");
     assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://h.example/tidings");
     assert_eq!(config.server.grace, Duration::from_secs(2));
-    assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (2, 1, 4000));
+    assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (2, 1, 1000));
     assert_eq!(config.journal.data, Path::new("2026"));
     assert_eq!(config.sources.keys().map(SourceName::as_str).collect::<Vec<_>>(), ["fedora", "fedora3", "new"]);
     assert!(config.sources[&SourceName::parse("fedora3").unwrap()].metadata_changes);

@@ -49,13 +49,17 @@ impl SqliteStore {
             }
         }
         let mut reading = objects::Reading::new(connection)?;
+        known.objects.reserve(questions.objects.len());
+        let mut not_held = Vec::with_capacity(questions.objects.len());
         for ((uri, items), held) in questions.objects.iter().zip(held) {
-            let object = match held {
-                Some(held) => Some(held.complete(uri, items, &mut reading)?),
-                None => reading.object(uri, items)?,
-            };
-            known.objects.extend(object.map(|object| (uri.clone(), object)));
+            match held {
+                Some(held) => {
+                    known.objects.insert(uri.clone(), held.complete(uri, items, &mut reading)?);
+                }
+                None => not_held.push((uri, items)),
+            }
         }
+        reading.objects(&not_held, &mut known.objects)?;
         Ok(known)
     }
 

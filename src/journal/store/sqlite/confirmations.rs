@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use rusqlite::{Connection, Row, params};
 
 use super::{
-    gathered::{Gathered, Mark},
+    gathered::{Gathered, Mark, Objects},
     held::Held,
     objects, read, rows, seeds,
 };
@@ -232,5 +232,5 @@ pub(super) fn are_kept(connection: &Connection) -> rusqlite::Result<bool> {
 /// The newest change, where all of the registry is in the tables.
 pub(super) fn all_moved(newest: Seq) -> Gathered {
     let mark = Mark { change: newest, ..Mark::default() };
-    Gathered::told_again(mark, mark, HashMap::default(), 0)
+    Gathered::told_again(mark, mark, Objects::default(), 0)
 }

@@ -14,9 +14,9 @@
 //! Memory follows the file: it changes when a transaction has been committed, and not before. Who reads takes
 //! what is gathered and a transaction of his own at one moment, or he would miss what moved in between.
 
-use std::collections::{BTreeMap, btree_map, hash_map::Entry};
+use std::collections::{BTreeMap, btree_map};
 
-use foldhash::HashMap;
+use indexmap::{IndexMap, map::Entry};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
@@ -66,10 +66,13 @@ pub(super) struct Gathered {
     walk: Option<Walk>,
 }
 
+/// What is held of objects. They have places, so that they can be gone through without being looked up.
+pub(super) type Objects = IndexMap<Uri, Held, foldhash::fast::RandomState>;
+
 /// What was touched in a run of changes.
 #[derive(Default)]
 struct Generation {
-    objects: HashMap<Uri, Held>,
+    objects: Objects,
     bytes: usize,
     /// How many changes and confirmations touched it.
     told: usize,
@@ -77,12 +80,44 @@ struct Generation {
 
 /// Objects on their way into the tables.
 struct Walk {
-    coming: HashMap<Uri, Held>,
-    /// First those that have rows already, in the order of their rows, then the new ones in that of their URIs.
-    order: Vec<(i64, Uri)>,
+    /// First those that have rows already, in the order of their rows, then the new ones in that of their URIs. Nothing is
+    /// held any more of those that have moved.
+    objects: Objects,
+    /// How many have moved.
     done: usize,
     /// When all have moved the tables hold everything up to here.
     upto: Mark,
+}
+
+impl Walk {
+    fn of(mut objects: Objects, upto: Mark) -> Self {
+        fn place<'a>(uri: &'a Uri, held: &Held) -> (i64, &'a Uri) {
+            (held.number.unwrap_or(i64::MAX), uri)
+        }
+        objects.sort_unstable_by(|uri, held, other_uri, other| place(uri, held).cmp(&place(other_uri, other)));
+        Self { objects, done: 0, upto }
+    }
+
+    /// Those that have not moved yet.
+    fn coming(&self) -> impl Iterator<Item = (&Uri, &Held)> {
+        self.objects.get_range(self.done..).into_iter().flatten()
+    }
+
+    /// What is held of an object that has not moved yet.
+    fn held(&self, uri: &Uri) -> Option<&Held> {
+        let (place, _, held) = self.objects.get_full(uri)?;
+        (place >= self.done).then_some(held)
+    }
+
+    /// So many more have moved.
+    fn has_moved(&mut self, objects: usize) {
+        for place in self.done..self.done + objects {
+            if let Some((_, held)) = self.objects.get_index_mut(place) {
+                *held = Held::default();
+            }
+        }
+        self.done += objects;
+    }
 }
 
 /// What a transaction has moved.
@@ -114,7 +149,7 @@ impl Mark {
 
 impl Gathered {
     /// What was told again after `moved`, up to `newest`.
-    pub(super) fn told_again(moved: Mark, newest: Mark, objects: HashMap<Uri, Held>, told: usize) -> Self {
+    pub(super) fn told_again(moved: Mark, newest: Mark, objects: Objects, told: usize) -> Self {
         let bytes = objects.iter().map(|(uri, held)| size(uri, held)).sum();
         let recent = Generation { objects, bytes, told };
         Self { newest, moved, cleared: 0, recent, walk: None }
@@ -133,20 +168,22 @@ impl Gathered {
         self.walk.is_none() && self.recent.objects.is_empty()
     }
 
-    fn generations(&self) -> impl Iterator<Item = &HashMap<Uri, Held>> {
-        self.walk.iter().map(|walk| &walk.coming).chain([&self.recent.objects])
+    /// What is held of an object, the older first.
+    fn generations(&self, uri: &Uri) -> impl Iterator<Item = &Held> {
+        self.walk.as_ref().and_then(|walk| walk.held(uri)).into_iter().chain(self.recent.objects.get(uri))
     }
 
     /// What is held of an object; `None` where the tables hold all of it.
     pub(super) fn held(&self, uri: &Uri) -> Option<Held> {
-        self.generations().filter_map(|objects| objects.get(uri).cloned()).reduce(Held::followed_by)
+        self.generations(uri).cloned().reduce(Held::followed_by)
     }
 
     /// What is held of the objects after `after`, `limit` of them at the most.
     pub(super) fn after(&self, after: Option<&Uri>, limit: usize) -> BTreeMap<Uri, Held> {
+        let is_after = |(uri, _): &(&Uri, &Held)| Some(*uri) > after;
         let mut page: BTreeMap<Uri, Held> = BTreeMap::new();
-        for objects in self.generations() {
-            let mut following: Vec<_> = objects.iter().filter(|(uri, _)| Some(*uri) > after).collect();
+        let coming = self.walk.iter().flat_map(Walk::coming).filter(is_after).collect();
+        for mut following in [coming, self.recent.objects.iter().filter(is_after).collect::<Vec<_>>()] {
             if limit < following.len() {
                 following.select_nth_unstable_by_key(limit, |(uri, _)| *uri);
                 following.truncate(limit);
@@ -176,7 +213,7 @@ impl Gathered {
     /// What is held of an object and of the items asked for.
     pub(super) fn known(&self, uri: &Uri, asked: &ItemsAsked) -> Option<Held> {
         let ItemsAsked::Some(wanted) = asked else { return self.held(uri) };
-        let held = || self.generations().filter_map(|objects| objects.get(uri));
+        let held = || self.generations(uri);
         let newest = held().last()?;
         let packed = |item| held().filter_map(|held| held.item(item)).last();
         let items = wanted.iter().filter_map(|item| Some((item.clone(), packed(item)?.clone()))).collect();
@@ -190,17 +227,15 @@ impl Gathered {
         if let Some(walk) = &self.walk {
             let mut writing = objects::Writing::new(connection)?;
             let (mut rows, due) = (0, touched.saturating_mul(MOVED_FOR_EACH));
-            for (_, uri) in &walk.order[walk.done..] {
+            for (uri, held) in walk.coming() {
                 if rows >= due {
                     break;
                 }
-                if let Some(held) = walk.coming.get(uri) {
-                    writing.object(uri, held)?;
-                    rows += 1 + held.items.len();
-                }
+                writing.object(uri, held)?;
+                rows += 1 + held.items.len();
                 moved.objects += 1;
             }
-            moved.is_done = walk.done + moved.objects == walk.order.len();
+            moved.is_done = walk.done + moved.objects == walk.objects.len();
             if moved.is_done {
                 walk.upto.write(connection)?;
             }
@@ -217,10 +252,7 @@ impl Gathered {
     pub(super) fn has_moved(&mut self, Moved { objects, is_done, cleared }: Moved) {
         self.cleared = cleared.unwrap_or(self.cleared);
         let Some(walk) = &mut self.walk else { return };
-        for (_, uri) in &walk.order[walk.done..walk.done + objects] {
-            walk.coming.remove(uri);
-        }
-        walk.done += objects;
+        walk.has_moved(objects);
         if is_done {
             self.moved = walk.upto;
             self.walk = None;
@@ -243,11 +275,7 @@ impl Gathered {
     /// Has all that has gathered begin to move, unless something is moving already.
     pub(super) fn set_out(&mut self) {
         if self.walk.is_none() {
-            let coming = std::mem::take(&mut self.recent).objects;
-            let place = |(uri, held): (&Uri, &Held)| (held.number.unwrap_or(i64::MAX), uri.clone());
-            let mut order: Vec<_> = coming.iter().map(place).collect();
-            order.sort_unstable();
-            self.walk = Some(Walk { coming, order, done: 0, upto: self.newest });
+            self.walk = Some(Walk::of(std::mem::take(&mut self.recent).objects, self.newest));
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, types::ValueRef};
+use foldhash::HashMap;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params, params_from_iter, types::ValueRef};
 
 use super::{held::Held, rows};
 use crate::{
@@ -39,32 +40,54 @@ macro_rules! item_columns_of_old {
     };
 }
 
-/// An object, beside one of its items or beside nothing.
+/// Objects, each beside one of its items or beside nothing. The first column says which of those asked for it is, from 0 on.
 macro_rules! read_with_item {
-    ($item_columns:expr) => {
+    ($item_columns:expr; $($asked:literal),+) => {
         concat!(
-            "SELECT o.object, ",
+            "WITH asked (place, object, item) AS (VALUES ", $($asked),+, ") SELECT asked.place, o.object, ",
             object_columns!(),
-            ", i.* FROM objects o LEFT JOIN (SELECT object, ",
+            ", i.* FROM asked CROSS JOIN objects o ON o.uri = asked.object LEFT JOIN (SELECT object, ",
             $item_columns,
-            " FROM items) i ON i.object = o.object AND i.uri = ?2 WHERE o.uri = ?1"
+            " FROM items) i ON i.object = o.object AND i.uri = asked.item"
         )
     };
 }
+
+/// The same of one, and of [`ASKED_AT_ONCE`].
+macro_rules! read_one_with_item {
+    ($item_columns:expr) => {
+        read_with_item!($item_columns; "(0, ?, ?)")
+    };
+}
+macro_rules! read_several_with_item {
+    ($item_columns:expr) => {
+        read_with_item!(
+            $item_columns;
+            "(0, ?, ?), (1, ?, ?), (2, ?, ?), (3, ?, ?), (4, ?, ?), (5, ?, ?), (6, ?, ?), (7, ?, ?), ",
+            "(8, ?, ?), (9, ?, ?), (10, ?, ?), (11, ?, ?), (12, ?, ?), (13, ?, ?), (14, ?, ?), (15, ?, ?)"
+        )
+    };
+}
+
+/// How many objects one statement asks for, where so many are asked for: each statement has its price.
+const ASKED_AT_ONCE: usize = 16;
 
 const READ_NUMBER: &str = "SELECT object FROM objects WHERE uri = ?";
 const READ_OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM objects WHERE uri = ?");
 
 const READ_ITEMS: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ?");
 const READ_ITEM: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ? AND uri = ?");
-const READ_WITH_ITEM: &str = read_with_item!(item_columns!());
+const READ_WITH_ITEM: &str = read_one_with_item!(item_columns!());
+const READ_SEVERAL: &str = read_several_with_item!(item_columns!());
 
 const READ_ITEMS_OF_OLD: &str = concat!("SELECT ", item_columns_of_old!(), " FROM items WHERE object = ?");
 const READ_ITEM_OF_OLD: &str = concat!("SELECT ", item_columns_of_old!(), " FROM items WHERE object = ? AND uri = ?");
-const READ_WITH_ITEM_OF_OLD: &str = read_with_item!(item_columns_of_old!());
+const READ_WITH_ITEM_OF_OLD: &str = read_one_with_item!(item_columns_of_old!());
+const READ_SEVERAL_OF_OLD: &str = read_several_with_item!(item_columns_of_old!());
 
-/// Where the columns of the item begin in the row of an object beside it: after its number, its columns, and the item's object.
-const ITEM_URI: usize = 10;
+/// Where the columns of the item begin in the row of an object beside it: after its place, its number, its columns, and the
+/// item's object.
+const ITEM_URI: usize = 11;
 
 // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of the
 // statement. Here the whole transaction is taken back.
@@ -88,6 +111,7 @@ pub(super) struct Reading<'a> {
     items: CachedStatement<'a>,
     item: CachedStatement<'a>,
     with_item: CachedStatement<'a>,
+    several: CachedStatement<'a>,
 }
 
 impl<'a> Reading<'a> {
@@ -100,17 +124,14 @@ impl<'a> Reading<'a> {
             with_item: connection
                 .prepare_cached(READ_WITH_ITEM)
                 .or_else(|_| connection.prepare_cached(READ_WITH_ITEM_OF_OLD))?,
+            several: connection
+                .prepare_cached(READ_SEVERAL)
+                .or_else(|_| connection.prepare_cached(READ_SEVERAL_OF_OLD))?,
         })
     }
 
     /// What the tables hold of an object and of the items asked for.
     pub(super) fn object(&mut self, uri: &Uri, items: &ItemsAsked) -> Result<Option<KnownObject>, StoreError> {
-        if let ItemsAsked::Some(wanted) = items
-            && wanted.len() == 1
-            && let Some(item) = wanted.first()
-        {
-            return self.object_with(uri, item);
-        }
         let mut found = self.object.query([uri.as_str()])?;
         let Some(row) = found.next()? else { return Ok(None) };
         let (number, mut state) = (row.get::<_, i64>(0)?, rows::object(row, 1)?);
@@ -127,15 +148,26 @@ impl<'a> Reading<'a> {
         Ok(Some(KnownObject { number: Some(number), state: Arc::new(state) }))
     }
 
-    /// The same of an object and one item, as most changes ask: one statement costs less than two.
-    fn object_with(&mut self, uri: &Uri, item: &Uri) -> Result<Option<KnownObject>, StoreError> {
-        let mut found = self.with_item.query([uri.as_str(), item.as_str()])?;
-        let Some(row) = found.next()? else { return Ok(None) };
-        let (number, mut state) = (row.get::<_, i64>(0)?, rows::object(row, 1)?);
-        if row.get_ref(ITEM_URI)? != ValueRef::Null {
-            state.items.insert(item.clone(), rows::item(row, ITEM_URI + 1)?);
+    /// The same of several, as far as they are there. Most changes ask for one item of an object: those are asked for together.
+    pub(super) fn objects(
+        &mut self,
+        asked: &[(&Uri, &ItemsAsked)],
+        found: &mut HashMap<Uri, KnownObject>,
+    ) -> Result<(), StoreError> {
+        let mut with_one = Vec::with_capacity(asked.len());
+        for (uri, items) in asked {
+            if let ItemsAsked::Some(wanted) = items
+                && wanted.len() == 1
+                && let Some(item) = wanted.first()
+            {
+                with_one.push((*uri, item));
+            } else {
+                found.extend(self.object(uri, items)?.map(|object| ((*uri).clone(), object)));
+            }
         }
-        Ok(Some(KnownObject { number: Some(number), state: Arc::new(state) }))
+        let (together, rest) = with_one.as_chunks::<ASKED_AT_ONCE>();
+        together.iter().try_for_each(|asked| with_item(&mut self.several, asked, found))?;
+        rest.iter().try_for_each(|asked| with_item(&mut self.with_item, std::slice::from_ref(asked), found))
     }
 
     /// The number of an object, if it has a row.
@@ -162,6 +194,26 @@ impl<'a> Reading<'a> {
         let mut found = self.item.query(params![number, item.as_str()])?;
         found.next()?.map(|row| rows::item(row, 1)).transpose()
     }
+}
+
+/// Asks for as many objects, each with one item, as the statement does.
+fn with_item(
+    statement: &mut CachedStatement<'_>,
+    asked: &[(&Uri, &Uri)],
+    found: &mut HashMap<Uri, KnownObject>,
+) -> Result<(), StoreError> {
+    let texts = asked.iter().flat_map(|(object, item)| [object.as_str(), item.as_str()]);
+    let mut rows = statement.query(params_from_iter(texts))?;
+    while let Some(row) = rows.next()? {
+        let place = usize::from(row.get::<_, u8>(0)?);
+        let (uri, item) = asked.get(place).ok_or_else(|| rows::damaged("a row that was not asked for"))?;
+        let (number, mut state) = (row.get::<_, i64>(1)?, rows::object(row, 2)?);
+        if row.get_ref(ITEM_URI)? != ValueRef::Null {
+            state.items.insert((*item).clone(), rows::item(row, ITEM_URI + 1)?);
+        }
+        found.insert((*uri).clone(), KnownObject { number: Some(number), state: Arc::new(state) });
+    }
+    Ok(())
 }
 
 /// Writes objects, one after the other.
