@@ -296,3 +296,65 @@ fn write(statement: &mut CachedStatement<'_>, columns: ObjectColumns<'_>, key: &
         key,
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{super::Bounds, Arc, HashMap, Held, ItemsAsked, Reading, Uri, Writing};
+    use crate::{
+        journal::{
+            registry::{ItemRecord, ObjectState},
+            store::{KnownObject, Touched, sqlite::SqliteStore},
+        },
+        model::Timestamp,
+    };
+
+    fn uri(text: &str) -> Uri {
+        Uri::parse(text).unwrap()
+    }
+
+    /// The object of that number, whose one item says the number.
+    fn held(number: i64) -> (Uri, Held) {
+        let time = Timestamp::from_millis(number);
+        let mut state = ObjectState::default();
+        state.purged.at = time;
+        let mut record = ItemRecord::default();
+        record.state.clock.at = time;
+        state.items.insert(uri(&format!("http://h/{number}/a")), Box::new(record));
+        let items = state.items.keys().cloned().collect();
+        let known = KnownObject { number: None, state: Arc::new(state) };
+        let touched = Touched::new(uri(&format!("http://h/{number}")), &known, true, items, None);
+        (touched.uri, Held { number: None, itself: true, object: touched.object, items: touched.items })
+    }
+
+    #[test]
+    fn each_of_many_that_are_asked_for_together_is_answered_by_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
+        let connection = store.writing();
+        let mut writing = Writing::new(&connection).unwrap();
+        // Of 50 objects every fifth is not there, and of each seventh another item is asked for.
+        let is_there = |number: i64| number % 5 != 0;
+        let has_item = |number: i64| number % 7 != 0;
+        for (uri, held) in (0..50).filter(|number| is_there(*number)).map(held) {
+            writing.object(&uri, &held).unwrap();
+        }
+        let item = |number: i64| format!("http://h/{number}/{}", if has_item(number) { "a" } else { "b" });
+        let asked: Vec<_> =
+            (0..50).map(|number| (held(number).0, ItemsAsked::Some(BTreeSet::from([uri(&item(number))])))).collect();
+        let asked: Vec<_> = asked.iter().map(|(uri, items)| (uri, items)).collect();
+        let mut found = HashMap::default();
+        Reading::new(&connection).unwrap().objects(&asked, &mut found).unwrap();
+        for number in 0..50 {
+            let time = Timestamp::from_millis(number);
+            let found = found.remove(&held(number).0);
+            assert_eq!(found.is_some(), is_there(number), "{number}");
+            let Some(KnownObject { state, .. }) = found else { continue };
+            assert_eq!(state.purged.at, time);
+            let items = state.items.iter().map(|(uri, item)| (uri.as_str().to_owned(), item.state.clock.at));
+            let expected = has_item(number).then(|| (item(number), time));
+            assert_eq!(items.collect::<Vec<_>>(), Vec::from_iter(expected), "{number}");
+        }
+    }
+}
