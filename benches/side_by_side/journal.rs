@@ -41,6 +41,9 @@ const MANY_SENDERS: usize = 64;
 const FEW: u64 = 10_000;
 const MANY: u64 = 100_000;
 
+/// How many pages are read in a turn.
+const PAGES: u64 = 3000;
+
 /// So many have one each.
 const SINGLE: usize = 256;
 const ROUND: usize = 100_000;
@@ -135,11 +138,11 @@ pub(crate) fn growth() {
     );
     let pages = |journal: &Journal, head: u64| {
         let began = Instant::now();
-        for page in 0..500_u64 {
+        for page in 0..PAGES {
             let after = Seq(page * 7919 % (head - 2000));
             assert_eq!(runtime.block_on(journal.after(after, 100)).unwrap().len(), 100);
         }
-        (500, began.elapsed())
+        (PAGES, began.elapsed())
     };
     compare(
         "reading pages of 100 from the disk",
