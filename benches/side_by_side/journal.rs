@@ -156,11 +156,44 @@ pub(crate) fn growth() {
     close(small, small_writer);
     close(large, large_writer);
     close(wide, wide_writer);
+    serving_pages(runtime, folder.path());
     opening(&folder.path().join("wide"));
     println!("\n| a gateway with a million changes | resident memory, MB |\n| --- | ---: |");
     for name in ["large", "wide"] {
         serving(runtime, name, &folder.path().join(name));
     }
+}
+
+/// The same pages as a client gets them of the program that serves such a journal, one after the other.
+fn serving_pages(runtime: &tokio::runtime::Runtime, folder: &Path) {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::new();
+    let serve = |name: &str| {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.join(name));
+        Server::start(serve)
+    };
+    let (small, large) = (serve("small"), serve("large"));
+    let pages = |gateway: &Server, head: u64| {
+        let began = Instant::now();
+        runtime.block_on(async {
+            for page in 0..PAGES {
+                let after = page * 7919 % (head - 2000);
+                let page = client.get(format!("{}/changes?after={after}&limit=100", gateway.url)).send().await.unwrap();
+                assert!(page.bytes().await.unwrap().len() > 50_000);
+            }
+        });
+        (PAGES, began.elapsed())
+    };
+    compare(
+        "getting pages of 100 from /changes",
+        "pages",
+        7,
+        vec![
+            Contender::timed("at 10 000 changes", || pages(&small, 10_000)),
+            Contender::timed("at 1 000 000 changes", || pages(&large, 1_000_000)),
+        ],
+    );
 }
 
 /// How long opening a large journal takes, beside one plain read of its file.
@@ -182,7 +215,6 @@ fn serving(runtime: &tokio::runtime::Runtime, name: &str, folder: &Path) {
     serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
     let gateway = Server::start(serve);
     println!("| {name}: started | {:.1} |", gateway.memory() as f64 / 1e6);
-    let _ = rustls::crypto::ring::default_provider().install_default();
     runtime.block_on(async {
         for page in 0..1_000 {
             let page = format!("{}/changes?after={}&limit=100", gateway.url, page * 991);
