@@ -36,6 +36,7 @@ pub use lookup::{DraftLookup, LookupMark, Untold};
 pub use media_range::{InvalidMediaRange, MediaRange};
 pub use names::{ChangeId, EventId, InvalidId, InvalidName, ItemId, SourceName, SubscriptionName};
 pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};
+pub(crate) use parsed::parsed;
 pub use state::{InvalidState, State};
 pub use text::Text;
 pub use time::{InvalidTimestamp, Timestamp};

@@ -23,8 +23,11 @@ const READ_AT_ONCE: usize = 2;
 const STRETCH: usize = 256;
 const STRETCH_BYTES: usize = 256 * 1024;
 
-/// About how many bytes of JSON stay here. Their encodings, and what they say, take some times as much.
+/// How many bytes of JSON stay here at the most. Their encodings, and what they say, take some times as much.
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
+
+/// How many stretches stay here at the most: where one is short, there may be many.
+const KEPT: usize = 64;
 
 /// What was read last of the journal, and whose turn it is to read.
 pub(super) struct Behind {
@@ -52,7 +55,7 @@ impl Default for Behind {
 
 impl Behind {
     /// Up to `limit` changes after `after`, oldest first, and no more of them once they have `bytes` of JSON; one at
-    /// least, if there is one.
+    /// least, if there is one. What the journal has in memory anyway is not kept here.
     ///
     /// # Errors
     /// As [`Journal::after`].
@@ -63,13 +66,17 @@ impl Behind {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        if let Some(changes) = self.kept_after(journal, after, limit, bytes) {
+        let in_memory = || {
+            let held = journal.held_after(after, limit, bytes);
+            held.or_else(|| self.kept_after(journal, after, limit, bytes))
+        };
+        if let Some(changes) = in_memory() {
             return Ok(changes);
         }
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         // Another may have read them meanwhile.
-        if let Some(changes) = self.kept_after(journal, after, limit, bytes) {
+        if let Some(changes) = in_memory() {
             return Ok(changes);
         }
         let read = journal.after_within(after, STRETCH, STRETCH_BYTES).await?;
@@ -97,12 +104,15 @@ impl Kept {
         self.stretches.iter().rev().find_map(following)
     }
 
-    /// Adds what was read, and drops what was read longest ago.
+    /// Adds what was read, if anything was, and drops what was read longest ago.
     fn add(&mut self, changes: Vec<Arc<Recorded>>) {
+        if changes.is_empty() {
+            return;
+        }
         let bytes = changes.iter().map(|change| change.json().len()).sum();
         self.bytes += bytes;
         self.stretches.push_back(Stretch { changes, bytes });
-        while self.bytes > KEPT_BYTES
+        while (self.bytes > KEPT_BYTES || self.stretches.len() > KEPT)
             && let Some(oldest) = self.stretches.pop_front()
         {
             self.bytes -= oldest.bytes;
@@ -117,7 +127,7 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    use super::{KEPT_BYTES, Kept, Recorded};
+    use super::{KEPT, KEPT_BYTES, Kept, Recorded};
     use crate::model::Seq;
 
     fn stretch(numbers: std::ops::Range<u64>, size: usize) -> Vec<Arc<Recorded>> {
@@ -133,7 +143,6 @@ mod tests {
         let mut kept = Kept::default();
         kept.add(stretch(10..20, 100));
         kept.add(stretch(50..60, 100));
-        kept.add(Vec::new());
         assert_eq!(numbers(kept.after(Seq(12), 3, usize::MAX)), Some(vec![13, 14, 15]));
         assert_eq!(numbers(kept.after(Seq(9), 99, 250)), Some(vec![10, 11, 12]));
         assert_eq!(numbers(kept.after(Seq(9), 99, 1)), Some(vec![10]));
@@ -141,6 +150,18 @@ mod tests {
         for nowhere in [0, 8, 19, 30, 48, 59, u64::MAX] {
             assert_eq!(numbers(kept.after(Seq(nowhere), 3, usize::MAX)), None, "after {nowhere}");
         }
+    }
+
+    #[test]
+    fn no_more_than_so_many_stretches_stay_however_short_they_are() {
+        let mut kept = Kept::default();
+        for n in 1..=KEPT as u64 + 5 {
+            kept.add(stretch(n..n + 1, 1));
+            kept.add(Vec::new());
+        }
+        assert_eq!((kept.stretches.len(), kept.bytes), (KEPT, KEPT));
+        assert_eq!(numbers(kept.after(Seq(4), 1, 1)), None);
+        assert_eq!(numbers(kept.after(Seq(5), 1, 1)), Some(vec![6]));
     }
 
     proptest! {

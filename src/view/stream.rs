@@ -11,8 +11,6 @@
 mod event;
 mod following;
 
-use std::borrow::Cow;
-
 use axum::{
     body::Body,
     extract::State,
@@ -29,7 +27,7 @@ use self::following::Following;
 use super::{journal_problem, parameters::with_filter, waiting::Waiting};
 use crate::{
     format::{FORMATS, FormatKind, format},
-    model::Seq,
+    model::{Seq, parsed},
     web::{Endless, Problem, ProblemCode, Query, problems},
 };
 
@@ -71,12 +69,13 @@ impl std::fmt::Debug for Format {
 
 impl<'de> Deserialize<'de> for Format {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = Cow::<'de, str>::deserialize(deserializer)?;
-        // An event has no headers.
-        format(&name).filter(|format| format.is_whole()).map(Self).ok_or_else(|| {
-            let names: Vec<_> = FORMATS.iter().filter(|format| format.is_whole()).map(|format| format.name).collect();
-            let names = names.join(", ");
-            serde::de::Error::custom(format_args!("there is no format {name:?} of events; there are {names}"))
+        parsed(deserializer, |name| {
+            // An event has no headers.
+            format(name).filter(|format| format.is_whole()).map(Self).ok_or_else(|| {
+                let whole = FORMATS.iter().filter(|format| format.is_whole());
+                let names = whole.map(|format| format.name).collect::<Vec<_>>().join(", ");
+                format!("there is no format {name:?} of events; there are {names}")
+            })
         })
     }
 }

@@ -173,6 +173,7 @@ impl Following {
 
     /// What comes next in the journal: from memory at once, else from its disk.
     async fn read(&self) -> Result<Vec<Arc<Recorded>>, JournalError> {
+        // Here as well, since to ask whether it is there takes no future.
         match self.waiting.journal().held_after(self.at, PAGE, PAGE_BYTES) {
             Some(page) => Ok(page),
             // On the heap, since few streams are there at a time.
