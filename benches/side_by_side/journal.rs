@@ -156,24 +156,26 @@ pub(crate) fn growth() {
     close(small, small_writer);
     close(large, large_writer);
     close(wide, wide_writer);
-    serving_pages(runtime, folder.path());
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::new();
+    serving_pages(runtime, &client, folder.path());
     opening(&folder.path().join("wide"));
     println!("\n| a gateway with a million changes | resident memory, MB |\n| --- | ---: |");
     for name in ["large", "wide"] {
-        serving(runtime, name, &folder.path().join(name));
+        serving(runtime, &client, name, &folder.path().join(name));
     }
 }
 
+/// The real program over a journal that is there.
+fn gateway(folder: &Path) -> Server {
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
+    Server::start(serve)
+}
+
 /// The same pages as a client gets them of the program that serves such a journal, one after the other.
-fn serving_pages(runtime: &tokio::runtime::Runtime, folder: &Path) {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::new();
-    let serve = |name: &str| {
-        let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
-        serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.join(name));
-        Server::start(serve)
-    };
-    let (small, large) = (serve("small"), serve("large"));
+fn serving_pages(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, folder: &Path) {
+    let (small, large) = (gateway(&folder.join("small")), gateway(&folder.join("large")));
     let pages = |gateway: &Server, head: u64| {
         let began = Instant::now();
         runtime.block_on(async {
@@ -210,15 +212,13 @@ fn opening(folder: &Path) {
 }
 
 /// What the program takes of memory that serves such a journal, when it has started and when pages of all of it have been read.
-fn serving(runtime: &tokio::runtime::Runtime, name: &str, folder: &Path) {
-    let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
-    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
-    let gateway = Server::start(serve);
+fn serving(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, name: &str, folder: &Path) {
+    let gateway = gateway(folder);
     println!("| {name}: started | {:.1} |", gateway.memory() as f64 / 1e6);
     runtime.block_on(async {
         for page in 0..1_000 {
             let page = format!("{}/changes?after={}&limit=100", gateway.url, page * 991);
-            assert!(reqwest::get(page).await.unwrap().bytes().await.unwrap().len() > 50_000);
+            assert!(client.get(page).send().await.unwrap().bytes().await.unwrap().len() > 50_000);
         }
     });
     println!("| {name}: read | {:.1} |", gateway.memory() as f64 / 1e6);
