@@ -226,11 +226,7 @@ fn serving(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, name: &s
 
 pub(crate) fn open(folder: &Path) -> (Journal, WriterThread) {
     let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
-    {
-        let mut t = Settings::default();
-        t.tail.changes = std::env::var("TAIL").map_or(4000, |v| v.parse().unwrap());
-        Journal::start(store, t).unwrap()
-    }
+    Journal::start(store, Settings::default()).unwrap()
 }
 
 pub(crate) fn close(journal: Journal, writer: WriterThread) {
