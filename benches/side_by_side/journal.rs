@@ -42,7 +42,7 @@ const FEW: u64 = 10_000;
 const MANY: u64 = 100_000;
 
 /// How many pages are read in a turn.
-const PAGES: u64 = 3000;
+const PAGES: u64 = 1000;
 
 /// So many have one each.
 const SINGLE: usize = 256;
@@ -136,9 +136,11 @@ pub(crate) fn growth() {
             Contender::timed("at 1 000 000 changes of 100 000 objects", || appending(&wide, MANY)),
         ],
     );
+    let next = Cell::new(0);
     let pages = |journal: &Journal, head: u64| {
+        let from = next.replace(next.get() + PAGES);
         let began = Instant::now();
-        for page in 0..PAGES {
+        for page in from..from + PAGES {
             let after = Seq(page * 7919 % (head - 2000));
             assert_eq!(runtime.block_on(journal.after(after, 100)).unwrap().len(), 100);
         }
@@ -147,7 +149,7 @@ pub(crate) fn growth() {
     compare(
         "reading pages of 100 from the disk",
         "pages",
-        7,
+        51,
         vec![
             Contender::timed("at 10 000 changes", || pages(&small, 10_000)),
             Contender::timed("at 1 000 000 changes", || pages(&large, 1_000_000)),
@@ -176,10 +178,12 @@ fn gateway(folder: &Path) -> Server {
 /// The same pages as a client gets them of the program that serves such a journal, one after the other.
 fn serving_pages(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, folder: &Path) {
     let (small, large) = (gateway(&folder.join("small")), gateway(&folder.join("large")));
+    let next = Cell::new(0);
     let pages = |gateway: &Server, head: u64| {
+        let from = next.replace(next.get() + PAGES);
         let began = Instant::now();
         runtime.block_on(async {
-            for page in 0..PAGES {
+            for page in from..from + PAGES {
                 let after = page * 7919 % (head - 2000);
                 let page = client.get(format!("{}/changes?after={after}&limit=100", gateway.url)).send().await.unwrap();
                 assert!(page.bytes().await.unwrap().len() > 50_000);
@@ -190,7 +194,7 @@ fn serving_pages(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, fo
     compare(
         "getting pages of 100 from /changes",
         "pages",
-        7,
+        21,
         vec![
             Contender::timed("at 10 000 changes", || pages(&small, 10_000)),
             Contender::timed("at 1 000 000 changes", || pages(&large, 1_000_000)),
@@ -375,7 +379,7 @@ fn bare_file(path: &Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection
         .execute_batch(
-            "PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;
+            "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;
              PRAGMA synchronous = FULL; PRAGMA cache_size = -16384;
              CREATE TABLE changes (seq INTEGER PRIMARY KEY, id BLOB NOT NULL, received INTEGER NOT NULL,
                                    checksum INTEGER NOT NULL, json TEXT NOT NULL, sight TEXT, key BLOB);
