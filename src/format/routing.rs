@@ -54,7 +54,12 @@ impl SystemUrl {
 
     /// What is at this path below it.
     pub(super) fn join(&self, path: &str) -> Result<Uri, InvalidUri> {
-        Uri::parse(&format!("{}/{}", self.0, path.trim_start_matches('/')))
+        Uri::parse(&self.below(path))
+    }
+
+    /// The same, as text that need not be a URI.
+    pub(super) fn below(&self, path: &str) -> String {
+        format!("{}/{}", self.0, path.trim_start_matches('/'))
     }
 }
 

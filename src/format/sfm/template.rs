@@ -1,5 +1,7 @@
 //! The address of one kind of thing: a URI template (RFC 6570, level 1) with one variable.
 
+use std::borrow::Cow;
+
 use super::{super::routing::SystemUrl, refused};
 use crate::format::Rejection;
 use crate::model::Uri;
@@ -7,10 +9,9 @@ use crate::model::Uri;
 /// A template that makes a URI of every identifier.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
-    /// The literal parts; the variable stands between each two.
+    /// The literal parts; the variable stands between each two. Where the template is relative, what it is relative to is
+    /// in the first.
     literals: Vec<String>,
-    /// What comes before, where the template is relative.
-    base: Option<SystemUrl>,
 }
 
 impl Template {
@@ -33,17 +34,17 @@ impl Template {
             return Err(format!("{raw:?} has no {{{variable}}}, so that all would have the same URI"));
         }
         literals.push(rest.to_owned());
-        let absolute = Self { literals: literals.clone(), base: None };
-        let relative = Self { literals, base: Some(base.clone()) };
-        if absolute.expand("1").is_ok() {
-            return Ok(absolute);
+        let mut template = Self { literals };
+        if template.expand("1").is_ok() {
+            return Ok(template);
         }
-        relative.expand("1").map(|_| relative).map_err(|error| format!("{raw:?} makes no URI: {error}"))
+        // The variable itself never begins with a slash: it would be encoded.
+        template.literals[0] = base.below(&template.literals[0]);
+        template.expand("1").map(|_| template).map_err(|error| format!("{raw:?} makes no URI: {error}"))
     }
 
     fn expand(&self, value: &str) -> Result<Uri, crate::model::InvalidUri> {
-        let expanded = self.literals.join(&encoded(value, is_unreserved));
-        self.base.as_ref().map_or_else(|| Uri::parse(&expanded), |base| base.join(&expanded))
+        Uri::parse(&self.literals.join(&*encoded(value, is_unreserved)))
     }
 
     /// The URI of what has the identifier, which stands at `pointer` of a message.
@@ -61,9 +62,9 @@ fn is_unreserved(byte: u8) -> bool {
 }
 
 /// The text with every byte percent-encoded that may not stand as it is (RFC 3986 section 2.1).
-pub(super) fn encoded(text: &str, may_stand: fn(u8) -> bool) -> String {
-    if text.bytes().all(may_stand) {
-        return text.to_owned();
+pub(super) fn encoded(text: &str, may_stand: impl Fn(u8) -> bool) -> Cow<'_, str> {
+    if text.bytes().all(&may_stand) {
+        return Cow::Borrowed(text);
     }
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -73,7 +74,7 @@ pub(super) fn encoded(text: &str, may_stand: fn(u8) -> bool) -> String {
             encoded.push_str(&format!("%{byte:02X}"));
         }
     }
-    encoded
+    Cow::Owned(encoded)
 }
 
 /// What may stand in a segment of a path (RFC 3986 section 3.3, `pchar`).
