@@ -1,13 +1,15 @@
 //! A forwarder with nothing to it: it reads on one connection, publishes on another with confirms in a
-//! window, and acknowledges many at once.
+//! window, and acknowledges many at once. It publishes what it has read straight to a queue; or, to tell what the
+//! broker takes for what the gateway publishes, the like of that, through the same exchange.
 
-use std::collections::VecDeque;
+use std::{borrow::Cow, collections::VecDeque};
 
 use futures_util::{FutureExt, StreamExt};
 use lapin::{
     BasicProperties, Confirmation, Connection, ConnectionProperties, PublisherConfirm,
+    message::Delivery,
     options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions},
-    types::FieldTable,
+    types::{AMQPValue, FieldArray, FieldTable},
 };
 use tokio::sync::oneshot;
 
@@ -19,6 +21,18 @@ const WINDOW: u16 = 1000;
 /// How many messages one acknowledgement is for, unless no more are there.
 const ACKNOWLEDGED: usize = 200;
 
+/// The length of the Atom of one of the messages.
+const ATOM_LENGTH: usize = 2551;
+
+/// What is published of a message that was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Publishing {
+    /// The same, by the default exchange.
+    Same,
+    /// As many bytes as the gateway's, with its properties and headers, by its topic exchange.
+    AsTheGateway,
+}
+
 /// A forwarder that moves messages.
 pub(crate) struct Bare {
     runtime: tokio::runtime::Runtime,
@@ -27,10 +41,10 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    pub(crate) fn start(yard: &Yard<'_>) -> Self {
+    pub(crate) fn start(yard: &Yard<'_>, publishing: Publishing) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let forwarding = runtime.spawn(forward(yard.vhost.url(), stopped));
+        let forwarding = runtime.spawn(forward(yard.vhost.url(), publishing, stopped));
         Self { runtime, stop, forwarding }
     }
 
@@ -40,7 +54,7 @@ impl Bare {
     }
 }
 
-async fn forward(url: String, mut stopped: oneshot::Receiver<()>) {
+async fn forward(url: String, publishing: Publishing, mut stopped: oneshot::Receiver<()>) {
     let reading = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
     let read = reading.create_channel().await.unwrap();
     let writing = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
@@ -59,10 +73,13 @@ async fn forward(url: String, mut stopped: oneshot::Receiver<()>) {
             _ = &mut stopped, if flight.is_empty() => break,
             Some(delivery) = consumer.next(), if flight.len() < usize::from(WINDOW) => {
                 let delivery = delivery.unwrap();
-                let properties = BasicProperties::default().with_content_type("application/json".into());
                 let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-                let properties = properties.with_delivery_mode(2);
-                let sent = write.basic_publish("".into(), Yard::OUT.into(), options, &delivery.data, properties);
+                let (exchange, key) = match publishing {
+                    Publishing::Same => ("", Yard::OUT),
+                    Publishing::AsTheGateway => (Yard::CHANGES, "content.add.sfm"),
+                };
+                let (body, properties) = published(&delivery, publishing);
+                let sent = write.basic_publish(exchange.into(), key.into(), options, &body, properties);
                 flight.push_back((delivery.delivery_tag, sent.await.unwrap()));
             }
             confirm = async { (&mut flight.front_mut().unwrap().1).await }, if !flight.is_empty() => {
@@ -87,6 +104,30 @@ async fn forward(url: String, mut stopped: oneshot::Receiver<()>) {
     for connection in [reading, writing] {
         connection.close(200, "".into()).await.unwrap();
     }
+}
+
+fn published(read: &Delivery, publishing: Publishing) -> (Cow<'_, [u8]>, BasicProperties) {
+    let persistent = BasicProperties::default().with_delivery_mode(2);
+    if publishing == Publishing::Same {
+        return (Cow::Borrowed(&read.data), persistent.with_content_type("application/json".into()));
+    }
+    let mut body = read.data.clone();
+    body.resize(ATOM_LENGTH, b' ');
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let mut headers = FieldTable::default();
+    headers.insert("seq".into(), AMQPValue::LongLongInt(read.delivery_tag as i64));
+    headers
+        .insert("object".into(), text("https://sfm.example.org/api/v1/collections/0123456789abcdef0123456789abcdef/"));
+    headers.insert("source".into(), text("sfm"));
+    headers.insert("changes".into(), AMQPValue::FieldArray(FieldArray::from(vec![text("ADD")])));
+    let properties = persistent
+        .with_message_id(format!("urn:uuid:01a20147-1ffb-77f9-a1ef-{:012x}", read.delivery_tag).into())
+        .with_content_type("application/atom+xml;type=feed".into())
+        .with_type("content-change".into())
+        .with_app_id("tidings".into())
+        .with_timestamp(1_700_000_000)
+        .with_headers(headers);
+    (Cow::Owned(body), properties)
 }
 
 fn landed(confirm: &lapin::Result<Confirmation>, flight: &mut VecDeque<(u64, PublisherConfirm)>, last: &mut u64) {

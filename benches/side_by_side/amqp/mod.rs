@@ -1,5 +1,6 @@
 //! AMQP: from a queue through the gateway to another queue, beside RabbitMQ's own shovel and beside a
-//! bare forwarder, which move the same messages between queues of the same type on the same broker.
+//! bare forwarder, which move the same messages between queues of the same type on the same broker. The forwarder
+//! once more, publishing what is like the gateway's, tells what of the difference is the broker's.
 //!
 //! The broker is the bench's own. The gateway is the real program in a process of its own; the shovel runs
 //! in the broker, the forwarder in this process. All share the machine, and so does who looks at the queue.
@@ -14,7 +15,13 @@ mod yard;
 
 use std::{cell::RefCell, path::Path, time::Duration};
 
-use self::{bare::Bare, gateway::Moving, processor::Used, shovel::Shovel, yard::Yard};
+use self::{
+    bare::{Bare, Publishing},
+    gateway::Moving,
+    processor::Used,
+    shovel::Shovel,
+    yard::Yard,
+};
 use super::{
     measure::{Contender, compare},
     rabbitmq::Broker,
@@ -31,7 +38,8 @@ const QUORUM_PACE: u64 = 1500;
 const CLASSIC_PACE: u64 = 1000;
 
 /// The contenders; the first is what the others are measured by.
-const NAMES: [&str; 3] = ["a bare forwarder", "RabbitMQ's shovel", "Tidings"];
+const NAMES: [&str; 4] =
+    ["a bare forwarder", "RabbitMQ's shovel", "Tidings", "a bare forwarder that publishes as Tidings does"];
 
 /// Who moves messages, for as long as it is there.
 pub(crate) enum Mover<'a> {
@@ -60,9 +68,10 @@ impl Mover<'_> {
 
 fn start<'a>(which: usize, yard: &'a Yard<'a>, folder: &Path) -> Mover<'a> {
     match which {
-        0 => Mover::Bare(Bare::start(yard)),
+        0 => Mover::Bare(Bare::start(yard, Publishing::Same)),
         1 => Mover::Shovel(Shovel::start(yard)),
-        _ => Mover::Gateway(Moving::start(yard, folder)),
+        2 => Mover::Gateway(Moving::start(yard, folder)),
+        _ => Mover::Bare(Bare::start(yard, Publishing::AsTheGateway)),
     }
 }
 
@@ -72,7 +81,7 @@ pub(crate) fn measure() {
         let folder = tempfile::tempdir().unwrap();
         let yard = Yard::new(&broker, kind);
         let (yard, folder) = (&yard, folder.path());
-        let used = RefCell::new([(); 3].map(|()| Vec::new()));
+        let used = RefCell::new(NAMES.map(|_| Vec::new()));
         let contender = |which: usize| {
             let used = &used;
             Contender::timed(NAMES[which], move || {
@@ -86,7 +95,7 @@ pub(crate) fn measure() {
             })
         };
         let title = format!("{kind} queues, 2 kB a message");
-        compare(&title, "messages", ROUNDS, (0..3).map(contender).collect());
+        compare(&title, "messages", ROUNDS, (0..NAMES.len()).map(contender).collect());
         processor_time(kind, &used.into_inner());
         latency::measure(yard, pace, &[1, 2].map(|which| (NAMES[which], move || start(which, yard, folder))));
     }
@@ -94,7 +103,7 @@ pub(crate) fn measure() {
 
 /// What each took of the processors, of all rounds but the first: the wall clock depends on what else
 /// the machine does, this hardly.
-fn processor_time(kind: &str, used: &[Vec<Used>; 3]) {
+fn processor_time(kind: &str, used: &[Vec<Used>; NAMES.len()]) {
     println!("\n| {kind} queues: processor time of a message | its own | the broker's |\n| --- | ---: | ---: |");
     for (name, used) in NAMES.iter().zip(used) {
         let median = |of: fn(&Used) -> Option<Duration>| {
