@@ -159,7 +159,7 @@ async fn room_can_be_given_back(folder: &Path) {
     let connection = rusqlite::Connection::open(journal_file(folder)).unwrap();
     let settled =
         |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!((settled("page_size"), settled("auto_vacuum")), (16_384, 2));
+    assert_eq!((settled("page_size"), settled("auto_vacuum")), (8192, 2));
     let opened = Opened::at(folder);
     Retention { days: None, changes: Some(1) }
         .enforce(&opened.journal, tidings::model::Timestamp::now())

@@ -16,14 +16,14 @@ use rusqlite::{
 };
 
 use super::{
-    FILE_NAME, FILE_PAGE,
+    FILE_NAME,
     open::{OpenError, check_is_ours, check_length, explain},
     read,
 };
 use crate::model::Seq;
 
 /// How many pages are copied between two reports of progress: 4 MiB.
-const PAGES_AT_ONCE: i32 = 4 * 1024 * 1024 / FILE_PAGE as i32;
+const PAGES_AT_ONCE: i32 = 512;
 
 /// Why there is no backup.
 #[derive(Debug, thiserror::Error)]

@@ -12,14 +12,13 @@ use std::sync::{
 
 use rusqlite::Connection;
 
-use super::FILE_PAGE;
 use crate::journal::store::{Decision, StoreError};
 
-/// After about so many pages the log is moved: 32 MiB.
-const DUE: u64 = 32 * 1024 * 1024 / FILE_PAGE as u64;
+/// After about so many pages the log is moved: 32 MiB of pages of 8 KiB.
+const DUE: u64 = 4096;
 
 /// At so many pages SQLite does it within a commit: 128 MiB.
-pub(super) const LIMIT: u64 = 4 * DUE;
+pub(super) const LIMIT: i64 = 16_384;
 
 /// The write-ahead log.
 pub(super) struct Log {
@@ -36,7 +35,7 @@ impl Log {
     /// Takes a commit into account: it writes the ends of some trees, and of others a page for a few rows.
     pub(super) fn grown_by(&self, decisions: &[Decision]) {
         let rows: usize = decisions.iter().map(|decision| decision.changes.len() + decision.objects.len()).sum();
-        self.grown.fetch_add(6 + rows as u64 / 16, Ordering::Relaxed);
+        self.grown.fetch_add(6 + rows as u64 / 8, Ordering::Relaxed);
     }
 
     /// How many pages have come since it was last moved, about.

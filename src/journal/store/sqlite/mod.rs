@@ -55,18 +55,14 @@ use crate::{
 /// The name of the journal's file in its folder.
 pub const FILE_NAME: &str = "journal.sqlite";
 
-/// The size of a page of a new file: fewer and larger ones are written and read faster, as measured, than those of 8 KiB
-/// that a journal of an earlier version has and keeps.
-const FILE_PAGE: u16 = 16 * 1024;
-
 /// How many connections read at the same time.
 const READERS: usize = 4;
 
 /// How often the write-ahead log is moved beside the appends before the rest is moved with nobody appending, …
 const PASSES: usize = 3;
 
-/// … unless the rest is fewer pages than these: 2 MiB.
-const FEW_PAGES: u64 = 2 * 1024 * 1024 / FILE_PAGE as u64;
+/// … unless the rest is fewer pages than these.
+const FEW_PAGES: u64 = 256;
 
 /// Bounds that the store keeps by itself.
 #[derive(Clone, Copy, Debug)]

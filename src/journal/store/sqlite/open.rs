@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use uuid::Uuid;
 
 use super::{
-    Bounds, FILE_NAME, FILE_PAGE, READERS, Readers, SqliteStore, confirmations,
+    Bounds, FILE_NAME, READERS, Readers, SqliteStore, confirmations,
     events::EventKeys,
     log::{LIMIT, Log},
     rows, schema,
@@ -199,16 +199,16 @@ pub(super) fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), 
 
 fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     if is_new {
-        // What is settled when the file is made: the size of its pages, and that room can be given back
-        // a little at a time. Asked of a file that is there, the latter would write to it, and its header
-        // would no longer tell that it was cut short.
-        connection.pragma_update(None, "page_size", FILE_PAGE)?;
+        // What is settled when the file is made: 8 KiB keeps a 2 kB row off overflow pages, and room
+        // can be given back a little at a time. Asked of a file that is there, the latter would write
+        // to it, and its header would no longer tell that it was cut short.
+        connection.pragma_update(None, "page_size", 8192)?;
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", -16_384)?;
-    connection.pragma_update(None, "wal_autocheckpoint", rows::number(LIMIT))?;
+    connection.pragma_update(None, "wal_autocheckpoint", LIMIT)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // What refers to what is ours to keep, and `verify` looks; each row would cost one more search.
     connection.pragma_update(None, "foreign_keys", false)?;

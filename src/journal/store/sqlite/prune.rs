@@ -2,15 +2,15 @@
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{FILE_PAGE, SqliteStore, rows};
+use super::{SqliteStore, rows};
 use crate::{journal::store::StoreError, model::Seq};
 
 /// How many free pages stay in the file for the changes to come: 2 MiB. Under a steady load the file
 /// keeps its size, and nothing is moved about.
-const SPARE_PAGES: i64 = 2 * 1024 * 1024 / FILE_PAGE as i64;
+const SPARE_PAGES: i64 = 256;
 
 /// How many pages are given back to the file system at once at the most: 1 MiB.
-const PAGES_GIVEN_BACK: i64 = 1024 * 1024 / FILE_PAGE as i64;
+const PAGES_GIVEN_BACK: i64 = 128;
 
 /// How many seeds go at once at the most.
 const SEEDS_AT_ONCE: i64 = 1024;
