@@ -136,13 +136,11 @@ pub(crate) fn growth() {
             Contender::timed("at 1 000 000 changes of 100 000 objects", || appending(&wide, MANY)),
         ],
     );
-    let next = Cell::new(0);
+    let turns = Cell::new(0);
     let pages = |journal: &Journal, head: u64| {
-        let from = next.replace(next.get() + PAGES);
         let began = Instant::now();
-        for page in from..from + PAGES {
-            let after = Seq(page * 7919 % (head - 2000));
-            assert_eq!(runtime.block_on(journal.after(after, 100)).unwrap().len(), 100);
+        for after in places(&turns, head) {
+            assert_eq!(runtime.block_on(journal.after(Seq(after), 100)).unwrap().len(), 100);
         }
         (PAGES, began.elapsed())
     };
@@ -168,6 +166,12 @@ pub(crate) fn growth() {
     }
 }
 
+/// After which changes the pages of a turn begin: here and there among the first `head`, each turn at others.
+fn places(turns: &Cell<u64>, head: u64) -> impl Iterator<Item = u64> {
+    let from = turns.replace(turns.get() + 1) * PAGES;
+    (from..from + PAGES).map(move |page| page * 7919 % (head - 2000))
+}
+
 /// The real program over a journal that is there.
 fn gateway(folder: &Path) -> Server {
     let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
@@ -178,13 +182,11 @@ fn gateway(folder: &Path) -> Server {
 /// The same pages as a client gets them of the program that serves such a journal, one after the other.
 fn serving_pages(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, folder: &Path) {
     let (small, large) = (gateway(&folder.join("small")), gateway(&folder.join("large")));
-    let next = Cell::new(0);
+    let turns = Cell::new(0);
     let pages = |gateway: &Server, head: u64| {
-        let from = next.replace(next.get() + PAGES);
         let began = Instant::now();
         runtime.block_on(async {
-            for page in from..from + PAGES {
-                let after = page * 7919 % (head - 2000);
+            for after in places(&turns, head) {
                 let page = client.get(format!("{}/changes?after={after}&limit=100", gateway.url)).send().await.unwrap();
                 assert!(page.bytes().await.unwrap().len() > 50_000);
             }

@@ -23,7 +23,7 @@ impl Text {
     #[must_use]
     pub fn new(raw: &str) -> Self {
         let raw = raw.trim();
-        if raw.len() <= Self::MAX_CHARS && is_plain_ascii(raw) {
+        if raw.len() <= Self::MAX_CHARS && is_clean_ascii(raw) {
             return Self(raw.to_owned());
         }
         let cleaned: String = raw.chars().filter(|c| is_xml_char(*c)).take(Self::MAX_CHARS).collect();
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Text {
 
 /// Whether there are only characters of ASCII that XML can carry, as nearly always: to look at each character and to copy it by
 /// itself takes longer than all at once.
-fn is_plain_ascii(raw: &str) -> bool {
+fn is_clean_ascii(raw: &str) -> bool {
     raw.bytes().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
 }
 

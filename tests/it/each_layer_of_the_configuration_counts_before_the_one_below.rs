@@ -7,6 +7,7 @@ use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
     config::{Config, DEFAULTS, Flags, LogFormat, Transport},
     delivery::{DELIVERIES, Definition},
+    journal::{Settings, TailBounds, store::sqlite::Bounds},
     lookup::{Api, Mode, RepositorySettings},
     model::SourceName,
     web::{Scope, Secret},
@@ -44,6 +45,21 @@ fn the_defaults_are_what_is_promised() {
         ("islandora", "islandora"),
     ];
     assert_eq!(sources, expected);
+}
+
+/// What the journal takes where nobody tells it, as the benches do, is what the program has by default.
+#[test]
+fn the_journal_has_the_same_defaults_by_itself() {
+    let Config { journal, limits, .. } = Config::load_with(None, [], &Flags::default(), &DIALECTS).unwrap();
+    let Settings { queue, batch, tail: TailBounds { changes, bytes }, .. } = Settings::default();
+    assert_eq!(
+        (queue, batch, changes, bytes),
+        (journal.queue, journal.batch, journal.tail_changes, journal.tail_bytes)
+    );
+    let Bounds { dedupe_events, dedupe_millis, quarantine_entries, quarantine_bytes, .. } = Bounds::default();
+    let day = 24 * 60 * 60 * 1000;
+    assert_eq!((dedupe_events, dedupe_millis), (journal.dedupe_events, i64::from(journal.dedupe_days) * day));
+    assert_eq!((quarantine_entries, quarantine_bytes), (limits.quarantine_entries, limits.quarantine_bytes));
 }
 
 #[test]

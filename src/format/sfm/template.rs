@@ -100,6 +100,11 @@ mod tests {
         ] {
             assert_eq!(relative.of(id, "/id").unwrap().as_str(), uri);
         }
+        for (template, uri) in
+            [("{id}", "https://sfm.example.org/%2Fa"), ("//w/{id}", "https://sfm.example.org/w/%2Fa")]
+        {
+            assert_eq!(Template::parse(template, "id", &base()).unwrap().of("/a", "/id").unwrap().as_str(), uri);
+        }
         let absolute = Template::parse("urn:sfm:harvest:{id}", "id", &base()).unwrap();
         assert_eq!(absolute.of("45", "/id").unwrap().as_str(), "urn:sfm:harvest:45");
         let refused = relative.of(&"x".repeat(3000), "/id").unwrap_err();
