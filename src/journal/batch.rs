@@ -14,11 +14,14 @@ use foldhash::{HashMap, HashSet};
 use super::{
     json_of,
     order::{KnownKey, Outcome, Submission},
+    promised::Promised,
     registry::ObjectState,
     seed::{Filled, Seeded, Seeding, Walk},
     settle::{Settled, SourcePolicy, settle},
     sight::Before,
-    store::{Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, Touching},
+    store::{
+        Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, StoreError, Touching,
+    },
 };
 use crate::model::{
     Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, FoundObject, ItemChange, LookupMark, Seq,
@@ -34,21 +37,6 @@ pub(super) struct Batch {
     pub(super) outcomes: Vec<Vec<Outcome>>,
     /// What became of each part of a walk.
     pub(super) seeded: Vec<Seeded>,
-}
-
-/// What the store will know when a batch has been written, for those that are settled until then.
-#[derive(Debug)]
-pub(super) struct Promised {
-    /// The newest change.
-    newest: Option<(Seq, Timestamp)>,
-    /// The events that it knew or has made known, …
-    seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
-    /// … those that changed nothing, …
-    unchanged: HashSet<EventKey>,
-    /// … and the identifiers that are taken.
-    taken: HashSet<ChangeId>,
-    /// The objects that it touched, in order of their URIs.
-    objects: Vec<(Uri, KnownObject)>,
 }
 
 /// What must be known before these can be settled.
@@ -69,12 +57,12 @@ pub(super) fn questions(submissions: &[Submission], seedings: &[Seeding]) -> Que
         questions.ids.extend(draft.id);
         let asked = match &draft.items {
             DraftItems::Purge => ItemsAsked::All,
-            DraftItems::Listed(items) => ItemsAsked::Some(items.iter().map(|item| item.uri.clone()).collect()),
+            DraftItems::Listed(items) => ItemsAsked::these(items.iter().map(|item| item.uri.clone())),
         };
         questions.ask(&draft.object, asked);
     }
     for found in seedings.iter().flat_map(|seeding| &seeding.found) {
-        questions.ask(&found.object, ItemsAsked::Some(found.items.iter().map(|item| item.uri.clone()).collect()));
+        questions.ask(&found.object, ItemsAsked::these(found.items.iter().map(|item| item.uri.clone())));
     }
     questions
 }
@@ -92,47 +80,24 @@ impl Questions {
 
 impl Batch {
     /// Settles drafts on what is known.
+    ///
+    /// # Errors
+    /// When what is known cannot be read: the journal is damaged.
     pub(super) fn settle(
         submissions: Vec<Submission>,
         seedings: Vec<Seeding>,
         cursors: Vec<(SubscriptionName, Seq)>,
         known: Known,
         now: Timestamp,
-    ) -> (Self, Promised) {
+    ) -> Result<(Self, Promised), StoreError> {
         let told = seedings.iter().map(|seeding| &seeding.submission);
         let drafts = submissions.iter().chain(told).map(|submission| submission.drafts.len()).sum();
         let mut settling = Settlements::new(known, now, drafts);
-        let outcomes = submissions.into_iter().map(|submission| settling.submission(submission)).collect();
-        let seeded = settling.seedings(seedings);
-        settling.batch(outcomes, seeded, cursors)
-    }
-}
-
-impl Promised {
-    /// Adds what a batch will have written to what the store answered, perhaps before it was.
-    pub(super) fn tell(&self, questions: &Questions, known: &mut Known) {
-        if let Some((head, received)) = self.newest {
-            known.head = head;
-            known.received = Some(received);
-        }
-        known.seen.extend(questions.keys.iter().filter_map(|key| Some((*key, *self.seen.get(key)?))));
-        known.unchanged.extend(questions.unchanged.iter().filter(|key| self.unchanged.contains(key)));
-        known.taken.extend(questions.ids.iter().filter(|id| self.taken.contains(id)));
-        for (uri, asked) in &questions.objects {
-            let Ok(at) = self.objects.binary_search_by(|(touched, _)| touched.cmp(uri)) else { continue };
-            let (known, newer) = (known.objects.entry(uri.clone()).or_default(), &self.objects[at].1);
-            known.number = known.number.or(newer.number);
-            let state = Arc::make_mut(&mut known.state);
-            state.parent = newer.state.parent.clone();
-            state.types = newer.state.types.clone();
-            state.purged = newer.state.purged;
-            let wanted = |uri: &Uri| match asked {
-                ItemsAsked::All => true,
-                ItemsAsked::Some(wanted) => wanted.contains(uri),
-            };
-            let items = newer.state.items.iter().filter(|(uri, _)| wanted(uri));
-            state.items.extend(items.map(|(uri, record)| (uri.clone(), record.clone())));
-        }
+        let outcomes: Result<_, _> =
+            submissions.into_iter().map(|submission| settling.submission(submission)).collect();
+        let outcomes = outcomes?;
+        let seeded = settling.seedings(seedings)?;
+        Ok(settling.batch(outcomes, seeded, cursors))
     }
 }
 
@@ -156,7 +121,8 @@ struct Settlements {
 struct Settling {
     object: KnownObject,
     itself: bool,
-    items: BTreeSet<Uri>,
+    /// Perhaps some more than once.
+    items: Vec<Uri>,
     confirmed: Confirming,
 }
 
@@ -181,27 +147,29 @@ impl Settlements {
         Self { head, received, seen, known_unchanged, taken, objects, changes, unchanged, completed, seeds, walks }
     }
 
-    fn submission(&mut self, submission: Submission) -> Vec<Outcome> {
+    fn submission(&mut self, submission: Submission) -> Result<Vec<Outcome>, StoreError> {
         let Submission { policy, drafts, known_key, completes } = submission;
         self.completed.extend(completes);
         let mut outcomes = Vec::with_capacity(drafts.len());
-        outcomes.extend(drafts.into_iter().map(|(key, draft)| self.draft(&policy, key, known_key, draft)));
-        outcomes
+        for (key, draft) in drafts {
+            outcomes.push(self.draft(&policy, key, known_key, draft)?);
+        }
+        Ok(outcomes)
     }
 
     /// All that is told comes first, since a seed has its place after the changes of its batch.
-    fn seedings(&mut self, seedings: Vec<Seeding>) -> Vec<Seeded> {
+    fn seedings(&mut self, seedings: Vec<Seeding>) -> Result<Vec<Seeded>, StoreError> {
         let mut seeded = Vec::with_capacity(seedings.len());
         let mut found = Vec::with_capacity(seedings.len());
         for seeding in seedings {
-            seeded.push(Seeded { filled: 0, outcomes: self.submission(seeding.submission) });
+            seeded.push(Seeded { filled: 0, outcomes: self.submission(seeding.submission)? });
             found.push(seeding.found);
             self.walks.push(seeding.walk);
         }
         for (seeded, found) in seeded.iter_mut().zip(found) {
             seeded.filled = found.iter().filter(|found| self.fill(found)).count();
         }
-        seeded
+        Ok(seeded)
     }
 
     /// Takes over what was found of an object; says whether any of it was news.
@@ -224,10 +192,10 @@ impl Settlements {
         key: Option<EventKey>,
         known_key: KnownKey,
         mut draft: Draft,
-    ) -> Outcome {
+    ) -> Result<Outcome, StoreError> {
         let first = key.and_then(|key| self.first(key));
         if let Some(first) = first.filter(|_| known_key != KnownKey::RememberedUnlessNews) {
-            return first;
+            return Ok(first);
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
         draft.id = draft.id.filter(|id| !self.taken.contains(id));
@@ -235,18 +203,18 @@ impl Settlements {
         let untold = draft.lookup.untold;
         let settled = settle(draft, policy, self.received, &settling.object.state);
         if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
-            return first;
+            return Ok(first);
         }
-        let Some((modification, settlement, sight)) = settling.take_over(settled) else {
+        let Some((modification, settlement, sight)) = settling.take_over(settled)? else {
             let new = key.filter(|key| known_key != KnownKey::Same && self.known_unchanged.insert(*key));
             self.unchanged.extend(new);
-            return Outcome::Unchanged;
+            return Ok(Outcome::Unchanged);
         };
         self.head = self.head.next();
         let incomplete = Some(untold)
             .filter(|untold| *untold != Untold::Nothing && settlement.lookup == Some(LookupMark::Incomplete));
         let change = Change { seq: self.head, received: self.received, modification, settlement };
-        self.number(key, change, &sight, incomplete)
+        Ok(self.number(key, change, &sight, incomplete))
     }
 
     /// What became of the event when it was first told, if it is known.
@@ -282,7 +250,9 @@ impl Settlements {
         let mut promised = Vec::with_capacity(touched.len());
         let mut objects = Vec::with_capacity(touched.len());
         for (uri, settling) in touched {
-            let Settling { object, itself, items, confirmed } = settling;
+            let Settling { object, itself, mut items, confirmed } = settling;
+            items.sort_unstable();
+            items.dedup();
             let confirmed = confirmed.of(&object);
             objects.push(touching.object(uri.clone(), &object, itself, items, confirmed));
             promised.push((uri, object));
@@ -299,23 +269,26 @@ impl Settlements {
 
 impl Settling {
     /// Takes over what a draft of this object says.
-    fn take_over(&mut self, settled: Settled) -> Option<(ContentObjectModification, Settlement, Sight)> {
+    fn take_over(
+        &mut self,
+        settled: Settled,
+    ) -> Result<Option<(ContentObjectModification, Settlement, Sight)>, StoreError> {
         let state = Arc::make_mut(&mut self.object.state);
         let Settled { change, confirmations, order } = settled;
         state.confirm(order, &confirmations);
         self.itself |= confirmations.purged;
         self.confirmed.purged |= confirmations.purged;
         for (uri, _) in confirmations.items {
-            self.items.insert(uri.clone());
+            self.items.push(uri.clone());
             self.confirmed.items.insert(uri);
         }
-        let (modification, settlement) = change?;
+        let Some((modification, settlement)) = change else { return Ok(None) };
         let before = Before::of(state, &modification, &settlement);
         state.apply(order, &modification, &settlement);
-        let sight = before.note(state, &modification, &settlement);
+        let sight = before.note(state, &modification, &settlement)?;
         self.itself |= ObjectState::is_told_by(&modification, &settlement);
         self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
-        Some((modification, settlement, sight))
+        Ok(Some((modification, settlement, sight)))
     }
 }
 
@@ -354,7 +327,7 @@ mod tests {
             let drafts = vec![(None, draft.clone())];
             let submission =
                 Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same, completes: None };
-            let (batch, _) = Batch::settle(vec![submission], Vec::new(), Vec::new(), known, time(now));
+            let (batch, _) = Batch::settle(vec![submission], Vec::new(), Vec::new(), known, time(now)).unwrap();
             assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
             assert_eq!(batch.decision.changes[0].change.received, time(received));
         }

@@ -7,8 +7,10 @@
 mod batch;
 mod disk;
 mod handover;
+mod kept;
 pub mod metrics;
 mod order;
+mod promised;
 pub mod quarantine;
 mod reading;
 pub mod registry;
@@ -22,7 +24,6 @@ mod tail;
 mod writer;
 
 use std::{
-    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -35,6 +36,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
+pub use kept::KeptContent;
 pub use order::{KnownKey, Outcome, Submission};
 pub use tail::{Recorded, TailBounds, first_of};
 
@@ -42,6 +44,7 @@ use crate::model::Seq;
 use disk::{Chore, Disk};
 use handover::Handover;
 use order::Order;
+use promised::Promises;
 use quarantine::{NewQuarantined, QuarantineId};
 use seed::{Seeded, Seeding};
 use store::{Store, StoreError};
@@ -144,7 +147,7 @@ impl Journal {
             batch: settings.batch,
             handover: Arc::clone(&handover),
             waiting: Vec::with_capacity(settings.batch),
-            promised: VecDeque::new(),
+            promises: Promises::default(),
             failures: 0,
         };
         let disk = Disk {

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
+use super::kept::KeptContent;
 use crate::model::{
-    Aspect, AspectSet, Change, ContentLocation, ContentObjectModification, ItemChange, ItemNotes, Settlement, State,
-    Timestamp, Uri,
+    Aspect, AspectSet, Change, ContentObjectModification, ItemChange, ItemNotes, Settlement, State, Timestamp, Uri,
 };
 
 /// When a fact was set, and until when it is known to have stood.
@@ -72,7 +72,7 @@ pub struct ItemRecord {
     /// Whether it is there.
     pub existence: Register<bool>,
     /// Where its content is.
-    pub content: Register<Option<ContentLocation>>,
+    pub content: Register<Option<KeptContent>>,
     /// The state that a source told.
     pub state: Register<Option<State>>,
     /// The state that it began in, if nobody told one.
@@ -150,7 +150,7 @@ impl ObjectState {
 
     /// Where the item's content is, if it is there and the place is known.
     #[must_use]
-    pub fn content(&self, item: &Uri) -> Option<&ContentLocation> {
+    pub fn content(&self, item: &Uri) -> Option<&KeptContent> {
         let record = self.items.get(item).filter(|_| self.is_live(item))?;
         record.content.value.as_ref().filter(|_| self.holds(record.content.clock))
     }
@@ -287,7 +287,7 @@ impl ItemRecord {
         // What is told to be new or gone has no content and no state but what it is told to have.
         let told_anew = gone || (matches!(change, ItemChange::Add { .. }) && !notes.inferred);
         if (told_anew || change.content().is_some()) && on_time(Aspect::Content) {
-            self.content.set(change.content().cloned(), time);
+            self.content.set(change.content().map(KeptContent::from), time);
         }
         let told_state = change.after().is_some() && notes.begins_in.is_none();
         if (told_anew || told_state) && on_time(Aspect::State) {

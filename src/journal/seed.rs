@@ -191,7 +191,7 @@ impl ItemRecord {
             self.existence.set(true, filled.at);
         }
         if let Some(content) = &filled.content {
-            self.content.set(Some(content.clone()), filled.at);
+            self.content.set(Some(content.into()), filled.at);
         }
         if let Some(state) = &filled.state {
             self.state.set(Some(state.clone()), filled.at);

@@ -42,13 +42,13 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &
     let dated = draft.time.told().is_some();
     let news_of_object = is_news_of_object(&draft, known, order) || draft.lookup.mark == Some(LookupMark::Gone);
     let confirmations = Confirmations::default();
-    let mut settling = Settling { known, order, dated, news_of_object, policy, confirmations, items: Vec::new() };
+    let mut settling =
+        Settling { known, order, dated, news_of_object, policy, confirmations, items: Vec::new(), notes: Vec::new() };
     match draft.items {
         DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settling.item(item)),
         DraftItems::Purge => settling.purge(&draft.object),
     }
-    let Settling { confirmations, items, .. } = settling;
-    let (items, notes): (Vec<_>, Vec<_>) = items.into_iter().unzip();
+    let Settling { confirmations, items, notes, .. } = settling;
     let Ok(items) = NonEmpty::try_from(items) else {
         return Settled { change: None, confirmations, order };
     };
@@ -103,7 +103,9 @@ struct Settling<'a> {
     news_of_object: bool,
     policy: &'a SourcePolicy,
     confirmations: Confirmations,
-    items: Vec<(ContentItemModification, ItemNotes)>,
+    items: Vec<ContentItemModification>,
+    /// Of each item what was noted.
+    notes: Vec<ItemNotes>,
 }
 
 impl Settling<'_> {
@@ -176,7 +178,7 @@ impl Settling<'_> {
     fn there(&mut self, id: Option<ItemId>, uri: Uri, content: Option<ContentLocation>) {
         if !self.known.is_live(&uri) {
             self.push(id, uri, ItemChange::Add { content, after: None }, ItemNotes::default());
-        } else if content.is_none() || self.known.content(&uri) == content.as_ref() {
+        } else if content.as_ref().is_none_or(|content| self.holds(&uri, content)) {
             self.confirm(uri, &[Aspect::Existence, Aspect::Content]);
         } else {
             let before = self.state_before(&uri);
@@ -203,7 +205,7 @@ impl Settling<'_> {
             return;
         }
         let after = state.filter(|state| before.as_ref() != Some(state) && is_newer(Aspect::State));
-        let content = content.filter(|content| known.content(&uri) != Some(content) && is_newer(Aspect::Content));
+        let content = content.filter(|content| !self.holds(&uri, content) && is_newer(Aspect::Content));
         match (content, after) {
             (None, None) => {}
             (None, Some(after)) => self.push(id, uri, ItemChange::State { before, after }, ItemNotes::default()),
@@ -218,7 +220,7 @@ impl Settling<'_> {
     fn completed(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange) {
         let is_outdated = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
         let is_known = self.known.is_live(&uri);
-        let is_same = change.content().is_none() || (is_known && self.known.content(&uri) == change.content());
+        let is_same = change.content().is_none_or(|content| is_known && self.holds(&uri, content));
         let change = match change {
             ItemChange::Delete { before, after } if !is_outdated => return self.delete(id, uri, before, after),
             _ if is_outdated || is_same || matches!(change, ItemChange::State { .. }) => {
@@ -275,8 +277,8 @@ impl Settling<'_> {
 
     fn push(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange, notes: ItemNotes) {
         let late = aspects_of(&change).filter(|aspect| self.is_late(&uri, *aspect)).collect();
-        let item = ContentItemModification { id: id.unwrap_or_else(ItemId::mint), uri, change };
-        self.items.push((item, ItemNotes { late, ..notes }));
+        self.items.push(ContentItemModification { id: id.unwrap_or_else(ItemId::mint), uri, change });
+        self.notes.push(ItemNotes { late, ..notes });
     }
 
     fn confirm(&mut self, uri: Uri, aspects: &[Aspect]) {
@@ -289,6 +291,11 @@ impl Settling<'_> {
     fn state_before(&self, uri: &Uri) -> Option<State> {
         let known = self.known.state(uri).filter(|_| !self.is_late(uri, Aspect::State));
         known.cloned()
+    }
+
+    /// Whether the registry holds just this place of the item's content.
+    fn holds(&self, uri: &Uri, content: &ContentLocation) -> bool {
+        self.known.content(uri).is_some_and(|held| held == content)
     }
 
     fn is_late(&self, uri: &Uri, aspect: Aspect) -> bool {

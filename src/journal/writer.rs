@@ -3,18 +3,19 @@
 //! for one sync of the disk only.
 //!
 //! While one batch is on its way to the disk the next is settled, on what the store knew before and what the batches
-//! on their way will have written ([`Promised`]). When one cannot be written, neither are those that were settled
+//! on their way will have written ([`Promises`]). When one cannot be written, neither are those that were settled
 //! on it: their senders hear of the same error, and send again.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
 use super::{
-    batch::{Batch, Promised, questions},
+    batch::{Batch, questions},
     disk::Work,
     handover::{Gone, Handover, Seen},
     order::{Order, Taken, sorted},
+    promised::{Promised, Promises},
     store::{Decision, Known, Meanwhile, Store, StoreError},
 };
 use crate::model::Timestamp;
@@ -34,8 +35,8 @@ pub(super) struct Writer {
     pub(super) handover: Arc<Handover>,
     /// Orders that have been taken and are not settled yet.
     pub(super) waiting: Vec<Order>,
-    /// What is settled and may not be in the store yet, by the number of its work.
-    pub(super) promised: VecDeque<(u64, Promised)>,
+    /// What is settled and may not be in the store yet.
+    pub(super) promises: Promises,
     /// How many failures were known when all that was settled.
     pub(super) failures: u64,
 }
@@ -81,11 +82,9 @@ impl Writer {
     fn forget(&mut self, done: u64, failures: u64) {
         if failures != self.failures {
             self.failures = failures;
-            self.promised.clear();
+            self.promises.clear();
         }
-        while self.promised.front().is_some_and(|(work, _)| *work <= done) {
-            self.promised.pop_front();
-        }
+        self.promises.forget(done);
     }
 
     /// Settles what is waiting, or some of it, if nothing is on its way to the disk or it is worth it; says whether.
@@ -107,7 +106,9 @@ impl Writer {
             }
         };
         let number = self.handover.put(work, self.failures);
-        self.promised.extend(promised.map(|promised| (number, promised)));
+        if let Some(promised) = promised {
+            self.promises.add(number, promised);
+        }
         true
     }
 
@@ -130,12 +131,10 @@ impl Writer {
         let questions = questions(&taken.submissions, &taken.seedings);
         let is_empty = taken.submissions.is_empty() && taken.seedings.is_empty();
         let mut known = if is_empty { Known::default() } else { self.store.look(&questions, meanwhile)? };
-        for (_, promised) in &self.promised {
-            promised.tell(&questions, &mut known);
-        }
+        self.promises.tell(&questions, &mut known);
         let (submissions, cursors) = (std::mem::take(&mut taken.submissions), std::mem::take(&mut taken.cursors));
         let seedings = std::mem::take(&mut taken.seedings);
-        Ok(Batch::settle(submissions, seedings, cursors, known, Timestamp::now()))
+        Batch::settle(submissions, seedings, cursors, known, Timestamp::now())
     }
 }
 

@@ -8,11 +8,12 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::journal_problem;
+use super::{journal_problem, store_problem};
 use crate::{
     journal::{
-        Journal,
+        Journal, KeptContent,
         registry::{ItemRecord, ObjectState},
+        store::StoreError,
     },
     model::{ContentLocation, State as ContentState, Timestamp, Uri},
     web::{Problem, ProblemCode, Query, problems},
@@ -72,7 +73,7 @@ struct ItemView<'a> {
     /// Where its content is, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ContentLocation, required = false)]
-    content: Option<&'a ContentLocation>,
+    content: Option<ContentLocation>,
 }
 
 problems!(Problems: InvalidQuery, NotFound, Unavailable);
@@ -97,30 +98,32 @@ pub async fn one(State(journal): State<Journal>, Query(query): Query<ObjectQuery
         let detail = format!("Nothing is known of {uri}. The registry knows an object from its first change on.");
         Problem::new(ProblemCode::NotFound, detail)
     })?;
-    Ok(Json(ObjectView::whole(&uri, &state)).into_response())
+    Ok(Json(ObjectView::whole(&uri, &state).map_err(store_problem)?).into_response())
 }
 
 impl<'a> ObjectView<'a> {
     /// With every item that it has or had.
-    fn whole(uri: &'a Uri, state: &'a ObjectState) -> Self {
+    fn whole(uri: &'a Uri, state: &'a ObjectState) -> Result<Self, StoreError> {
         Self::of(uri, state, |_| true)
     }
 
     /// With the items that are there; `None` when there is none.
-    pub(super) fn live(uri: &'a Uri, state: &'a ObjectState) -> Option<Self> {
-        let view = Self::of(uri, state, |item| state.is_live(item));
-        (!view.items.is_empty()).then_some(view)
+    pub(super) fn live(uri: &'a Uri, state: &'a ObjectState) -> Result<Option<Self>, StoreError> {
+        let view = Self::of(uri, state, |item| state.is_live(item))?;
+        Ok((!view.items.is_empty()).then_some(view))
     }
 
-    fn of(uri: &'a Uri, state: &'a ObjectState, shown: impl Fn(&Uri) -> bool) -> Self {
-        let item = |(uri, record): (&'a Uri, &'a ItemRecord)| ItemView {
-            uri,
-            live: state.is_live(uri),
-            since: record.existence.clock.at,
-            state: state.state(uri),
-            content: state.content(uri),
+    fn of(uri: &'a Uri, state: &'a ObjectState, shown: impl Fn(&Uri) -> bool) -> Result<Self, StoreError> {
+        let item = |(uri, record): (&'a Uri, &'a ItemRecord)| {
+            Ok(ItemView {
+                uri,
+                live: state.is_live(uri),
+                since: record.existence.clock.at,
+                state: state.state(uri),
+                content: state.content(uri).map(KeptContent::read).transpose()?,
+            })
         };
-        Self {
+        Ok(Self {
             uri,
             parent: state.parent(),
             types: state.types(),
@@ -131,7 +134,7 @@ impl<'a> ObjectView<'a> {
                 .filter(|(uri, _)| shown(uri))
                 .map(|(uri, record)| (uri, &**record))
                 .map(item)
-                .collect(),
-        }
+                .collect::<Result<_, StoreError>>()?,
+        })
     }
 }

@@ -18,7 +18,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{changes::Changes, journal_problem, objects::ObjectView};
+use super::{changes::Changes, journal_problem, objects::ObjectView, store_problem};
 use crate::{
     model::{Seq, Uri},
     web::{Problem, ProblemCode, Query, problems},
@@ -77,7 +77,8 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery
     })?;
     let head = view.journal.head();
     let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
-    let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state)).collect();
+    let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state).transpose());
+    let objects = objects.collect::<Result<_, _>>().map_err(store_problem)?;
     let page = Page { head, objects, next: registry.last().map(|(uri, _)| uri) };
     Ok(([(header::CACHE_CONTROL, "no-cache")], Json(page)).into_response())
 }

@@ -76,7 +76,7 @@ fn what_it_applied_is_what_is_there_to_be_seen() {
             let visible: BTreeMap<_, _> = state
                 .live_items()
                 .filter(|(uri, _)| is_public(state.state(uri)))
-                .map(|(uri, _)| (uri.clone(), state.content(uri).cloned()))
+                .map(|(uri, _)| (uri.clone(), state.content(uri).map(|content| content.read().unwrap())))
                 .collect();
             let names = |items: &BTreeMap<Uri, _>| items.keys().cloned().collect::<BTreeSet<_>>();
             prop_assert_eq!(names(&subscriber.items), names(&visible));

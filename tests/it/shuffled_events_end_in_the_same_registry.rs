@@ -106,7 +106,9 @@ pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
 
 /// What a reader of the registry sees: the items that are there, with state and content.
 pub(crate) fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLocation>)> {
-    let item = |uri: &Uri| (uri.clone(), (state.state(uri).cloned(), state.content(uri).cloned()));
+    let item = |uri: &Uri| {
+        (uri.clone(), (state.state(uri).cloned(), state.content(uri).map(|content| content.read().unwrap())))
+    };
     state.live_items().map(|(uri, _)| item(uri)).collect()
 }
 

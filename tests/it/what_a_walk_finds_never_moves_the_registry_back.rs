@@ -69,7 +69,7 @@ fn as_found(object: &Uri, state: &ObjectState) -> Option<FoundObject> {
         uri: uri.clone(),
         // The date of the content: what is told of the state since then is newer.
         at: record.content.clock.latest().max(record.existence.clock.at).unwrap(),
-        content: state.content(uri).cloned(),
+        content: state.content(uri).map(|content| content.read().unwrap()),
         state: state.state(uri).cloned(),
     };
     let items = NonEmpty::try_from(state.live_items().map(item).collect::<Vec<_>>()).ok()?;
@@ -199,7 +199,7 @@ async fn what_is_known_already_is_no_news() {
     let state = opened.journal.object(uri(object)).await.unwrap().unwrap();
     let item = uri("http://h/1/DC");
     assert_eq!(state.state(&item), Some(&State::ACTIVE));
-    assert_eq!(state.content(&item).unwrap().url.as_str(), "http://h/1/DC?5");
+    assert_eq!(state.content(&item).unwrap().read().unwrap().url.as_str(), "http://h/1/DC?5");
     assert_eq!((state.parent().unwrap().as_str(), state.types().len()), ("http://h/parent", 1));
     assert_eq!(opened.journal.head().0, 0, "a change was made of it");
     let walk = opened.journal.walk(source()).await.unwrap().unwrap();
@@ -339,7 +339,7 @@ fn promise_4_a_part_of_a_walk_is_stored_as_a_whole() {
         assert!(store.append(vec![first, twice]).is_err());
         let held = |store: &dyn Store| {
             let state = store.object(&uri("http://h/1")).unwrap().unwrap();
-            let content = state.content(&uri("http://h/1/DC")).unwrap().url.to_string();
+            let content = state.content(&uri("http://h/1/DC")).unwrap().read().unwrap().url.to_string();
             (content, store.walk(&source()).unwrap().unwrap().part)
         };
         let expected = ("http://h/1/DC?1".to_owned(), 1);

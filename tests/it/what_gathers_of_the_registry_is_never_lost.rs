@@ -140,7 +140,7 @@ async fn while_others_read_it() {
                 } else {
                     journal.registry(None, 1).await.unwrap().pop().map(|(_, state)| state)
                 };
-                let content = state.and_then(|state| Some(state.content(&object)?.url.to_string()));
+                let content = state.and_then(|state| Some(state.content(&object)?.read().unwrap().url.to_string()));
                 let found = content.map_or(0, |url| url.rsplit('/').next().unwrap().parse::<u64>().unwrap());
                 assert!(found >= head, "the registry is as of {found} when {head} can be read");
                 if head == BATCHES * AT_ONCE {

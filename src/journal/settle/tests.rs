@@ -87,7 +87,7 @@ fn a_late_change_is_told_and_marked_and_moves_only_what_is_older() {
     assert!(!settlement.item(0).late.contains(Aspect::Content));
     assert_eq!(modification.items[0].change.before(), None, "what was before then is not known any more");
     assert_eq!(world.known.state(&uri("a")), Some(&State::INACTIVE));
-    assert_eq!(world.known.content(&uri("a")).map(|content| content.url.clone()), Some(uri("content")));
+    assert_eq!(world.known.content(&uri("a")).map(|content| content.read().unwrap().url), Some(uri("content")));
     let (_, settlement) = world.tell(4, set_state("a", State::DELETED)).unwrap();
     assert!(settlement.item(0).late.contains(Aspect::State));
     assert_eq!(world.known.state(&uri("a")), Some(&State::INACTIVE));

@@ -90,15 +90,9 @@ pub struct Confirmed {
 }
 
 impl Touched {
-    /// An object as it is now, with those of its items that were touched.
+    /// An object as it is now, with those of its items that were touched, in order of their URIs.
     #[must_use]
-    pub fn new(
-        uri: Uri,
-        object: &KnownObject,
-        itself: bool,
-        items: BTreeSet<Uri>,
-        confirmed: Option<Confirmed>,
-    ) -> Self {
+    pub fn new(uri: Uri, object: &KnownObject, itself: bool, items: Vec<Uri>, confirmed: Option<Confirmed>) -> Self {
         Touching::default().object(uri, object, itself, items, confirmed)
     }
 }
@@ -114,7 +108,7 @@ impl Touching {
         uri: Uri,
         object: &KnownObject,
         itself: bool,
-        items: BTreeSet<Uri>,
+        items: Vec<Uri>,
         confirmed: Option<Confirmed>,
     ) -> Touched {
         let KnownObject { number, state } = object;

@@ -8,10 +8,7 @@ mod event_key;
 mod packed;
 pub mod sqlite;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashSet};
@@ -276,8 +273,8 @@ pub struct Questions {
 pub enum ItemsAsked {
     /// All.
     All,
-    /// These.
-    Some(BTreeSet<Uri>),
+    /// These, each once, in their order ([`ItemsAsked::these`]). They are few, mostly one.
+    Some(Vec<Uri>),
 }
 
 /// The answers.
@@ -373,12 +370,37 @@ impl StoreError {
 }
 
 impl ItemsAsked {
+    /// Asks for these items.
+    pub fn these(items: impl IntoIterator<Item = Uri>) -> Self {
+        let mut items: Vec<_> = items.into_iter().collect();
+        items.sort_unstable();
+        items.dedup();
+        Self::Some(items)
+    }
+
+    /// Whether this item is asked for.
+    #[must_use]
+    pub fn asks(&self, item: &Uri) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(items) => items.binary_search(item).is_ok(),
+        }
+    }
+
     /// Asks for what either asks for.
     pub(super) fn widen(&mut self, other: Self) {
         match (&mut *self, other) {
             (Self::All, _) => {}
             (held, Self::All) => *held = Self::All,
-            (Self::Some(held), Self::Some(more)) => held.extend(more),
+            // One at a time, as they mostly come, they are not sorted anew.
+            (Self::Some(held), Self::Some(more)) if more.len() == 1 => {
+                for item in more {
+                    if let Err(at) = held.binary_search(&item) {
+                        held.insert(at, item);
+                    }
+                }
+            }
+            (Self::Some(held), Self::Some(more)) => *self = Self::these(held.drain(..).chain(more)),
         }
     }
 }

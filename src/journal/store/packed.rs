@@ -11,6 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::StoreError;
 use crate::{
     journal::{
+        KeptContent,
         registry::{Beginning, Clock, ItemRecord, ObjectState, Register},
         write_json,
     },
@@ -93,7 +94,7 @@ impl Packed {
     pub(super) fn item(record: &ItemRecord, packing: &mut Packing) -> Self {
         let beginning = record.begins_in.as_ref();
         packing.flag(record.existence.value).times(record.existence.clock.into());
-        packing.json(record.content.value.as_ref()).times(record.content.clock.into());
+        packing.text(record.content.value.as_ref().map(KeptContent::json)).times(record.content.clock.into());
         packing.text(record.state.value.as_ref().map(State::as_str)).times(record.state.clock.into());
         packing.text(beginning.map(|beginning| beginning.state.as_str()));
         packing.time(beginning.map(|beginning| beginning.at.millis()));
@@ -159,7 +160,7 @@ impl ItemColumns<'_> {
     pub(super) fn record(&self) -> Result<Box<ItemRecord>, StoreError> {
         Ok(Box::new(ItemRecord {
             existence: Register { value: self.existence, clock: self.existence_times.clock()? },
-            content: Register { value: self.content.map(json).transpose()?, clock: self.content_times.clock()? },
+            content: Register { value: self.content.map(KeptContent::from_json), clock: self.content_times.clock()? },
             state: Register { value: self.state.map(state).transpose()?, clock: self.state_times.clock()? },
             begins_in: self.beginning.beginning()?,
             unheard: self.unheard,
@@ -301,7 +302,7 @@ pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Packed, Packing, StoreError};
+    use super::{KeptContent, Packed, Packing, StoreError};
     use crate::{
         journal::registry::{Beginning, Clock, ItemRecord, ObjectState, Register},
         model::{ContentLocation, State, Timestamp, Uri},
@@ -328,8 +329,11 @@ mod tests {
             at: Timestamp::from_millis(at).unwrap(),
             confirmed: clock.confirmed,
         });
-        let content = (uri(), proptest::option::of(any::<u64>()), proptest::option::of(uri()))
-            .prop_map(|(url, size, generated_by)| ContentLocation { size, generated_by, ..ContentLocation::at(url) });
+        let content = (uri(), proptest::option::of(any::<u64>()), proptest::option::of(uri())).prop_map(
+            |(url, size, generated_by)| {
+                KeptContent::from(&ContentLocation { size, generated_by, ..ContentLocation::at(url) })
+            },
+        );
         let told = (any::<bool>(), proptest::option::of(content), proptest::option::of(state()));
         let rest = (proptest::option::of(beginning), any::<bool>());
         (told, clock(), clock(), clock(), rest).prop_map(|((existence, content, state), one, two, three, rest)| {

@@ -190,7 +190,7 @@ impl Telling<'_> {
         let held = match self.objects.entry(uri.clone()) {
             Entry::Occupied(held) => held.into_mut(),
             Entry::Vacant(free) => {
-                let known = self.reading.object(uri, &ItemsAsked::Some([].into()))?.unwrap_or_default();
+                let known = self.reading.object(uri, &ItemsAsked::these([]))?.unwrap_or_default();
                 free.insert(Told { number: known.number, itself: false, state: Arc::unwrap_or_clone(known.state) })
             }
         };

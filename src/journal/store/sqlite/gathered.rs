@@ -353,12 +353,12 @@ mod tests {
         gathered.set_out();
         gathered.take(Bounds::default(), vec![touched(2, &["http://h/b", "http://h/c"])], Mark::default(), 1);
         let (object, all) = (uri("http://h/1"), ["http://h/a", "http://h/b", "http://h/c"].map(uri));
-        let asked = [ItemsAsked::All, ItemsAsked::Some(all.into())];
+        let asked = [ItemsAsked::All, ItemsAsked::these(all)];
         for asked in asked {
             let moments = moments(gathered.known(&object, &asked));
             assert_eq!(moments, [Some(2), Some(1), Some(2), Some(2)], "{asked:?}");
         }
-        let asked = ItemsAsked::Some([uri("http://h/b")].into());
+        let asked = ItemsAsked::these([uri("http://h/b")]);
         assert_eq!(moments(gathered.known(&object, &asked)), [Some(2), None, Some(2), None]);
         assert!(gathered.known(&uri("http://h/2"), &ItemsAsked::All).is_none());
     }

@@ -299,8 +299,6 @@ fn write(statement: &mut CachedStatement<'_>, columns: ObjectColumns<'_>, key: &
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::{super::Bounds, Arc, HashMap, Held, ItemsAsked, Reading, Uri, Writing};
     use crate::{
         journal::{
@@ -341,8 +339,7 @@ mod tests {
             writing.object(&uri, &held).unwrap();
         }
         let item = |number: i64| format!("http://h/{number}/{}", if has_item(number) { "a" } else { "b" });
-        let asked: Vec<_> =
-            (0..50).map(|number| (held(number).0, ItemsAsked::Some(BTreeSet::from([uri(&item(number))])))).collect();
+        let asked: Vec<_> = (0..50).map(|number| (held(number).0, ItemsAsked::these([uri(&item(number))]))).collect();
         let asked: Vec<_> = asked.iter().map(|(uri, items)| (uri, items)).collect();
         let mut found = HashMap::default();
         Reading::new(&connection).unwrap().objects(&asked, &mut found).unwrap();
