@@ -1,20 +1,15 @@
 //! Appends: the journal with its settling, registry and event keys, beside bare inserts of the same
-//! rows of changes into the same kind of file. And the same with a million changes in the journal
-//! beside ten thousand.
+//! rows of changes into the same kind of file.
 
 use std::{
     cell::Cell,
     collections::VecDeque,
     path::Path,
-    process::Command,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use super::{
-    measure::{Contender, compare},
-    streams::Server,
-};
+use super::measure::{Contender, compare};
 use tidings::{
     journal::{
         Journal, KnownKey, Settings, Submission, WriterThread,
@@ -23,7 +18,7 @@ use tidings::{
     },
     model::{
         ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType,
-        NonEmpty, Seq, SourceName, State, Text, Timestamp, Uri, User,
+        NonEmpty, SourceName, State, Text, Timestamp, Uri, User,
     },
 };
 
@@ -38,15 +33,11 @@ const AT_ONCE: usize = 64;
 const MANY_SENDERS: usize = 64;
 
 /// Of how many objects the changes are.
-const FEW: u64 = 10_000;
-const MANY: u64 = 100_000;
-
-/// How many pages are read in a turn.
-const PAGES: u64 = 1000;
+pub(crate) const MANY: u64 = 100_000;
 
 /// So many have one each.
 const SINGLE: usize = 256;
-const ROUND: usize = 100_000;
+pub(crate) const ROUND: usize = 100_000;
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -103,131 +94,6 @@ pub(crate) fn appends() {
         ],
     );
     opened.into_iter().for_each(|(journal, writer)| close(journal, writer));
-}
-
-/// Appends and pages at ten thousand changes and at a million: the same changes, of the same objects. And where there are
-/// as many more objects, of which the registry is larger as well.
-pub(crate) fn growth() {
-    let runtime = &runtime();
-    let folder = tempfile::tempdir().unwrap();
-    let filled = |name: &str, changes: u64, objects: u64| {
-        let (journal, writer) = open(&folder.path().join(name));
-        for from in (0..changes).step_by(ROUND) {
-            let numbers = from..changes.min(from + ROUND as u64);
-            append(runtime, &journal, numbers.map(|number| draft_of(number, objects)).collect());
-        }
-        (journal, writer)
-    };
-    let (small, small_writer) = filled("small", 10_000, FEW);
-    let (large, large_writer) = filled("large", 1_000_000, FEW);
-    let (wide, wide_writer) = filled("wide", 1_000_000, MANY);
-    let next = Cell::new(2_000_000_u64);
-    let appending = |journal: &Journal, objects: u64| {
-        let from = next.replace(next.get() + 10_000);
-        append(runtime, journal, (from..next.get()).map(|number| draft_of(number, objects)).collect())
-    };
-    compare(
-        "appending as the journal grows",
-        "changes",
-        7,
-        vec![
-            Contender::timed("at 10 000 changes of 10 000 objects", || appending(&small, FEW)),
-            Contender::timed("at 1 000 000 changes of 10 000 objects", || appending(&large, FEW)),
-            Contender::timed("at 1 000 000 changes of 100 000 objects", || appending(&wide, MANY)),
-        ],
-    );
-    let turns = Cell::new(0);
-    let pages = |journal: &Journal, head: u64| {
-        let began = Instant::now();
-        for after in places(&turns, head) {
-            assert_eq!(runtime.block_on(journal.after(Seq(after), 100)).unwrap().len(), 100);
-        }
-        (PAGES, began.elapsed())
-    };
-    compare(
-        "reading pages of 100 from the disk",
-        "pages",
-        51,
-        vec![
-            Contender::timed("at 10 000 changes", || pages(&small, 10_000)),
-            Contender::timed("at 1 000 000 changes", || pages(&large, 1_000_000)),
-        ],
-    );
-    close(small, small_writer);
-    close(large, large_writer);
-    close(wide, wide_writer);
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::new();
-    serving_pages(runtime, &client, folder.path());
-    opening(&folder.path().join("wide"));
-    println!("\n| a gateway with a million changes | resident memory, MB |\n| --- | ---: |");
-    for name in ["large", "wide"] {
-        serving(runtime, &client, name, &folder.path().join(name));
-    }
-}
-
-/// After which changes the pages of a turn begin: here and there among the first `head`, each turn at others.
-fn places(turns: &Cell<u64>, head: u64) -> impl Iterator<Item = u64> {
-    let from = turns.replace(turns.get() + 1) * PAGES;
-    (from..from + PAGES).map(move |page| page * 7919 % (head - 2000))
-}
-
-/// The real program over a journal that is there.
-fn gateway(folder: &Path) -> Server {
-    let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
-    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
-    Server::start(serve)
-}
-
-/// The same pages as a client gets them of the program that serves such a journal, one after the other.
-fn serving_pages(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, folder: &Path) {
-    let (small, large) = (gateway(&folder.join("small")), gateway(&folder.join("large")));
-    let turns = Cell::new(0);
-    let pages = |gateway: &Server, head: u64| {
-        let began = Instant::now();
-        runtime.block_on(async {
-            for after in places(&turns, head) {
-                let page = client.get(format!("{}/changes?after={after}&limit=100", gateway.url)).send().await.unwrap();
-                assert!(page.bytes().await.unwrap().len() > 50_000);
-            }
-        });
-        (PAGES, began.elapsed())
-    };
-    compare(
-        "getting pages of 100 from /changes",
-        "pages",
-        21,
-        vec![
-            Contender::timed("at 10 000 changes", || pages(&small, 10_000)),
-            Contender::timed("at 1 000 000 changes", || pages(&large, 1_000_000)),
-        ],
-    );
-}
-
-/// How long opening a large journal takes, beside one plain read of its file.
-fn opening(folder: &Path) {
-    let file = folder.join(sqlite::FILE_NAME);
-    let began = Instant::now();
-    let bytes = std::io::copy(&mut std::fs::File::open(&file).unwrap(), &mut std::io::sink()).unwrap();
-    let reading = began.elapsed();
-    let began = Instant::now();
-    let (journal, writer) = open(folder);
-    let opening = began.elapsed();
-    println!("\nopening a journal of {} MB: {opening:?}; one plain read of its file: {reading:?}", bytes / 1_000_000);
-    close(journal, writer);
-}
-
-/// What the program takes of memory that serves such a journal, when it has started and when pages of all of it have been read.
-fn serving(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, name: &str, folder: &Path) {
-    let gateway = gateway(folder);
-    println!("| {name}: started | {:.1} |", gateway.memory() as f64 / 1e6);
-    runtime.block_on(async {
-        for page in 0..1_000 {
-            let page = format!("{}/changes?after={}&limit=100", gateway.url, page * 991);
-            assert!(client.get(page).send().await.unwrap().bytes().await.unwrap().len() > 50_000);
-        }
-    });
-    println!("| {name}: read | {:.1} |", gateway.memory() as f64 / 1e6);
 }
 
 pub(crate) fn open(folder: &Path) -> (Journal, WriterThread) {
@@ -292,7 +158,7 @@ pub(crate) fn append_batches(
 }
 
 /// Many senders, each with one draft on its way at a time.
-fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draft>) -> (u64, Duration) {
+pub(crate) fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, drafts: Vec<Draft>) -> (u64, Duration) {
     let policy = policy();
     let units = drafts.len() as u64;
     let keyed = keyed(&policy.name, drafts);
@@ -331,7 +197,7 @@ pub(crate) fn draft(number: u64) -> Draft {
 }
 
 /// The same, of one of so many.
-fn draft_of(number: u64, objects: u64) -> Draft {
+pub(crate) fn draft_of(number: u64, objects: u64) -> Draft {
     let object = format!("http://repository.example.org:8080/fedora/objects/demo:{}", number % objects);
     let item = format!("{object}/datastreams/MD_DESCRIPTIVE/content");
     let content = ContentLocation {

@@ -23,6 +23,7 @@ mod amqp;
 #[allow(dead_code)]
 mod fedora3;
 mod formats;
+mod growth;
 mod http;
 mod journal;
 mod lookups;
@@ -52,7 +53,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const PARTS: [(&str, fn()); 10] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
-    ("growth", journal::growth),
+    ("growth", growth::growth),
     ("http", http::measure),
     ("amqp", amqp::measure),
     ("stomp", stomp::measure),

@@ -1,0 +1,170 @@
+//! A journal with a million changes beside one with ten thousand: appends, pages, opening, and what the program that serves
+//! it takes of memory.
+
+use std::{cell::Cell, path::Path, process::Command, time::Instant};
+
+use tidings::{
+    journal::{Journal, store::sqlite},
+    model::Seq,
+};
+
+use super::{
+    journal::{MANY, ROUND, append, close, draft_of, open, runtime},
+    measure::{Contender, compare},
+    streams::Server,
+};
+
+/// Of how many objects the changes are, where they are not of ten times as many.
+const FEW: u64 = 10_000;
+
+/// How many pages are read in a turn.
+const PAGES: u64 = 1000;
+
+/// Appends and pages at ten thousand changes and at a million: the same changes, of the same objects. And where there are
+/// as many more objects, of which the registry is larger as well.
+pub(crate) fn growth() {
+    let runtime = &runtime();
+    let folder = tempfile::tempdir().unwrap();
+    let filled = |name: &str, changes: u64, objects: u64| {
+        let (journal, writer) = open(&folder.path().join(name));
+        for from in (0..changes).step_by(ROUND) {
+            let numbers = from..changes.min(from + ROUND as u64);
+            append(runtime, &journal, numbers.map(|number| draft_of(number, objects)).collect());
+        }
+        (journal, writer)
+    };
+    let (small, small_writer) = filled("small", 10_000, FEW);
+    let (large, large_writer) = filled("large", 1_000_000, FEW);
+    let (wide, wide_writer) = filled("wide", 1_000_000, MANY);
+    let next = Cell::new(2_000_000_u64);
+    let appending = |journal: &Journal, objects: u64| {
+        let from = next.replace(next.get() + 10_000);
+        append(runtime, journal, (from..next.get()).map(|number| draft_of(number, objects)).collect())
+    };
+    compare(
+        "appending as the journal grows",
+        "changes",
+        7,
+        vec![
+            Contender::timed("at 10 000 changes of 10 000 objects", || appending(&small, FEW)),
+            Contender::timed("at 1 000 000 changes of 10 000 objects", || appending(&large, FEW)),
+            Contender::timed("at 1 000 000 changes of 100 000 objects", || appending(&wide, MANY)),
+        ],
+    );
+    reading_pages(runtime, "reading pages of 100 from the disk", &small, &large);
+    close(small, small_writer);
+    close(large, large_writer);
+    close(wide, wide_writer);
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::new();
+    serving_pages(runtime, &client, folder.path());
+    let [(small, small_writer), (large, large_writer)] = ["small", "large"].map(|name| {
+        read_back(&folder.path().join(name));
+        open(&folder.path().join(name))
+    });
+    reading_pages(runtime, "reading them when the files were read back from the disk", &small, &large);
+    close(small, small_writer);
+    close(large, large_writer);
+    opening(&folder.path().join("wide"));
+    println!("\n| a gateway with a million changes | resident memory, MB |\n| --- | ---: |");
+    for name in ["large", "wide"] {
+        serving(runtime, &client, name, &folder.path().join(name));
+    }
+}
+
+/// Pages of a small journal beside those of a large one.
+fn reading_pages(runtime: &tokio::runtime::Runtime, title: &str, small: &Journal, large: &Journal) {
+    let turns = Cell::new(0);
+    let pages = |journal: &Journal, head: u64| {
+        let began = Instant::now();
+        for after in places(&turns, head) {
+            assert_eq!(runtime.block_on(journal.after(Seq(after), 100)).unwrap().len(), 100);
+        }
+        (PAGES, began.elapsed())
+    };
+    compare(
+        title,
+        "pages",
+        51,
+        vec![
+            Contender::timed("at 10 000 changes", || pages(small, 10_000)),
+            Contender::timed("at 1 000 000 changes", || pages(large, 1_000_000)),
+        ],
+    );
+}
+
+/// Has the system forget what it holds of a journal's file, and read it from end to end, as after a start of the machine: in
+/// large pieces, and not in those in which it was written.
+fn read_back(folder: &Path) {
+    let file = folder.join(sqlite::FILE_NAME);
+    let mut of = std::ffi::OsString::from("of=");
+    of.push(&file);
+    let mut forget = Command::new("dd");
+    forget.arg(of).args(["oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
+    assert!(forget.status().unwrap().success());
+    std::io::copy(&mut std::fs::File::open(&file).unwrap(), &mut std::io::sink()).unwrap();
+}
+
+/// After which changes the pages of a turn begin: here and there among the first `head`, each turn at others.
+fn places(turns: &Cell<u64>, head: u64) -> impl Iterator<Item = u64> {
+    let from = turns.replace(turns.get() + 1) * PAGES;
+    (from..from + PAGES).map(move |page| page * 7919 % (head - 2000))
+}
+
+/// The real program over a journal that is there.
+fn gateway(folder: &Path) -> Server {
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
+    Server::start(serve)
+}
+
+/// The same pages as a client gets them of the program that serves such a journal, one after the other.
+fn serving_pages(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, folder: &Path) {
+    let (small, large) = (gateway(&folder.join("small")), gateway(&folder.join("large")));
+    let turns = Cell::new(0);
+    let pages = |gateway: &Server, head: u64| {
+        let began = Instant::now();
+        runtime.block_on(async {
+            for after in places(&turns, head) {
+                let page = client.get(format!("{}/changes?after={after}&limit=100", gateway.url)).send().await.unwrap();
+                assert!(page.bytes().await.unwrap().len() > 50_000);
+            }
+        });
+        (PAGES, began.elapsed())
+    };
+    compare(
+        "getting pages of 100 from /changes",
+        "pages",
+        21,
+        vec![
+            Contender::timed("at 10 000 changes", || pages(&small, 10_000)),
+            Contender::timed("at 1 000 000 changes", || pages(&large, 1_000_000)),
+        ],
+    );
+}
+
+/// How long opening a large journal takes, beside one plain read of its file.
+fn opening(folder: &Path) {
+    let file = folder.join(sqlite::FILE_NAME);
+    let began = Instant::now();
+    let bytes = std::io::copy(&mut std::fs::File::open(&file).unwrap(), &mut std::io::sink()).unwrap();
+    let reading = began.elapsed();
+    let began = Instant::now();
+    let (journal, writer) = open(folder);
+    let opening = began.elapsed();
+    println!("\nopening a journal of {} MB: {opening:?}; one plain read of its file: {reading:?}", bytes / 1_000_000);
+    close(journal, writer);
+}
+
+/// What the program takes of memory that serves such a journal, when it has started and when pages of all of it have been read.
+fn serving(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, name: &str, folder: &Path) {
+    let gateway = gateway(folder);
+    println!("| {name}: started | {:.1} |", gateway.memory() as f64 / 1e6);
+    runtime.block_on(async {
+        for page in 0..1_000 {
+            let page = format!("{}/changes?after={}&limit=100", gateway.url, page * 991);
+            assert!(client.get(page).send().await.unwrap().bytes().await.unwrap().len() > 50_000);
+        }
+    });
+    println!("| {name}: read | {:.1} |", gateway.memory() as f64 / 1e6);
+}
