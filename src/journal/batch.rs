@@ -332,4 +332,18 @@ mod tests {
             assert_eq!(batch.decision.changes[0].change.received, time(received));
         }
     }
+
+    #[test]
+    fn what_is_told_of_one_item_twice_is_written_once() {
+        let draft = r#"{"object":"http://h/1","time":"2000-01-01T00:00:00Z","items":[
+            {"uri":"http://h/b","change":"ADD"},{"uri":"http://h/a","change":"ADD"},{"uri":"http://h/b","change":"UPDATE"}]}"#;
+        let draft: Draft = serde_json::from_str(draft).unwrap();
+        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
+        let drafts = vec![(None, draft.clone()), (None, draft)];
+        let submission = Submission { policy, drafts, known_key: KnownKey::Same, completes: None };
+        let (batch, _) =
+            Batch::settle(vec![submission], Vec::new(), Vec::new(), Known::default(), Timestamp::now()).unwrap();
+        let items: Vec<_> = batch.decision.objects[0].items.iter().map(|(uri, _)| uri.as_str()).collect();
+        assert_eq!((batch.decision.objects.len(), items), (1, vec!["http://h/a", "http://h/b"]));
+    }
 }

@@ -113,3 +113,25 @@ impl<'a> Speakers<'a> {
 fn is_seen(state: &ObjectState, uri: &Uri) -> bool {
     state.is_live(uri) && is_public(state.state(uri))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ContentItemModification, ItemId, Speakers, Uri};
+    use crate::model::{ContentLocation, ItemChange};
+
+    #[test]
+    fn of_an_item_that_is_listed_twice_the_last_with_content_speaks_or_else_the_last() {
+        let uri = |name: &str| Uri::parse(&format!("http://h/{name}")).unwrap();
+        let item = |name: &str, has_content: bool| {
+            let content = has_content.then(|| ContentLocation::at(uri("content")));
+            let change = ItemChange::Update { content, before: None, after: None };
+            ContentItemModification { id: ItemId::mint(), uri: uri(name), change }
+        };
+        let items =
+            [item("b", true), item("a", false), item("b", true), item("b", false), item("a", false), item("c", false)];
+        let speakers = Speakers::of(&items);
+        let speaking: Vec<_> = (0..items.len()).filter(|at| speakers.is(&items[*at].uri, *at)).collect();
+        assert_eq!(speaking, [2, 4, 5]);
+        assert!(speakers.has(&uri("a")) && !speakers.has(&uri("d")));
+    }
+}
