@@ -45,8 +45,10 @@ async fn a_page_shows_each_change_once_though_the_gateway_is_killed() {
     browser.until(NUMBERS, &json!([1, 2, 3]));
     assert_eq!(browser.value("changes.lastChild.textContent"), "1 add http://h.example/objects/1");
 
-    // Another stream of the same page, which names no place and has got nothing before the gateway is killed.
+    // Another stream of the same page, which names no place, and has got its place and no change before the gateway is killed.
+    browser.watch_network();
     open(&mut browser, "");
+    browser.until_received(&format!("{}/stream", gateway.url));
     gateway.kill();
     browser.until("state.value", &json!("connecting again"));
     gateway = start(folder.path(), &address);

@@ -20,6 +20,8 @@ pub(crate) struct Browser {
     answers: Receiver<Value>,
     session: Value,
     last: u64,
+    /// What it told beside its answers.
+    events: Vec<Value>,
     folder: TempDir,
 }
 
@@ -50,7 +52,7 @@ impl Browser {
                 message.clear();
             }
         });
-        let mut browser = Self { child, orders, answers, session: Value::Null, last: 0, folder };
+        let mut browser = Self { child, orders, answers, session: Value::Null, last: 0, events: Vec::new(), folder };
         let page = browser.order("Target.createTarget", &json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": page["targetId"], "flatten": true });
         browser.session = browser.order("Target.attachToTarget", &attach)["sessionId"].take();
@@ -72,6 +74,27 @@ impl Browser {
                 assert!(answer.get("error").is_none(), "{method}: {answer}");
                 return answer["result"].take();
             }
+            self.events.push(answer);
+        }
+    }
+
+    /// From now on it tells what goes through its network.
+    pub(crate) fn watch_network(&mut self) {
+        self.order("Network.enable", &json!({}));
+    }
+
+    /// Waits until it has got some of the body of a request that it began since its network is watched.
+    pub(crate) fn until_received(&mut self, url: &str) {
+        loop {
+            let events = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
+            let begun = events("Network.requestWillBeSent").find(|event| event["params"]["request"]["url"] == url);
+            let is_same =
+                |event: &Value| begun.is_some_and(|begun| begun["params"]["requestId"] == event["params"]["requestId"]);
+            if events("Network.dataReceived").any(is_same) {
+                return;
+            }
+            let event = self.answers.recv_timeout(PATIENCE);
+            self.events.push(event.unwrap_or_else(|error| panic!("nothing of {url} comes: {error}")));
         }
     }
 
