@@ -250,9 +250,8 @@ impl Settlements {
         let mut promised = Vec::with_capacity(touched.len());
         let mut objects = Vec::with_capacity(touched.len());
         for (uri, settling) in touched {
-            let Settling { object, itself, mut items, confirmed } = settling;
-            items.sort_unstable();
-            items.dedup();
+            let Settling { object, itself, items, confirmed } = settling;
+            let items = items.into_iter().collect();
             let confirmed = confirmed.of(&object);
             objects.push(touching.object(uri.clone(), &object, itself, items, confirmed));
             promised.push((uri, object));

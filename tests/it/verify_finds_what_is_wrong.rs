@@ -87,6 +87,12 @@ async fn what_is_wrong_is_named_with_its_place() {
         ("UPDATE items SET existence = 1 - existence", "whether it is there", BOTH),
         ("UPDATE items SET existence_at = existence_at - 1", "whether it is there", BOTH),
         ("UPDATE items SET content = NULL, state = 'LOST'", "its state", BOTH),
+        // Also of an item of which no change tells any more.
+        (
+            "UPDATE items SET content = '{\"url\":' WHERE object = (SELECT object FROM objects WHERE uri LIKE '%/0')",
+            "the place of a content",
+            BOTH,
+        ),
         ("DELETE FROM items", "it is not there", BOTH),
         ("DELETE FROM items; DELETE FROM objects", "the registry lacks the object", BOTH),
         ("DELETE FROM objects WHERE uri LIKE '%/1'", "refers to one that is not there", BOTH),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{EventKey, KnownObject, NewChange, Packed, packed::Packing};
+use super::{EventKey, KnownObject, NewChange, Packed, UriSet, packed::Packing};
 use crate::{
     journal::{
         registry::ObjectState,
@@ -90,9 +90,9 @@ pub struct Confirmed {
 }
 
 impl Touched {
-    /// An object as it is now, with those of its items that were touched, in order of their URIs.
+    /// An object as it is now, with those of its items that were touched.
     #[must_use]
-    pub fn new(uri: Uri, object: &KnownObject, itself: bool, items: Vec<Uri>, confirmed: Option<Confirmed>) -> Self {
+    pub fn new(uri: Uri, object: &KnownObject, itself: bool, items: UriSet, confirmed: Option<Confirmed>) -> Self {
         Touching::default().object(uri, object, itself, items, confirmed)
     }
 }
@@ -108,7 +108,7 @@ impl Touching {
         uri: Uri,
         object: &KnownObject,
         itself: bool,
-        items: Vec<Uri>,
+        items: UriSet,
         confirmed: Option<Confirmed>,
     ) -> Touched {
         let KnownObject { number, state } = object;

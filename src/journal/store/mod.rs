@@ -8,6 +8,7 @@ mod event_key;
 mod packed;
 mod questions;
 pub mod sqlite;
+mod uri_set;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ pub use decision::{Confirmed, Decision, Seed, Touched};
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use packed::Packed;
 pub use questions::{ItemsAsked, Known, KnownObject, Meanwhile, Questions};
+pub use uri_set::UriSet;
 
 use super::{
     quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},

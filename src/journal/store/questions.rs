@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
 
-use super::EventKey;
+use super::{EventKey, UriSet};
 use crate::{
     journal::registry::ObjectState,
     model::{ChangeId, Seq, Timestamp, Uri},
@@ -37,8 +37,8 @@ pub struct Questions {
 pub enum ItemsAsked {
     /// All.
     All,
-    /// These, each once, in their order ([`ItemsAsked::these`]). They are few, mostly one.
-    Some(Vec<Uri>),
+    /// These.
+    Some(UriSet),
 }
 
 /// The answers.
@@ -71,10 +71,7 @@ pub struct KnownObject {
 impl ItemsAsked {
     /// Asks for these items.
     pub fn these(items: impl IntoIterator<Item = Uri>) -> Self {
-        let mut items: Vec<_> = items.into_iter().collect();
-        items.sort_unstable();
-        items.dedup();
-        Self::Some(items)
+        Self::Some(items.into_iter().collect())
     }
 
     /// Whether this item is asked for.
@@ -82,7 +79,7 @@ impl ItemsAsked {
     pub fn asks(&self, item: &Uri) -> bool {
         match self {
             Self::All => true,
-            Self::Some(items) => items.binary_search(item).is_ok(),
+            Self::Some(items) => items.contains(item),
         }
     }
 
@@ -91,15 +88,7 @@ impl ItemsAsked {
         match (&mut *self, other) {
             (Self::All, _) => {}
             (held, Self::All) => *held = Self::All,
-            // One at a time, as they mostly come, they are not sorted anew.
-            (Self::Some(held), Self::Some(more)) if more.len() == 1 => {
-                for item in more {
-                    if let Err(at) = held.binary_search(&item) {
-                        held.insert(at, item);
-                    }
-                }
-            }
-            (Self::Some(held), Self::Some(more)) => *self = Self::these(held.drain(..).chain(more)),
+            (Self::Some(held), Self::Some(more)) => held.extend(more),
         }
     }
 }
@@ -112,15 +101,19 @@ mod tests {
     fn items_are_asked_for_once_and_in_order_however_they_come() {
         let uri = |name: &str| Uri::parse(&format!("http://h/{name}")).unwrap();
         let these = |names: &[&str]| ItemsAsked::these(names.iter().map(|name| uri(name)));
+        let listed = |asked: &ItemsAsked| match asked {
+            ItemsAsked::All => panic!("all are asked for"),
+            ItemsAsked::Some(items) => items.as_slice().to_vec(),
+        };
         let mut asked = these(&["c", "a", "c"]);
-        assert_eq!(asked, ItemsAsked::Some(vec![uri("a"), uri("c")]));
+        assert_eq!(listed(&asked), [uri("a"), uri("c")]);
         for (more, all) in [
             (these(&["b"]), &["a", "b", "c"][..]),
             (these(&["b"]), &["a", "b", "c"]),
             (these(&["e", "b", "d"]), &["a", "b", "c", "d", "e"]),
         ] {
             asked.widen(more);
-            assert_eq!(asked, ItemsAsked::Some(all.iter().map(|name| uri(name)).collect()));
+            assert_eq!(listed(&asked), all.iter().map(|name| uri(name)).collect::<Vec<_>>());
         }
         assert!(asked.asks(&uri("d")) && !asked.asks(&uri("f")));
         asked.widen(ItemsAsked::All);

@@ -216,7 +216,7 @@ impl Gathered {
         let held = || self.generations(uri);
         let newest = held().last()?;
         let packed = |item| held().filter_map(|held| held.item(item)).last();
-        let items = wanted.iter().filter_map(|item| Some((item.clone(), packed(item)?.clone()))).collect();
+        let items = wanted.as_slice().iter().filter_map(|item| Some((item.clone(), packed(item)?.clone()))).collect();
         let number = held().find_map(|held| held.number);
         Some(Held { number, itself: newest.itself, object: newest.object.clone(), items })
     }

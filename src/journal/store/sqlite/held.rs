@@ -82,7 +82,7 @@ impl Held {
                 }
             }
             ItemsAsked::Some(wanted) => {
-                for item in wanted.iter().filter(|item| self.item(item).is_none()) {
+                for item in wanted.as_slice().iter().filter(|item| self.item(item).is_none()) {
                     number = reading.number_or(number, uri)?;
                     let record = number.map(|number| reading.item(number, item)).transpose()?.flatten();
                     state.items.extend(record.map(|record| (item.clone(), record)));

@@ -139,7 +139,7 @@ impl<'a> Reading<'a> {
         match items {
             ItemsAsked::All => self.items(number, &mut state.items)?,
             ItemsAsked::Some(wanted) => {
-                for item in wanted {
+                for item in wanted.as_slice() {
                     let record = self.item(number, item)?;
                     state.items.extend(record.map(|record| (item.clone(), record)));
                 }
@@ -157,8 +157,7 @@ impl<'a> Reading<'a> {
         let mut with_one = Vec::with_capacity(asked.len());
         for (uri, items) in asked {
             if let ItemsAsked::Some(wanted) = items
-                && wanted.len() == 1
-                && let Some(item) = wanted.first()
+                && let [item] = wanted.as_slice()
             {
                 with_one.push((*uri, item));
             } else {

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     journal::{
+        KeptContent,
         registry::{ItemRecord, ObjectState, Register, Registry},
         store::{ItemsAsked, StoreError},
     },
@@ -36,6 +37,12 @@ pub(super) fn compare(
         let told = rebuilt.objects.remove(uri).unwrap_or_default();
         match held {
             Ok(held) => {
+                // Nobody else reads all of them, and of some no change tells any more.
+                for (item, record) in &held.items {
+                    if let Some(Err(error)) = record.content.value.as_ref().map(KeptContent::read) {
+                        report.find(format!("the registry, object {uri}, item {item}: {error}"));
+                    }
+                }
                 for wrong in differences(&told, &held.without_confirmations(), report.complete) {
                     report.find(format!("the registry differs from the changes: object {uri}, {wrong}"));
                 }
