@@ -199,6 +199,26 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
     });
 }
 
+#[test]
+fn promise_4_changes_get_the_numbers_that_they_were_told_or_none() {
+    every_store(|folder, open| {
+        let store = open(folder, Bounds::default());
+        // The first may leave numbers out, as after a restore.
+        let changes = (5..=24).map(|seq| change(Seq(seq), seq)).collect();
+        store.append(vec![Decision { changes, ..nothing() }]).unwrap();
+        let numbered = |changes: Vec<tidings::journal::store::StoredChange>| {
+            let told = changes.iter().map(|stored| serde_json::from_slice::<Change>(&stored.json).unwrap().seq);
+            told.zip(&changes).map(|(told, stored)| (told.0, stored.seq.0)).collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = (5..=24).map(|seq| (seq, seq)).collect();
+        assert_eq!(numbered(store.after(Seq(0), 100).unwrap()), expected);
+        // One is left out in the middle: nothing is written under a number that is not its own.
+        let changes = (25..=45).filter(|seq| *seq != 28).map(|seq| change(Seq(seq), seq)).collect();
+        assert!(store.append(vec![Decision { changes, ..nothing() }]).is_err());
+        assert_eq!(numbered(store.after(Seq(0), 100).unwrap()), expected);
+    });
+}
+
 /// What was decided on a batch that could not be written must not be written either.
 #[test]
 fn promise_4_holds_where_several_append_and_some_fail() {

@@ -6,7 +6,7 @@ use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior};
 
 use super::{
     SqliteStore, confirmations, events::Lookup, incomplete, objects, read, registry, rows, seeds, subscriptions,
-    unchanged,
+    together, unchanged,
 };
 use crate::{
     journal::store::{Decision, Known, Meanwhile, NewChange, Questions, StoreError},
@@ -59,7 +59,8 @@ impl SqliteStore {
                 None => not_held.push((uri, items)),
             }
         }
-        reading.objects(&not_held, &mut known.objects)?;
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        together::objects(connection, &mut reading, &mut numbers, &not_held, &mut known.objects)?;
         Ok(known)
     }
 
@@ -124,53 +125,64 @@ impl SqliteStore {
 /// How many changes one statement inserts, where there are so many: each statement has its price.
 const ROWS_AT_ONCE: usize = 8;
 
-/// How many columns a change has.
-const COLUMNS: usize = 7;
+/// How many columns a change has after its number.
+const COLUMNS: usize = 6;
 
 // FAIL and not ABORT, the default: with it SQLite keeps a copy of every page, to take back a part of
-// the statement. Here the whole transaction is taken back.
+// the statement. Here the whole transaction is taken back. It keeps one as well where a statement inserts several rows and
+// says their numbers, so these are given by SQLite: each the next one.
 macro_rules! insert {
     ($($row:literal)*) => {
         concat!(
-            "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR FAIL INTO changes (id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?)",
             $(", ", $row),*
         )
     };
 }
 
-const INSERT_ONE: &str = insert!();
+const INSERT_ONE: &str =
+    "INSERT OR FAIL INTO changes (id, received, checksum, json, sight, key, seq) VALUES (?, ?, ?, ?, ?, ?, ?)";
 const INSERT_SEVERAL: &str = insert!(
-    "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)"
-    "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?, ?)"
+    "(?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?)"
+    "(?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?)" "(?, ?, ?, ?, ?, ?)"
 );
 
+/// Inserts changes, each with the number after the one before. What number the first has is said, since a restore leaves some
+/// out.
 fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
-    let (together, rest) = changes.as_chunks::<ROWS_AT_ONCE>();
-    let mut inserting = Inserting(connection.prepare_cached(INSERT_SEVERAL)?);
-    together.iter().try_for_each(|changes| inserting.insert(changes))?;
-    let mut inserting = Inserting(connection.prepare_cached(INSERT_ONE)?);
-    rest.iter().try_for_each(|change| inserting.insert(std::slice::from_ref(change)))
+    let Some((first, others)) = changes.split_first() else { return Ok(()) };
+    let mut one = connection.prepare_cached(INSERT_ONE)?;
+    let mut insert_one = |change: &NewChange| {
+        one.raw_bind_parameter(COLUMNS + 1, rows::number(change.change.seq.0))?;
+        insert_rows(&mut one, std::slice::from_ref(change))
+    };
+    insert_one(first)?;
+    let (together, rest) = others.as_chunks::<ROWS_AT_ONCE>();
+    let mut several = connection.prepare_cached(INSERT_SEVERAL)?;
+    for changes in together {
+        insert_rows(&mut several, changes)?;
+        let [.., newest] = changes;
+        if connection.last_insert_rowid() != rows::number(newest.change.seq.0) {
+            return Err(rows::damaged(format!("change {} does not follow the one before", newest.change.seq)));
+        }
+    }
+    rest.iter().try_for_each(insert_one)
 }
 
-/// Inserts a certain number of changes at once.
-struct Inserting<'a>(CachedStatement<'a>);
-
-impl Inserting<'_> {
-    fn insert(&mut self, changes: &[NewChange]) -> Result<(), StoreError> {
-        for (row, NewChange { change, json, sight, key, .. }) in changes.iter().enumerate() {
-            let seq = rows::number(change.seq.0);
-            let checksum = rows::checksum(seq, json, sight.as_deref());
-            // The JSON is ours, so it is UTF-8.
-            let json = std::str::from_utf8(json).map_err(rows::damaged)?;
-            let sight = sight.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
-            let (id, key) = (change.modification.id.uuid(), key.as_ref().map(|key| key.0.as_slice()));
-            let columns: [&dyn ToSql; COLUMNS] =
-                [&seq, &id.as_bytes().as_slice(), &change.received.millis(), &checksum, &json, &sight, &key];
-            for (column, value) in columns.into_iter().enumerate() {
-                self.0.raw_bind_parameter(row * COLUMNS + column + 1, value)?;
-            }
+/// Inserts as many changes as the statement takes.
+fn insert_rows(statement: &mut CachedStatement<'_>, changes: &[NewChange]) -> Result<(), StoreError> {
+    for (row, NewChange { change, json, sight, key, .. }) in changes.iter().enumerate() {
+        let checksum = rows::checksum(rows::number(change.seq.0), json, sight.as_deref());
+        // The JSON is ours, so it is UTF-8.
+        let json = std::str::from_utf8(json).map_err(rows::damaged)?;
+        let sight = sight.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
+        let (id, key) = (change.modification.id.uuid(), key.as_ref().map(|key| key.0.as_slice()));
+        let columns: [&dyn ToSql; COLUMNS] =
+            [&id.as_bytes().as_slice(), &change.received.millis(), &checksum, &json, &sight, &key];
+        for (column, value) in columns.into_iter().enumerate() {
+            statement.raw_bind_parameter(row * COLUMNS + column + 1, value)?;
         }
-        self.0.raw_execute()?;
-        Ok(())
     }
+    statement.raw_execute()?;
+    Ok(())
 }

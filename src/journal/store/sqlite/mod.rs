@@ -12,6 +12,7 @@ mod held;
 mod incomplete;
 mod key_filter;
 mod log;
+mod numbers;
 mod objects;
 mod open;
 mod prune;
@@ -24,6 +25,7 @@ mod runs;
 mod schema;
 mod seeds;
 mod subscriptions;
+mod together;
 mod unchanged;
 pub mod verify;
 
@@ -36,6 +38,7 @@ use std::{
 use events::EventKeys;
 use gathered::Gathered;
 use log::Log;
+use numbers::Numbers;
 use rusqlite::Connection;
 use uuid::Uuid;
 
@@ -112,6 +115,8 @@ pub struct SqliteStore {
     log: Log,
     /// What is asked while `writing` is busy.
     looking: Mutex<Connection>,
+    /// Under which numbers objects were found that were asked for.
+    numbers: Mutex<Numbers>,
     writing: Mutex<Connection>,
     /// What is in memory of the file. Both change only while `writing` is held.
     keys: RwLock<EventKeys>,

@@ -130,6 +130,7 @@ impl SqliteStore {
             floor: rows::seq(floor).unwrap_or_default(),
             log: Log::new(log),
             looking: Mutex::new(looking),
+            numbers: Mutex::default(),
             writing: Mutex::new(writer),
             keys: RwLock::new(keys),
             gathered: RwLock::new(gathered),
