@@ -17,6 +17,9 @@ use super::{
 /// Of how many objects the changes are, where they are not of ten times as many.
 const FEW: u64 = 10_000;
 
+/// How many changes are appended in a turn: few, since the small journal grows as well.
+const APPENDS: u64 = 5_000;
+
 /// How many pages are read in a turn.
 const PAGES: u64 = 1000;
 
@@ -38,20 +41,20 @@ pub(crate) fn growth() {
     let (wide, wide_writer) = filled("wide", 1_000_000, MANY);
     let next = Cell::new(2_000_000_u64);
     let appending = |journal: &Journal, objects: u64| {
-        let from = next.replace(next.get() + 10_000);
+        let from = next.replace(next.get() + APPENDS);
         append(runtime, journal, (from..next.get()).map(|number| draft_of(number, objects)).collect())
     };
     compare(
         "appending as the journal grows",
         "changes",
-        7,
+        15,
         vec![
             Contender::timed("at 10 000 changes of 10 000 objects", || appending(&small, FEW)),
             Contender::timed("at 1 000 000 changes of 10 000 objects", || appending(&large, FEW)),
             Contender::timed("at 1 000 000 changes of 100 000 objects", || appending(&wide, MANY)),
         ],
     );
-    reading_pages(runtime, "reading pages of 100 from the disk", &small, &large);
+    reading_pages(runtime, "reading pages of 100 from the disk", folder.path(), &small, &large);
     close(small, small_writer);
     close(large, large_writer);
     close(wide, wide_writer);
@@ -62,7 +65,7 @@ pub(crate) fn growth() {
         read_back(&folder.path().join(name));
         open(&folder.path().join(name))
     });
-    reading_pages(runtime, "reading them when the files were read back from the disk", &small, &large);
+    reading_pages(runtime, "reading them when the files were read back from the disk", folder.path(), &small, &large);
     close(small, small_writer);
     close(large, large_writer);
     opening(&folder.path().join("wide"));
@@ -72,13 +75,23 @@ pub(crate) fn growth() {
     }
 }
 
-/// Pages of a small journal beside those of a large one.
-fn reading_pages(runtime: &tokio::runtime::Runtime, title: &str, small: &Journal, large: &Journal) {
+/// Pages of a small journal beside those of a large one; and the same rows as bare SQLite gives them, which shows what of the
+/// difference is the machine's.
+fn reading_pages(runtime: &tokio::runtime::Runtime, title: &str, folder: &Path, small: &Journal, large: &Journal) {
     let turns = Cell::new(0);
     let pages = |journal: &Journal, head: u64| {
         let began = Instant::now();
         for after in places(&turns, head) {
             assert_eq!(runtime.block_on(journal.after(Seq(after), 100)).unwrap().len(), 100);
+        }
+        (PAGES, began.elapsed())
+    };
+    // Closed before the journals are: whoever closes last empties the log into the file.
+    let [bare_small, bare_large] = &["small", "large"].map(|name| bare_reader(&folder.join(name)));
+    let bare_pages = |file: &rusqlite::Connection, head: u64| {
+        let began = Instant::now();
+        for after in places(&turns, head) {
+            assert_eq!(bare_page(file, after).len(), 100);
         }
         (PAGES, began.elapsed())
     };
@@ -91,6 +104,28 @@ fn reading_pages(runtime: &tokio::runtime::Runtime, title: &str, small: &Journal
             Contender::timed("at 1 000 000 changes", || pages(large, 1_000_000)),
         ],
     );
+    compare(
+        &format!("{title}, by bare SQLite"),
+        "pages",
+        51,
+        vec![
+            Contender::timed("at 10 000 changes", || bare_pages(bare_small, 10_000)),
+            Contender::timed("at 1 000 000 changes", || bare_pages(bare_large, 1_000_000)),
+        ],
+    );
+}
+
+/// Who reads the file of a journal with SQLite and nothing else.
+fn bare_reader(folder: &Path) -> rusqlite::Connection {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    rusqlite::Connection::open_with_flags(folder.join(sqlite::FILE_NAME), flags).unwrap()
+}
+
+/// The JSON of a hundred changes.
+fn bare_page(file: &rusqlite::Connection, after: u64) -> Vec<String> {
+    let mut page = file.prepare_cached("SELECT json FROM changes WHERE seq > ? ORDER BY seq LIMIT 100").unwrap();
+    let page = page.query_map([after.cast_signed()], |row| row.get(0)).unwrap();
+    page.collect::<Result<_, _>>().unwrap()
 }
 
 /// Has the system forget what it holds of a journal's file, and read it from end to end, as after a start of the machine: in

@@ -37,7 +37,12 @@ impl<'a> Contender<'a> {
 pub(crate) fn compare(title: &str, unit: &str, rounds: usize, mut contenders: Vec<Contender<'_>>) -> Vec<f64> {
     let mut rates = vec![Vec::with_capacity(rounds); contenders.len()];
     for round in 0..=rounds {
-        for (contender, rates) in contenders.iter_mut().zip(&mut rates) {
+        let mut turns: Vec<_> = contenders.iter_mut().zip(&mut rates).collect();
+        // There and back: what one leaves to be done beside the next does not always befall the same one.
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for (contender, rates) in turns {
             let (units, took) = (contender.work)();
             // The first round warms up.
             if round > 0 {
