@@ -6,9 +6,9 @@ use std::{
     fs,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use http_body_util::{BodyExt, Full};
@@ -20,11 +20,11 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    gateway::Gateway,
+    gateway::{Gateway, PATIENCE},
     keeping::configuration,
     receiver::{Receiver, Reply},
     subscribing::{gateway, post, post_event},
@@ -171,22 +171,14 @@ async fn a_batch_that_is_refused_goes_again_one_by_one() {
 
 #[tokio::test]
 async fn without_an_order_several_are_on_their_way_and_those_that_arrived_are_not_sent_again() {
-    let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let refused = Arc::new(Mutex::new(BTreeSet::new()));
-    let (counts, highest, again) = (Arc::clone(&at_once), Arc::clone(&most), Arc::clone(&refused));
-    // Every fifth is refused at first, when those that went with it have been answered.
-    let receiver = Receiver::start(move |_, got| {
-        let now = counts.fetch_add(1, Ordering::SeqCst) + 1;
-        highest.fetch_max(now, Ordering::SeqCst);
-        let counts = Arc::clone(&counts);
-        // Counted until it is answered, as near as can be told.
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            counts.fetch_sub(1, Ordering::SeqCst);
-        });
-        let is_first = again.lock().unwrap().insert(got.seq());
-        let (wait, status) = if is_first && got.seq() % 5 == 1 { (150, 500) } else { (20, 200) };
-        Reply::After(Duration::from_millis(wait), Box::new(Reply::of(status)))
+    let (four_are_here, are_here) = watch::channel(false);
+    let (three_have_landed, have_landed) = watch::channel(false);
+    let is_refused = AtomicBool::new(false);
+    // The first is refused once, when those that went with it have arrived.
+    let receiver = Receiver::start(move |_, got| match got.seq() {
+        1 if !is_refused.swap(true, Ordering::SeqCst) => Reply::When(have_landed.clone(), Box::new(Reply::of(500))),
+        2..=4 => Reply::When(are_here.clone(), Box::new(Reply::of(200))),
+        _ => Reply::of(200),
     })
     .await;
     let folder = tempfile::tempdir().unwrap();
@@ -196,16 +188,26 @@ async fn without_an_order_several_are_on_their_way_and_those_that_arrived_are_no
         post(&gateway, number).await;
     }
     assert_eq!(gateway.ask("POST", "/subscriptions/index/resume", None).await.0, 200);
+    // None of the four has been answered.
+    receiver.until(4).await;
+    four_are_here.send_replace(true);
+    let began = Instant::now();
+    let landed = async || {
+        let (_, shown) = gateway.ask("GET", "/subscriptions/index/attempts", None).await;
+        shown["attempts"].as_array().unwrap().len()
+    };
+    while landed().await < 3 {
+        assert!(began.elapsed() < PATIENCE, "three attempts are not shown");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(receiver.got().len(), 4, "those that wait for the first are in the window");
+    three_have_landed.send_replace(true);
     gateway.until_at("index", 12).await;
     let got = receiver.got().clone();
     let count = |seq: u64| got.iter().filter(|got| got.seq() == seq).count();
-    for seq in 1..=12 {
-        let expected = if seq % 5 == 1 { 2..=3 } else { 1..=2 };
-        assert!(expected.contains(&count(seq)), "{seq} came {} times", count(seq));
-    }
     // 2, 3 and 4 had arrived when 1 was refused.
-    assert_eq!((count(2), count(3), count(4)), (1, 1, 1));
-    assert_eq!(most.load(Ordering::SeqCst), 4);
+    let counts: Vec<_> = (1..=12).map(count).collect();
+    assert_eq!(counts, [2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     assert!(got.iter().all(|got| got.is_signed_with(SECRET)));
 }
 

@@ -14,6 +14,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
+    sync::watch,
     task::JoinSet,
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -53,6 +54,8 @@ pub(crate) enum Reply {
     Flood(u16),
     /// The other, after this time.
     After(Duration, Box<Reply>),
+    /// The other, when the test says so.
+    When(watch::Receiver<bool>, Box<Reply>),
 }
 
 impl Reply {
@@ -161,9 +164,19 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, st
             all.len() - 1
         };
         let mut reply = (state.script)(nth, &got);
-        while let Reply::After(wait, then) = reply {
-            tokio::time::sleep(wait).await;
-            reply = *then;
+        loop {
+            reply = match reply {
+                Reply::After(wait, then) => {
+                    tokio::time::sleep(wait).await;
+                    *then
+                }
+                Reply::When(mut said, then) => {
+                    // A test that is at an end says nothing any more.
+                    let _ = said.wait_for(|said| *said).await;
+                    *then
+                }
+                _ => break,
+            }
         }
         match reply {
             Reply::Answer(status, headers, body) => {
@@ -183,7 +196,7 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, st
                 // The client's next byte, or its end: it does not wait for ever.
                 stream.read_u8().await?;
             }
-            Reply::Close | Reply::After(..) => return Ok(()),
+            Reply::Close | Reply::After(..) | Reply::When(..) => return Ok(()),
         }
     }
     Ok(())
