@@ -85,6 +85,7 @@ mod hostile;
 mod hostile_messages_are_refused_or_answered;
 mod hostile_requests_are_refused_or_answered;
 mod it_stops_when_told_and_finishes_what_it_accepted;
+mod journal_survives_outside_readers;
 mod keeping;
 mod limits_are_documented;
 mod limits_are_held;

@@ -185,7 +185,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     }
     check_is_ours(path, &connection)?;
     if is_alone {
-        check_length(path)?;
+        check_length(path, &connection)?;
     }
     Ok(connection)
 }

@@ -244,10 +244,14 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
 fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
     let explain = |error| explain(path, error);
-    // What a crash left in the write-ahead log goes into the file first, or the file looks short.
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
-    check_length(path)?;
-    let length = path.metadata().map_err(|error| damaged(error.to_string()))?.len();
+    // After a crash the write-ahead log may hold pages that the file lacks, so the log is moved into the file first.
+    // While another process reads, the log stays (`busy`), and the length of the file proves nothing.
+    let is_busy: bool =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(explain)?;
+    if !is_busy {
+        check_length(path, connection)?;
+    }
+    let length = path.metadata().map_err(|error| explain_io(path, &error))?.len();
     if length <= FULL_CHECK_BYTES {
         let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explain)?;
         if found != "ok" {
@@ -263,26 +267,27 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
     Ok(())
 }
 
-/// Checks that the file is as long as its header says.
-pub(super) fn check_length(path: &Path) -> Result<(), OpenError> {
-    let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
-    let (length, expected) = lengths(path).map_err(|error| damaged(error.to_string()))?;
+/// Checks that the file is as long as its header says. SQLite reads the header, and `metadata` asks for the length without
+/// opening the file: the process must not open the file by itself, because closing *any* descriptor of a file cancels all
+/// POSIX locks that the process holds on it, SQLite's among them ("How To Corrupt An SQLite Database File", section 2.2).
+pub(super) fn check_length(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let expected = read("PRAGMA page_size")
+        .and_then(|size| Ok(size * read("PRAGMA page_count")?))
+        .map_err(|error| explain(path, error))?;
+    let length = path.metadata().map_err(|error| explain_io(path, &error))?.len();
+    let expected = u64::try_from(expected).unwrap_or_default();
     if length < expected {
-        return Err(damaged(format!("the file has {length} bytes of {expected}")));
+        return Err(OpenError::Damaged {
+            path: path.to_owned(),
+            what: format!("the file has {length} bytes of {expected}"),
+        });
     }
     Ok(())
 }
 
-/// How long the file is, and how long its header says that it is: the page size stands at byte 16,
-/// the number of pages at byte 28 (SQLite's file format, section 1.3). SQLite itself believes the
-/// file rather than the header.
-fn lengths(path: &Path) -> std::io::Result<(u64, u64)> {
-    let mut file = File::open(path)?;
-    let mut header = [0; 32];
-    file.read_exact(&mut header)?;
-    let page_size = u64::from(u16::from_be_bytes([header[16], header[17]]));
-    let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
-    Ok((file.metadata()?.len(), page_size * pages))
+fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {
+    OpenError::Damaged { path: path.to_owned(), what: error.to_string() }
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
