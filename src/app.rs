@@ -333,7 +333,7 @@ fn surfaces(
         service: Service { public_url: public_url.into(), hooks },
         seeds: Seeds::new(journal.clone(), intake.clone(), Arc::clone(&sources)),
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
-        ready: Ready { journal: journal.clone(), sources: Arc::clone(&sources) },
+        ready: Ready { journal: journal.clone(), sources: Arc::clone(&sources), subscriptions: subscriptions.clone() },
         sources,
         subscriptions,
         hub: None,

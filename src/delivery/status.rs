@@ -59,6 +59,17 @@ pub struct Snapshot {
     pub dead_letters: u64,
 }
 
+impl Snapshot {
+    /// Whether the subscription should deliver and does not. One that connects again after a failure has not recovered yet.
+    pub(super) fn is_failing(&self) -> bool {
+        match self.state {
+            State::Retrying | State::FellBehind | State::Failed => true,
+            State::Connecting => self.failures > 0,
+            State::Running | State::Paused | State::Ended | State::Orphaned => false,
+        }
+    }
+}
+
 /// How a subscription is doing.
 #[derive(Debug)]
 pub(super) struct Status(Mutex<Inner>);

@@ -150,6 +150,16 @@ impl Subscriptions {
         self.0.entries().iter().map(|(name, entry)| entry.listed(name)).collect()
     }
 
+    /// The subscriptions that do not deliver, with their states, by name. Paused ones are left out, and those of WebSub
+    /// subscribers, for whom strangers answer.
+    #[must_use]
+    pub fn failing(&self) -> Vec<(SubscriptionName, State)> {
+        let entries = self.0.entries();
+        let of_others = entries.iter().filter(|(_, entry)| entry.made_by != MadeBy::Hub);
+        let states = of_others.map(|(name, entry)| (name.clone(), entry.status.snapshot()));
+        states.filter(|(_, status)| status.is_failing()).map(|(name, status)| (name, status.state)).collect()
+    }
+
     /// One subscription.
     ///
     /// # Errors

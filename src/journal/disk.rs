@@ -9,13 +9,14 @@ use std::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    First,
+    First, Pruned,
     batch::Batch,
     handover::Handover,
     metrics,
     order::{Order, Taken, answer_all},
     store::{NewChange, Store, StoreError},
     tail::{Recorded, Tail},
+    writable::Writable,
 };
 use crate::model::Seq;
 
@@ -30,6 +31,7 @@ pub(super) struct Disk {
     pub(super) orders: mpsc::WeakSender<Order>,
     /// Who does what nobody waits for.
     pub(super) upkeep: SyncSender<Chore>,
+    pub(super) writable: Arc<Writable>,
 }
 
 /// What is to be done that nobody waits for.
@@ -97,7 +99,14 @@ impl Disk {
             answers.push((outcomes, seeded, rest, began));
         }
         let is_empty = decisions.iter().all(super::store::Decision::is_empty);
+        // Cursors by themselves take less room than a message, and prove nothing.
+        let is_small = decisions.iter().all(|decision| decision.changes.is_empty());
         let written = if is_empty { Ok(Vec::new()) } else { self.store.append(decisions) };
+        match &written {
+            Err(error) => self.writable.failed(error),
+            written if !is_small => self.writable.note(written),
+            Ok(_) => {}
+        }
         let mut rests = Vec::with_capacity(answers.len());
         let written = match written {
             Ok(changes) => {
@@ -134,17 +143,28 @@ impl Disk {
 
     /// Does what is not settled.
     fn execute(&self, taken: Taken) {
-        let Taken { messages, senders, releases, writes, prunes, .. } = taken;
+        let Taken { messages, senders, releases, writes, prunes, probes, .. } = taken;
         // After the cursors, so that none undoes a rewind that was ordered later.
         for (what, answer) in writes {
-            let _ = answer.send(self.store.write_subscriptions(&what));
+            let written = self.store.write_subscriptions(&what);
+            let _ = written.as_ref().inspect_err(|error| self.writable.failed(error));
+            let _ = answer.send(written);
         }
         let quarantine_changes = !messages.is_empty() || !releases.is_empty();
         if !messages.is_empty() {
-            answer_all(senders, self.store.quarantine(&messages));
+            let kept = self.store.quarantine(&messages);
+            self.writable.note(&kept);
+            answer_all(senders, kept);
         }
         for (id, answer) in releases {
             let _ = answer.send(self.store.release(id));
+        }
+        if !probes.is_empty() {
+            let written = self.store.probe();
+            self.writable.note(&written);
+            for answer in probes {
+                let _ = answer.send(written.clone());
+            }
         }
         if quarantine_changes {
             // Who asked has been answered; if this fails, the numbers are old for a while.
@@ -156,7 +176,10 @@ impl Disk {
         }
     }
 
-    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+    fn prune(&self, before: Seq, at_most: usize) -> Result<Pruned, StoreError> {
+        if self.store.prepare_to_prune(before, at_most)? {
+            return Ok(Pruned::Preparing);
+        }
         let removed = self.store.prune(before, at_most)?;
         if removed > 0
             && let Some(first) = self.store.first()?
@@ -164,7 +187,7 @@ impl Disk {
             self.first.set(first);
             self.tail.drop_before(first);
         }
-        Ok(removed)
+        Ok(Pruned::Removed(removed))
     }
 
     /// Shows what is on disk to those who read; gives what has left the tail.

@@ -76,6 +76,7 @@ pub(super) fn failed(error: &JournalError) {
         JournalError::Store(StoreError::ReadOnly(_)) => "read-only",
         JournalError::Store(StoreError::Io(_)) => "io",
         JournalError::Store(StoreError::Damaged(_)) => "damaged",
+        JournalError::Store(StoreError::Refused(_)) => "refused",
         JournalError::Busy(_) => "busy",
         JournalError::Closed => "closed",
         // The reader's place is gone, and the journal has not failed.

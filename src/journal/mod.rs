@@ -10,6 +10,7 @@ mod handover;
 mod kept;
 pub mod metrics;
 mod order;
+pub mod private_files;
 mod promised;
 pub mod quarantine;
 mod reading;
@@ -21,6 +22,7 @@ mod sight;
 pub mod store;
 pub mod subscriptions;
 mod tail;
+mod writable;
 mod writer;
 
 use std::{
@@ -49,6 +51,7 @@ use quarantine::{NewQuarantined, QuarantineId};
 use seed::{Seeded, Seeding};
 use store::{Store, StoreError};
 use tail::Tail;
+use writable::Writable;
 use writer::Writer;
 
 /// Room for the JSON of most changes, in bytes.
@@ -84,6 +87,7 @@ pub struct Journal {
     head: watch::Receiver<Seq>,
     first: Arc<First>,
     orders: mpsc::Sender<Order>,
+    writable: Arc<Writable>,
     patience: Duration,
 }
 
@@ -126,6 +130,15 @@ impl JournalError {
     }
 }
 
+/// Outcome of an order to remove old changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pruned {
+    /// Nothing was removed yet: the same order is to be repeated.
+    Preparing,
+    /// So many changes were removed; none, where none is left to remove.
+    Removed(usize),
+}
+
 impl Journal {
     /// Starts the writer over a store that is open, and fills the tail.
     ///
@@ -142,6 +155,7 @@ impl Journal {
         let (orders, waiting) = mpsc::channel(settings.queue);
         let (upkeep, chores) = sync_channel(CHORES);
         let handover = Arc::new(Handover::default());
+        let writable = Arc::new(Writable::default());
         let writer = Writer {
             store: Arc::clone(&store),
             batch: settings.batch,
@@ -158,6 +172,7 @@ impl Journal {
             handover,
             orders: orders.downgrade(),
             upkeep,
+            writable: Arc::clone(&writable),
         };
         let kept = Arc::clone(&store);
         let threads = [
@@ -165,7 +180,7 @@ impl Journal {
             thread("journal-disk", move || disk.run())?,
             thread("journal-upkeep", move || keep_up(&*kept, &chores))?,
         ];
-        Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))
+        Ok((Self { store, tail, head, first, orders, writable, patience: settings.patience }, WriterThread(threads)))
     }
 
     /// Settles and appends what one message told, as a whole. On return it is on disk.
@@ -226,12 +241,12 @@ impl Journal {
         self.first.get().unwrap_or(Seq::ZERO.next())
     }
 
-    /// Removes the oldest changes before `before`, `at_most` so many of them; says how many went. The
-    /// newest change always stays.
+    /// Removes the oldest changes before `before`, `at_most` so many of them, or does a part of what comes before that, so
+    /// that appends wait for neither. The newest change always stays.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub async fn prune(&self, before: Seq, at_most: usize) -> Result<usize, JournalError> {
+    pub async fn prune(&self, before: Seq, at_most: usize) -> Result<Pruned, JournalError> {
         self.order(|answer| Order::Prune { before, at_most, answer }).await
     }
 
@@ -251,6 +266,18 @@ impl Journal {
     #[must_use]
     pub fn takes_orders(&self) -> bool {
         !self.orders.is_closed() && self.orders.capacity() > 0
+    }
+
+    /// Checks that a message of usual size can be written. After a message was written nothing is done; before the first
+    /// one, and after a write that failed, the writer tries.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn check_writable(&self) -> Result<(), JournalError> {
+        if self.writable.is_proven() {
+            return Ok(());
+        }
+        self.order(Order::Probe).await
     }
 
     async fn order<T>(

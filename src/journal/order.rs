@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{
+    Pruned,
     quarantine::{NewQuarantined, QuarantineId},
     seed::{Seeded, Seeding},
     settle::SourcePolicy,
@@ -75,8 +76,10 @@ pub(super) enum Order {
     Prune {
         before: Seq,
         at_most: usize,
-        answer: Answer<usize>,
+        answer: Answer<Pruned>,
     },
+    /// To try whether a message can be written.
+    Probe(Answer<()>),
     /// Nothing: who waits for orders is to look whether what was on its way to the disk is there.
     Look,
 }
@@ -101,8 +104,9 @@ pub(super) type Answers<T> = Answer<Vec<T>>;
 impl Taken {
     /// Whether there is more to do than to settle and to write what is settled.
     pub(super) fn has_more(&self) -> bool {
-        let Self { messages, releases, writes, prunes, .. } = self;
-        !(messages.is_empty() && releases.is_empty() && writes.is_empty() && prunes.is_empty())
+        let Self { messages, releases, writes, prunes, probes, .. } = self;
+        let is_empty = messages.is_empty() && releases.is_empty() && writes.is_empty();
+        !(is_empty && prunes.is_empty() && probes.is_empty())
     }
 
     /// Tells those who wait for something settled that it is not written.
@@ -133,7 +137,8 @@ pub(super) struct Taken {
     pub(super) cursors: Vec<(SubscriptionName, Seq)>,
     pub(super) advancers: Vec<Answer<()>>,
     pub(super) writes: Vec<(Vec<Write>, Answer<Vec<u64>>)>,
-    pub(super) prunes: Vec<(Seq, usize, Answer<usize>)>,
+    pub(super) probes: Vec<Answer<()>>,
+    pub(super) prunes: Vec<(Seq, usize, Answer<Pruned>)>,
 }
 
 /// Orders by what they ask for.
@@ -160,6 +165,7 @@ pub(super) fn sorted(orders: impl Iterator<Item = Order>) -> Taken {
             }
             Order::Subscriptions(what, answer) => taken.writes.push((what, answer)),
             Order::Prune { before, at_most, answer } => taken.prunes.push((before, at_most, answer)),
+            Order::Probe(answer) => taken.probes.push(answer),
             Order::Look => {}
         }
     }

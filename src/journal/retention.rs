@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Journal, JournalError};
+use super::{Journal, JournalError, Pruned};
 use crate::model::{Seq, Timestamp};
 
 /// How many changes go in one transaction.
@@ -63,11 +63,11 @@ impl Retention {
         let mut removed = 0;
         while before > journal.first() {
             let began = Instant::now();
-            let step = journal.prune(before, AT_ONCE).await?;
-            if step == 0 {
-                break;
+            match journal.prune(before, AT_ONCE).await? {
+                Pruned::Preparing => {}
+                Pruned::Removed(0) => break,
+                Pruned::Removed(changes) => removed += changes,
             }
-            removed += step;
             tokio::time::sleep(began.elapsed()).await;
         }
         Ok(removed)

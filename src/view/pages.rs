@@ -19,6 +19,7 @@ use flate2::Crc;
 
 use super::atom::MEDIA_TYPE;
 use crate::{
+    journal::private_files,
     model::Timestamp,
     web::{Cache, Representation},
 };
@@ -67,7 +68,7 @@ impl PageFolder {
     pub(super) fn keep(&self, number: u64, page: &Representation) {
         // Too small to be worth compressing is too small to be worth keeping.
         let Some(gzip) = &page.gzip else { return };
-        let kept = fs::create_dir_all(&self.path)
+        let kept = private_files::create_folder(&self.path)
             .and_then(|()| write_whole(&self.gzip_file(number), gzip))
             .and_then(|()| write_whole(&self.file(number), &page.body));
         if let Err(error) = kept {
@@ -105,7 +106,7 @@ impl PageFolder {
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    let mut file = fs::File::create(&beside)?;
+    let mut file = private_files::create_file(Path::new(&beside))?;
     io::Write::write_all(&mut file, bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)

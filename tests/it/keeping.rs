@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Output,
+    process::{Command, Output},
 };
 
 use serde_json::{Value, json};
@@ -88,6 +88,13 @@ pub(crate) fn configuration(folder: &Path, lines: &str) -> String {
 /// Runs a command of the program to its end.
 pub(crate) fn run(name: &str, arguments: &[&Path]) -> Output {
     command().arg(name).args(arguments).output().unwrap()
+}
+
+/// Copies files of a journal into a folder, by a process of its own: if this process opened and closed a file of a journal
+/// that it has open, SQLite's locks on the file would be gone.
+pub(crate) fn copy_files(files: impl IntoIterator<Item = PathBuf>, folder: &Path) {
+    let copied = Command::new("cp").arg("--").args(files).arg(folder).status().unwrap();
+    assert!(copied.success());
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

@@ -79,6 +79,14 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Writes as much as a message of usual size needs, and removes it again.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn probe(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The number of the newest change.
     ///
     /// # Errors
@@ -128,7 +136,8 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails.
     fn walk(&self, source: &SourceName) -> Result<Option<Walk>, StoreError>;
 
-    /// Whether the change of that number is there.
+    /// Whether the change of that number is there, or a restore made the numbering go on after it, and the first change after
+    /// the restore is there: a reader at that place has missed nothing.
     ///
     /// # Errors
     /// When the storage fails.
@@ -152,6 +161,15 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// When the storage fails.
     fn first_of_newest(&self, count: u64) -> Result<Option<Seq>, StoreError>;
+
+    /// Does a part of what must be done before [`prune`](Store::prune) with the same arguments takes no longer than an
+    /// append; returns whether more of that is left.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn prepare_to_prune(&self, _before: Seq, _at_most: usize) -> Result<bool, StoreError> {
+        Ok(false)
+    }
 
     /// Removes the oldest changes before `before`, `at_most` so many of them, and gives some of their
     /// room back; says how many went. The newest change always stays, and with it the head and the
@@ -301,6 +319,11 @@ pub enum StoreError {
     /// What is stored does not make sense.
     #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]
     Damaged(String),
+    /// The store refuses this call alone: a value is too large for it, or contradicts what is stored.
+    #[error(
+        "the journal refused what was to be written ({0}), and is itself intact; send less in one message, and report this if it goes on"
+    )]
+    Refused(String),
 }
 
 impl StoreError {
@@ -309,7 +332,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Full | Self::ReadOnly(_) | Self::Io(_) => true,
-            Self::Damaged(_) => false,
+            Self::Damaged(_) | Self::Refused(_) => false,
         }
     }
 }

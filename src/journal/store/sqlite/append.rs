@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior};
 
 use super::{
-    SqliteStore, confirmations, events::Lookup, incomplete, objects, read, registry, rows, seeds, subscriptions,
-    together, unchanged,
+    SqliteStore, confirmations, events::Lookup, gathered::Gathered, incomplete, objects, read, rows, seeds,
+    subscriptions, together, unchanged,
 };
 use crate::{
     journal::store::{Decision, Known, Meanwhile, NewChange, Questions, StoreError},
@@ -28,7 +28,7 @@ impl SqliteStore {
     }
 
     fn answer(&self, connection: &Connection, questions: &Questions) -> Result<Known, StoreError> {
-        let (transaction, (keys, held)) = registry::at_one_moment(connection, &self.gathered, |gathered| {
+        let (transaction, (keys, held)) = self.gathered.at_one_moment(connection, |gathered| {
             let keys = self.keys();
             let keys: Vec<_> = questions.keys.iter().map(|key| keys.held(*key)).collect();
             (keys, questions.objects.iter().map(|(uri, asked)| gathered.known(uri, asked)).collect::<Vec<_>>())
@@ -68,7 +68,7 @@ impl SqliteStore {
         let mut connection = self.writing();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut marks = Vec::with_capacity(decisions.len());
-        let mut newest = self.gathered().newest();
+        let mut newest = self.gathered.read().newest();
         for decision in &decisions {
             let before = newest;
             insert(&transaction, &decision.changes)?;
@@ -88,37 +88,55 @@ impl SqliteStore {
         let changes = || decisions.iter().flat_map(|decision| &decision.changes);
         let written = self.keys().write(&transaction, self.bounds, changes())?;
         let touched = decisions.iter().flat_map(|decision| decision.objects.iter());
-        let moved = self.gathered().step(&transaction, touched.map(|touched| 1 + touched.items.len()).sum())?;
+        let moved = self.gathered.read().step(&transaction, touched.map(|touched| 1 + touched.items.len()).sum())?;
         transaction.commit()?;
         // The keys first: whoever finds the registry up to date finds them so.
         self.keys_mut().committed(written);
-        self.log.grown_by(&decisions);
-        let mut gathered = self.gathered_mut();
-        gathered.has_moved(moved);
-        let mut changes = Vec::with_capacity(decisions.len());
-        for (decision, (newest, told)) in decisions.into_iter().zip(marks) {
-            gathered.take(self.bounds, decision.objects, newest, told);
-            changes.push(decision.changes);
-        }
-        Ok(changes)
+        Ok(self.gathered.update(|gathered| {
+            gathered.has_moved(moved);
+            let mut changes = Vec::with_capacity(decisions.len());
+            for (decision, (newest, told)) in decisions.into_iter().zip(marks) {
+                gathered.take(self.bounds, decision.objects, newest, told);
+                changes.push(decision.changes);
+            }
+            changes
+        }))
     }
 
     /// Has the registry's tables hold everything up to a change, or all that there is. It takes several transactions,
     /// since one would be too large.
     pub(super) fn move_all(&self, connection: &mut Connection, up_to: Option<Seq>) -> Result<(), StoreError> {
-        loop {
-            {
-                let mut gathered = self.gathered_mut();
-                if gathered.is_empty() || up_to.is_some_and(|up_to| gathered.moved().change >= up_to) {
-                    return Ok(());
-                }
+        while self.move_some(connection, up_to, MOVED_AT_ONCE)? {}
+        Ok(())
+    }
+
+    /// Moves rows to the registry's tables in one transaction, as many as a batch that touches `touched` rows; returns
+    /// whether the tables still lack something up to that change.
+    pub(super) fn move_some(
+        &self,
+        connection: &mut Connection,
+        up_to: Option<Seq>,
+        touched: usize,
+    ) -> Result<bool, StoreError> {
+        let lacks =
+            |gathered: &Gathered| !gathered.is_empty() && up_to.is_none_or(|up_to| gathered.moved().change < up_to);
+        let is_moving = self.gathered.update(|gathered| {
+            let lacks = lacks(gathered);
+            if lacks {
                 gathered.set_out();
             }
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let moved = self.gathered().step(&transaction, MOVED_AT_ONCE)?;
-            transaction.commit()?;
-            self.gathered_mut().has_moved(moved);
+            lacks
+        });
+        if !is_moving {
+            return Ok(false);
         }
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let moved = self.gathered.read().step(&transaction, touched)?;
+        transaction.commit()?;
+        Ok(self.gathered.update(|gathered| {
+            gathered.has_moved(moved);
+            lacks(gathered)
+        }))
     }
 }
 

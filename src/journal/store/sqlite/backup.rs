@@ -6,7 +6,7 @@
 //! write-ahead log grows, since what the copy still reads cannot be put into the file.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
@@ -20,7 +20,7 @@ use super::{
     open::{OpenError, check_is_ours, check_length, explain},
     read,
 };
-use crate::model::Seq;
+use crate::{journal::private_files, model::Seq};
 
 /// How many pages are copied between two reports of progress: 4 MiB.
 const PAGES_AT_ONCE: i32 = 512;
@@ -97,12 +97,13 @@ impl Partial {
         let mut name = target.as_os_str().to_owned();
         name.push(".partial");
         let path = PathBuf::from(name);
-        let mut options = OpenOptions::new();
+        let mut options = private_files::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| cannot_write(&path, error))?;
         file.try_lock().map_err(|_| BackupError::InUse(path.clone()))?;
         // What an earlier one left, that was broken off, is of no use.
-        file.set_len(0).map_err(|error| cannot_write(&path, error))?;
+        let emptied = private_files::take_from_others(&file).and_then(|()| file.set_len(0));
+        emptied.map_err(|error| cannot_write(&path, error))?;
         Ok(Self { path, file })
     }
 

@@ -14,7 +14,10 @@
 //! Memory follows the file: it changes when a transaction has been committed, and not before. Who reads takes
 //! what is gathered and a transaction of his own at one moment, or he would miss what moved in between.
 
-use std::collections::{BTreeMap, btree_map};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map},
+    ops::Bound,
+};
 
 use indexmap::{IndexMap, map::Entry};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -73,6 +76,8 @@ pub(super) type Objects = IndexMap<Uri, Held, foldhash::fast::RandomState>;
 #[derive(Default)]
 struct Generation {
     objects: Objects,
+    /// The same objects in the order in which readers ask for them.
+    uris: BTreeSet<Uri>,
     bytes: usize,
     /// How many changes and confirmations touched it.
     told: usize,
@@ -83,6 +88,8 @@ struct Walk {
     /// First those that have rows already, in the order of their rows, then the new ones in that of their URIs. Nothing is
     /// held any more of those that have moved.
     objects: Objects,
+    /// URIs of those that have not moved.
+    uris: BTreeSet<Uri>,
     /// How many have moved.
     done: usize,
     /// When all have moved the tables hold everything up to here.
@@ -90,12 +97,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn of(mut objects: Objects, upto: Mark) -> Self {
+    fn of(mut objects: Objects, uris: BTreeSet<Uri>, upto: Mark) -> Self {
         fn place<'a>(uri: &'a Uri, held: &Held) -> (i64, &'a Uri) {
             (held.number.unwrap_or(i64::MAX), uri)
         }
         objects.sort_unstable_by(|uri, held, other_uri, other| place(uri, held).cmp(&place(other_uri, other)));
-        Self { objects, done: 0, upto }
+        Self { objects, uris, done: 0, upto }
     }
 
     /// Those that have not moved yet.
@@ -112,8 +119,9 @@ impl Walk {
     /// So many more have moved.
     fn has_moved(&mut self, objects: usize) {
         for place in self.done..self.done + objects {
-            if let Some((_, held)) = self.objects.get_index_mut(place) {
+            if let Some((uri, held)) = self.objects.get_index_mut(place) {
                 *held = Held::default();
+                self.uris.remove(uri);
             }
         }
         self.done += objects;
@@ -151,7 +159,8 @@ impl Gathered {
     /// What was told again after `moved`, up to `newest`.
     pub(super) fn told_again(moved: Mark, newest: Mark, objects: Objects, told: usize) -> Self {
         let bytes = objects.iter().map(|(uri, held)| size(uri, held)).sum();
-        let recent = Generation { objects, bytes, told };
+        let uris = objects.keys().cloned().collect();
+        let recent = Generation { objects, uris, bytes, told };
         Self { newest, moved, cleared: 0, recent, walk: None }
     }
 
@@ -180,15 +189,12 @@ impl Gathered {
 
     /// What is held of the objects after `after`, `limit` of them at the most.
     pub(super) fn after(&self, after: Option<&Uri>, limit: usize) -> BTreeMap<Uri, Held> {
-        let is_after = |(uri, _): &(&Uri, &Held)| Some(*uri) > after;
+        let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let mut page: BTreeMap<Uri, Held> = BTreeMap::new();
-        let coming = self.walk.iter().flat_map(Walk::coming).filter(is_after).collect();
-        for mut following in [coming, self.recent.objects.iter().filter(is_after).collect::<Vec<_>>()] {
-            if limit < following.len() {
-                following.select_nth_unstable_by_key(limit, |(uri, _)| *uri);
-                following.truncate(limit);
-            }
-            for (uri, held) in following {
+        let moving = self.walk.iter().map(|walk| (&walk.uris, &walk.objects));
+        for (uris, objects) in moving.chain([(&self.recent.uris, &self.recent.objects)]) {
+            let following = uris.range::<Uri, _>(range).take(limit);
+            for (uri, held) in following.filter_map(|uri| Some((uri, objects.get(uri)?))) {
                 match page.entry(uri.clone()) {
                     btree_map::Entry::Vacant(free) => drop(free.insert(held.clone())),
                     btree_map::Entry::Occupied(mut older) => {
@@ -275,7 +281,8 @@ impl Gathered {
     /// Has all that has gathered begin to move, unless something is moving already.
     pub(super) fn set_out(&mut self) {
         if self.walk.is_none() {
-            self.walk = Some(Walk::of(std::mem::take(&mut self.recent).objects, self.newest));
+            let Generation { objects, uris, .. } = std::mem::take(&mut self.recent);
+            self.walk = Some(Walk::of(objects, uris, self.newest));
         }
     }
 }
@@ -286,6 +293,7 @@ impl Generation {
             Entry::Vacant(free) => {
                 let held = Held { number, itself, object, items };
                 self.bytes += size(free.key(), &held);
+                self.uris.insert(free.key().clone());
                 free.insert(held);
             }
             Entry::Occupied(mut held) => {

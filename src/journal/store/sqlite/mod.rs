@@ -24,6 +24,7 @@ mod rows;
 mod runs;
 mod schema;
 mod seeds;
+mod shared;
 mod subscriptions;
 mod together;
 mod unchanged;
@@ -36,10 +37,10 @@ use std::{
 };
 
 use events::EventKeys;
-use gathered::Gathered;
 use log::Log;
 use numbers::Numbers;
 use rusqlite::Connection;
+use shared::SharedGathered;
 use uuid::Uuid;
 
 pub use open::OpenError;
@@ -66,6 +67,9 @@ const PASSES: usize = 3;
 
 /// … unless the rest is fewer pages than these.
 const FEW_PAGES: u64 = 256;
+
+/// Number of bytes that a probe writes: more than the pages that a message of usual size touches have.
+const PROBE_BYTES: i64 = 256 * 1024;
 
 /// Bounds that the store keeps by itself.
 #[derive(Clone, Copy, Debug)]
@@ -118,9 +122,11 @@ pub struct SqliteStore {
     /// Under which numbers objects were found that were asked for.
     numbers: Mutex<Numbers>,
     writing: Mutex<Connection>,
+    /// Size of the quarantine, which changes only while `writing` is held.
+    quarantined: Mutex<QuarantineSize>,
     /// What is in memory of the file. Both change only while `writing` is held.
     keys: RwLock<EventKeys>,
-    gathered: RwLock<Gathered>,
+    gathered: SharedGathered,
     /// Held for as long as the store is open, so that no second process writes.
     _lock: File,
 }
@@ -131,6 +137,10 @@ impl SqliteStore {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn quarantined_mut(&self) -> MutexGuard<'_, QuarantineSize> {
+        self.quarantined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn keys(&self) -> RwLockReadGuard<'_, EventKeys> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,38 +148,50 @@ impl SqliteStore {
     fn keys_mut(&self) -> RwLockWriteGuard<'_, EventKeys> {
         self.keys.write().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn gathered(&self) -> RwLockReadGuard<'_, Gathered> {
-        self.gathered.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn gathered_mut(&self) -> RwLockWriteGuard<'_, Gathered> {
-        self.gathered.write().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// The reading connections. Who finds none free waits for the next, so that there are never more.
+/// The reading connections. A caller that finds none idle waits for the next one, so that there are never more.
 struct Readers {
-    idle: Mutex<Vec<Connection>>,
+    connections: Vec<Mutex<Connection>>,
+    /// Positions of the connections that nobody uses.
+    idle: Mutex<Vec<usize>>,
     freed: Condvar,
+}
+
+/// A reading connection in use. It is idle again when this is dropped, after a panic of its user too.
+struct Lease<'a> {
+    readers: &'a Readers,
+    position: usize,
 }
 
 impl Readers {
     fn new(connections: Vec<Connection>) -> Self {
-        Self { idle: Mutex::new(connections), freed: Condvar::new() }
+        let idle = Mutex::new((0..connections.len()).collect());
+        Self { connections: connections.into_iter().map(Mutex::new).collect(), idle, freed: Condvar::new() }
     }
 
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut idle = self.freed.wait_while(idle, |idle| idle.is_empty()).unwrap_or_else(PoisonError::into_inner);
-        let Some(connection) = idle.pop() else {
-            return Err(StoreError::Io("no reading connection is left".to_owned()));
-        };
-        drop(idle);
-        let answer = read(&connection);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        self.freed.notify_one();
-        answer
+        let lease = self.lease();
+        // After a panic the connection is as good as before: its transaction was rolled back when it was dropped.
+        let connection = self.connections[lease.position].lock().unwrap_or_else(PoisonError::into_inner);
+        read(&connection)
+    }
+
+    fn lease(&self) -> Lease<'_> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(position) = idle.pop() {
+                return Lease { readers: self, position };
+            }
+            idle = self.freed.wait(idle).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.position);
+        self.readers.freed.notify_one();
     }
 }
 
@@ -201,6 +223,10 @@ impl Store for SqliteStore {
         // a new one. What came meanwhile is little, and nobody adds to it for as long as it takes.
         let _writing = self.writing();
         self.log.checkpoint()
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        probe(&self.writing())
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
@@ -251,12 +277,17 @@ impl Store for SqliteStore {
         self.readers.read(|connection| read::first_of_newest(connection, count))
     }
 
+    fn prepare_to_prune(&self, before: Seq, at_most: usize) -> Result<bool, StoreError> {
+        SqliteStore::prepare_to_prune(self, before, at_most)
+    }
+
     fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
         self.prune_changes(before, at_most)
     }
 
     fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {
-        quarantine::put(&mut self.writing(), self.bounds, messages)
+        let mut writing = self.writing();
+        quarantine::put(&mut writing, self.bounds, &mut self.quarantined_mut(), messages)
     }
 
     fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
@@ -268,11 +299,12 @@ impl Store for SqliteStore {
     }
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
-        quarantine::remove(&self.writing(), id)
+        let writing = self.writing();
+        quarantine::remove(&writing, &mut self.quarantined_mut(), id)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
-        self.readers.read(quarantine::size)
+        Ok(*self.quarantined_mut())
     }
 
     fn subscriptions(&self) -> Result<Vec<Stored>, StoreError> {
@@ -318,6 +350,15 @@ impl Store for SqliteStore {
     }
 }
 
+/// Writes a value of [`PROBE_BYTES`] and removes it, each in a transaction of its own: what one transaction inserts and
+/// removes would never be written.
+fn probe(connection: &Connection) -> Result<(), StoreError> {
+    let insert = "INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', zeroblob(?))";
+    connection.prepare_cached(insert)?.execute([PROBE_BYTES])?;
+    connection.prepare_cached("DELETE FROM meta WHERE name = 'probe'")?.execute([])?;
+    Ok(())
+}
+
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
@@ -334,9 +375,64 @@ impl From<rusqlite::Error> for StoreError {
                 | ErrorCode::FileLockingProtocolFailed
                 | ErrorCode::OutOfMemory,
             ) => Self::Io(error.to_string()),
+            Some(
+                ErrorCode::TooBig
+                | ErrorCode::ConstraintViolation
+                | ErrorCode::TypeMismatch
+                | ErrorCode::ParameterOutOfRange
+                | ErrorCode::OperationAborted
+                | ErrorCode::OperationInterrupted
+                | ErrorCode::SchemaChanged
+                | ErrorCode::ApiMisuse,
+            ) => Self::Refused(error.to_string()),
             // What is left are files that are no longer what SQLite wrote, and rows or statements
             // that do not fit the schema.
             _ => Self::Damaged(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::{Arc, mpsc::channel},
+        time::Duration,
+    };
+
+    use super::{Connection, Readers, StoreError};
+
+    #[test]
+    fn reader_that_panics_gives_its_connection_back() {
+        let readers = Arc::new(Readers::new(vec![Connection::open_in_memory().unwrap()]));
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            readers.read(|connection| -> Result<(), StoreError> {
+                let _transaction = connection.unchecked_transaction()?;
+                panic!("a read that panics");
+            })
+        }));
+        assert!(panicked.is_err());
+        let (done, is_done) = channel();
+        std::thread::spawn(move || {
+            let read = readers.read(|connection| Ok(connection.is_autocommit()));
+            done.send(read.unwrap())
+        });
+        let is_autocommit = is_done.recv_timeout(Duration::from_secs(10)).expect("no reading connection is left");
+        assert!(is_autocommit, "the transaction of the read that panicked is still open");
+    }
+
+    #[test]
+    fn error_of_one_batch_does_not_call_the_journal_damaged() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (x PRIMARY KEY) WITHOUT ROWID; INSERT INTO t VALUES (1)").unwrap();
+        let constraint = connection.execute("INSERT INTO t VALUES (1)", []).unwrap_err();
+        let too_big = connection.execute("INSERT INTO t VALUES (zeroblob(2000000000))", []).unwrap_err();
+        for error in [constraint, too_big] {
+            let error = StoreError::from(error);
+            assert!(matches!(error, StoreError::Refused(_)) && !error.is_transient(), "{error:?}");
+            assert!(!error.to_string().contains("backup"), "{error}");
+        }
+        let no_number = connection.query_row("SELECT 'x'", [], |row| row.get::<_, i64>(0)).unwrap_err();
+        assert!(matches!(StoreError::from(no_number), StoreError::Damaged(_)));
     }
 }

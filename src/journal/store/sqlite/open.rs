@@ -1,8 +1,8 @@
 //! Opening a journal, and refusing to open what is not one.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{Read, Seek, Write},
+    fs::{File, TryLockError},
+    io::{ErrorKind, Read, Seek, Write},
     path::{Path, PathBuf},
     sync::{Mutex, RwLock},
     time::{Duration, Instant},
@@ -16,8 +16,9 @@ use super::{
     events::EventKeys,
     log::{LIMIT, Log},
     rows, schema,
+    shared::SharedGathered,
 };
-use crate::journal::store::StoreError;
+use crate::journal::{private_files, store::StoreError};
 
 /// A journal up to this size is checked from end to end when it is opened, which takes a fraction
 /// of a second; a larger one is checked where damage shows at once.
@@ -101,11 +102,12 @@ impl SqliteStore {
     /// changed then.
     pub fn open(folder: &Path, bounds: Bounds) -> Result<Self, OpenError> {
         let path = folder.join(FILE_NAME);
-        fs::create_dir_all(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
+        private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
         let lock = lock(folder, &path)?;
         if folder.join(super::restore::READY_NAME).exists() {
             return Err(OpenError::HalfRestored { path: folder.to_owned() });
         }
+        create(&path)?;
         let flags =
             OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_FULL_MUTEX).union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
         let mut writer = Connection::open_with_flags(&path, flags).map_err(|error| explain(&path, error))?;
@@ -119,33 +121,53 @@ impl SqliteStore {
         let damaged = |error: StoreError| OpenError::Damaged { path: path.clone(), what: error.to_string() };
         let keys = EventKeys::load(&writer, bounds).map_err(damaged)?;
         let gathered = confirmations::load(&writer).map_err(damaged)?;
-        let log = read_write(&path).map_err(|error| explain(&path, error))?;
+        let log = read_write(&path).and_then(|connection| Log::new(connection, &mut writer));
+        let log = log.map_err(|error| explain(&path, error))?;
+        let quarantined = super::quarantine::size(&writer).map_err(damaged)?;
         let looking = reader(&path).map_err(|error| explain(&path, error))?;
         looking.set_prepared_statement_cache_capacity(64);
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
+        if private_files::is_readable_by_everybody(folder, &path) {
+            tracing::warn!(
+                folder = %folder.display(),
+                "every user of this machine can read the journal, which holds secrets of subscribers; \
+                 take that permission away, as with chmod -R go= on the folder"
+            );
+        }
         Ok(Self {
             bounds,
             identity,
             floor: rows::seq(floor).unwrap_or_default(),
-            log: Log::new(log),
+            log,
             looking: Mutex::new(looking),
             numbers: Mutex::default(),
             writing: Mutex::new(writer),
+            quarantined: Mutex::new(quarantined),
             keys: RwLock::new(keys),
-            gathered: RwLock::new(gathered),
+            gathered: SharedGathered::new(gathered),
             readers,
             _lock: lock,
         })
     }
 }
 
+/// Creates an empty file for the journal where there is none, before SQLite does: SQLite would let everybody read the file.
+/// SQLite gives the files beside the journal the permissions of the journal.
+fn create(path: &Path) -> Result<(), OpenError> {
+    match private_files::options().write(true).create_new(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(OpenError::Folder { path: path.parent().unwrap_or(path).to_owned(), error }),
+    }
+}
+
 /// Takes the lock file, which says who holds it. The lock goes with the process, however it ends.
 pub(super) fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
     let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create(true).truncate(false);
-    let mut file = file.open(folder.join("journal.lock")).map_err(unusable)?;
+    let mut options = private_files::options();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = options.open(folder.join("journal.lock")).map_err(unusable)?;
     match try_lock(&file) {
         Ok(()) => {
             file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(unusable)?;

@@ -1,7 +1,7 @@
 //! The quarantine's table.
 
 use bytes::Bytes;
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{Bounds, rows};
 use crate::{
@@ -15,12 +15,20 @@ use crate::{
 
 const COLUMNS: &str = "id, received, source, content_type, headers, place, reason, size";
 
+/// Reads every message without its body, for [`message`], and the length of the body.
+pub(super) const READ_LENGTHS: &str = "SELECT id, received, source, content_type, headers, place, reason, size, \
+     length(body) AS length FROM quarantine ORDER BY id";
+
+/// Inserts messages and drops the oldest beyond the bounds. `held` is the size of the quarantine; counting it anew for each
+/// insertion would read the whole table.
 pub(super) fn put(
     connection: &mut Connection,
     bounds: Bounds,
+    held: &mut QuarantineSize,
     messages: &[NewQuarantined],
 ) -> Result<Vec<QuarantineId>, StoreError> {
     let transaction = connection.transaction()?;
+    let mut size = *held;
     let mut ids = Vec::with_capacity(messages.len());
     for message in messages {
         transaction
@@ -39,40 +47,43 @@ pub(super) fn put(
                 &message.body[..],
             ])?;
         ids.push(id(transaction.last_insert_rowid())?);
+        size.messages += 1;
+        size.bytes += message.body.len() as u64;
     }
-    let dropped = make_room(&transaction, bounds)?;
+    let dropped = make_room(&transaction, bounds, &mut size)?;
     transaction.commit()?;
+    *held = size;
     metrics::dropped(dropped);
     Ok(ids)
 }
 
 /// Drops the oldest messages until the bounds hold; says how many. The newest message always stays.
-fn make_room(transaction: &Transaction<'_>, bounds: Bounds) -> Result<u64, StoreError> {
-    let (mut entries, mut size) = count_and_sum(transaction)?;
+fn make_room(transaction: &Transaction<'_>, bounds: Bounds, size: &mut QuarantineSize) -> Result<u64, StoreError> {
     let mut dropped = 0;
-    let full = |entries: i64, size: i64| {
-        entries > rows::number(bounds.quarantine_entries) || size > rows::number(bounds.quarantine_bytes)
-    };
-    while entries > 1 && full(entries, size) {
+    while size.messages > 1 && (size.messages > bounds.quarantine_entries || size.bytes > bounds.quarantine_bytes) {
         let sql = "DELETE FROM quarantine WHERE id = (SELECT min(id) FROM quarantine) RETURNING size";
-        size -= transaction.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0))?;
-        entries -= 1;
+        let bytes: i64 = transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        size.removed(bytes);
         dropped += 1;
     }
     Ok(dropped)
 }
 
+impl QuarantineSize {
+    fn removed(&mut self, bytes: i64) {
+        self.messages = self.messages.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes.unsigned_abs());
+    }
+}
+
+/// Counts the messages and their bytes, which reads the whole table.
 pub(super) fn size(connection: &Connection) -> Result<QuarantineSize, StoreError> {
-    let (messages, bytes) = count_and_sum(connection)?;
+    let sql = "SELECT count(*), coalesce(sum(size), 0) FROM quarantine";
+    let (messages, bytes): (i64, i64) = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(QuarantineSize {
         messages: u64::try_from(messages).map_err(rows::damaged)?,
         bytes: u64::try_from(bytes).map_err(rows::damaged)?,
     })
-}
-
-fn count_and_sum(connection: &Connection) -> Result<(i64, i64), StoreError> {
-    let sql = "SELECT count(*), coalesce(sum(size), 0) FROM quarantine";
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
 pub(super) fn before(
@@ -99,12 +110,15 @@ pub(super) fn get(connection: &Connection, id: QuarantineId) -> Result<Option<Qu
     row.map(|row| message(row, Bytes::from(row.get::<_, Vec<u8>>(8)?))).transpose()
 }
 
-pub(super) fn remove(connection: &Connection, id: QuarantineId) -> Result<bool, StoreError> {
-    let removed = connection.execute("DELETE FROM quarantine WHERE id = ?", [rows::number(id.0)])?;
-    Ok(removed > 0)
+pub(super) fn remove(connection: &Connection, held: &mut QuarantineSize, id: QuarantineId) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached("DELETE FROM quarantine WHERE id = ? RETURNING size")?;
+    let removed: Option<i64> = statement.query_row([rows::number(id.0)], |row| row.get(0)).optional()?;
+    removed.into_iter().for_each(|bytes| held.removed(bytes));
+    Ok(removed.is_some())
 }
 
-fn message(row: &Row<'_>, body: Bytes) -> Result<Quarantined, StoreError> {
+/// Reads a row of [`COLUMNS`].
+pub(super) fn message(row: &Row<'_>, body: Bytes) -> Result<Quarantined, StoreError> {
     let source = row.get::<_, String>(2)?;
     Ok(Quarantined {
         id: id(row.get(0)?)?,
@@ -123,4 +137,77 @@ fn message(row: &Row<'_>, body: Bytes) -> Result<Quarantined, StoreError> {
 
 fn id(value: i64) -> Result<QuarantineId, StoreError> {
     u64::try_from(value).map(QuarantineId).map_err(rows::damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
+    use super::{
+        super::schema, Bounds, Bytes, Connection, NewQuarantined, QuarantineSize, SourceName, put, remove, size,
+    };
+    use crate::model::Timestamp;
+
+    fn message(bytes: usize) -> NewQuarantined {
+        NewQuarantined {
+            received: Timestamp::EPOCH,
+            source: SourceName::parse("s").unwrap(),
+            content_type: None,
+            headers: Vec::new(),
+            body: Bytes::from(vec![b'x'; bytes]),
+            place: String::new(),
+            reason: String::new(),
+        }
+    }
+
+    fn journal() -> Connection {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection, 0).unwrap();
+        connection
+    }
+
+    #[test]
+    fn size_is_that_of_the_table_after_insertions_and_removals() {
+        let mut connection = journal();
+        let mut held = QuarantineSize::default();
+        let bounds = Bounds { quarantine_entries: 3, quarantine_bytes: 1000, ..Bounds::default() };
+        for (bytes, messages, sum) in [(10, 1, 10), (20, 2, 30), (30, 3, 60), (40, 3, 90), (990, 1, 990), (5, 2, 995)] {
+            put(&mut connection, bounds, &mut held, &[message(bytes)]).unwrap();
+            assert_eq!(held, QuarantineSize { messages, bytes: sum }, "{bytes}");
+            assert_eq!(size(&connection).unwrap(), held);
+        }
+        let ids = put(&mut connection, bounds, &mut held, &[message(1)]).unwrap();
+        assert!(remove(&connection, &mut held, ids[0]).unwrap());
+        assert!(!remove(&connection, &mut held, ids[0]).unwrap());
+        assert_eq!(held, QuarantineSize { messages: 2, bytes: 995 });
+        assert_eq!(size(&connection).unwrap(), held);
+    }
+
+    #[test]
+    fn insertion_into_a_full_quarantine_takes_as_long_as_into_an_empty_one() {
+        let mut connection = journal();
+        let mut held = QuarantineSize::default();
+        let bounds = Bounds { quarantine_entries: 1000, ..Bounds::default() };
+        let steps = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&steps);
+        let count = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        connection.progress_handler(1, Some(count)).unwrap();
+        let mut steps_of_one = |connection: &mut Connection| {
+            steps.store(0, Ordering::Relaxed);
+            put(connection, bounds, &mut held, &[message(1)]).unwrap();
+            steps.load(Ordering::Relaxed)
+        };
+        let into_empty = steps_of_one(&mut connection);
+        for _ in 0..1000 {
+            steps_of_one(&mut connection);
+        }
+        let into_full = steps_of_one(&mut connection);
+        assert!(into_full < into_empty + 100, "{into_empty} steps of statements, and {into_full} when it is full");
+    }
 }

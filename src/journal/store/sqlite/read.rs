@@ -76,7 +76,10 @@ pub(super) fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
 }
 
 pub(super) fn holds(connection: &Connection, seq: Seq) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("SELECT 1 FROM changes WHERE seq = ?")?.exists([rows::number(seq.0)])?)
+    let sql = "SELECT 1 FROM changes WHERE seq = ?1
+               UNION ALL
+               SELECT 1 FROM restores JOIN changes ON changes.seq = restores.floor + 1 WHERE restores.head = ?1";
+    Ok(connection.prepare_cached(sql)?.exists([rows::number(seq.0)])?)
 }
 
 /// The oldest change's number.

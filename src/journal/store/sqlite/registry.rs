@@ -1,14 +1,10 @@
 //! The registry as a whole, for those who read it: what its tables hold, and over it what has gathered in memory.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, PoisonError, RwLock},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, params};
 
-use super::{gathered::Gathered, objects, read, rows};
+use super::{objects, rows, shared::SharedGathered};
 use crate::{
     journal::{
         registry::ObjectState,
@@ -20,16 +16,13 @@ use crate::{
 /// How many items one page of the registry has, before it is ended early.
 const ITEMS_ON_A_PAGE: usize = 20_000;
 
-/// How long a reader waits for memory to follow the file: the writer does that next after a commit.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// All that is known of an object.
 pub(super) fn object(
     connection: &Connection,
-    gathered: &RwLock<Gathered>,
+    gathered: &SharedGathered,
     uri: &Uri,
 ) -> Result<Option<ObjectState>, StoreError> {
-    let (transaction, held) = at_one_moment(connection, gathered, |gathered| gathered.held(uri))?;
+    let (transaction, held) = gathered.at_one_moment(connection, |gathered| gathered.held(uri))?;
     let in_tables = objects::Reading::new(&transaction)?.object(uri, &ItemsAsked::All)?;
     Ok(match held {
         Some(held) => Some(held.over(in_tables)?),
@@ -40,11 +33,11 @@ pub(super) fn object(
 /// Objects after `after`, in order, as of one moment.
 pub(super) fn page(
     connection: &Connection,
-    gathered: &RwLock<Gathered>,
+    gathered: &SharedGathered,
     after: Option<&Uri>,
     limit: usize,
 ) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
-    let (transaction, mut held) = at_one_moment(connection, gathered, |gathered| gathered.after(after, limit))?;
+    let (transaction, mut held) = gathered.at_one_moment(connection, |gathered| gathered.after(after, limit))?;
     let mut uris = uris(&transaction, after, limit)?;
     uris.extend(held.keys().cloned());
     let mut reading = objects::Reading::new(&transaction)?;
@@ -74,27 +67,4 @@ fn uris(connection: &Connection, after: Option<&Uri>, limit: usize) -> Result<BT
         uris.insert(rows::uri(&row.get::<_, String>(0)?)?);
     }
     Ok(uris)
-}
-
-/// Begins to read the tables, and picks something of what has gathered, both as of one moment: who knows of a
-/// change finds what it did in one or the other, and what moves finds its way into the tables before it leaves
-/// memory. Between a commit and memory following it, a change is in the file already and what it touched not yet here:
-/// that is waited for.
-pub(super) fn at_one_moment<'c, T>(
-    connection: &'c Connection,
-    gathered: &RwLock<Gathered>,
-    pick: impl Fn(&Gathered) -> T,
-) -> Result<(Transaction<'c>, T), StoreError> {
-    let began = Instant::now();
-    while began.elapsed() < PATIENCE {
-        let gathered = gathered.read().unwrap_or_else(PoisonError::into_inner);
-        let transaction = connection.unchecked_transaction()?;
-        if read::head(&transaction)? <= gathered.newest().change {
-            let picked = pick(&gathered);
-            return Ok((transaction, picked));
-        }
-        drop((gathered, transaction));
-        std::thread::yield_now();
-    }
-    Err(StoreError::Io("the registry does not follow the changes".to_owned()))
 }

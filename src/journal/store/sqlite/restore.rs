@@ -24,7 +24,10 @@ use super::{
     open::{OpenError, explain, lock},
     rows, schema,
 };
-use crate::model::{Seq, Timestamp};
+use crate::{
+    journal::private_files,
+    model::{Seq, Timestamp},
+};
 
 /// More changes than any journal takes in a millisecond, all the while. As many as a page of the archived
 /// feed has, so that no page has numbers from before a restore and after it.
@@ -80,7 +83,7 @@ pub fn restore(
     if found != "ok" {
         return Err(OpenError::Damaged { path: file.to_owned(), what: found }.into());
     }
-    fs::create_dir_all(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
+    private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
     let journal = folder.join(FILE_NAME);
     let _lock = lock(folder, &journal)?;
     let ready = folder.join(READY_NAME);
@@ -91,7 +94,8 @@ pub fn restore(
 
     let partial = folder.join(PARTIAL_NAME);
     let unwritable = |error: std::io::Error| RestoreError::Copy(cannot_write(&partial, error));
-    File::create(&partial).map_err(unwritable)?;
+    // Closed before SQLite opens it: closing it later would cancel SQLite's locks.
+    drop(private_files::create_file(&partial).map_err(unwritable)?);
     let held = copy(file, &backup, &partial, progress)?;
     let next = begin_anew(&partial, held.head).map_err(|error| RestoreError::Copy(cannot_write(&partial, error)))?;
     File::open(&partial).and_then(|file| file.sync_all()).map_err(unwritable)?;
@@ -132,7 +136,7 @@ fn move_aside(folder: &Path) -> std::io::Result<Option<PathBuf>> {
     }
     let time = Timestamp::now().datetime().format("%Y%m%dT%H%M%S%3fZ");
     let aside = folder.join(format!("replaced-{time}"));
-    fs::create_dir_all(&aside)?;
+    private_files::create_folder(&aside)?;
     for part in &parts {
         if let Some(name) = part.file_name() {
             fs::rename(part, aside.join(name))?;

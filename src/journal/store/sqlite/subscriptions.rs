@@ -14,6 +14,10 @@ use crate::{
 
 const LETTER: &str = "id, seq, refused, reason, attempts, replay, json";
 
+/// Reads every dead letter, for [`read_letter`].
+pub(super) const READ_LETTERS: &str =
+    "SELECT id, seq, refused, reason, attempts, replay, json FROM dead_letters ORDER BY id";
+
 pub(super) fn all(connection: &Connection) -> Result<Vec<Stored>, StoreError> {
     let sql = "SELECT name, origin, definition, cursor, paused, ended,
                       (SELECT count(*) FROM dead_letters WHERE subscription = name)
@@ -151,7 +155,7 @@ pub(super) fn letter(
     statement.query_row(params![subscription.as_str(), rows::number(id.0)], read).optional()?.transpose()
 }
 
-fn read_letter(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
+pub(super) fn read_letter(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
     Ok(DeadLetter {
         id: DeadLetterId(number(row.get(0)?)?),
         refused: rows::time(row.get(2)?)?,

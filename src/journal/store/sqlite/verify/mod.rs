@@ -1,10 +1,11 @@
 //! Is a journal what was written? Every change against its checksum and its columns, the numbering,
-//! the events, and the registry against the changes.
+//! the events, the registry against the changes, and the tables beside them.
 //!
 //! It reads a journal that is in use as well as a backup, as of one moment, and changes nothing.
 
 mod events;
 mod registry;
+mod tables;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -116,6 +117,7 @@ fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMu
         compare(connection, &gathered, registry, |uri| part_of(uri, parts) == part, report)?;
     }
     events::examine(connection, report)?;
+    tables::examine(connection, report)?;
     failed.map_or(Ok(()), Err)
 }
 
