@@ -9,13 +9,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
 use serde_json::Value;
 
 use crate::{
-    gateway::Gateway,
-    keeping::{Opened, event, journal_file, post, run, stderr, verified},
+    gateway::{Gateway, PATIENCE},
+    keeping::{Opened, configuration, event, journal_file, post, run, stderr, verified},
 };
 
 async fn status(gateway: &Gateway, path: &str) -> u16 {
@@ -135,6 +136,36 @@ async fn after_a_restore_no_number_is_given_twice_and_readers_are_told() {
     let aside = fs::read_dir(&data).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
     let aside: Vec<_> = aside.map(|folder| verified(&journal_file(&folder.unwrap().path())).changes).collect();
     assert_eq!(aside.iter().sum::<u64>(), 30 + 22, "{aside:?}");
+}
+
+/// A reader at the beginning has missed nothing where the backup had no change.
+#[tokio::test]
+async fn place_before_the_first_change_is_good_after_the_restore_of_an_empty_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    assert!(Gateway::start(&data).stop().success());
+    assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
+    assert!(run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]).status.success());
+    let config = configuration(folder.path(), "[journal]\nkeep_changes = 3\ntail_changes = 2");
+    let gateway = Gateway::start_with(&data, &["--config", &config]);
+    let first = post(&gateway, 1).await;
+    assert!(first > 1000);
+    post(&gateway, 2).await;
+    for place in [0, first - 1, first] {
+        assert_eq!(status(&gateway, &format!("/changes?after={place}")).await, 200, "{place}");
+    }
+    assert_eq!(gateway.changes().await.len(), 2);
+    for place in [1, 7] {
+        assert_eq!(status(&gateway, &format!("/changes?after={place}")).await, 410, "{place}");
+    }
+    // When retention has removed the first change, the reader has missed it.
+    for number in 3..=5 {
+        post(&gateway, number).await;
+    }
+    let began = Instant::now();
+    while status(&gateway, "/changes?after=0").await != 410 {
+        assert!(began.elapsed() < PATIENCE, "the first change does not go");
+    }
 }
 
 #[tokio::test]

@@ -93,11 +93,14 @@ async fn a_full_disk_is_told_and_nothing_that_was_acknowledged_is_lost() {
         assert!(detail.contains("send the message again"), "{detail}");
         // What cannot be read cannot be kept either, and its sender is told the same.
         assert_eq!(gateway.post("content-change", "application/json", "x".repeat(9000)).await.0, 503);
+        assert_eq!(readiness(&gateway).await.0, 503, "round {round}");
         let events = |changes: Vec<Value>| changes.iter().map(item).collect::<Vec<_>>();
         assert_eq!(events(gateway.changes().await), accepted, "round {round}");
         assert_eq!(gateway.json("/snapshot").await["head"], accepted.len());
 
         fs::remove_file(filling).unwrap();
+        // Nothing need be posted for it to be ready again.
+        assert_eq!(readiness(&gateway).await.0, 200, "round {round}");
         // The one that was refused is sent again, to the same gateway.
         post(&gateway, number).await;
         accepted.push(number);
@@ -105,6 +108,26 @@ async fn a_full_disk_is_told_and_nothing_that_was_acknowledged_is_lost() {
     }
     assert!(gateway.stop().success());
     assert_eq!(verified(&journal_file(&data)).changes, accepted.len() as u64);
+}
+
+/// The status and the JSON of `/readyz`.
+async fn readiness(gateway: &Gateway) -> (u16, Value) {
+    let answer = gateway.http.get(format!("{}/readyz", gateway.url)).send().await.unwrap();
+    (answer.status().as_u16(), answer.json().await.unwrap())
+}
+
+#[tokio::test]
+async fn gateway_that_starts_on_a_full_disk_is_not_ready() {
+    let disk = SmallDisk::of(4);
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    assert_eq!(readiness(&gateway).await.0, 200);
+    assert!(gateway.stop().success());
+    let gateway = Gateway::start(&data);
+    let filling = disk.fill();
+    assert_eq!(readiness(&gateway).await.0, 503, "no message has come, and none could be written");
+    fs::remove_file(filling).unwrap();
+    assert_eq!(readiness(&gateway).await.0, 200);
 }
 
 /// The number of the event that a change is of.
@@ -222,7 +245,9 @@ async fn a_file_system_that_turns_read_only_is_told_and_nothing_that_was_acknowl
     disk.fail();
     refused(&gateway, 22, "whether it is still mounted for writing").await;
     assert_eq!(gateway.changes().await.len(), 21);
-    assert_eq!(gateway.json("/readyz").await["head"], 21);
+    let (status, problem) = readiness(&gateway).await;
+    assert_eq!(status, 503);
+    assert!(problem["detail"].as_str().unwrap().contains("mounted for writing"), "{problem}");
     gateway.stop();
     // What the kernel has shut opens again only when it is mounted anew.
     disk.unmount();

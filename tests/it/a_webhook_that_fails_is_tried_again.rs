@@ -93,6 +93,26 @@ async fn whatever_goes_wrong_until_it_wants_no_more() {
 }
 
 #[tokio::test]
+async fn readiness_is_degraded_while_a_subscription_fails() {
+    let receiver = Receiver::start(|nth, _| Reply::of(if nth < 2 { 500 } else { 200 })).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), &webhook("index", &receiver.url(), ""));
+    assert_eq!(gateway.json("/readyz").await["status"], "ready");
+    post(&gateway, 1).await;
+    gateway.until("index", "it has failed", |shown| shown["state"] == "retrying").await;
+    let ready = gateway.json("/readyz").await;
+    let expected = json!({
+        "status": "degraded", "head": 1, "subscriptions": [{ "name": "index", "state": "retrying" }]
+    });
+    assert_eq!(ready, expected);
+    hurried(&gateway, "index", "it is delivered", |shown| shown["delivered"] == 1).await;
+    assert_eq!(gateway.json("/readyz").await, json!({ "status": "ready", "head": 1 }));
+    // A paused one is as its operator wants it.
+    assert_eq!(gateway.ask("POST", "/subscriptions/index/pause", None).await.0, 200);
+    assert_eq!(gateway.json("/readyz").await["status"], "ready");
+}
+
+#[tokio::test]
 async fn a_receiver_says_when_to_come_back() {
     let date = (chrono::Utc::now() + chrono::TimeDelta::seconds(4)).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
     let receiver = Receiver::start(move |nth, _| match nth {

@@ -85,6 +85,8 @@ mod hostile;
 mod hostile_messages_are_refused_or_answered;
 mod hostile_requests_are_refused_or_answered;
 mod it_stops_when_told_and_finishes_what_it_accepted;
+mod journal_files_are_private;
+mod journal_survives_kills_beside_outside_reader;
 mod journal_survives_outside_readers;
 mod keeping;
 mod limits_are_documented;

@@ -21,6 +21,8 @@ use tidings::{
     model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri},
 };
 
+use crate::keeping::copy_files;
+
 /// Opens a store over what is kept in the folder.
 type Open = fn(&Path, Bounds) -> Arc<dyn Store>;
 
@@ -108,13 +110,9 @@ pub(crate) fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
 /// Copies the files as they are at this moment, as a crash would leave them.
 fn as_after_a_crash(folder: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(folder).unwrap() {
-        let file = file.unwrap();
-        // The index of the write-ahead log is shared memory: it is gone after a crash.
-        if !file.file_name().to_string_lossy().ends_with("-shm") {
-            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-        }
-    }
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    // The index of the write-ahead log is shared memory: it is gone after a crash.
+    copy_files(files.filter(|file| !file.to_string_lossy().ends_with("-shm")), copy.path());
     copy
 }
 

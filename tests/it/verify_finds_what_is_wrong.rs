@@ -54,6 +54,24 @@ async fn a_journal_that_is_whole_is_said_to_be() {
 }
 
 #[tokio::test]
+async fn rows_beside_the_changes_that_are_whole_are_said_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    journal(folder.path(), None).await;
+    let connection = Connection::open(journal_file(folder.path())).unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO subscriptions SELECT 's', 'api', '', max(seq), 0, NULL FROM changes;
+             INSERT INTO dead_letters SELECT 1, 's', seq, 0, '', 1, 0, json FROM changes WHERE seq = 9;
+             INSERT INTO incomplete SELECT seq, 's', 'items', json FROM changes WHERE seq = 9;
+             INSERT INTO walks VALUES ('s', randomblob(16), 1, '', 0, 0, 0, 0);
+             INSERT INTO quarantine VALUES (1, 0, 's', NULL, '[]', '', '', 2, x'0102')",
+        )
+        .unwrap();
+    connection.close().unwrap();
+    verified(&journal_file(folder.path()));
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_named_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     journal(folder.path(), None).await;
@@ -101,6 +119,39 @@ async fn what_is_wrong_is_named_with_its_place() {
         ("INSERT INTO objects (uri, types) VALUES ('http://h/', '[\"http://t/\"]')", "its types", WHOLE),
         ("UPDATE objects SET uri = 'no uri' WHERE uri LIKE '%/1'", "no URI", BOTH),
         ("UPDATE objects SET types = '' WHERE uri LIKE '%/1'", "the registry, object http", BOTH),
+        (
+            "INSERT INTO subscriptions VALUES ('s', 'api', '', NEWEST + 1, 0, NULL)",
+            "the subscription s is at change",
+            WHOLE,
+        ),
+        ("INSERT INTO subscriptions VALUES ('s', 'me', '', 0, 0, NULL)", "me makes no subscriptions", WHOLE),
+        ("INSERT INTO dead_letters VALUES (7, 's', 1, 0, '', 1, 0, '{')", "the dead letter 7 cannot be read", WHOLE),
+        (
+            "INSERT INTO dead_letters SELECT 7, 's', seq + 1, 0, '', 1, 0, json FROM changes WHERE seq = NEWEST",
+            "the dead letter 7 is a copy of change",
+            WHOLE,
+        ),
+        (
+            "INSERT INTO incomplete SELECT seq - 1, 's', 'items', json FROM changes WHERE seq = NEWEST",
+            "and says NEWEST",
+            WHOLE,
+        ),
+        (
+            "INSERT INTO incomplete SELECT seq, 's', 'much', json FROM changes WHERE seq = NEWEST",
+            "lacks \"much\" of the source \"s\"",
+            WHOLE,
+        ),
+        ("INSERT INTO walks VALUES ('s', x'00', 1, '', 0, 0, 0, 0)", "the walk through the repository of \"s\"", WHOLE),
+        (
+            "INSERT INTO quarantine VALUES (9, 0, 's', NULL, '[]', '', '', 5, x'0102')",
+            "the message 9 of the quarantine has 2 bytes, and its row says 5",
+            WHOLE,
+        ),
+        (
+            "INSERT INTO quarantine VALUES (9, 0, 's', NULL, '[', '', '', 2, x'0102')",
+            "the message 9 of the quarantine: ",
+            WHOLE,
+        ),
     ] {
         for (folder, _) in [(&folder, in_whole), (&kept, in_pruned)].into_iter().filter(|(_, is_found)| *is_found) {
             let copy = tempfile::tempdir().unwrap();

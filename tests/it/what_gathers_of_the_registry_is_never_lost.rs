@@ -21,16 +21,14 @@ use tidings::{
 
 use crate::{
     gateway::Gateway,
-    keeping::{journal_file, verified},
+    keeping::{copy_files, journal_file, verified},
     shuffled_events_end_in_the_same_registry::{arrivals, deed, drafts},
 };
 
 /// The files of a journal that is open, as a crash would leave them.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
-    for name in ["journal.sqlite", "journal.sqlite-wal"] {
-        fs::copy(from.join(name), to.join(name)).unwrap();
-    }
+    copy_files(["journal.sqlite", "journal.sqlite-wal"].map(|name| from.join(name)), to);
 }
 
 /// How many objects have rows, and up to which change the tables hold everything.

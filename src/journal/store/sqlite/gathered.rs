@@ -317,7 +317,7 @@ impl Generation {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Bounds, Gathered, Held, ItemsAsked, Mark, Touched, Uri};
+    use super::{Bounds, Gathered, Held, ItemsAsked, Mark, Moved, Touched, Uri};
     use crate::{
         journal::{
             registry::{ItemRecord, ObjectState},
@@ -369,5 +369,46 @@ mod tests {
         let asked = ItemsAsked::these([uri("http://h/b")]);
         assert_eq!(moments(gathered.known(&object, &asked)), [Some(2), None, Some(2), None]);
         assert!(gathered.known(&uri("http://h/2"), &ItemsAsked::All).is_none());
+    }
+
+    /// So many objects, half of them on their way into the tables.
+    fn gathered(objects: i64) -> Gathered {
+        let mut gathered = Gathered::default();
+        let touched = |number| Touched { uri: uri(&format!("http://h/{number:06}")), ..touched(number, &[]) };
+        gathered.take(Bounds::default(), (0..objects).step_by(2).map(touched).collect(), Mark::default(), 1);
+        gathered.set_out();
+        gathered.take(Bounds::default(), (1..objects).step_by(2).map(touched).collect(), Mark::default(), 1);
+        gathered
+    }
+
+    #[test]
+    fn page_has_the_next_objects_in_order_without_those_that_have_moved() {
+        let mut gathered = gathered(10);
+        gathered.has_moved(Moved { objects: 2, ..Moved::default() });
+        let names = |page: std::collections::BTreeMap<Uri, Held>| {
+            page.into_keys().map(|uri| uri.as_str().rsplit_once('0').unwrap().1.to_owned()).collect::<Vec<_>>().join("")
+        };
+        // The first two of 0, 2, 4, 6, 8 have moved. A page may have more than it must, from each side as many.
+        assert!(names(gathered.after(None, 2)).starts_with("13"));
+        assert_eq!(names(gathered.after(None, 99)), "13456789");
+        assert_eq!(names(gathered.after(Some(&uri("http://h/000006")), 99)), "789");
+        assert_eq!(names(gathered.after(Some(&uri("http://h/000009")), 99)), "");
+    }
+
+    #[test]
+    fn page_takes_as_long_however_much_has_gathered() {
+        let (few, many) = (gathered(20), gathered(20_000));
+        let after = uri("http://h/000007");
+        let time = |gathered: &Gathered| {
+            let began = std::time::Instant::now();
+            for _ in 0..100 {
+                assert!(!gathered.after(Some(&after), 1).is_empty());
+            }
+            began.elapsed()
+        };
+        // The best of some, since the machine may be busy with something else. A search of everything takes 1000 times as long.
+        let best = |gathered| (0..10).map(|_| time(gathered)).min().unwrap();
+        let (few, many) = (best(&few), best(&many));
+        assert!(many < few * 100, "{few:?} with 20 objects, {many:?} with 20000");
     }
 }

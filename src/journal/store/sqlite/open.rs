@@ -12,9 +12,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use uuid::Uuid;
 
 use super::{
-    Bounds, FILE_NAME, READERS, Readers, SqliteStore, confirmations,
+    Bounds, FILE_NAME, READERS, SqliteStore, confirmations,
     events::EventKeys,
     log::{LIMIT, Log},
+    readers::Readers,
     rows, schema,
     shared::SharedGathered,
 };
