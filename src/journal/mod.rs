@@ -40,7 +40,10 @@ pub use kept::KeptContent;
 pub use order::{KnownKey, Outcome, Submission};
 pub use tail::{Recorded, TailBounds, first_of};
 
-use crate::model::Seq;
+use crate::{
+    model::Seq,
+    supervision::{Supervisor, Worker},
+};
 use disk::{Chore, Disk};
 use handover::Handover;
 use order::Order;
@@ -132,6 +135,18 @@ impl Journal {
     /// # Errors
     /// When the store cannot be read, or no thread can be started.
     pub fn start(store: impl Store, settings: Settings) -> Result<(Self, WriterThread), StoreError> {
+        Self::start_supervised(store, settings, &Supervisor::default())
+    }
+
+    /// Starts the journal as [`Journal::start`] does; `supervisor` hears of a thread that panics.
+    ///
+    /// # Errors
+    /// As [`Journal::start`].
+    pub fn start_supervised(
+        store: impl Store,
+        settings: Settings,
+        supervisor: &Supervisor,
+    ) -> Result<(Self, WriterThread), StoreError> {
         let store: Arc<dyn Store> = Arc::new(store);
         let head = store.head()?;
         let tail = Arc::new(Tail::of(&*store, head, settings.tail)?);
@@ -161,9 +176,9 @@ impl Journal {
         };
         let kept = Arc::clone(&store);
         let threads = [
-            thread("journal-writer", move || writer.run(waiting))?,
-            thread("journal-disk", move || disk.run())?,
-            thread("journal-upkeep", move || keep_up(&*kept, &chores))?,
+            thread(Worker::JournalWriter, supervisor, move || writer.run(waiting))?,
+            thread(Worker::JournalDisk, supervisor, move || disk.run())?,
+            thread(Worker::JournalUpkeep, supervisor, move || keep_up(&*kept, &chores))?,
         ];
         Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))
     }
@@ -306,9 +321,20 @@ fn write_json(json: &mut Vec<u8>, value: &impl serde::Serialize) {
     serde_json::to_writer(json, value).expect("the model has a JSON shape for every value");
 }
 
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
-    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-    spawned.map_err(|error| StoreError::Io(format!("no thread for {name}: {error}")))
+/// Starts a thread of the journal. The supervisor hears of a panic alone: the threads return when the journal is closed, and
+/// when another of them has panicked.
+fn thread(
+    worker: Worker,
+    supervisor: &Supervisor,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StoreError> {
+    let supervisor = supervisor.clone();
+    let supervised = move || {
+        let _guard = supervisor.guard(worker, None);
+        work();
+    };
+    let spawned = std::thread::Builder::new().name(worker.name().to_owned()).spawn(supervised);
+    spawned.map_err(|error| StoreError::Io(format!("cannot start the thread {}: {error}", worker.name())))
 }
 
 /// Does what nobody waits for, until the writer has gone.

@@ -141,4 +141,5 @@ mod what_makes_a_walk_impossible_is_told;
 mod what_no_dialect_can_read_is_kept;
 mod what_waits_for_the_disk_is_asked_about_again;
 mod what_walks_found_is_kept_with_the_journal;
+mod worker_deaths_stop_the_gateway;
 mod xmllint;
