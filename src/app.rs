@@ -295,6 +295,7 @@ fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, WriterThre
     let settings = journal::Settings {
         queue: config.journal.queue,
         batch: config.journal.batch,
+        bounds: config.limits.of_changes(),
         tail: journal::TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
         ..journal::Settings::default()
     };

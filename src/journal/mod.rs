@@ -5,8 +5,10 @@
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 
 mod batch;
+mod bounds;
 mod disk;
 mod handover;
+mod item_counts;
 mod kept;
 pub mod metrics;
 mod order;
@@ -36,6 +38,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
+pub use bounds::ChangeBounds;
 pub use kept::KeptContent;
 pub use order::{KnownKey, Outcome, Submission};
 pub use tail::{Recorded, TailBounds, first_of};
@@ -46,6 +49,7 @@ use crate::{
 };
 use disk::{Chore, Disk};
 use handover::Handover;
+use item_counts::ItemCounts;
 use order::Order;
 use promised::Promises;
 use quarantine::{NewQuarantined, QuarantineId};
@@ -71,11 +75,14 @@ pub struct Settings {
     pub tail: TailBounds,
     /// How long an order may wait, for its turn and for the disk.
     pub patience: Duration,
+    /// Bounds on one change and on one object.
+    pub bounds: ChangeBounds,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { queue: 1024, batch: 512, tail: TailBounds::default(), patience: Duration::from_secs(20) }
+        let (tail, bounds) = (TailBounds::default(), ChangeBounds::default());
+        Self { queue: 1024, batch: 512, tail, patience: Duration::from_secs(20), bounds }
     }
 }
 
@@ -88,6 +95,7 @@ pub struct Journal {
     first: Arc<First>,
     orders: mpsc::Sender<Order>,
     patience: Duration,
+    bounds: ChangeBounds,
 }
 
 /// The journal's threads. They end when every [`Journal`] has been dropped and every order is
@@ -164,6 +172,8 @@ impl Journal {
             waiting: Vec::with_capacity(settings.batch),
             promises: Promises::default(),
             failures: 0,
+            bounds: settings.bounds,
+            item_counts: ItemCounts::default(),
         };
         let disk = Disk {
             store: Arc::clone(&store),
@@ -180,7 +190,14 @@ impl Journal {
             thread(Worker::JournalDisk, supervisor, move || disk.run())?,
             thread(Worker::JournalUpkeep, supervisor, move || keep_up(&*kept, &chores))?,
         ];
-        Ok((Self { store, tail, head, first, orders, patience: settings.patience }, WriterThread(threads)))
+        let Settings { patience, bounds, .. } = settings;
+        Ok((Self { store, tail, head, first, orders, patience, bounds }, WriterThread(threads)))
+    }
+
+    /// The bounds on one change and on one object.
+    #[must_use]
+    pub fn bounds(&self) -> ChangeBounds {
+        self.bounds
     }
 
     /// Settles and appends what one message told, as a whole. On return it is on disk.

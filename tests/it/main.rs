@@ -59,6 +59,7 @@ mod architecture;
 mod archive_pages_never_change;
 mod browser;
 mod bus;
+mod change_bounds;
 mod changes_come_out_at_a_queue_in_order;
 mod commotion;
 mod credentials_are_kept_nowhere;
