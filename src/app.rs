@@ -1,5 +1,5 @@
 //! Wiring: puts the parts together, starts them, and stops them in order. The only place that starts
-//! anything.
+//! anything. A thread or task that dies by a fault of the program stops the gateway as well ([`supervision`](crate::supervision)).
 //!
 //! Stopping: first nothing new is accepted, then what was accepted is finished, then what is on its way
 //! to subscribers is confirmed and where they are is written, then the journal is closed; all of it within the grace time.
@@ -9,7 +9,7 @@ mod sources;
 
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
     openapi::Documentation,
     router::{self, Surfaces, router},
     source::{http::Hooks, rate::Rate},
+    supervision::{Death, Supervisor, Worker},
     view::{
         changes::Changes,
         feed::FeedView,
@@ -95,9 +96,9 @@ pub enum ServeError {
     /// The hub cannot be set up.
     #[error("the hub cannot be set up: {0}")]
     Hub(#[from] ClientError),
-    /// What runs the subscriptions has failed, by a fault of the gateway.
-    #[error("what runs the subscriptions has failed: {0}")]
-    Deliveries(tokio::task::JoinError),
+    /// A thread or task has died, by a fault of the gateway.
+    #[error("{0}, which is a fault of this program: the gateway has stopped")]
+    Died(Death),
     /// What is counted cannot be received.
     #[error("cannot set up the metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
@@ -109,9 +110,10 @@ pub enum ServeError {
 /// When it cannot start.
 pub async fn serve(config: Config) -> Result<(), ServeError> {
     let stop = CancellationToken::new();
-    let signals = tokio::spawn(cancel_on_signal(stop.clone()));
+    let supervisor = Supervisor::new(stop.clone());
+    let signals = tokio::spawn(supervisor.clone().run(Worker::Signals, None, cancel_on_signal(stop.clone())));
     let server = config.server.clone();
-    let served = serve_until(config, stop, |address| {
+    let served = serve_supervised(config, stop, &supervisor, |address| {
         let mut out = std::io::stdout().lock();
         // Nobody may be reading; that is no reason not to serve.
         let _ = writeln!(out, "tidings is listening on {}", server.url_at(address)).and_then(|()| out.flush());
@@ -124,17 +126,38 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
 /// Serves until `stop` is cancelled. `listening` is told the address as soon as requests are taken.
 ///
 /// # Errors
-/// When it cannot start.
+/// When it cannot start, or a thread or task of it has died.
 pub async fn serve_until(
     config: Config,
     stop: CancellationToken,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
+    let supervisor = Supervisor::new(stop.clone());
+    serve_supervised(config, stop, &supervisor, listening).await
+}
+
+/// Serves, and reports the first death of a thread or task instead of whatever failed because of it.
+async fn serve_supervised(
+    config: Config,
+    stop: CancellationToken,
+    supervisor: &Supervisor,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<(), ServeError> {
+    let served = run(config, stop, supervisor, listening).await;
+    supervisor.death().map_or(served, |death| Err(ServeError::Died(death.clone())))
+}
+
+async fn run(
+    config: Config,
+    stop: CancellationToken,
+    supervisor: &Supervisor,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<(), ServeError> {
     let metrics = Metrics::install()?;
     let sources = sources::set_up(&config).await?;
     let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
-    let _reloading = AbortOnDropHandle::new(reload_on_hangup(tls.clone())?);
-    let (journal, writer) = open(&config)?;
+    let _reloading = reload_on_hangup(tls.clone(), supervisor)?;
+    let (journal, writer) = open(&config, supervisor)?;
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
@@ -142,12 +165,13 @@ pub async fn serve_until(
     let guard = Guard::of_others(config.delivery.allow.clone());
     let (subscriptions, runner) =
         Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default()).await?;
-    let retention = tokio::spawn(retention(&config).run(journal.clone()));
-    let mut queues = sources::read_queues(&config, &journal, &sources, &stop);
-    let mut follow_ups = sources::follow_up(&journal, &sources, &stop);
+    let retention =
+        retention(&config).map(|retention| spawn(supervisor, Worker::Retention, retention.run(journal.clone())));
+    let mut queues = sources::read_queues(&config, &journal, &sources, &stop, supervisor);
+    let mut follow_ups = sources::follow_up(&journal, &sources, &stop, supervisor);
     let (waiting, herald) = Waiting::new(journal.clone(), readers(&config));
     // Streams end when it does.
-    let _telling = AbortOnDropHandle::new(tokio::spawn(herald.run(stop.clone().cancelled_owned())));
+    let _telling = spawn(supervisor, Worker::Herald, herald.run(stop.clone().cancelled_owned()));
     let mut surfaces =
         surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
     let hub = hub::open(&config, &surfaces, guard, public_url.as_str()).await?;
@@ -165,16 +189,13 @@ pub async fn serve_until(
     let grace = config.server.grace;
     let draining = (grace / 4).min(DRAINING_TIME);
     let stop_deliveries = CancellationToken::new();
-    let stopped = stop_deliveries.clone();
-    let mut deliveries = AbortOnDropHandle::new(tokio::spawn(async move {
-        let hub = async {
-            if let Some((_, hub)) = hub {
-                hub.run(stopped.clone()).await;
-            }
-        };
-        tokio::join!(runner.run(stopped.clone(), draining), hub);
-    }));
-    let _settling = AbortOnDropHandle::new(tokio::spawn(settle_metrics(metrics)));
+    let mut deliveries = JoinSet::new();
+    let running = runner.run(stop_deliveries.clone(), draining, supervisor.clone());
+    deliveries.spawn(supervisor.clone().run(Worker::Deliveries, None, running));
+    if let Some((_, hub)) = hub {
+        deliveries.spawn(supervisor.clone().run(Worker::Hub, None, hub.run(stop_deliveries.clone())));
+    }
+    let _settling = spawn(supervisor, Worker::Metrics, settle_metrics(metrics));
     let serving = server::serve(listener, tls, router, stop.clone(), bounds);
     let cut_off = async {
         stop.cancelled().await;
@@ -182,15 +203,10 @@ pub async fn serve_until(
         tokio::time::sleep(grace.saturating_sub(CLOSING_TIME + draining)).await;
     };
     let finished = async {
-        // The death of a source is a fault of this program: nobody would notice that it is not read.
         let died = async {
-            match queues.join_next().await {
-                Some(_) if !stop.is_cancelled() => {
-                    tracing::error!("a source has died: the gateway stops");
-                    stop.cancel();
-                }
-                Some(_) => {}
-                None => stop.cancelled().await,
+            tokio::select! {
+                () = supervisor.died() => stop.cancel(),
+                () = stop.cancelled() => {}
             }
         };
         tokio::join!(serving, died);
@@ -198,18 +214,28 @@ pub async fn serve_until(
     };
     tokio::select! {
         () = finished => {}
-        died = &mut deliveries => return died.map_err(ServeError::Deliveries),
         () = cut_off => tracing::warn!("some messages were cut off: they were not finished within the grace time"),
     }
     queues.shutdown().await;
     follow_ups.shutdown().await;
     // Nothing comes in any more; what is on its way out is finished, and where each subscription is is written.
     stop_deliveries.cancel();
-    deliveries.await.map_err(ServeError::Deliveries)?;
-    retention.abort();
-    let _ = retention.await;
+    while deliveries.join_next().await.is_some() {}
+    if let Some(retention) = retention {
+        retention.abort();
+        let _ = retention.await;
+    }
     close(writer).await;
     Ok(())
+}
+
+/// Starts a supervised task, which ends when the handle is dropped.
+fn spawn(
+    supervisor: &Supervisor,
+    worker: Worker,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(supervisor.clone().run(worker, None, task)))
 }
 
 /// What is allowed, and is perhaps not meant.
@@ -229,10 +255,10 @@ fn warn_of_access(config: &Config) {
 /// Starts to wait for SIGHUP, at which the certificate is read again. A gateway without one stays as
 /// it is: it does not end, as it would by default.
 #[cfg(unix)]
-fn reload_on_hangup(tls: Option<Tls>) -> Result<tokio::task::JoinHandle<()>, ServeError> {
+fn reload_on_hangup(tls: Option<Tls>, supervisor: &Supervisor) -> Result<AbortOnDropHandle<()>, ServeError> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Hangup)?;
-    Ok(tokio::spawn(async move {
+    let reloading = async move {
         while hangups.recv().await.is_some() {
             match tls.as_ref().map(Tls::reload) {
                 Some(Ok(())) => tracing::info!("SIGHUP: new connections get the certificate as its file is now"),
@@ -240,12 +266,13 @@ fn reload_on_hangup(tls: Option<Tls>) -> Result<tokio::task::JoinHandle<()>, Ser
                 None => tracing::info!("SIGHUP: there is no certificate to read again"),
             }
         }
-    }))
+    };
+    Ok(spawn(supervisor, Worker::CertificateReload, reloading))
 }
 
 #[cfg(not(unix))]
-fn reload_on_hangup(_: Option<Tls>) -> Result<tokio::task::JoinHandle<()>, ServeError> {
-    Ok(tokio::spawn(async {}))
+fn reload_on_hangup(_: Option<Tls>, supervisor: &Supervisor) -> Result<AbortOnDropHandle<()>, ServeError> {
+    Ok(spawn(supervisor, Worker::CertificateReload, std::future::pending()))
 }
 
 /// Every hook of the journal is gone by now, so the writer ends when its last order is done.
@@ -257,7 +284,7 @@ async fn close(writer: WriterThread) {
     }
 }
 
-fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
+fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, WriterThread), ServeError> {
     let bounds = sqlite::Bounds {
         dedupe_events: config.journal.dedupe_events,
         dedupe_millis: i64::from(config.journal.dedupe_days) * MILLIS_PER_DAY,
@@ -268,19 +295,21 @@ fn open(config: &Config) -> Result<(Journal, WriterThread), ServeError> {
     let settings = journal::Settings {
         queue: config.journal.queue,
         batch: config.journal.batch,
+        bounds: config.limits.of_changes(),
         tail: journal::TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
         ..journal::Settings::default()
     };
     let store = SqliteStore::open(&config.journal.data, bounds)?;
-    Ok(Journal::start(store, settings)?)
+    Ok(Journal::start_supervised(store, settings, supervisor)?)
 }
 
-/// In the configuration 0 stands for no bound.
-fn retention(config: &Config) -> Retention {
-    Retention {
+/// What is kept; `None` for everything. In the configuration 0 stands for no bound.
+fn retention(config: &Config) -> Option<Retention> {
+    let retention = Retention {
         days: Some(config.journal.keep_days).filter(|days| *days > 0),
         changes: Some(config.journal.keep_changes).filter(|changes| *changes > 0),
-    }
+    };
+    Some(retention).filter(|retention| *retention != Retention::default())
 }
 
 /// A connection is left for others, however many streams there may be.

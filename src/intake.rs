@@ -3,6 +3,7 @@
 //! either is on disk. A [`Batch`] is for many messages at once, where their order counts.
 
 mod batch;
+mod bounds;
 mod follow_up;
 mod looking;
 mod receipt;
@@ -26,6 +27,7 @@ pub use batch::{Arrived, Batch};
 pub use follow_up::FollowUp;
 pub use looking::{INCOMPLETE, LookedUp, WAITING};
 pub use receipt::{Accepted, Receipt, Told};
+pub use seed::SeedError;
 
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Redacted, Rejection, Repeats},
@@ -48,6 +50,7 @@ pub struct Source {
     policy: Arc<SourcePolicy>,
     kind: &'static DialectKind,
     dialect: Box<dyn Dialect>,
+    limits: Limits,
     counts: Counts,
     /// Its repository, if it is asked.
     looking: Option<Looking>,
@@ -129,7 +132,7 @@ impl Source {
             (outcome, counter)
         });
         let (counts, series) = (Counts::default(), series.into());
-        Ok(Self { policy, kind, dialect, counts, looking: None, series })
+        Ok(Self { policy, kind, dialect, limits, counts, looking: None, series })
     }
 
     /// The same source, whose repository is asked what its messages do not say.
@@ -263,8 +266,12 @@ impl Intake {
     }
 
     async fn take(&self, source: &Source, mut incoming: Incoming) -> Result<Receipt, IntakeError> {
-        match source.read(&mut incoming) {
-            Ok(reading) => self.append(source, &incoming, reading).await,
+        let taken = match source.read(&mut incoming) {
+            Ok(reading) => self.append(source, &incoming, reading).await?,
+            Err(rejection) => Err(rejection),
+        };
+        match taken {
+            Ok(receipt) => Ok(receipt),
             Err(rejection) => {
                 let message = to_quarantine(source, incoming, &rejection);
                 let id = self.journal.quarantine_all(vec![message]).await?.pop().ok_or(JournalError::Closed)?;
@@ -290,15 +297,25 @@ impl Intake {
             transport_id: None,
             redelivered: false,
         };
-        let reading = source.read(&mut incoming).map_err(|rejection| IntakeError::Quarantined { id, rejection })?;
-        let receipt = self.append(source, &incoming, reading).await?;
+        let rejected = |rejection| IntakeError::Quarantined { id, rejection };
+        let reading = source.read(&mut incoming).map_err(rejected)?;
+        let receipt = self.append(source, &incoming, reading).await?.map_err(rejected)?;
         self.journal.release(id).await?;
         Ok(Some(receipt))
     }
 
-    async fn append(&self, source: &Source, incoming: &Incoming, reading: Reading) -> Result<Receipt, IntakeError> {
+    /// Appends what a message tells, unless it is past a bound.
+    async fn append(
+        &self,
+        source: &Source,
+        incoming: &Incoming,
+        reading: Reading,
+    ) -> Result<Result<Receipt, Rejection>, IntakeError> {
         let (mut submission, nothing) = source.submission(incoming, reading);
         source.look_up(&mut submission.drafts, Instant::now(), Patience::OfOneRequest).await?;
+        if let Err(rejection) = source.check(&submission.drafts) {
+            return Ok(Err(rejection));
+        }
         let marked = looking::marked(&submission.drafts);
         let outcomes = if submission.drafts.is_empty() {
             Vec::new()
@@ -306,11 +323,14 @@ impl Intake {
             let span = tracing::debug_span!("append", drafts = submission.drafts.len());
             self.journal.append(submission).instrument(span).await?
         };
+        if let Some(rejection) = self.refusal(&outcomes) {
+            return Ok(Err(rejection));
+        }
         source.note_incomplete(marked, &outcomes);
         let receipt = Receipt { outcomes, nothing };
         source.count(receipt.outcome(), 1);
         tell(source, &receipt);
-        Ok(receipt)
+        Ok(Ok(receipt))
     }
 }
 

@@ -22,7 +22,7 @@ pub mod delivery;
 pub mod view;
 
 // Around: what every HTTP surface has in common, connections to brokers, requests of our own, every URL,
-// their description, the configuration, the wiring.
+// their description, the configuration, the wiring, and the supervision of threads and tasks.
 pub mod amqp;
 pub mod app;
 pub mod broker;
@@ -31,4 +31,5 @@ pub mod http_client;
 pub mod openapi;
 pub mod router;
 pub mod stomp;
+pub mod supervision;
 pub mod web;

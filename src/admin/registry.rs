@@ -18,7 +18,7 @@ use super::{
     sources::{Listed, Sources},
 };
 use crate::{
-    intake::Intake,
+    intake::{Intake, SeedError},
     journal::{
         Journal, Outcome,
         seed::{Seeded, Walk},
@@ -185,8 +185,18 @@ pub async fn take(
         return Ok(Json(Taken { unchanged: part.objects.len(), ..Taken::default() }).into_response());
     };
     let objects = part.objects.len();
-    let seeded = seeds.intake.seed(&listed.source, part.objects, part.emit, walk).await.map_err(failed)?;
+    let seeded = seeds.intake.seed(&listed.source, part.objects, part.emit, walk).await.map_err(refused)?;
     Ok(Json(Taken::of(&seeded, objects)).into_response())
+}
+
+fn refused(error: SeedError) -> Problem {
+    match error {
+        SeedError::TooLarge(rejection) => {
+            let detail = format!("Nothing of the part was written: {}.", rejection.reason);
+            Problem::new(ProblemCode::UnprocessableMessage, detail)
+        }
+        SeedError::Journal(error) => failed(error),
+    }
 }
 
 impl Part {
@@ -232,7 +242,7 @@ impl Part {
 }
 
 impl Taken {
-    fn of(Seeded { filled, outcomes }: &Seeded, objects: usize) -> Self {
+    fn of(Seeded { filled, outcomes, .. }: &Seeded, objects: usize) -> Self {
         let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
         let accepted = count(|outcome| matches!(outcome, Outcome::Accepted { .. }));
         let duplicate = count(|outcome| matches!(outcome, Outcome::Duplicate { .. }));

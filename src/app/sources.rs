@@ -17,6 +17,7 @@ use crate::{
         brokered::{Broker, BrokeredSource},
         stomp::Destination,
     },
+    supervision::{Supervisor, Worker},
 };
 
 /// Starts to read what brokers have for the sources.
@@ -25,6 +26,7 @@ pub(super) fn read_queues(
     journal: &Journal,
     sources: &BTreeMap<String, Listed>,
     stop: &CancellationToken,
+    supervisor: &Supervisor,
 ) -> JoinSet<()> {
     let mut queues = JoinSet::new();
     let intake = Intake::new(journal.clone());
@@ -33,14 +35,18 @@ pub(super) fn read_queues(
         let Some(SourceConfig { transport, .. }) = config.sources.get(listed.source.name()) else { continue };
         match transport {
             Transport::Http => {}
-            Transport::Amqp(queue) => read(&mut queues, &intake, listed, (**queue).clone(), largest, stop),
+            Transport::Amqp(queue) => {
+                let reading = read(&intake, listed, (**queue).clone(), largest, stop);
+                queues.spawn(supervisor.clone().run(Worker::Source, Some(listed.source.name().to_string()), reading));
+            }
             Transport::Stomp(settings) => {
                 let name = listed.source.name();
                 if settings.is_topic() && settings.durable.is_none() {
                     tracing::warn!(source = %name, "the subscription is not durable: what the topic is sent while Tidings is away is lost");
                 }
                 let destination = Destination { settings: (**settings).clone(), largest };
-                read(&mut queues, &intake, listed, destination, largest, stop);
+                let reading = read(&intake, listed, destination, largest, stop);
+                queues.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), reading));
             }
         }
     }
@@ -53,27 +59,33 @@ pub(super) fn follow_up(
     journal: &Journal,
     sources: &BTreeMap<String, Listed>,
     stop: &CancellationToken,
+    supervisor: &Supervisor,
 ) -> JoinSet<()> {
     let mut follow_ups = JoinSet::new();
-    for listed in sources.values() {
+    for listed in sources.values().filter(|listed| listed.source.looked_up().is_some()) {
         let (journal, source) = (journal.clone(), Arc::clone(&listed.source));
-        follow_ups.spawn(FollowUp { journal, source }.run(stop.clone()));
+        let name = source.name().to_string();
+        let asking = FollowUp { journal, source }.run(stop.clone());
+        follow_ups.spawn(supervisor.clone().run(Worker::FollowUps, Some(name), asking));
     }
     follow_ups
 }
 
-/// Starts to read what a broker has for a source.
+/// Reads what a broker has for a source.
 fn read<B: Broker>(
-    queues: &mut JoinSet<()>,
     intake: &Intake,
     listed: &Listed,
     broker: B,
     largest: usize,
     stop: &CancellationToken,
-) {
-    let Some(status) = &listed.connection else { return };
-    let (intake, source, status) = (intake.clone(), Arc::clone(&listed.source), Arc::clone(status));
-    queues.spawn(BrokeredSource { intake, source, broker, largest, status }.run(stop.clone()));
+) -> impl Future<Output = ()> + use<B> {
+    let (intake, source, stop) = (intake.clone(), Arc::clone(&listed.source), stop.clone());
+    let status = listed.connection.clone();
+    async move {
+        if let Some(status) = status {
+            BrokeredSource { intake, source, broker, largest, status }.run(stop).await;
+        }
+    }
 }
 
 /// Sets the sources up.

@@ -43,6 +43,7 @@ use crate::{
     delivery::Definition,
     format::{self, DIALECTS, DialectKind},
     http_client::AllowList,
+    journal::ChangeBounds,
     model::{SourceName, SubscriptionName},
     web::Access,
 };
@@ -189,6 +190,15 @@ pub struct Limits {
     /// How many items a change may have, 1 to 1 000 000.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub items: usize,
+    /// How many items the registry may know of one object, 1 to 10 000 000.
+    #[serde(deserialize_with = "whole::<1, 10_000_000, _, _>")]
+    pub object_items: usize,
+    /// How many types an object may have, 1 to 1000.
+    #[serde(deserialize_with = "whole::<1, 1_000, _, _>")]
+    pub types: usize,
+    /// The largest change as JSON, 4 MiB to 1 GiB, in bytes.
+    #[serde(deserialize_with = "whole::<4_194_304, 1_073_741_824, _, _>")]
+    pub change_bytes: usize,
     /// The largest page of `/changes`, 1 to 100 000 changes.
     #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub page: usize,
@@ -204,8 +214,15 @@ impl Limits {
     /// The bounds on one message that its dialect keeps.
     #[must_use]
     pub fn of_messages(&self) -> format::Limits {
-        let Self { xml_depth, xml_attributes, items, .. } = *self;
-        format::Limits { xml_depth, xml_attributes, items }
+        let Self { xml_depth, xml_attributes, items, types, change_bytes, .. } = *self;
+        format::Limits { xml_depth, xml_attributes, items, types, change_bytes }
+    }
+
+    /// The bounds on one change and on one object that the journal keeps.
+    #[must_use]
+    pub fn of_changes(&self) -> ChangeBounds {
+        let Self { items, object_items, types, change_bytes, .. } = *self;
+        ChangeBounds { items, object_items, types, bytes: change_bytes }
     }
 }
 

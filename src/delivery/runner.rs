@@ -9,11 +9,14 @@ use super::{
     cursors::Cursors,
     engine::{End, Engine},
     metrics,
-    status::{State, Status},
+    status::State,
     subscriptions::Inner,
     websub,
 };
-use crate::journal::{Journal, subscriptions::Write};
+use crate::{
+    journal::{Journal, subscriptions::Write},
+    supervision::{Supervisor, Worker},
+};
 
 /// How often the gauges are told.
 const MEASURE: Duration = Duration::from_secs(1);
@@ -36,7 +39,7 @@ pub struct Runner {
 impl Runner {
     /// Runs the engines until `stop`; then they have `draining` to finish what is on its way, and where they
     /// are is written.
-    pub async fn run(mut self, stop: CancellationToken, draining: Duration) {
+    pub async fn run(mut self, stop: CancellationToken, draining: Duration, supervisor: Supervisor) {
         let mut engines = JoinSet::new();
         let cursors = self.subscriptions.cursors.clone();
         let mut ticks = tokio::time::interval(MEASURE);
@@ -45,13 +48,15 @@ impl Runner {
                 () = stop.cancelled() => break,
                 Some(launch) = self.launches.recv() => {
                     let Launch { engine, before, ended } = launch;
-                    engines.spawn(run(engine, before, ended, Arc::clone(&self.subscriptions)));
+                    let name = engine.name.to_string();
+                    let run = run(engine, before, ended, Arc::clone(&self.subscriptions));
+                    let supervisor = supervisor.clone();
+                    engines.spawn(async move {
+                        let _guard = supervisor.guard(Worker::Engine, Some(name));
+                        run.await;
+                    });
                 }
-                Some(ended) = engines.join_next() => {
-                    if let Err(error) = ended {
-                        tracing::error!(%error, "a subscription's engine has failed; the others go on");
-                    }
-                }
+                Some(_) = engines.join_next() => {}
                 () = cursors.due() => flush(&cursors).await,
                 _ = ticks.tick() => measure(&self.subscriptions),
             }
@@ -73,28 +78,12 @@ async fn flush(cursors: &Cursors) {
     }
 }
 
-/// Says that an engine failed, unless it is told otherwise: a panic must not leave a subscription that
-/// looks as if it ran.
-struct Watch(Option<Arc<Status>>);
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some(status) = &self.0 {
-            status
-                .stopped(State::Failed, "its engine has failed by a fault of the gateway; see the log, and resume it");
-        }
-    }
-}
-
 async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard, subscriptions: Arc<Inner>) {
     if let Some(before) = before {
         before.cancelled().await;
     }
     let (name, status, journal) = (engine.name.clone(), Arc::clone(&engine.status), engine.journal.clone());
-    let mut watch = Watch(Some(Arc::clone(&status)));
-    let end = engine.run().await;
-    watch.0 = None;
-    match end {
+    match engine.run().await {
         End::Stopped => {}
         End::Gone(reason) => {
             tracing::warn!(subscription = %name, reason, "the receiver wants no more; the subscription has ended");

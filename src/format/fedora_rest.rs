@@ -5,6 +5,8 @@
 //! profiles has those of its fields under a prefix. Sources: `DefaultSerializer` and `DatastreamResource` of fcrepo 3.3
 //! to 3.8, and the ontology of relationships (`info:fedora/fedora-system:def/relations-external#`).
 
+use std::collections::HashSet;
+
 use super::{
     Limits, Rejection,
     xml::{Document, Element},
@@ -145,6 +147,7 @@ pub fn relations(body: &[u8], limits: Limits) -> Result<Relations, Rejection> {
     }
     let mut relations = Relations::default();
     let mut closest = OF_PARENTS.len();
+    let mut models = HashSet::new();
     while let Some(description) = document.child()? {
         if local(&description) != "Description" {
             document.skip()?;
@@ -155,7 +158,7 @@ pub fn relations(body: &[u8], limits: Limits) -> Result<Relations, Rejection> {
             document.skip()?;
             let Some(object) = object else { continue };
             let name = local(&relation);
-            if relation.is(MODEL, name) && name == "hasModel" && !relations.models.contains(&object) {
+            if relation.is(MODEL, name) && name == "hasModel" && models.insert(object.clone()) {
                 relations.models.push(object);
             } else if relation.is(RELATIONS, name)
                 && let Some(rank) = OF_PARENTS.iter().position(|known| *known == name)

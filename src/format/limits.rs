@@ -14,12 +14,16 @@ pub struct Limits {
     pub xml_attributes: usize,
     /// How many items a change may have.
     pub items: usize,
+    /// How many types an object may have.
+    pub types: usize,
+    /// How many bytes of JSON a change may become.
+    pub change_bytes: usize,
 }
 
 /// The defaults of the configuration; a test compares them.
 impl Default for Limits {
     fn default() -> Self {
-        Self { xml_depth: 64, xml_attributes: 64, items: 10_000 }
+        Self { xml_depth: 64, xml_attributes: 64, items: 10_000, types: 256, change_bytes: 16 * 1024 * 1024 }
     }
 }
 
@@ -32,4 +36,10 @@ pub enum Bound {
     XmlAttributes,
     /// [`Limits::items`].
     Items,
+    /// [`Limits::types`].
+    Types,
+    /// [`Limits::change_bytes`].
+    ChangeBytes,
+    /// The items that the registry may know of one object.
+    ObjectItems,
 }

@@ -112,6 +112,26 @@ fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incom
     (read, rejected)
 }
 
+/// The messages that were refused after they had been read, by their places among those that can be read. That is rare, so they are
+/// read again instead of having all of them copied.
+fn messages_at(
+    source: &Source,
+    messages: &mut [Arrived],
+    mut refused: BTreeMap<usize, Rejection>,
+) -> Vec<(Incoming, Rejection)> {
+    let mut found = Vec::with_capacity(refused.len());
+    let mut place = 0;
+    for message in messages {
+        if let Arrived::Whole(incoming) = message
+            && read_one(source, incoming).is_ok()
+        {
+            found.extend(refused.remove(&place).map(|rejection| (incoming.clone(), rejection)));
+            place += 1;
+        }
+    }
+    found
+}
+
 /// A message at which its dialect panics would come again and again, and nothing after it ever.
 fn read_one(source: &Source, incoming: &mut Incoming) -> Result<Read, Rejection> {
     let reading = catch_unwind(AssertUnwindSafe(|| source.read(incoming))).unwrap_or_else(|_| {
@@ -145,18 +165,33 @@ impl Intake {
         let read = batch.read.take().unwrap_or_else(|| read_all(source, &mut batch.messages).0);
         let (mut submissions, mut nothing) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
         let mut marked = Vec::with_capacity(read.len());
-        for one in read {
+        // By their places among those that were read.
+        let (mut places, mut refused) = (Vec::with_capacity(read.len()), BTreeMap::new());
+        for (place, one) in read.into_iter().enumerate() {
+            if let Err(rejection) = source.check(&one.submission.drafts) {
+                refused.insert(place, rejection);
+                continue;
+            }
+            places.push(place);
             marked.push(looking::marked(&one.submission.drafts));
             submissions.push(one.submission);
             nothing.push(one.nothing);
         }
         if !submissions.is_empty() {
             let outcomes = self.journal.append_all(submissions).await?;
-            for (marked, outcomes) in marked.into_iter().zip(&outcomes) {
-                source.note_incomplete(marked, outcomes);
+            let mut receipts = Vec::with_capacity(outcomes.len());
+            for (((place, marked), nothing), outcomes) in places.into_iter().zip(marked).zip(nothing).zip(outcomes) {
+                if let Some(rejection) = self.refusal(&outcomes) {
+                    refused.insert(place, rejection);
+                    continue;
+                }
+                source.note_incomplete(marked, &outcomes);
+                receipts.push(Receipt { outcomes, nothing });
             }
-            let receipts = outcomes.into_iter().zip(nothing).map(|(outcomes, nothing)| Receipt { outcomes, nothing });
-            count(source, receipts);
+            count(source, receipts.into_iter());
+        }
+        if !refused.is_empty() {
+            batch.rejected.extend(messages_at(source, &mut batch.messages, refused));
         }
         // All of these are done with, should the rest fail.
         batch.messages.clear();

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Source, looking::Looking};
 use crate::{
     journal::{
-        Journal, JournalError, KnownKey, Submission,
+        Journal, JournalError, KnownKey, Outcome, Submission,
         store::{EventIdentity, Incomplete, event_key},
     },
     lookup::LookupError,
@@ -97,7 +97,11 @@ impl FollowUp {
             }
             answered += submissions.len();
             if !submissions.is_empty() {
-                self.journal.append_all(submissions).await?;
+                let outcomes = self.journal.append_all(submissions).await?;
+                if outcomes.iter().flatten().any(|outcome| *outcome == Outcome::TooManyItems) {
+                    let reason = "an object would have more items than limits.object_items";
+                    tracing::warn!(source = %self.source.name(), reason, "changes cannot be completed");
+                }
             }
         }
         let left = self.count(looking).await?;
@@ -126,6 +130,12 @@ impl FollowUp {
             draft.items = completed(draft.items);
             draft.lookup = DraftLookup { mark: draft.lookup.mark, ..DraftLookup::default() };
             drafts.push((Some(key), draft));
+            if let Err(rejection) = self.source.check(&drafts) {
+                // To ask again would bring the same answer.
+                let change = incomplete.seq.0;
+                tracing::warn!(source = %self.source.name(), change, %rejection, "a change cannot be completed");
+                drafts.clear();
+            }
         }
         let policy = Arc::clone(&self.source.policy);
         Ok(Submission { policy, drafts, known_key: KnownKey::Same, completes: Some(incomplete.seq) })

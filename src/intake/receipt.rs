@@ -62,7 +62,7 @@ impl Receipt {
     pub fn accepted(&self) -> impl Iterator<Item = Accepted> {
         self.outcomes.iter().filter_map(|outcome| match *outcome {
             Outcome::Accepted { seq, id } => Some(Accepted { seq, id }),
-            Outcome::Duplicate { .. } | Outcome::Unchanged => None,
+            Outcome::Duplicate { .. } | Outcome::Unchanged | Outcome::TooManyItems => None,
         })
     }
 
@@ -82,7 +82,7 @@ impl Receipt {
             let (id, seq) = match *outcome {
                 Outcome::Accepted { seq, id } => (Some(id), Some(seq)),
                 Outcome::Duplicate { seq, id } => (id, Some(seq)),
-                Outcome::Unchanged => (None, None),
+                Outcome::Unchanged | Outcome::TooManyItems => (None, None),
             };
             ToldChange { outcome: outcome_word(outcome), id, seq }
         };
@@ -96,6 +96,7 @@ fn outcome_word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Accepted { .. } => "accepted",
         Outcome::Duplicate { .. } => "duplicate",
-        Outcome::Unchanged => "unchanged",
+        // A message with too many items goes to the quarantine and has no receipt.
+        Outcome::Unchanged | Outcome::TooManyItems => "unchanged",
     }
 }

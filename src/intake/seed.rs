@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Intake, Source};
 use crate::{
+    format::Rejection,
     journal::{
         JournalError, KnownKey, Submission,
         seed::{Seeded, Seeding, Walk},
@@ -20,30 +21,52 @@ use crate::{
 /// What stands for the method that was called, or the like, in a change that a walk tells.
 const DESCRIPTION: &str = "found in the repository";
 
+/// Why a part of a walk was not taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum SeedError {
+    /// An object is past a bound. Nothing of the part was written.
+    #[error("{}", .0.reason)]
+    TooLarge(#[from] Rejection),
+    /// Nothing could be written: the part must be sent again.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
 impl Intake {
     /// Takes in what a walk found; on return it is on disk, with how far the walk is. If `emit` says so it is told as
     /// changes, except what the registry holds already; else it goes to the registry alone.
     ///
     /// # Errors
-    /// When nothing could be written: it must be sent again, and makes no second change.
+    /// When an object is past a bound, and then nothing is written; or when nothing could be written: it must be sent again,
+    /// and makes no second change.
     pub async fn seed(
         &self,
         source: &Source,
         found: Vec<FoundObject>,
         emit: bool,
         walk: Walk,
-    ) -> Result<Seeded, JournalError> {
+    ) -> Result<Seeded, SeedError> {
+        for FoundObject { object, types, items, .. } in &found {
+            source.check_types(object, types)?;
+            if emit {
+                source.check_items(object, items.len())?;
+            }
+        }
         let (told, found) = if emit { (found, Vec::new()) } else { (Vec::new(), found) };
         let keyed = |found| {
             let draft = draft(found);
             let key = draft.event_id.as_ref().map(|id| event_key(source.name(), EventIdentity::Id(id.as_str()), 0));
             (key, draft)
         };
-        let drafts = told.into_iter().map(keyed).collect();
+        let drafts: Vec<_> = told.into_iter().map(keyed).collect();
+        source.check(&drafts)?;
         let submission =
             Submission { policy: Arc::clone(&source.policy), drafts, known_key: KnownKey::Same, completes: None };
         let (part, objects) = (walk.part, walk.objects);
         let seeded = self.journal.seed(Seeding { submission, found, walk }).await?;
+        if seeded.too_many_items {
+            return Err(self.too_many_items().into());
+        }
         tracing::debug!(source = %source.name(), part, objects, filled = seeded.filled, "a part of a walk is on disk");
         Ok(seeded)
     }

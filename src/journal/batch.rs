@@ -12,6 +12,7 @@ use bytes::Bytes;
 use foldhash::{HashMap, HashSet};
 
 use super::{
+    bounds::ChangeBounds,
     json_of,
     order::{KnownKey, Outcome, Submission},
     promised::Promised,
@@ -56,7 +57,10 @@ pub(super) fn questions(submissions: &[Submission], seedings: &[Seeding]) -> Que
         questions.unchanged.extend(key.filter(|_| remembered));
         questions.ids.extend(draft.id);
         let asked = match &draft.items {
-            DraftItems::Purge => ItemsAsked::All,
+            DraftItems::Purge => {
+                questions.keys.extend(key.map(|key| key.part(1)));
+                ItemsAsked::All
+            }
             DraftItems::Listed(items) => ItemsAsked::these(items.iter().map(|item| item.uri.clone())),
         };
         questions.ask(&draft.object, asked);
@@ -65,6 +69,26 @@ pub(super) fn questions(submissions: &[Submission], seedings: &[Seeding]) -> Que
         questions.ask(&found.object, ItemsAsked::these(found.items.iter().map(|item| item.uri.clone())));
     }
     questions
+}
+
+/// The keys of purges, which may have been journaled as several changes.
+pub(super) fn purge_keys(submissions: &[Submission], seedings: &[Seeding]) -> Vec<EventKey> {
+    let told = submissions.iter().chain(seedings.iter().map(|seeding| &seeding.submission));
+    let drafts = told.flat_map(|submission| &submission.drafts);
+    drafts.filter(|(_, draft)| draft.items == DraftItems::Purge).filter_map(|(key, _)| *key).collect()
+}
+
+/// What a batch is settled on.
+#[derive(Debug)]
+pub(super) struct Ground {
+    /// The answers of the store and of the batches in flight.
+    pub(super) known: Known,
+    /// The numbers of items of the objects that are known and may get more, unless all their items are known.
+    pub(super) item_counts: HashMap<Uri, usize>,
+    /// Bounds on one change and on one object.
+    pub(super) bounds: ChangeBounds,
+    /// The gateway's clock.
+    pub(super) now: Timestamp,
 }
 
 impl Questions {
@@ -87,12 +111,11 @@ impl Batch {
         submissions: Vec<Submission>,
         seedings: Vec<Seeding>,
         cursors: Vec<(SubscriptionName, Seq)>,
-        known: Known,
-        now: Timestamp,
+        ground: Ground,
     ) -> Result<(Self, Promised), StoreError> {
         let told = seedings.iter().map(|seeding| &seeding.submission);
         let drafts = submissions.iter().chain(told).map(|submission| submission.drafts.len()).sum();
-        let mut settling = Settlements::new(known, now, drafts);
+        let mut settling = Settlements::new(ground, drafts);
         let outcomes: Result<_, _> =
             submissions.into_iter().map(|submission| settling.submission(submission)).collect();
         let outcomes = outcomes?;
@@ -109,6 +132,7 @@ struct Settlements {
     known_unchanged: HashSet<EventKey>,
     taken: HashSet<ChangeId>,
     objects: HashMap<Uri, Settling>,
+    bounds: ChangeBounds,
     changes: Vec<NewChange>,
     unchanged: Vec<EventKey>,
     seeds: Vec<Seed>,
@@ -120,11 +144,18 @@ struct Settlements {
 #[derive(Default)]
 struct Settling {
     object: KnownObject,
+    /// The number of items that are known of it and are not here.
+    others: usize,
+    /// Whether that number is unknown, since all of its items that the batch names are here.
+    is_uncounted: bool,
     itself: bool,
     /// Perhaps some more than once.
     items: Vec<Uri>,
     confirmed: Confirming,
 }
+
+/// A change that is settled, before it has its number.
+type Told = (ContentObjectModification, Settlement, Sight);
 
 /// What of an object was confirmed.
 #[derive(Default)]
@@ -134,27 +165,69 @@ struct Confirming {
 }
 
 impl Settlements {
-    fn new(known: Known, now: Timestamp, drafts: usize) -> Self {
+    fn new(ground: Ground, drafts: usize) -> Self {
+        let Ground { known, item_counts, bounds, now } = ground;
         let Known { head, received, mut seen, unchanged: known_unchanged, mut taken, objects } = known;
         // A clock that was set back must not make what comes now older than what came before.
         let received = received.map_or(now, |newest| newest.max(now));
-        let settling = |object| Settling { object, ..Settling::default() };
-        let objects = objects.into_iter().map(|(uri, object)| (uri, settling(object))).collect();
+        let settling = |(uri, object): (Uri, KnownObject)| {
+            let count = item_counts.get(&uri);
+            let others = count.map_or(0, |count| count.saturating_sub(object.state.items.len()));
+            (uri, Settling { object, others, is_uncounted: count.is_none(), ..Settling::default() })
+        };
+        let objects = objects.into_iter().map(settling).collect();
         seen.reserve(drafts);
         taken.reserve(drafts);
         let changes = Vec::with_capacity(drafts);
         let (unchanged, completed, seeds, walks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { head, received, seen, known_unchanged, taken, objects, changes, unchanged, completed, seeds, walks }
+        Self {
+            head,
+            received,
+            seen,
+            known_unchanged,
+            taken,
+            objects,
+            bounds,
+            changes,
+            unchanged,
+            completed,
+            seeds,
+            walks,
+        }
     }
 
     fn submission(&mut self, submission: Submission) -> Result<Vec<Outcome>, StoreError> {
         let Submission { policy, drafts, known_key, completes } = submission;
         self.completed.extend(completes);
+        let news = drafts.iter().filter(|(key, _)| key.and_then(|key| self.first(key)).is_none());
+        let growth = news.filter_map(|(_, draft)| match &draft.items {
+            DraftItems::Listed(items) => Some((&draft.object, items.iter().map(|item| &item.uri))),
+            DraftItems::Purge => None,
+        });
+        if self.is_too_much(growth) {
+            return Ok(vec![Outcome::TooManyItems; drafts.len()]);
+        }
         let mut outcomes = Vec::with_capacity(drafts.len());
         for (key, draft) in drafts {
-            outcomes.push(self.draft(&policy, key, known_key, draft)?);
+            self.draft(&policy, key, known_key, draft, &mut outcomes)?;
         }
         Ok(outcomes)
+    }
+
+    /// Whether an object would have more items than it may, with these.
+    fn is_too_much<'a, I: Iterator<Item = &'a Uri>>(&self, growth: impl Iterator<Item = (&'a Uri, I)>) -> bool {
+        let mut new: HashMap<&Uri, HashSet<&Uri>> = HashMap::default();
+        for (object, items) in growth {
+            let known = self.objects.get(object).map(|settling| &settling.object.state.items);
+            let mut unknown = items.filter(|item| known.is_none_or(|known| !known.contains_key(*item))).peekable();
+            if unknown.peek().is_some() {
+                new.entry(object).or_default().extend(unknown);
+            }
+        }
+        new.into_iter().any(|(object, items)| {
+            let known = self.objects.get(object).map_or(0, Settling::item_count);
+            known + items.len() > self.bounds.object_items
+        })
     }
 
     /// All that is told comes first, since a seed has its place after the changes of its batch.
@@ -162,7 +235,15 @@ impl Settlements {
         let mut seeded = Vec::with_capacity(seedings.len());
         let mut found = Vec::with_capacity(seedings.len());
         for seeding in seedings {
-            seeded.push(Seeded { filled: 0, outcomes: self.submission(seeding.submission)? });
+            let growth = seeding.found.iter().map(|found| (&found.object, found.items.iter().map(|item| &item.uri)));
+            let is_too_much = self.is_too_much(growth);
+            let outcomes = if is_too_much { Vec::new() } else { self.submission(seeding.submission)? };
+            if is_too_much || outcomes.contains(&Outcome::TooManyItems) {
+                seeded.push(Seeded { too_many_items: true, ..Seeded::default() });
+                found.push(Vec::new());
+                continue;
+            }
+            seeded.push(Seeded { outcomes, ..Seeded::default() });
             found.push(seeding.found);
             self.walks.push(seeding.walk);
         }
@@ -192,10 +273,15 @@ impl Settlements {
         key: Option<EventKey>,
         known_key: KnownKey,
         mut draft: Draft,
-    ) -> Result<Outcome, StoreError> {
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), StoreError> {
         let first = key.and_then(|key| self.first(key));
         if let Some(first) = first.filter(|_| known_key != KnownKey::RememberedUnlessNews) {
-            return Ok(first);
+            let is_purge = draft.items == DraftItems::Purge;
+            let parts = key.filter(|_| is_purge).into_iter().flat_map(|key| (1..).map(move |part| key.part(part)));
+            outcomes.push(first);
+            outcomes.extend(parts.map_while(|part| self.first(part)));
+            return Ok(());
         }
         // An identifier that another event has taken is not this one's, whatever its source says.
         draft.id = draft.id.filter(|id| !self.taken.contains(id));
@@ -203,18 +289,25 @@ impl Settlements {
         let untold = draft.lookup.untold;
         let settled = settle(draft, policy, self.received, &settling.object.state);
         if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
-            return Ok(first);
+            outcomes.push(first);
+            return Ok(());
         }
-        let Some((modification, settlement, sight)) = settling.take_over(settled)? else {
+        let parts = settling.take_over(settled, &self.bounds)?;
+        if parts.is_empty() {
             let new = key.filter(|key| known_key != KnownKey::Same && self.known_unchanged.insert(*key));
             self.unchanged.extend(new);
-            return Ok(Outcome::Unchanged);
-        };
-        self.head = self.head.next();
-        let incomplete = Some(untold)
-            .filter(|untold| *untold != Untold::Nothing && settlement.lookup == Some(LookupMark::Incomplete));
-        let change = Change { seq: self.head, received: self.received, modification, settlement };
-        Ok(self.number(key, change, &sight, incomplete))
+            outcomes.push(Outcome::Unchanged);
+        }
+        let last = parts.len().saturating_sub(1);
+        for (part, (modification, settlement, sight)) in parts.into_iter().enumerate() {
+            self.head = self.head.next();
+            let is_incomplete = untold != Untold::Nothing && settlement.lookup == Some(LookupMark::Incomplete);
+            let incomplete = Some(untold).filter(|_| is_incomplete && part == last);
+            let key = key.map(|key| if part == 0 { key } else { key.part(part) });
+            let change = Change { seq: self.head, received: self.received, modification, settlement };
+            outcomes.push(self.number(key, change, &sight, incomplete));
+        }
+        Ok(())
     }
 
     /// What became of the event when it was first told, if it is known.
@@ -249,8 +342,12 @@ impl Settlements {
         let mut touching = Touching::default();
         let mut promised = Vec::with_capacity(touched.len());
         let mut objects = Vec::with_capacity(touched.len());
+        let mut item_counts = Vec::with_capacity(touched.len());
         for (uri, settling) in touched {
-            let Settling { object, itself, items, confirmed } = settling;
+            if !settling.is_uncounted {
+                item_counts.push((uri.clone(), settling.item_count()));
+            }
+            let Settling { object, itself, items, confirmed, .. } = settling;
             let items = items.into_iter().collect();
             let confirmed = confirmed.of(&object);
             objects.push(touching.object(uri.clone(), &object, itself, items, confirmed));
@@ -259,7 +356,8 @@ impl Settlements {
         let (changes, unchanged, received, completed) = (self.changes, self.unchanged, self.received, self.completed);
         let newest = changes.last().map(|newest| (newest.change.seq, newest.change.received));
         let (seen, taken) = (self.seen, self.taken);
-        let promised = Promised { newest, seen, unchanged: self.known_unchanged, taken, objects: promised };
+        let promised =
+            Promised { newest, seen, unchanged: self.known_unchanged, taken, objects: promised, item_counts };
         let Self { seeds, walks, .. } = self;
         let decision = Decision { changes, unchanged, received, objects, cursors, completed, seeds, walks };
         (Batch { decision, outcomes, seeded }, promised)
@@ -267,11 +365,13 @@ impl Settlements {
 }
 
 impl Settling {
-    /// Takes over what a draft of this object says.
-    fn take_over(
-        &mut self,
-        settled: Settled,
-    ) -> Result<Option<(ContentObjectModification, Settlement, Sight)>, StoreError> {
+    /// The number of items that are known of it.
+    fn item_count(&self) -> usize {
+        self.others + self.object.state.items.len()
+    }
+
+    /// Takes over what a draft of this object says; gives the changes that tell it, in order.
+    fn take_over(&mut self, settled: Settled, bounds: &ChangeBounds) -> Result<Vec<Told>, StoreError> {
         let state = Arc::make_mut(&mut self.object.state);
         let Settled { change, confirmations, order } = settled;
         state.confirm(order, &confirmations);
@@ -281,13 +381,17 @@ impl Settling {
             self.items.push(uri.clone());
             self.confirmed.items.insert(uri);
         }
-        let Some((modification, settlement)) = change else { return Ok(None) };
-        let before = Before::of(state, &modification, &settlement);
-        state.apply(order, &modification, &settlement);
-        let sight = before.note(state, &modification, &settlement)?;
-        self.itself |= ObjectState::is_told_by(&modification, &settlement);
-        self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
-        Ok(Some((modification, settlement, sight)))
+        let Some((modification, settlement)) = change else { return Ok(Vec::new()) };
+        let parts = bounds.divide(modification, settlement).into_iter();
+        let part = |(modification, settlement)| {
+            let before = Before::of(state, &modification, &settlement);
+            state.apply(order, &modification, &settlement);
+            let sight = before.note(state, &modification, &settlement)?;
+            self.itself |= ObjectState::is_told_by(&modification, &settlement);
+            self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
+            Ok((modification, settlement, sight))
+        };
+        parts.map(part).collect()
     }
 }
 
@@ -310,8 +414,12 @@ fn is_news((modification, settlement): &(ContentObjectModification, Settlement))
 mod tests {
     use std::sync::Arc;
 
-    use super::{Batch, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
+    use super::{Batch, ChangeBounds, Ground, HashMap, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
     use crate::model::{Draft, SourceName};
+
+    fn ground(known: Known, now: Timestamp) -> Ground {
+        Ground { known, item_counts: HashMap::default(), bounds: ChangeBounds::default(), now }
+    }
 
     #[test]
     fn a_clock_that_goes_back_does_not_take_the_times_of_receipt_back() {
@@ -326,7 +434,7 @@ mod tests {
             let drafts = vec![(None, draft.clone())];
             let submission =
                 Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same, completes: None };
-            let (batch, _) = Batch::settle(vec![submission], Vec::new(), Vec::new(), known, time(now)).unwrap();
+            let (batch, _) = Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(known, time(now))).unwrap();
             assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
             assert_eq!(batch.decision.changes[0].change.received, time(received));
         }
@@ -341,7 +449,8 @@ mod tests {
         let drafts = vec![(None, draft.clone()), (None, draft)];
         let submission = Submission { policy, drafts, known_key: KnownKey::Same, completes: None };
         let (batch, _) =
-            Batch::settle(vec![submission], Vec::new(), Vec::new(), Known::default(), Timestamp::now()).unwrap();
+            Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(Known::default(), Timestamp::now()))
+                .unwrap();
         let items: Vec<_> = batch.decision.objects[0].items.iter().map(|(uri, _)| uri.as_str()).collect();
         assert_eq!((batch.decision.objects.len(), items), (1, vec!["http://h/a", "http://h/b"]));
     }

@@ -6,7 +6,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{disk::Work, store::StoreError};
+use super::{disk::Work, order::Taken, store::StoreError};
 
 /// What is settled and not written yet, in order.
 #[derive(Default)]
@@ -71,6 +71,9 @@ impl Handover {
     /// of it is written, and its senders hear why.
     pub(super) fn put(&self, mut work: Work, failures: u64) -> u64 {
         let mut state = self.state();
+        if state.is_gone {
+            work = Work::new(work.orders, Taken::default());
+        }
         if failures != state.failures
             && let Some(error) = &state.error
         {
@@ -119,9 +122,13 @@ impl Handover {
         self.changed.notify_all();
     }
 
-    /// Nobody writes any more.
+    /// Nobody writes any more. The senders of what is left hear that the journal is closed.
     pub(super) fn leave(&self) {
-        self.state().is_gone = true;
+        let mut state = self.state();
+        state.is_gone = true;
+        let left = std::mem::take(&mut state.works);
+        drop(state);
+        drop(left);
         self.changed.notify_all();
     }
 }

@@ -5,8 +5,10 @@
 //! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
 
 mod batch;
+mod bounds;
 mod disk;
 mod handover;
+mod item_counts;
 mod kept;
 pub mod metrics;
 mod order;
@@ -38,13 +40,18 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
+pub use bounds::ChangeBounds;
 pub use kept::KeptContent;
 pub use order::{KnownKey, Outcome, Submission};
 pub use tail::{Recorded, TailBounds, first_of};
 
-use crate::model::Seq;
+use crate::{
+    model::Seq,
+    supervision::{Supervisor, Worker},
+};
 use disk::{Chore, Disk};
 use handover::Handover;
+use item_counts::ItemCounts;
 use order::Order;
 use promised::Promises;
 use quarantine::{NewQuarantined, QuarantineId};
@@ -71,11 +78,14 @@ pub struct Settings {
     pub tail: TailBounds,
     /// How long an order may wait, for its turn and for the disk.
     pub patience: Duration,
+    /// Bounds on one change and on one object.
+    pub bounds: ChangeBounds,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { queue: 1024, batch: 512, tail: TailBounds::default(), patience: Duration::from_secs(20) }
+        let (tail, bounds) = (TailBounds::default(), ChangeBounds::default());
+        Self { queue: 1024, batch: 512, tail, patience: Duration::from_secs(20), bounds }
     }
 }
 
@@ -89,6 +99,7 @@ pub struct Journal {
     orders: mpsc::Sender<Order>,
     writable: Arc<Writable>,
     patience: Duration,
+    bounds: ChangeBounds,
 }
 
 /// The journal's threads. They end when every [`Journal`] has been dropped and every order is
@@ -145,6 +156,18 @@ impl Journal {
     /// # Errors
     /// When the store cannot be read, or no thread can be started.
     pub fn start(store: impl Store, settings: Settings) -> Result<(Self, WriterThread), StoreError> {
+        Self::start_supervised(store, settings, &Supervisor::default())
+    }
+
+    /// Starts the journal as [`Journal::start`] does; `supervisor` hears of a thread that panics.
+    ///
+    /// # Errors
+    /// As [`Journal::start`].
+    pub fn start_supervised(
+        store: impl Store,
+        settings: Settings,
+        supervisor: &Supervisor,
+    ) -> Result<(Self, WriterThread), StoreError> {
         let store: Arc<dyn Store> = Arc::new(store);
         let head = store.head()?;
         let tail = Arc::new(Tail::of(&*store, head, settings.tail)?);
@@ -163,6 +186,8 @@ impl Journal {
             waiting: Vec::with_capacity(settings.batch),
             promises: Promises::default(),
             failures: 0,
+            bounds: settings.bounds,
+            item_counts: ItemCounts::default(),
         };
         let disk = Disk {
             store: Arc::clone(&store),
@@ -176,11 +201,18 @@ impl Journal {
         };
         let kept = Arc::clone(&store);
         let threads = [
-            thread("journal-writer", move || writer.run(waiting))?,
-            thread("journal-disk", move || disk.run())?,
-            thread("journal-upkeep", move || keep_up(&*kept, &chores))?,
+            thread(Worker::JournalWriter, supervisor, move || writer.run(waiting))?,
+            thread(Worker::JournalDisk, supervisor, move || disk.run())?,
+            thread(Worker::JournalUpkeep, supervisor, move || keep_up(&*kept, &chores))?,
         ];
-        Ok((Self { store, tail, head, first, orders, writable, patience: settings.patience }, WriterThread(threads)))
+        let Settings { patience, bounds, .. } = settings;
+        Ok((Self { store, tail, head, first, orders, writable, patience, bounds }, WriterThread(threads)))
+    }
+
+    /// The bounds on one change and on one object.
+    #[must_use]
+    pub fn bounds(&self) -> ChangeBounds {
+        self.bounds
     }
 
     /// Settles and appends what one message told, as a whole. On return it is on disk.
@@ -333,9 +365,20 @@ fn write_json(json: &mut Vec<u8>, value: &impl serde::Serialize) {
     serde_json::to_writer(json, value).expect("the model has a JSON shape for every value");
 }
 
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
-    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-    spawned.map_err(|error| StoreError::Io(format!("no thread for {name}: {error}")))
+/// Starts a thread of the journal. The supervisor hears of a panic alone: the threads return when the journal is closed, and
+/// when another of them has panicked.
+fn thread(
+    worker: Worker,
+    supervisor: &Supervisor,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StoreError> {
+    let supervisor = supervisor.clone();
+    let supervised = move || {
+        let _guard = supervisor.guard(worker, None);
+        work();
+    };
+    let spawned = std::thread::Builder::new().name(worker.name().to_owned()).spawn(supervised);
+    spawned.map_err(|error| StoreError::Io(format!("cannot start the thread {}: {error}", worker.name())))
 }
 
 /// Does what nobody waits for, until the writer has gone.

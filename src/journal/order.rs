@@ -60,6 +60,9 @@ pub enum Outcome {
     },
     /// It changed nothing.
     Unchanged,
+    /// It would have brought an object beyond the most items that the registry may know of one
+    /// ([`ChangeBounds::object_items`](super::ChangeBounds)). Nothing of its message was written.
+    TooManyItems,
 }
 
 /// An order to the writer, with the place where the answer goes. Who has stopped waiting for an

@@ -28,6 +28,8 @@ pub(super) struct Promised {
     pub(super) taken: HashSet<ChangeId>,
     /// The objects that it touched, each once.
     pub(super) objects: Vec<(Uri, KnownObject)>,
+    /// The numbers of items of those objects that it may have added items to.
+    pub(super) item_counts: Vec<(Uri, usize)>,
 }
 
 /// What all batches on their way will have the store know.
@@ -157,6 +159,7 @@ mod tests {
             unchanged: [EventKey([9; 16])].into_iter().collect(),
             taken: [id(number)].into_iter().collect(),
             objects: vec![(uri(OBJECT), KnownObject { number: None, state: state.into() })],
+            item_counts: Vec::new(),
         }
     }
 

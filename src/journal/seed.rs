@@ -37,6 +37,8 @@ pub struct Seeded {
     pub filled: usize,
     /// What became of each draft of the submission.
     pub outcomes: Vec<Outcome>,
+    /// Whether an object would have had too many items. Then nothing of the part was written.
+    pub too_many_items: bool,
 }
 
 /// How far a walk through a source's repository is. It is written in one transaction with what was found up to there.

@@ -8,21 +8,27 @@
 
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use tokio::sync::mpsc;
 
 use super::{
-    batch::{Batch, questions},
+    batch::{Batch, Ground, purge_keys, questions},
+    bounds::ChangeBounds,
     disk::Work,
     handover::{Gone, Handover, Seen},
+    item_counts::ItemCounts,
     order::{Order, Taken, sorted},
     promised::{Promised, Promises},
-    store::{Decision, Known, Meanwhile, Store, StoreError},
+    store::{Decision, ItemsAsked, Known, Meanwhile, Questions, Store, StoreError},
 };
-use crate::model::Timestamp;
+use crate::model::{Timestamp, Uri};
 
 /// From so many drafts on a batch is settled while another is written. A smaller one waits for those to
 /// come until that is done, since it costs some work to ask for the sake of few.
 const WORTH_SETTLING_AHEAD: usize = 128;
+
+/// The number of further changes of a purge that one question asks for.
+const PARTS_ASKED_AT_ONCE: usize = 16;
 
 /// About so many drafts are settled at once, so that they can be written while the next are settled.
 const SETTLED_AT_ONCE: usize = 256;
@@ -39,6 +45,10 @@ pub(super) struct Writer {
     pub(super) promises: Promises,
     /// How many failures were known when all that was settled.
     pub(super) failures: u64,
+    /// Bounds on one change and on one object.
+    pub(super) bounds: ChangeBounds,
+    /// The numbers of items of the objects that were settled last.
+    pub(super) item_counts: ItemCounts,
 }
 
 impl Drop for Writer {
@@ -83,6 +93,7 @@ impl Writer {
         if failures != self.failures {
             self.failures = failures;
             self.promises.clear();
+            self.item_counts.clear();
         }
         self.promises.forget(done);
     }
@@ -106,7 +117,10 @@ impl Writer {
             }
         };
         let number = self.handover.put(work, self.failures);
-        if let Some(promised) = promised {
+        if let Some(mut promised) = promised {
+            for (object, count) in promised.item_counts.drain(..) {
+                self.item_counts.set(object, count);
+            }
             self.promises.add(number, promised);
         }
         true
@@ -127,14 +141,63 @@ impl Writer {
         drafts().take_while(is_among_the_first).count()
     }
 
-    fn settled(&self, taken: &mut Taken, meanwhile: Meanwhile) -> Result<(Batch, Promised), StoreError> {
+    fn settled(&mut self, taken: &mut Taken, meanwhile: Meanwhile) -> Result<(Batch, Promised), StoreError> {
         let questions = questions(&taken.submissions, &taken.seedings);
         let is_empty = taken.submissions.is_empty() && taken.seedings.is_empty();
         let mut known = if is_empty { Known::default() } else { self.store.look(&questions, meanwhile)? };
         self.promises.tell(&questions, &mut known);
+        self.add_parts(taken, &mut known, meanwhile)?;
+        let item_counts = self.count_items(&questions, &known, meanwhile)?;
         let (submissions, cursors) = (std::mem::take(&mut taken.submissions), std::mem::take(&mut taken.cursors));
         let seedings = std::mem::take(&mut taken.seedings);
-        Batch::settle(submissions, seedings, cursors, known, Timestamp::now())
+        let ground = Ground { known, item_counts, bounds: self.bounds, now: Timestamp::now() };
+        Batch::settle(submissions, seedings, cursors, ground)
+    }
+
+    /// Adds the further changes that purges were journaled as which have come again.
+    fn add_parts(&self, taken: &Taken, known: &mut Known, meanwhile: Meanwhile) -> Result<(), StoreError> {
+        for key in purge_keys(&taken.submissions, &taken.seedings) {
+            let mut parts = 1;
+            while known.seen.contains_key(&key.part(parts)) {
+                let keys = (parts + 1..=parts + PARTS_ASKED_AT_ONCE).map(|part| key.part(part)).collect();
+                let questions = Questions { keys, ..Questions::default() };
+                let mut found = self.store.look(&questions, meanwhile)?;
+                self.promises.tell(&questions, &mut found);
+                known.seen.extend(found.seen);
+                parts += PARTS_ASKED_AT_ONCE;
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of items of the objects that are known and may get more.
+    fn count_items(
+        &mut self,
+        questions: &Questions,
+        known: &Known,
+        meanwhile: Meanwhile,
+    ) -> Result<HashMap<Uri, usize>, StoreError> {
+        let mut counts = HashMap::default();
+        let mut uncounted = Vec::new();
+        for (uri, asked) in &questions.objects {
+            let Some(object) = known.objects.get(uri) else { continue };
+            let ItemsAsked::Some(items) = asked else {
+                counts.insert(uri.clone(), object.state.items.len());
+                continue;
+            };
+            if items.as_slice().iter().all(|item| object.state.items.contains_key(item)) {
+                continue;
+            }
+            match self.item_counts.get(uri) {
+                Some(count) => drop(counts.insert(uri.clone(), count)),
+                None => uncounted.push(uri.clone()),
+            }
+        }
+        if !uncounted.is_empty() {
+            let found = self.store.item_counts(&uncounted, meanwhile)?;
+            counts.extend(uncounted.into_iter().zip(found));
+        }
+        Ok(counts)
     }
 }
 

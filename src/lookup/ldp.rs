@@ -4,6 +4,8 @@
 //! Fedora's resources have no address for each version, so what is told is of what is there now. If that was modified
 //! after the event, nothing of it is told but that.
 
+use std::collections::HashSet;
+
 use axum::http::{
     HeaderMap,
     header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, LINK},
@@ -103,11 +105,8 @@ async fn of_object(asking: &Asking<'_>, path: &str, there: &There, draft: &mut D
         parent = parent.or_else(|| described.parent.map(|parent| public(asking, &parent, &base)));
     }
     types.extend(all(&there.headers, "type").into_iter().filter_map(|name| Uri::parse(name).ok()));
-    for name in types {
-        if !draft.types.contains(&name) {
-            draft.types.push(name);
-        }
-    }
+    let mut known: HashSet<_> = draft.types.iter().cloned().collect();
+    draft.types.extend(types.into_iter().filter(|name| known.insert(name.clone())));
     let parent = match parent {
         Some(parent) => Some(parent),
         None => container(asking, path, &base).await?.or(told_root),

@@ -13,6 +13,7 @@ mod filter;
 mod found;
 mod item;
 mod json;
+pub mod json_size;
 mod lookup;
 mod media_range;
 mod names;

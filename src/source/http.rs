@@ -160,6 +160,9 @@ fn limit(bound: Bound) -> Limit {
         Bound::XmlDepth => Limit::XmlDepth,
         Bound::XmlAttributes => Limit::XmlAttributes,
         Bound::Items => Limit::Items,
+        Bound::Types => Limit::Types,
+        Bound::ChangeBytes => Limit::ChangeBytes,
+        Bound::ObjectItems => Limit::ObjectItems,
     }
 }
 

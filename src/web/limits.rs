@@ -17,6 +17,12 @@ pub enum Limit {
     XmlAttributes,
     /// The items of one change.
     Items,
+    /// The types of one object.
+    Types,
+    /// The JSON of one change.
+    ChangeBytes,
+    /// The items of one object.
+    ObjectItems,
     /// The time that the head of a request may take.
     HeadSeconds,
     /// The time that a request may take.
@@ -31,12 +37,15 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::BodyBytes,
         Self::HeldBytes,
         Self::XmlDepth,
         Self::XmlAttributes,
         Self::Items,
+        Self::Types,
+        Self::ChangeBytes,
+        Self::ObjectItems,
         Self::HeadSeconds,
         Self::RequestSeconds,
         Self::Connections,
@@ -53,6 +62,9 @@ impl Limit {
             Self::XmlDepth => "xml_depth",
             Self::XmlAttributes => "xml_attributes",
             Self::Items => "items",
+            Self::Types => "types",
+            Self::ChangeBytes => "change_bytes",
+            Self::ObjectItems => "object_items",
             Self::HeadSeconds => "head_seconds",
             Self::RequestSeconds => "request_seconds",
             Self::Connections => "connections",

@@ -8,18 +8,19 @@ use std::{
 };
 
 /// Which modules a module may import. What has no row here may import nothing.
-const TABLE: [(&str, &[&str]); 19] = [
+const TABLE: [(&str, &[&str]); 20] = [
     ("model", &[]),
+    ("supervision", &[]),
     ("web", &[]),
     ("broker", &["web"]),
     ("amqp", &["broker"]),
     ("stomp", &["broker", "web"]),
     ("http_client", &["web"]),
     ("format", &["model"]),
-    ("journal", &["model"]),
+    ("journal", &["model", "supervision"]),
     ("lookup", &["model", "format", "http_client", "web"]),
     ("intake", &["model", "format", "journal", "lookup"]),
-    ("delivery", &["amqp", "http_client", "journal", "model", "format", "web"]),
+    ("delivery", &["amqp", "http_client", "journal", "model", "format", "supervision", "web"]),
     ("source", &["amqp", "stomp", "broker", "intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
     ("admin", &["broker", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
@@ -42,6 +43,7 @@ const TABLE: [(&str, &[&str]); 19] = [
             "openapi",
             "router",
             "source",
+            "supervision",
             "view",
             "web",
         ],
@@ -65,6 +67,7 @@ const TABLE: [(&str, &[&str]); 19] = [
             "openapi",
             "router",
             "source",
+            "supervision",
             "view",
             "web",
         ],

@@ -7,14 +7,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use proptest::{prelude::*, test_runner::TestRunner};
 use tidings::{
     journal::{
-        Journal, KnownKey, Settings, Submission, WriterThread,
+        ChangeBounds, Journal, KnownKey, Settings, Submission, WriterThread,
         registry::{ObjectState, Registry},
         settle::SourcePolicy,
         store::{EventIdentity, event_key, sqlite},
     },
     model::{
-        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty, Seq,
-        SourceName, State, Text, Timestamp, Uri, User,
+        Change, ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty,
+        Seq, SourceName, State, Text, Timestamp, Uri, User,
     },
 };
 
@@ -122,9 +122,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::bounded(ChangeBounds::default())
+    }
+
+    fn bounded(bounds: ChangeBounds) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = sqlite::SqliteStore::open(folder.path(), sqlite::Bounds::default()).unwrap();
-        let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+        let (journal, writer) = Journal::start(store, Settings { bounds, ..Settings::default() }).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let name = SourceName::parse("fedora3").unwrap();
         let policy = Arc::new(SourcePolicy { name, metadata_changes: false });
@@ -163,9 +167,27 @@ pub(crate) fn arrivals(events: usize, keys: &[u64]) -> Vec<usize> {
 
 #[test]
 fn shuffled_and_repeated_events_end_in_the_same_registry_as_ordered_ones() {
-    let world = World::new();
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() });
+    ends_in_the_same(&World::new(), 300);
+}
+
+#[test]
+fn purges_of_several_changes_end_in_the_same_registry_however_shuffled_and_repeated() {
+    let world = World::bounded(ChangeBounds { items: 1, ..ChangeBounds::default() });
+    ends_in_the_same(&world, 120);
+    let changes = world.runtime.block_on(world.journal.after(Seq::ZERO, 100_000)).unwrap();
+    let changes: Vec<_> = changes.iter().map(|recorded| recorded.change().unwrap()).collect();
+    assert!(changes.iter().all(|change| change.modification.items.len() == 1));
+    let is_divided = |pair: &[&Change]| {
+        let [one, next] = pair else { return false };
+        let same =
+            one.modification.object == next.modification.object && one.modification.time == next.modification.time;
+        same && !one.settlement.purge && next.settlement.purge
+    };
+    assert!(changes.windows(2).filter(|pair| is_divided(pair)).count() > 20, "purges were divided");
+}
+
+fn ends_in_the_same(world: &World, cases: u32) {
+    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
     let mut case = 0;
     let histories = (prop::collection::vec(deed(), 1..24), prop::collection::vec(any::<u64>(), 48));
     let case = std::cell::RefCell::new(&mut case);
@@ -197,7 +219,7 @@ fn shuffled_and_repeated_events_end_in_the_same_registry_as_ordered_ones() {
             Ok(())
         })
         .unwrap();
-    the_journal_rebuilds_the_registry(&world);
+    the_journal_rebuilds_the_registry(world);
 }
 
 fn the_journal_rebuilds_the_registry(world: &World) {

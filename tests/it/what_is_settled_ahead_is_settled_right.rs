@@ -131,7 +131,7 @@ async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
                     assert_eq!(changes.get(seq), Some(id), "event {event}: {outcomes:?}");
                 }
                 Outcome::Unchanged => assert!(made.is_empty(), "event {event}: {outcomes:?}"),
-                Outcome::Duplicate { .. } => panic!("event {event}: {outcomes:?}"),
+                Outcome::Duplicate { .. } | Outcome::TooManyItems => panic!("event {event}: {outcomes:?}"),
             }
         }
     }

@@ -36,6 +36,17 @@ pub fn event_key(source: &SourceName, identity: EventIdentity<'_>, ordinal: usiz
     EventKey(key)
 }
 
+impl EventKey {
+    /// The key of a further change that tells the same event: `number` of them come before it.
+    #[must_use]
+    pub fn part(self, number: usize) -> Self {
+        let hash = Sha256::new().chain_update(self.0).chain_update(number.to_be_bytes()).finalize();
+        let mut key = [0; 16];
+        key.copy_from_slice(&hash[..16]);
+        Self(key)
+    }
+}
+
 /// What identifies an event within its source.
 #[derive(Clone, Copy, Debug)]
 pub enum EventIdentity<'a> {

@@ -57,6 +57,12 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails; then nothing was written.
     fn append(&self, decisions: Vec<Decision>) -> Result<Vec<Vec<NewChange>>, StoreError>;
 
+    /// How many items the registry knows of each of these objects, those included that are gone.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn item_counts(&self, objects: &[Uri], meanwhile: Meanwhile) -> Result<Vec<usize>, StoreError>;
+
     /// Puts in order what can be put in order now, so that the next opening is quick. Nobody appends any
     /// more.
     ///

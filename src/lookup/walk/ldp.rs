@@ -5,7 +5,7 @@
 //! content. The digest of a binary is read from its description, where Fedora keeps it: asked for it by `Want-Digest`,
 //! Fedora 6 reads the whole binary.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use axum::http::{
     HeaderMap,
@@ -67,6 +67,8 @@ struct Seen {
 #[derive(Default)]
 struct Facts {
     types: Vec<Uri>,
+    /// The same, to see which is known already.
+    known: HashSet<Uri>,
     digest: Option<Digest>,
 }
 
@@ -190,7 +192,7 @@ impl Way {
     /// A resource, with its description where it is a binary; nothing where it is gone.
     async fn resource(&self, path: &str, around: &str) -> Result<Seen, WalkError> {
         let Some(told) = self.asking.head(path, &[]).await? else { return Ok(Seen::nothing()) };
-        let mut facts = Facts { types: types(&told.headers), digest: None };
+        let mut facts = Facts::of(&told.headers);
         let is_binary = targets(&told.headers, "type").contains(&NON_RDF_SOURCE);
         let parent = Some(self.named(around)?);
         if !is_binary {
@@ -208,7 +210,7 @@ impl Way {
         if let Some(described) = description
             && let Some(headers) = self.describe(&described, path, &mut facts).await?
         {
-            let own = Facts { types: types(&headers), digest: None };
+            let own = Facts::of(&headers);
             let content = ContentLocation::at(self.named(&described)?);
             found.push(self.found(&described, &headers, Some(self.named(path)?), own, content)?);
         }
@@ -300,13 +302,20 @@ impl Seen {
 }
 
 impl Facts {
+    /// The types that headers tell.
+    fn of(headers: &HeaderMap) -> Self {
+        let mut facts = Self::default();
+        targets(headers, "type").into_iter().for_each(|kind| facts.add_type(kind));
+        facts
+    }
+
     fn has_types_of_fedora(&self) -> bool {
         self.types.iter().any(|kind| kind.as_str().starts_with(FEDORA))
     }
 
     fn add_type(&mut self, kind: &str) {
         if let Ok(kind) = Uri::parse(kind)
-            && !self.types.contains(&kind)
+            && self.known.insert(kind.clone())
         {
             self.types.push(kind);
         }
@@ -316,12 +325,6 @@ impl Facts {
 /// The targets of the links of that relation.
 fn targets<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
     links(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
-}
-
-fn types(headers: &HeaderMap) -> Vec<Uri> {
-    let mut facts = Facts::default();
-    targets(headers, "type").into_iter().for_each(|kind| facts.add_type(kind));
-    facts.types
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {

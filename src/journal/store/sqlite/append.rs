@@ -5,12 +5,12 @@ use std::sync::PoisonError;
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior};
 
 use super::{
-    SqliteStore, confirmations, events::Lookup, gathered::Gathered, incomplete, objects, read, rows, seeds,
+    SqliteStore, confirmations, events::Lookup, gathered::Gathered, incomplete, objects, read, registry, rows, seeds,
     subscriptions, together, unchanged,
 };
 use crate::{
     journal::store::{Decision, Known, Meanwhile, NewChange, Questions, StoreError},
-    model::{Seq, Timestamp},
+    model::{Seq, Timestamp, Uri},
 };
 
 /// How many rows move at once when nobody waits for an append.
@@ -24,6 +24,18 @@ impl SqliteStore {
         match writing {
             Some(writing) => self.answer(&writing, questions),
             None => self.answer(&self.looking.lock().unwrap_or_else(PoisonError::into_inner), questions),
+        }
+    }
+
+    /// Counts items of objects, over the same connection as [`look_up`](Self::look_up).
+    pub(super) fn count_items(&self, objects: &[Uri], meanwhile: Meanwhile) -> Result<Vec<usize>, StoreError> {
+        let writing = (meanwhile == Meanwhile::Idle).then(|| self.writing.try_lock().ok()).flatten();
+        match writing {
+            Some(writing) => registry::item_counts(&writing, &self.gathered, objects),
+            None => {
+                let looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+                registry::item_counts(&looking, &self.gathered, objects)
+            }
         }
     }
 

@@ -157,6 +157,10 @@ impl Store for SqliteStore {
         self.look_up(questions, meanwhile)
     }
 
+    fn item_counts(&self, objects: &[Uri], meanwhile: Meanwhile) -> Result<Vec<usize>, StoreError> {
+        self.count_items(objects, meanwhile)
+    }
+
     fn append(&self, decisions: Vec<Decision>) -> Result<Vec<Vec<NewChange>>, StoreError> {
         self.append_batches(decisions)
     }

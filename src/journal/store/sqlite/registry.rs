@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use rusqlite::{Connection, params};
 
-use super::{objects, rows, shared::SharedGathered};
+use super::{gathered::Gathered, held::Held, objects, rows, shared::SharedGathered};
 use crate::{
     journal::{
         registry::ObjectState,
@@ -56,6 +56,29 @@ pub(super) fn page(
         page.push((uri, state));
     }
     Ok(page)
+}
+
+/// How many items are known of each of these objects, in the tables or in memory.
+pub(super) fn item_counts(
+    connection: &Connection,
+    gathered: &SharedGathered,
+    objects: &[Uri],
+) -> Result<Vec<usize>, StoreError> {
+    let pick = |gathered: &Gathered| objects.iter().map(|uri| gathered.held(uri)).collect::<Vec<_>>();
+    let (transaction, held) = gathered.at_one_moment(connection, pick)?;
+    let mut reading = objects::Reading::new(&transaction)?;
+    let mut rows = transaction.prepare_cached("SELECT count(*) FROM items WHERE object = ?")?;
+    let mut count = |(uri, held): (&Uri, Option<Held>)| {
+        let number = reading.number_or(held.as_ref().and_then(|held| held.number), uri)?;
+        let items = held.map(|held| held.items).unwrap_or_default();
+        let Some(number) = number else { return Ok(items.len()) };
+        let mut count = usize::try_from(rows.query_row([number], |row| row.get::<_, i64>(0))?).unwrap_or(usize::MAX);
+        for (item, _) in items {
+            count += usize::from(reading.item(number, &item)?.is_none());
+        }
+        Ok(count)
+    };
+    objects.iter().zip(held).map(&mut count).collect()
 }
 
 /// The objects that have rows.

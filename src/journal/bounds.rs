@@ -1,0 +1,81 @@
+//! Bounds on what one change holds. A purge of more items than one change may have is journaled as several changes, in
+//! order: each tells that some of the items are gone, and the last one that the object is purged.
+
+use crate::model::{
+    Aspect, ChangeId, ContentItemModification, ContentObjectModification, NonEmpty, Settlement, json_size,
+};
+
+/// Bounds on one change and on one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeBounds {
+    /// The most items of one change.
+    pub items: usize,
+    /// The most items that the registry knows of one object, those included that are gone.
+    pub object_items: usize,
+    /// The most types that a change gets from the registry.
+    pub types: usize,
+    /// The most bytes of JSON of one change.
+    pub bytes: usize,
+}
+
+/// The defaults of the configuration; a test compares them.
+impl Default for ChangeBounds {
+    fn default() -> Self {
+        Self { items: 10_000, object_items: 100_000, types: 256, bytes: 16 * 1024 * 1024 }
+    }
+}
+
+impl ChangeBounds {
+    /// Divides a purge into changes within the bounds. Any other change is returned as it is, since the intake bounds it.
+    ///
+    /// A journal that is older than the bound on types may know more types of an object: those beyond it are left out.
+    #[must_use]
+    pub fn divide(
+        &self,
+        mut modification: ContentObjectModification,
+        mut settlement: Settlement,
+    ) -> Vec<(ContentObjectModification, Settlement)> {
+        if settlement.filled.contains(Aspect::Types) {
+            modification.types.truncate(self.types);
+        }
+        if !settlement.purge {
+            return vec![(modification, settlement)];
+        }
+        let room = self.bytes.saturating_sub(json_size::of_change(&modification));
+        let lengths = self.lengths(&modification.items, room);
+        if lengths.len() < 2 {
+            return vec![(modification, settlement)];
+        }
+        let empty = NonEmpty::one(modification.items[0].clone());
+        let mut items = std::mem::replace(&mut modification.items, empty).into_vec().into_iter();
+        let mut notes = std::mem::take(&mut settlement.items).into_iter();
+        let last = lengths.len() - 1;
+        let part = |(index, length): (usize, usize)| {
+            let mut part = modification.clone();
+            if index > 0 {
+                part.id = ChangeId::mint();
+            }
+            part.items = NonEmpty::try_from(items.by_ref().take(length).collect::<Vec<_>>()).ok()?;
+            let notes = notes.by_ref().take(length).collect();
+            Some((part, Settlement { purge: index == last, items: notes, ..settlement.clone() }))
+        };
+        lengths.into_iter().enumerate().filter_map(part).collect()
+    }
+
+    /// The numbers of items of the parts, each at least 1.
+    fn lengths(&self, items: &[ContentItemModification], room: usize) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        let (mut length, mut bytes) = (0, 0);
+        for item in items {
+            let size = json_size::of_item(item);
+            if length > 0 && (length >= self.items || bytes + size > room) {
+                lengths.push(length);
+                (length, bytes) = (0, 0);
+            }
+            length += 1;
+            bytes += size;
+        }
+        lengths.push(length);
+        lengths
+    }
+}

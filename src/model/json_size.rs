@@ -1,0 +1,81 @@
+//! Upper bounds on the JSON of a change, in bytes, from before it is settled: whatever settling adds to it fits in.
+//!
+//! JSON escapes quotation marks, backslashes and line breaks by one more byte each. No URI, state or digest has any of them, and
+//! text has no other control characters.
+
+use super::{
+    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems,
+    EventId, Uri, User,
+};
+
+/// Names of members, identifiers, times, the source's name and notes of a change.
+const CHANGE: usize = 1024;
+
+/// Names of members, the identifier, the states and the notes of an item.
+const ITEM: usize = 480;
+
+/// Names of members, size and digest of a location.
+const CONTENT: usize = 300;
+
+/// Quotation marks and a comma.
+const QUOTED: usize = 3;
+
+/// Upper bound of the JSON of a change without its items.
+#[must_use]
+pub fn of_change(change: &ContentObjectModification) -> usize {
+    let ContentObjectModification { user, object, parent, types, description, origin, .. } = change;
+    let parent = parent.as_ref().map_or(0, |parent| parent.as_str().len());
+    let event_id = origin.event_id.as_ref().map_or(0, |id| 2 * id.as_str().len());
+    let version = origin.software_version.as_ref().map_or(0, |version| 2 * version.as_str().len());
+    let about = of_user(user) + object.as_str().len() + parent + event_id + version;
+    CHANGE + about + of_types(types) + 2 * description.as_str().len()
+}
+
+/// Upper bound of the JSON of one item of a change.
+#[must_use]
+pub fn of_item(item: &ContentItemModification) -> usize {
+    ITEM + item.uri.as_str().len() + item.change.content().map_or(0, of_content)
+}
+
+/// Upper bound of the JSON of the change that a draft may become, where the registry adds a parent and at most `types`
+/// types to a draft without. The items that a purge lists are not included.
+#[must_use]
+pub fn of_draft(draft: &Draft, types: usize) -> usize {
+    let Draft { event_id, software_version, user, object, parent, description, items, .. } = draft;
+    let parent = parent.as_ref().map_or(Uri::MAX_BYTES, |parent| parent.as_str().len());
+    let types =
+        if draft.types.is_empty() { types.saturating_mul(Uri::MAX_BYTES + QUOTED) } else { of_types(&draft.types) };
+    let event_id = event_id.as_ref().map_or(0, |id: &EventId| 2 * id.as_str().len());
+    let version = software_version.as_ref().map_or(0, |version| 2 * version.as_str().len());
+    let about = of_user(user) + object.as_str().len() + parent + event_id + version;
+    let items = match items {
+        DraftItems::Listed(items) => items.iter().map(of_draft_item).sum(),
+        DraftItems::Purge => 0,
+    };
+    CHANGE + about + types + 2 * description.as_str().len() + items
+}
+
+fn of_draft_item(item: &DraftItem) -> usize {
+    let content = match &item.change {
+        DraftChange::Told(change) | DraftChange::Completed(change) => change.content(),
+        DraftChange::AddOrUpdate { content, .. }
+        | DraftChange::There { content }
+        | DraftChange::Found { content, .. } => content.as_ref(),
+        DraftChange::Activity { .. } | DraftChange::Properties { .. } => None,
+    };
+    ITEM + item.uri.as_str().len() + content.map_or(0, of_content)
+}
+
+fn of_content(content: &ContentLocation) -> usize {
+    let ContentLocation { url, media_type, generated_by, .. } = content;
+    let media_type = media_type.as_ref().map_or(0, |media_type| 2 * media_type.as_str().len());
+    CONTENT + url.as_str().len() + media_type + generated_by.as_ref().map_or(0, |uri| uri.as_str().len())
+}
+
+fn of_user(user: &User) -> usize {
+    2 * user.name().len() + user.uri().map_or(0, |uri| uri.as_str().len())
+}
+
+fn of_types(types: &[Uri]) -> usize {
+    types.iter().map(|kind| kind.as_str().len() + QUOTED).sum()
+}
