@@ -255,6 +255,12 @@ impl Intake {
         Self { journal }
     }
 
+    /// The number of the newest change in the journal.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.journal.head().0
+    }
+
     /// Takes in one message; on return it is on disk, in the journal or in the quarantine.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::fmt;
 
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 
+use super::frames::LARGEST_FRAME;
 use crate::broker::{Endpoint, InvalidEndpoint, Schemes};
 
 /// The user and the password of a broker as it is installed; it lets them in from its own machine alone.
@@ -65,6 +66,12 @@ impl Address {
         self.0.port()
     }
 
+    /// The parts of the address that it shares with those of other protocols.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.0
+    }
+
     /// The library's form of it, with the password: it must not be printed.
     pub(super) fn to_uri(&self, heartbeat_seconds: u16) -> AMQPUri {
         let password = self.0.password().map(|password| String::from_utf8_lossy(password.expose()).into_owned());
@@ -79,7 +86,11 @@ impl Address {
                 port: self.port(),
             },
             vhost: self.0.vhost().unwrap_or(DEFAULT_VHOST).to_owned(),
-            query: AMQPQueryString { heartbeat: Some(heartbeat_seconds), ..AMQPQueryString::default() },
+            query: AMQPQueryString {
+                frame_max: u32::try_from(LARGEST_FRAME).ok(),
+                heartbeat: Some(heartbeat_seconds),
+                ..AMQPQueryString::default()
+            },
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapin::ErrorKind;
 
-use crate::broker::InvalidAuthority;
+use crate::broker::{InvalidAuthority, SocketError};
 
 /// AMQP's reply codes that say something of their own (AMQP 0-9-1 section 1.2).
 mod code {
@@ -56,6 +56,11 @@ pub enum AmqpError {
     /// Somebody else has the queue for himself.
     #[error("another connection has the queue for itself ({0})")]
     Locked(String),
+    /// The queue is a stream.
+    #[error(
+        "the queue is a stream, and streams are not read: each connection would begin at its end, and miss what came before; name a quorum or a classic queue, and have the broker copy the messages to it"
+    )]
+    Stream,
     /// No encrypted connection can be made.
     #[error("no encrypted connection can be made: {0}; see to the broker's certificate, or name its authority in `ca`")]
     Tls(String),
@@ -75,6 +80,16 @@ pub(super) enum Step {
     Work,
 }
 
+impl From<SocketError> for AmqpError {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::Unreachable(reason) => Self::Unreachable(reason),
+            SocketError::Tls(reason) => Self::Tls(reason),
+            SocketError::Authority(error) => Self::Authority(error),
+        }
+    }
+}
+
 impl AmqpError {
     /// Whether the same may work soon without anybody doing anything. Where it is false, somebody must
     /// act, in the broker or in the configuration; it is tried on, since that may happen in the broker.
@@ -88,6 +103,7 @@ impl AmqpError {
             | Self::NotFound(_)
             | Self::Different(_)
             | Self::Locked(_)
+            | Self::Stream
             | Self::Tls(_)
             | Self::Authority(_) => false,
         }

@@ -10,11 +10,14 @@
 mod address;
 mod connection;
 mod error;
+mod frames;
 mod queue;
 mod socket;
+mod stream;
 
 pub use address::{Address, InvalidAddress};
-pub use connection::{Channel, Connection, Connector, Consumer, QueueType};
+pub use connection::{Channel, Connection, Connector, Consumer, QueueType, Received};
 pub use error::AmqpError;
+pub use frames::{Correction, DEEPEST, FrameScanner, LARGEST_FRAME, MalformedFrame, Notes};
 pub use lapin::{message::Delivery, types::ShortString};
 pub use queue::{OpenQueue, QueueSettings};

@@ -34,22 +34,28 @@ pub struct OpenQueue {
     pub connection: Connection,
     /// The channel on which messages are acknowledged.
     pub channel: Channel,
+    /// A channel for questions about the queue: one that the broker answers with an error ends the channel.
+    pub questions: Channel,
     /// Its messages.
     pub consumer: Consumer,
+    /// The number of other consumers of the queue.
+    pub others: u32,
 }
 
 impl QueueSettings {
     /// Connects, under a name that the broker shows, declares or looks for what must be there, and begins
-    /// to read. Every step is bounded in time.
+    /// to read, with up to `prefetch` messages before one is acknowledged. Every step is bounded in time.
     ///
     /// # Errors
     /// When any of it fails; nothing stays behind.
-    pub async fn open(&self, name: &str) -> Result<OpenQueue, AmqpError> {
+    pub async fn open(&self, name: &str, prefetch: u16) -> Result<OpenQueue, AmqpError> {
         let connection = Connector::new(self.address.clone(), name, self.ca.clone()).connect().await?;
         let channel = connection.channel().await?;
-        match self.consume(&channel).await {
-            Ok(consumer) => Ok(OpenQueue { connection, channel, consumer }),
+        let questions = connection.channel().await?;
+        match self.consume(&channel, &questions, prefetch).await {
+            Ok((consumer, others)) => Ok(OpenQueue { connection, channel, questions, consumer, others }),
             Err(error) => {
+                questions.close().await;
                 channel.close().await;
                 connection.close().await;
                 Err(error)
@@ -57,25 +63,34 @@ impl QueueSettings {
         }
     }
 
-    async fn consume(&self, channel: &Channel) -> Result<Consumer, AmqpError> {
+    async fn consume(
+        &self,
+        channel: &Channel,
+        questions: &Channel,
+        prefetch: u16,
+    ) -> Result<(Consumer, u32), AmqpError> {
         let passive = !self.declare;
         if let Some(exchange) = &self.exchange {
             channel.exchange(exchange, passive).await?;
         }
-        channel.queue(&self.queue, self.queue_type, passive).await?;
+        let others = channel.queue(&self.queue, self.queue_type, passive).await?;
         if let (Some(exchange), true) = (&self.exchange, self.declare) {
             for binding in &self.bindings {
                 channel.bind(&self.queue, exchange, binding).await?;
             }
         }
-        channel.consume(&self.queue, self.prefetch).await
+        let consumer = channel.consume(&self.queue, prefetch).await?;
+        // A stream cannot be declared as one of the other types.
+        let consumer = if passive { consumer.refusing_streams(questions.clone(), &self.queue) } else { consumer };
+        Ok((consumer, others))
     }
 }
 
 impl OpenQueue {
-    /// Closes channel and connection in good order, for four seconds at most.
+    /// Closes channel and connection in good order, for six seconds at most.
     pub async fn close(self) {
-        let Self { connection, channel, consumer } = self;
+        let Self { connection, channel, questions, consumer, .. } = self;
+        questions.close().await;
         channel.close().await;
         drop(consumer);
         connection.close().await;

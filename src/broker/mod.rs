@@ -9,11 +9,13 @@
 mod authority;
 mod backoff;
 mod endpoint;
+mod socket;
 mod status;
 
 pub use authority::{InvalidAuthority, authority};
 pub use backoff::Backoff;
 pub use endpoint::{Endpoint, InvalidEndpoint, Schemes};
+pub use socket::{Resolver, Resolving, SocketError, SocketGuard, Stream, open as open_socket, system_resolver};
 pub use status::{CONNECTION_FAILURES, CONNECTION_STATE, ConnectionState, ConnectionStatus, Failure, Shown};
 
 /// The metric of messages that a broker delivered although it had delivered them before.

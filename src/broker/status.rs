@@ -71,6 +71,10 @@ pub struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub last_error: Option<Failure>,
+    /// A reason for an administrator to look at the broker, although messages come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub warning: Option<String>,
     /// When the next attempt is made, while it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
@@ -100,7 +104,10 @@ impl ConnectionStatus {
         for other in ConnectionState::ALL {
             measure(&name, other, other == state);
         }
-        Self { name, shown: Mutex::new(Shown { state, since: now(), last_error: None, next_attempt: None }) }
+        Self {
+            name,
+            shown: Mutex::new(Shown { state, since: now(), last_error: None, warning: None, next_attempt: None }),
+        }
     }
 
     /// It does something else now; says whether it did not before.
@@ -118,6 +125,19 @@ impl ConnectionStatus {
         shown.next_attempt = Some((now + again).trunc_subsecs(MILLISECONDS));
         self.enter(&mut shown, state);
         metrics::counter!(CONNECTION_FAILURES, "connection" => self.name.clone()).increment(1);
+    }
+
+    /// Notes that the connection broke, while what it brought is still being worked on.
+    pub fn broke(&self, reason: &str) {
+        self.lock().last_error = Some(Failure { reason: reason.to_owned(), at: now() });
+    }
+
+    /// Sets or clears the warning, and returns whether that changed it.
+    pub fn warn(&self, warning: Option<String>) -> bool {
+        let mut shown = self.lock();
+        let is_new = shown.warning != warning;
+        shown.warning = warning;
+        is_new
     }
 
     /// How it is now.

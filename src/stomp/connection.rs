@@ -15,7 +15,7 @@ use super::{
     error::Step,
     socket::{self, Reading, Writing},
 };
-use crate::web::Secret;
+use crate::{broker::SocketGuard, web::Secret};
 
 /// How long a connection may take to be made, from the name of the host to the CONNECTED.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -65,25 +65,27 @@ pub struct Writer {
     acknowledge: Acknowledge,
     /// How often the broker wants to hear something; `None` if it does not.
     beat: Option<Duration>,
+    _guard: SocketGuard,
 }
 
 impl StompSettings {
-    /// Connects, and subscribes to the destination. Bodies of more than `largest` bytes are left out.
+    /// Connects, and subscribes to the destination, with up to `prefetch` messages before one is acknowledged. Bodies of
+    /// more than `largest` bytes are left out.
     ///
     /// # Errors
     /// When any of it fails, or takes too long; nothing stays behind.
-    pub async fn open(&self, largest: usize) -> Result<(Reader, Writer), StompError> {
+    pub async fn open(&self, largest: usize, prefetch: u16) -> Result<(Reader, Writer), StompError> {
         let (mut reader, writer) = within(CONNECT, "let the gateway in", self.connect(largest)).await?;
         let subscribed = async {
-            writer.write(&self.subscribe(&writer)).await?;
-            reader.subscribed(self.prefetch).await
+            writer.write(&self.subscribe(&writer, prefetch)).await?;
+            reader.subscribed(prefetch).await
         };
         within(OPERATION, "send the messages of the destination", subscribed).await?;
         Ok((reader, writer))
     }
 
     async fn connect(&self, largest: usize) -> Result<(Reader, Writer), StompError> {
-        let (reading, mut writing) = socket::open(self).await?;
+        let (reading, mut writing, guard) = socket::open(self).await?;
         let (address, password) = (&self.address, self.address.password());
         let secret = password.map(|password| String::from_utf8_lossy(password.expose()));
         let beats = format!("{HEART_BEAT},{HEART_BEAT}");
@@ -121,12 +123,13 @@ impl StompSettings {
             subscription: self.durable.clone().unwrap_or_else(|| "tidings".to_owned()),
             acknowledge: self.acknowledge,
             beat: wants.map(|every| every / 2),
+            _guard: guard,
         };
         Ok((reader, writer))
     }
 
-    fn subscribe(&self, writer: &Writer) -> Vec<u8> {
-        let prefetch = self.prefetch.to_string();
+    fn subscribe(&self, writer: &Writer, prefetch: u16) -> Vec<u8> {
+        let prefetch = prefetch.to_string();
         let mut headers = vec![
             ("id", writer.subscription.as_str()),
             ("destination", &self.destination),

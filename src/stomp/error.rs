@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Body, Frame};
-use crate::{broker::InvalidAuthority, web::Secret};
+use crate::{
+    broker::{InvalidAuthority, SocketError},
+    web::Secret,
+};
 
 /// How much is repeated of what a broker says, in characters.
 const TOLD: usize = 300;
@@ -98,6 +101,16 @@ pub(super) enum Step {
     Subscribe,
     /// Messages were moving.
     Work,
+}
+
+impl From<SocketError> for StompError {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::Unreachable(reason) => Self::Unreachable(reason),
+            SocketError::Tls(reason) => Self::Tls(reason),
+            SocketError::Authority(error) => Self::Authority(error),
+        }
+    }
 }
 
 impl StompError {

@@ -103,12 +103,14 @@ impl Amqp {
         let change = change.change().map_err(failed)?;
         let key = self.settings.routing_key.fill(change);
         let properties = properties(change, format);
+        let id = change.modification.id.to_string();
         let (settings, largest) = (Arc::clone(&self.settings), Arc::clone(&self.largest));
         let mut pending: Pending = Box::pin(async move {
-            let sent = line.channel.publish(&settings.exchange, &key, true, &body, properties).await;
+            let patience = settings.window.patience;
+            let sent = line.channel.publish(&settings.exchange, &key, true, &body, properties, patience).await;
             drop(body);
             match sent {
-                Ok(confirm) => outcome(confirm, settings.unroutable, &largest).await,
+                Ok(confirm) => outcome(confirm, || line.channel.take_return(&id), settings.unroutable, &largest).await,
                 Err(error) => not_sent(&line, &error, &largest),
             }
         });
@@ -176,12 +178,20 @@ fn not_sent(line: &Line, error: &AmqpError, largest: &AtomicUsize) -> Outcome {
     Outcome::Retry { reason, after: None }
 }
 
-async fn outcome(confirm: PublisherConfirm, unroutable: Unroutable, largest: &AtomicUsize) -> Outcome {
+/// The outcome of a message by its confirmation. `is_returned` says whether the broker returned the message, which it
+/// does before it confirms it. The library pairs returned messages with confirmations by their order alone, so that
+/// it may name another one of those that are confirmed together.
+async fn outcome(
+    confirm: PublisherConfirm,
+    is_returned: impl FnOnce() -> bool,
+    unroutable: Unroutable,
+    largest: &AtomicUsize,
+) -> Outcome {
     let retry = |reason: String| Outcome::Retry { reason, after: None };
     match confirm.await {
-        Ok(Confirmation::Ack(None)) => Outcome::Delivered,
+        Ok(Confirmation::Ack(_)) if !is_returned() => Outcome::Delivered,
         // It came back, and is acknowledged all the same.
-        Ok(Confirmation::Ack(Some(_))) => match unroutable {
+        Ok(Confirmation::Ack(_)) => match unroutable {
             Unroutable::Count => Outcome::Unroutable,
             Unroutable::Hold => retry(
                 "it reached no queue: no queue is bound to the exchange for its routing key; bind one, or set \

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::{
-    amqp::Delivery,
+    amqp::{Delivery, Received},
     broker::delivered_again,
-    format::Headers,
+    format::{Headers, Place, Rejection},
     intake::{Arrived, EventId, Incoming, SourceName},
     source::brokered::whole,
 };
@@ -17,9 +17,10 @@ const ROUTING_KEY: &str = "routing-key";
 /// Under this name stands the exchange.
 const EXCHANGE: &str = "exchange";
 
-/// What `delivery` brought for a source. A body of more than `largest` bytes, deflated or inflated, is
-/// for no dialect.
-pub(super) fn arrived(delivery: Delivery, largest: usize, source: &SourceName) -> Arrived {
+/// The message of a delivery as the intake takes it. A body of more than `largest` bytes, deflated or inflated, is
+/// for no dialect, and neither is a message that is not as it was published.
+pub(super) fn arrived(received: Received, largest: usize, source: &SourceName) -> Arrived {
+    let Received { delivery, corrections } = received;
     if delivery.redelivered {
         delivered_again(source.as_str());
     }
@@ -32,7 +33,18 @@ pub(super) fn arrived(delivery: Delivery, largest: usize, source: &SourceName) -
         redelivered: delivery.redelivered,
         body: Bytes::from(delivery.data),
     };
-    whole(incoming, coding.as_deref(), largest)
+    match whole(incoming, coding.as_deref(), largest) {
+        Arrived::Whole(incoming) if !corrections.is_empty() => {
+            let reasons: Vec<_> = corrections.iter().map(ToString::to_string).collect();
+            let reason = format!(
+                "{}; the gateway reads no such message, and shows it corrected: `?` stands for each octet that is not \
+                 UTF-8, and deep headers are left out",
+                reasons.join(", and ")
+            );
+            Arrived::Unreadable { incoming, rejection: Rejection::malformed(Place::Message, reason), coded: false }
+        }
+        arrived => arrived,
+    }
 }
 
 /// The routing key and the exchange, then what the sender has given, as far as it is text or can be
@@ -88,8 +100,11 @@ mod tests {
         types::{AMQPValue, FieldArray, FieldTable},
     };
 
-    use super::arrived;
-    use crate::intake::{Arrived, SourceName};
+    use super::{Received, arrived};
+    use crate::{
+        amqp::Correction,
+        intake::{Arrived, SourceName},
+    };
 
     fn delivery(properties: BasicProperties, body: &[u8]) -> Delivery {
         let mut delivery = Delivery::mock(1, "sfm_exchange".into(), "harvest.start.x.y".into(), false, body.to_vec());
@@ -98,7 +113,12 @@ mod tests {
     }
 
     fn of(properties: BasicProperties, body: &[u8]) -> Arrived {
-        arrived(delivery(properties, body), 1000, &SourceName::parse("s").unwrap())
+        corrected(properties, body, &[])
+    }
+
+    fn corrected(properties: BasicProperties, body: &[u8], corrections: &[Correction]) -> Arrived {
+        let received = Received { delivery: delivery(properties, body), corrections: corrections.to_vec() };
+        arrived(received, 1000, &SourceName::parse("s").unwrap())
     }
 
     fn gzip(body: &[u8]) -> Vec<u8> {
@@ -129,6 +149,16 @@ mod tests {
         assert_eq!(headers, expected);
         assert_eq!(incoming.content_type.as_deref(), Some("application/json"));
         assert_eq!(incoming.transport_id.unwrap().as_str(), "id-1");
+    }
+
+    #[test]
+    fn a_corrected_message_is_for_no_dialect() {
+        let corrections = [Correction::NotUtf8("the routing key"), Correction::TooDeep];
+        let arrived = corrected(encoded("gzip"), &gzip(b"text"), &corrections);
+        let Arrived::Unreadable { incoming, rejection, coded: false } = arrived else { panic!() };
+        assert_eq!(incoming.body, "text");
+        let expected = "the routing key is not UTF-8, and its headers are nested more than 32 levels deep; ";
+        assert!(rejection.reason.starts_with(expected), "{rejection}");
     }
 
     #[test]

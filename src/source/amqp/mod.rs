@@ -2,12 +2,12 @@
 
 mod arrival;
 
-use std::{convert::Infallible, fmt::Display};
+use std::{convert::Infallible, fmt::Display, time::Duration};
 
 use self::arrival::arrived;
-use super::brokered::{Acknowledging, Arrivals, Broker, Failed, Message};
+use super::brokered::{Acknowledging, Arrivals, Broker, Failed, Message, Opened};
 use crate::{
-    amqp::{AmqpError, Channel, Connection, Consumer, Delivery, OpenQueue, QueueSettings},
+    amqp::{AmqpError, Channel, Connection, Consumer, OpenQueue, QueueSettings, QueueType, Received, ShortString},
     intake::{Arrived, SourceName},
 };
 
@@ -17,10 +17,25 @@ pub struct Consuming {
     consumer: Consumer,
 }
 
-/// The channel on which messages are acknowledged, and its connection.
+/// The channel on which messages are acknowledged, one for questions, their connection, and the queue.
 pub struct Acknowledged {
     channel: Channel,
+    questions: Channel,
     connection: Connection,
+    queue: ShortString,
+}
+
+/// How often the broker is asked for the number of consumers.
+const COUNT_CONSUMERS: Duration = Duration::from_secs(10);
+
+/// The warning that a queue has other consumers, if it has.
+fn shared(others: u32) -> Option<String> {
+    (others > 0).then(|| {
+        format!(
+            "the queue has other consumers ({others}): the broker gives each of them a part of the messages, and this \
+             gateway never sees the rest; give each reader a queue of its own"
+        )
+    })
 }
 
 impl Broker for QueueSettings {
@@ -40,13 +55,17 @@ impl Broker for QueueSettings {
         self.prefetch
     }
 
-    async fn open(&self, name: &str) -> Result<(Consuming, Acknowledged), AmqpError> {
-        let OpenQueue { connection, channel, consumer } = QueueSettings::open(self, name).await?;
-        Ok((Consuming { channel: channel.clone(), consumer }, Acknowledged { channel, connection }))
+    async fn open(&self, name: &str, prefetch: u16) -> Result<Opened<Consuming, Acknowledged>, AmqpError> {
+        let OpenQueue { connection, channel, questions, consumer, others } =
+            QueueSettings::open(self, name, prefetch).await?;
+        let arrivals = Consuming { channel: channel.clone(), consumer };
+        let acknowledging = Acknowledged { channel, questions, connection, queue: self.queue.clone() };
+        Ok(Opened { arrivals, acknowledging, warning: shared(others) })
     }
 
-    async fn close(Consuming { consumer, .. }: Consuming, Acknowledged { channel, connection }: Acknowledged) {
-        OpenQueue { connection, channel, consumer }.close().await;
+    async fn close(Consuming { consumer, .. }: Consuming, acknowledged: Acknowledged) {
+        let Acknowledged { channel, questions, connection, .. } = acknowledged;
+        OpenQueue { connection, channel, questions, consumer, others: 0 }.close().await;
     }
 }
 
@@ -54,13 +73,17 @@ impl Failed for AmqpError {
     fn is_transient(&self) -> bool {
         AmqpError::is_transient(self)
     }
+
+    fn is_unexplained(&self) -> bool {
+        matches!(self, AmqpError::Broken(_))
+    }
 }
 
 impl Arrivals for Consuming {
-    type Message = Delivery;
+    type Message = Received;
     type Error = AmqpError;
 
-    async fn next(&mut self) -> Result<Delivery, AmqpError> {
+    async fn next(&mut self) -> Result<Received, AmqpError> {
         self.consumer.next().await
     }
 
@@ -69,16 +92,16 @@ impl Arrivals for Consuming {
     }
 }
 
-impl Message for Delivery {
+impl Message for Received {
     /// The delivery tag.
     type Mark = u64;
 
     fn mark(&self) -> u64 {
-        self.delivery_tag
+        self.delivery.delivery_tag
     }
 
     fn size(&self) -> usize {
-        self.data.len()
+        self.delivery.data.len()
     }
 
     fn arrived(self, largest: usize, source: &SourceName) -> Arrived {
@@ -97,8 +120,15 @@ impl Acknowledging for Acknowledged {
         }
     }
 
-    /// The library does that.
-    async fn keep_alive(&self) -> Infallible {
-        std::future::pending().await
+    /// The library sends the heartbeats. The consumers of the queue are counted here.
+    async fn keep_alive(&self, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
+        loop {
+            tokio::time::sleep(COUNT_CONSUMERS).await;
+            // The type does not matter where the queue is only looked for.
+            match self.questions.queue(&self.queue, QueueType::Quorum, true).await {
+                Ok(consumers) => warn(shared(consumers.saturating_sub(1))),
+                Err(_) => return std::future::pending().await,
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@
 //! What a protocol has to bring is a [`Broker`].
 
 mod body;
+mod caution;
 mod looking;
 mod session;
 
@@ -27,6 +28,10 @@ use crate::{
     intake::{Arrived, Intake, Source, SourceName},
 };
 
+use self::{
+    caution::{Caution, Trouble},
+    session::Session,
+};
 pub(super) use body::whole;
 
 /// Where messages come from, as one protocol knows it.
@@ -47,20 +52,35 @@ pub trait Broker: Send + Sync + 'static {
     /// How many messages come before one is acknowledged.
     fn prefetch(&self) -> u16;
 
-    /// Connects and begins to read, under a name that the broker shows. Every step is bounded in time.
+    /// Connects and begins to read, under a name that the broker shows, with up to `prefetch` messages before one is
+    /// acknowledged. Every step is bounded in time.
     fn open(
         &self,
         name: &str,
-    ) -> impl Future<Output = Result<(Self::Arrivals, Self::Acknowledging), Self::Error>> + Send;
+        prefetch: u16,
+    ) -> impl Future<Output = Result<Opened<Self::Arrivals, Self::Acknowledging>, Self::Error>> + Send;
 
     /// Says goodbye, in bounded time.
     fn close(arrivals: Self::Arrivals, acknowledging: Self::Acknowledging) -> impl Future<Output = ()> + Send;
+}
+
+/// A connection that has been opened.
+pub struct Opened<A, K> {
+    /// Its messages.
+    pub arrivals: A,
+    /// Its way back.
+    pub acknowledging: K,
+    /// A warning for the administrator, if there is cause for one.
+    pub warning: Option<String>,
 }
 
 /// Why a connection failed.
 pub trait Failed: Display + Debug + Send + Sync {
     /// Whether the same may work soon without anybody doing anything.
     fn is_transient(&self) -> bool;
+
+    /// Whether the connection ended for a reason that the broker did not give, so that a message may be the cause.
+    fn is_unexplained(&self) -> bool;
 }
 
 /// The messages of a connection, as they come.
@@ -103,9 +123,10 @@ pub trait Acknowledging: Send + Sync {
     /// acknowledged, in the order in which they came.
     fn acknowledge(&self, marks: &[Self::Mark]) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Says from time to time that this side is there, where the protocol wants that done. It never ends: that a
-    /// connection has broken is seen where it is read.
-    fn keep_alive(&self) -> impl Future<Output = Infallible> + Send;
+    /// Says from time to time that this side is there, where the protocol wants that done, and calls `warn` with the
+    /// warning for the administrator where that changes. It never ends: that a connection has broken is seen where it
+    /// is read.
+    fn keep_alive(&self, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> impl Future<Output = Infallible> + Send;
 }
 
 /// A source whose messages a broker delivers.
@@ -127,36 +148,79 @@ impl<B: Broker> BrokeredSource<B> {
     /// with the broker.
     pub async fn run(self, stop: CancellationToken) {
         let mut backoff = Backoff::default();
-        let mut last = String::new();
+        let mut caution = Caution::default();
+        let mut trouble = Trouble::default();
         while !stop.is_cancelled() {
-            let (worked, error) = match self.connect_and_read(&stop).await {
-                Ok(()) => break,
+            let session = Session::new(caution.prefetch(self.broker.prefetch()), caution.left(), trouble.is_repeated);
+            let (worked, error) = match self.connect_and_read(&session, &stop).await {
+                Ok(()) => {
+                    caution.note(session.acknowledged());
+                    continue;
+                }
                 Err(failed) => failed,
             };
-            let again = backoff.after_failure(worked, error.is_transient());
-            let reason = error.to_string();
-            self.status.failed(ConnectionState::Waiting, &reason, again);
-            // One line for the same trouble, however long it lasts.
-            if worked.is_zero() && reason == last {
-                tracing::debug!(source = %self.source.name(), %error, again_ms = again.as_millis(), "the source is still not read");
-            } else {
-                tracing::warn!(source = %self.source.name(), broker = %self.broker.address(), %error, again_ms = again.as_millis(), "the source is not read");
+            caution.note(session.acknowledged());
+            let mut reason = error.to_string();
+            if let (Some(_), 0) = (worked, session.acknowledged())
+                && error.is_unexplained()
+            {
+                if caution.left().is_some() {
+                    reason.push_str(&self.suspect());
+                }
+                caution.begin(self.broker.prefetch());
             }
-            last = reason;
+            let again = backoff.after_failure(worked.unwrap_or_default(), error.is_transient());
+            self.status.failed(ConnectionState::Waiting, &reason, again);
+            let again_ms = again.as_millis();
+            if trouble.note(&reason, worked.unwrap_or_default(), session.acknowledged()) {
+                tracing::debug!(source = %self.source.name(), error = reason, again_ms, "the source is still not read");
+            } else {
+                tracing::warn!(source = %self.source.name(), broker = %self.broker.address(), error = reason, again_ms, "the source is not read");
+            }
             let _ = stop.run_until_cancelled(tokio::time::sleep(again)).await;
         }
         self.status.is(ConnectionState::Stopped);
     }
 
-    /// One connection, from its beginning to its end. With a failure comes for how long it worked.
-    async fn connect_and_read(&self, stop: &CancellationToken) -> Result<(), (Duration, B::Error)> {
+    /// Names the message that may be the cause where the connection fails and only one message was sent.
+    fn suspect(&self) -> String {
+        let place = self.broker.place();
+        format!(
+            "; one message at a time is read, and the first one of {place} may be the cause: the journal ended with \
+             change {} when the source was read last; look at that message in the broker, and remove it there",
+            self.intake.head()
+        )
+    }
+
+    /// One connection, from its beginning to its end. With a failure comes for how long it worked, if it did.
+    async fn connect_and_read(
+        &self,
+        session: &Session,
+        stop: &CancellationToken,
+    ) -> Result<(), (Option<Duration>, B::Error)> {
         self.status.is(ConnectionState::Connecting);
         let name = format!("tidings sources.{}", self.source.name());
-        let Some(opened) = stop.run_until_cancelled(self.broker.open(&name)).await else { return Ok(()) };
-        let opened = opened.map_err(|error| (Duration::ZERO, error))?;
+        let Some(opened) = stop.run_until_cancelled(self.broker.open(&name, session.prefetch)).await else {
+            return Ok(());
+        };
+        let opened = opened.map_err(|error| (None, error))?;
         self.status.is(ConnectionState::Connected);
-        tracing::info!(source = %self.source.name(), place = %self.broker.place(), broker = %self.broker.address(), "the source is read");
+        self.warn(opened.warning.clone());
+        if session.is_quiet() {
+            tracing::debug!(source = %self.source.name(), prefetch = session.prefetch, "the source is read");
+        } else {
+            tracing::info!(source = %self.source.name(), place = %self.broker.place(), broker = %self.broker.address(), "the source is read");
+        }
         let began = Instant::now();
-        self.read(opened, stop).await.map_err(|error| (began.elapsed(), error))
+        self.read(opened, session, stop).await.map_err(|error| (Some(began.elapsed()), error))
+    }
+
+    /// Shows and logs a warning, once as long as it stays the same.
+    fn warn(&self, warning: Option<String>) {
+        if self.status.warn(warning.clone())
+            && let Some(warning) = warning
+        {
+            tracing::warn!(source = %self.source.name(), place = %self.broker.place(), warning, "the source is read with a warning");
+        }
     }
 }

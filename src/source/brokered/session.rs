@@ -1,13 +1,19 @@
 //! What goes through one connection: messages are gathered and read on one side, and written and
 //! acknowledged on the other, at the same time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Acknowledging, Arrivals, Broker, BrokeredSource, Message};
+use super::{Acknowledging, Arrivals, Broker, BrokeredSource, Message, Opened};
 use crate::{
     broker::{Backoff, ConnectionState},
     intake::{Arrived, Batch},
@@ -23,6 +29,45 @@ const BATCHES: u16 = 8;
 /// How many bytes go into one batch, if it has more messages than one.
 const BATCH_BYTES: usize = 1024 * 1024;
 
+/// How long a connection that failed while something was acknowledged is read on, for the cause of it.
+const CAUSE: Duration = Duration::from_secs(1);
+
+/// What one connection does for the source.
+pub(super) struct Session {
+    /// Number of messages that the broker sends before one is acknowledged.
+    pub(super) prefetch: u16,
+    /// Number of messages after which the session ends, so that the next one has another prefetch.
+    last: Option<u64>,
+    acknowledged: AtomicU64,
+    /// Whether the beginning of the session is not logged, since many before it failed in the same way.
+    is_quiet: AtomicBool,
+}
+
+impl Session {
+    pub(super) fn new(prefetch: u16, last: Option<u64>, is_quiet: bool) -> Self {
+        Self { prefetch, last, acknowledged: AtomicU64::new(0), is_quiet: AtomicBool::new(is_quiet) }
+    }
+
+    /// Number of messages that were acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet.load(Ordering::Relaxed)
+    }
+
+    /// Notes acknowledged messages, and returns whether they are the first after a trouble that was logged once.
+    fn note(&self, messages: usize) -> bool {
+        self.acknowledged.fetch_add(messages as u64, Ordering::Relaxed);
+        messages > 0 && self.is_quiet.swap(false, Ordering::Relaxed)
+    }
+
+    fn is_over(&self) -> bool {
+        self.last.is_some_and(|last| self.acknowledged() >= last)
+    }
+}
+
 /// A message of a broker.
 type MessageOf<B> = <<B as Broker>::Arrivals as Arrivals>::Message;
 
@@ -36,29 +81,44 @@ pub(super) struct Taken<M> {
 }
 
 impl<B: Broker> BrokeredSource<B> {
-    /// Reads until the connection fails, or `stop` is cancelled and what was taken is done.
+    /// Reads until the connection fails, the session is over, or `stop` is cancelled and what was taken is done.
     pub(super) async fn read(
         &self,
-        (mut arrivals, acknowledging): (B::Arrivals, B::Acknowledging),
+        Opened { mut arrivals, acknowledging, .. }: Opened<B::Arrivals, B::Acknowledging>,
+        session: &Session,
         stop: &CancellationToken,
     ) -> Result<(), B::Error> {
         let (hand_over, handed) = mpsc::channel(usize::from(BATCHES));
-        let ended = {
-            let mut gathering = std::pin::pin!(self.gather(&mut arrivals, hand_over, stop));
-            let mut writing = std::pin::pin!(self.look_up_and_write(&acknowledging, handed, stop));
+        let warn = |warning| self.warn(warning);
+        let mut is_read = true;
+        let mut ended = {
+            let mut gathering = std::pin::pin!(self.gather(&mut arrivals, hand_over, session, stop));
+            let mut writing = std::pin::pin!(self.look_up_and_write(&acknowledging, handed, session, stop));
             let working = async {
                 tokio::select! {
-                    // What was taken before the end is written first: if the queue was deleted, nobody else has it.
-                    gathered = &mut gathering => writing.await.and(gathered),
+                    gathered = &mut gathering => {
+                        is_read = false;
+                        if let Err(error) = &gathered {
+                            self.status.broke(&error.to_string());
+                        }
+                        // What was taken before the end is written first: if the queue was deleted, nobody else has it.
+                        let written = writing.await;
+                        gathered.and(written)
+                    }
                     written = &mut writing => written,
                 }
             };
             // Also while nothing is read, since the journal cannot be written.
             tokio::select! {
                 worked = working => worked,
-                never = acknowledging.keep_alive() => match never {},
+                never = acknowledging.keep_alive(&warn) => match never {},
             }
         };
+        if let (Err(error), true) = (&mut ended, is_read)
+            && let Some(cause) = cause::<B>(&mut arrivals).await
+        {
+            *error = cause;
+        }
         B::close(arrivals, acknowledging).await;
         ended
     }
@@ -68,9 +128,10 @@ impl<B: Broker> BrokeredSource<B> {
         &self,
         arrivals: &mut B::Arrivals,
         hand_over: mpsc::Sender<Taken<MarkOf<B>>>,
+        session: &Session,
         stop: &CancellationToken,
     ) -> Result<(), B::Error> {
-        let most = usize::from(self.broker.prefetch().div_ceil(BATCHES));
+        let most = usize::from(session.prefetch.div_ceil(BATCHES));
         while let Some(first) = stop.run_until_cancelled(arrivals.next()).await {
             let mut bytes = 0;
             let (mut messages, mut marks) = (Vec::new(), Vec::new());
@@ -92,8 +153,8 @@ impl<B: Broker> BrokeredSource<B> {
             if !messages.is_empty()
                 && hand_over.send(Taken { batch: self.read_all(messages).await, marks }).await.is_err()
             {
-                // The other side has failed, and tells why.
-                return Ok(());
+                // The other side has failed, and tells why, unless the reason came here.
+                return ended;
             }
             ended?;
         }
@@ -117,13 +178,14 @@ impl<B: Broker> BrokeredSource<B> {
         &self,
         acknowledging: &B::Acknowledging,
         handed: mpsc::Receiver<Taken<MarkOf<B>>>,
+        session: &Session,
         stop: &CancellationToken,
     ) -> Result<(), B::Error> {
         if self.source.waits().is_none() {
-            return self.write(acknowledging, handed, stop).await;
+            return self.write(acknowledging, handed, session, stop).await;
         }
         let (hand_over, looked_up) = mpsc::channel(usize::from(BATCHES));
-        let mut writing = std::pin::pin!(self.write(acknowledging, looked_up, stop));
+        let mut writing = std::pin::pin!(self.write(acknowledging, looked_up, session, stop));
         tokio::select! {
             written = &mut writing => written,
             () = self.look_up(handed, hand_over, stop) => writing.await,
@@ -137,12 +199,12 @@ impl<B: Broker> BrokeredSource<B> {
         &self,
         acknowledging: &B::Acknowledging,
         mut handed: mpsc::Receiver<Taken<MarkOf<B>>>,
+        session: &Session,
         stop: &CancellationToken,
     ) -> Result<(), B::Error> {
         let mut written = Vec::new();
         loop {
-            let acknowledged =
-                async { if written.is_empty() { Ok(()) } else { acknowledging.acknowledge(&written).await } };
+            let acknowledged = self.acknowledge(acknowledging, &written, session);
             let writing = async {
                 let Taken { mut batch, mut marks } = handed.recv().await?;
                 while let Ok(next) = handed.try_recv() {
@@ -157,7 +219,26 @@ impl<B: Broker> BrokeredSource<B> {
                 Some(marks) => written = marks,
                 None => return Ok(()),
             }
+            if session.is_over() {
+                return self.acknowledge(acknowledging, &written, session).await;
+            }
         }
+    }
+
+    async fn acknowledge(
+        &self,
+        acknowledging: &B::Acknowledging,
+        written: &[MarkOf<B>],
+        session: &Session,
+    ) -> Result<(), B::Error> {
+        if written.is_empty() {
+            return Ok(());
+        }
+        acknowledging.acknowledge(written).await?;
+        if session.note(written.len()) {
+            tracing::info!(source = %self.source.name(), "the source is read again");
+        }
+        Ok(())
     }
 
     /// Tries until the batch is on disk; says whether it is. It gives up when the gateway is stopping.
@@ -185,4 +266,17 @@ impl<B: Broker> BrokeredSource<B> {
         }
         true
     }
+}
+
+/// Reads on for the error that ended the connection, where something else failed because of it. Messages that come
+/// before it are not acknowledged, and come again.
+async fn cause<B: Broker>(arrivals: &mut B::Arrivals) -> Option<B::Error> {
+    let reading = async {
+        loop {
+            if let Err(error) = arrivals.next().await {
+                return error;
+            }
+        }
+    };
+    tokio::time::timeout(CAUSE, reading).await.ok()
 }

@@ -5,7 +5,7 @@ mod arrival;
 use std::{convert::Infallible, fmt::Display};
 
 use self::arrival::arrived;
-use super::brokered::{Acknowledging, Arrivals, Broker, Failed, Message};
+use super::brokered::{Acknowledging, Arrivals, Broker, Failed, Message, Opened};
 use crate::{
     intake::{Arrived, SourceName},
     stomp::{Body, Delivered, Reader, StompError, StompSettings, Writer},
@@ -41,8 +41,9 @@ impl Broker for Destination {
     }
 
     /// The broker is told no name but the client id, which a durable subscription hangs on.
-    async fn open(&self, _name: &str) -> Result<(Reader, Writer), StompError> {
-        self.settings.open(self.largest.max(KEPT)).await
+    async fn open(&self, _name: &str, prefetch: u16) -> Result<Opened<Reader, Writer>, StompError> {
+        let (arrivals, acknowledging) = self.settings.open(self.largest.max(KEPT), prefetch).await?;
+        Ok(Opened { arrivals, acknowledging, warning: None })
     }
 
     async fn close(mut reader: Reader, writer: Writer) {
@@ -53,6 +54,10 @@ impl Broker for Destination {
 impl Failed for StompError {
     fn is_transient(&self) -> bool {
         StompError::is_transient(self)
+    }
+
+    fn is_unexplained(&self) -> bool {
+        matches!(self, StompError::Broken(_) | StompError::NotStomp(_))
     }
 }
 
@@ -98,7 +103,7 @@ impl Acknowledging for Writer {
         Writer::acknowledge(self, marks).await
     }
 
-    async fn keep_alive(&self) -> Infallible {
+    async fn keep_alive(&self, _: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
         self.beat().await
     }
 }

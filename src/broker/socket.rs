@@ -1,0 +1,126 @@
+//! The socket of a connection to a broker: name resolution, TCP, and TLS where the address asks for it.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
+};
+
+use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+use super::{Endpoint, InvalidAuthority, authority};
+
+/// A stream of octets in both directions.
+pub trait AnyStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> AnyStream for S {}
+
+/// A connected stream, already decrypted.
+pub type Stream = Box<dyn AnyStream>;
+
+/// The addresses of a host, while they are being resolved; an error says why there are none.
+pub type Resolving = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, String>> + Send>>;
+
+/// Finds the addresses of a broker that a connection may use. Connections go to these addresses and to no others.
+pub type Resolver = Arc<dyn Fn(&Endpoint) -> Resolving + Send + Sync>;
+
+/// Why there is no socket.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SocketError {
+    /// No address accepts a connection.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The TLS handshake failed.
+    #[error("{0}")]
+    Tls(String),
+    /// The certificates of the authority cannot be read.
+    #[error(transparent)]
+    Authority(#[from] InvalidAuthority),
+}
+
+/// A handle that shuts the socket down when it is dropped, whoever else still holds the stream.
+pub struct SocketGuard(#[cfg(unix)] Option<std::net::TcpStream>);
+
+impl SocketGuard {
+    #[cfg(unix)]
+    fn of(socket: &TcpStream) -> Self {
+        use std::os::fd::AsFd;
+        Self(socket.as_fd().try_clone_to_owned().ok().map(std::net::TcpStream::from))
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &TcpStream) -> Self {
+        Self()
+    }
+}
+
+impl Drop for SocketGuard {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(socket) = &self.0 {
+            // The shutdown fails only where the peer has already closed the connection.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+/// The resolver of the operating system, without restrictions.
+#[must_use]
+pub fn system_resolver() -> Resolver {
+    Arc::new(|endpoint| {
+        let (host, port) = (endpoint.host().to_owned(), endpoint.port());
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, port)).await.map_err(|error| error.to_string())?;
+            Ok(found.collect())
+        })
+    })
+}
+
+/// Opens a socket to the broker, encrypted where the address says so. Certificates are checked against the authority
+/// in the PEM file `ca`, or against those that the operating system trusts. Nothing here is bounded in time;
+/// dropping the future ends the attempt.
+///
+/// # Errors
+/// When the host has no address, no address accepts the connection, or the TLS handshake fails.
+pub async fn open(
+    endpoint: &Endpoint,
+    ca: Option<&Path>,
+    resolver: &Resolver,
+) -> Result<(Stream, SocketGuard), SocketError> {
+    let found = resolver(endpoint).await.map_err(SocketError::Unreachable)?;
+    let unreachable = |error: io::Error| SocketError::Unreachable(error.to_string());
+    let socket = TcpStream::connect(&found[..]).await.map_err(unreachable)?;
+    // Both protocols write whole frames and wait for answers, so Nagle's algorithm only adds delay.
+    socket.set_nodelay(true).map_err(unreachable)?;
+    let guard = SocketGuard::of(&socket);
+    if !endpoint.is_encrypted() {
+        return Ok((Box::new(socket), guard));
+    }
+    let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| SocketError::Tls(error.to_string()))?;
+    let connector = TlsConnector::from(Arc::new(client_config(ca.map(Path::to_owned)).await?));
+    let stream = connector.connect(name, socket).await.map_err(|error| SocketError::Tls(error.to_string()))?;
+    Ok((Box::new(stream), guard))
+}
+
+/// The TLS configuration that trusts the authority in `ca` alone, or all that the operating system trusts.
+async fn client_config(ca: Option<PathBuf>) -> Result<ClientConfig, SocketError> {
+    let read = tokio::task::spawn_blocking(move || {
+        let mut trusted = RootCertStore::empty();
+        match ca {
+            Some(path) => trusted.add_parsable_certificates(authority(&path)?),
+            None => trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
+        };
+        let provider = Arc::new(ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.map_err(|error| SocketError::Tls(error.to_string()))?;
+        Ok(config.with_root_certificates(trusted).with_no_client_auth())
+    });
+    read.await.unwrap_or_else(|error| Err(SocketError::Tls(error.to_string())))
+}
