@@ -11,11 +11,12 @@ use tempfile::TempDir;
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{End, Engine, Tuning};
+use super::{Batching, End, Engine, Tuning};
 use crate::{
     delivery::{
         Delivery, DeliveryError, Doing, Outcome, Outgoing, Pending, Window,
         cursors::Cursors,
+        memory::MemoryBudget,
         status::{State, Status},
     },
     format::format,
@@ -141,6 +142,8 @@ struct World {
     most_dead_letters: u64,
     pause_after: Option<Duration>,
     filter: Filter,
+    memory: Arc<MemoryBudget>,
+    stable: Duration,
 }
 
 impl World {
@@ -170,6 +173,8 @@ impl World {
             most_dead_letters: 10,
             pause_after: None,
             filter: Filter::default(),
+            memory: Arc::default(),
+            stable: PATIENCE,
         }
     }
 
@@ -190,7 +195,8 @@ impl World {
             Arc::new(Notify::new()),
             CancellationToken::new(),
         );
-        let tuning = Tuning { first_wait: SHORT, longest_wait: SHORT, patience: PATIENCE, drain: PATIENCE };
+        let tuning =
+            Tuning { first_wait: SHORT, longest_wait: SHORT, patience: PATIENCE, drain: PATIENCE, stable: self.stable };
         let engine = Engine {
             name: self.name.clone(),
             journal: self.journal.clone(),
@@ -198,7 +204,8 @@ impl World {
             format: format("json").unwrap(),
             most_dead_letters: self.most_dead_letters,
             pause_after: self.pause_after,
-            alone_through: Seq::default(),
+            memory: Arc::clone(&self.memory),
+            batching: Batching::default(),
             delivery: Box::new(receiver.clone()),
             cursor: Seq(cursor),
             cursors: self.cursors.clone(),

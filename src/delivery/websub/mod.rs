@@ -11,6 +11,7 @@
 
 mod callback;
 mod distribution;
+mod documents;
 pub mod http;
 mod kept;
 mod pending;
@@ -31,6 +32,7 @@ pub use runner::HubRunner;
 
 use self::{
     distribution::{Blue, ENTRIES, Shared, WEBSUB},
+    documents::Documents,
     kept::Kept,
     pending::{Full, Pending},
 };
@@ -118,6 +120,7 @@ pub struct Hub(Arc<Inner>);
 struct Inner {
     subscriptions: Subscriptions,
     shared: Arc<Shared>,
+    topics: Arc<dyn Topics>,
     guard: Guard,
     settings: HubSettings,
     waiting: Mutex<Pending<Wanted>>,
@@ -160,7 +163,8 @@ impl Hub {
     ) -> Result<(Self, HubRunner), OperationError> {
         let (hub_url, signature) = (settings.url.clone(), settings.signature);
         let hub = Self(Arc::new(Inner {
-            shared: Arc::new(Shared { client, topics, hub_url, signature }),
+            shared: Arc::new(Shared { client, documents: Documents::new(Arc::clone(&topics)), hub_url, signature }),
+            topics,
             guard,
             settings,
             waiting: Mutex::new(Pending::new()),
@@ -184,7 +188,7 @@ impl Hub {
     /// When its topic is none, or too many wait.
     pub fn take(&self, request: Request) -> Result<(), NotTaken> {
         let inner = &self.0;
-        let topic = inner.shared.topics.find(&request.topic).map_err(InvalidRequest::Topic)?;
+        let topic = inner.topics.find(&request.topic).map_err(InvalidRequest::Topic)?;
         let name = Kept::name_of(&request.callback, &topic.address);
         let name = name.ok_or_else(|| InvalidRequest::Topic("it has no name".to_owned()))?;
         let head = inner.subscriptions.journal().head();
@@ -214,7 +218,7 @@ impl Inner {
                 continue;
             }
             let kept = Kept::from_json(stored.definition.expose(), &self.guard).map_err(|error| error.to_string());
-            let kept = kept.and_then(|kept| Ok((self.shared.topics.find(&kept.topic)?.filter, Arc::new(kept))));
+            let kept = kept.and_then(|kept| Ok((self.topics.find(&kept.topic)?.filter, Arc::new(kept))));
             match kept {
                 Ok((filter, kept)) => {
                     self.known().insert(stored.name.clone(), Arc::clone(&kept));
