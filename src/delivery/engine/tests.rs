@@ -1,5 +1,9 @@
 //! The loop with a receiver that misbehaves on order.
 
+mod batches;
+mod failures;
+mod memory;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
@@ -55,6 +59,15 @@ struct Script {
     most_at_once: usize,
     at_once: usize,
     held: bool,
+    /// The number of changes and of bytes of each message.
+    sizes: Vec<(usize, usize)>,
+    /// What it does with a message of more bytes than these.
+    limit: Option<(usize, Outcome)>,
+    /// Changes and bytes that a message may have.
+    batch: Option<(usize, usize)>,
+    /// Bytes of the bodies that have no outcome yet, and the most that there were.
+    bytes: usize,
+    most_bytes: usize,
 }
 
 /// A receiver that does as its script says. Clones are the same.
@@ -89,24 +102,37 @@ impl Delivery for Receiver {
     }
 
     fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
-        assert_eq!(message.body, message.change.json().as_ref(), "the format is JSON");
+        if !message.is_batch {
+            assert_eq!(message.body, message.change.json().as_ref(), "the format is JSON");
+        }
         let seq = message.change.seq().0;
+        let seqs: Vec<_> = [&message.change].into_iter().chain(&message.more).map(|change| change.seq().0).collect();
+        let size = message.body.len();
         let deed = self.with(|script| {
             script.sent.push(seq);
+            script.sizes.push((seqs.len(), size));
+            script.bytes += size;
+            script.most_bytes = script.most_bytes.max(script.bytes);
             script.at_once += 1;
             script.most_at_once = script.most_at_once.max(script.at_once);
-            let deed = if script.held { Deed::Hang } else { script.deeds.pop_front().unwrap_or(Deed::Take) };
+            let deed = match &script.limit {
+                _ if script.held => Deed::Hang,
+                Some((limit, outcome)) if size > *limit => Deed::Answer(outcome.clone()),
+                _ => script.deeds.pop_front().unwrap_or(Deed::Take),
+            };
             if matches!(deed, Deed::Take) {
-                script.taken.push(seq);
+                script.taken.extend(seqs);
             }
             deed
         });
+        let body = Body(self.clone(), size);
         let receiver = self.clone();
         Box::pin(async move {
             if matches!(deed, Deed::Break) {
                 return Err(DeliveryError("the line is cut".to_owned()));
             }
             let pending: Pending = Box::pin(async move {
+                let _body = body;
                 tokio::task::yield_now().await;
                 let outcome = match deed {
                     Deed::Take => Outcome::Delivered,
@@ -129,7 +155,21 @@ impl Delivery for Receiver {
     }
 
     fn window(&self) -> Window {
-        Window { messages: 5, changes: 1, bytes: 1 << 20, patience: Duration::from_millis(300) }
+        let changes = self.with(|script| script.batch.map_or(1, |(changes, _)| changes));
+        Window { messages: 5, changes, bytes: 1 << 20, patience: Duration::from_millis(300) }
+    }
+
+    fn batch_bytes(&self) -> usize {
+        self.with(|script| script.batch.map_or(usize::MAX, |(_, bytes)| bytes))
+    }
+}
+
+/// A body in memory.
+struct Body(Receiver, usize);
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.0.with(|script| script.bytes -= self.1);
     }
 }
 

@@ -12,6 +12,7 @@
 mod callback;
 mod distribution;
 mod documents;
+mod failure_log;
 pub mod http;
 mod kept;
 mod pending;
@@ -33,12 +34,13 @@ pub use runner::HubRunner;
 use self::{
     distribution::{Blue, ENTRIES, Shared, WEBSUB},
     documents::Documents,
+    failure_log::FailureLog,
     kept::Kept,
-    pending::{Full, Pending},
+    pending::{Full, Pending, Target},
 };
 use super::{Definition, OperationError, Start, Subscriptions};
 use crate::{
-    http_client::{Client, Guard},
+    http_client::{Client, Destination, Guard},
     journal::{Recorded, subscriptions::MadeBy},
     model::{Filter, Seq, SubscriptionName},
 };
@@ -127,6 +129,7 @@ struct Inner {
     wake: Notify,
     /// Those that are verified.
     known: Mutex<BTreeMap<SubscriptionName, Arc<Kept>>>,
+    failures: Mutex<FailureLog>,
 }
 
 /// A request that waits.
@@ -170,6 +173,7 @@ impl Hub {
             waiting: Mutex::new(Pending::new()),
             wake: Notify::new(),
             known: Mutex::default(),
+            failures: Mutex::default(),
             subscriptions,
         }));
         hub.0.revive().await?;
@@ -192,8 +196,8 @@ impl Hub {
         let name = Kept::name_of(&request.callback, &topic.address);
         let name = name.ok_or_else(|| InvalidRequest::Topic("it has no name".to_owned()))?;
         let head = inner.subscriptions.journal().head();
-        let server = request.callback.origin();
-        let taken = inner.waiting().add(&name, &server, Instant::now(), |before: Option<Wanted>| {
+        let target = Target { server: request.callback.origin(), site: request.callback.site() };
+        let taken = inner.waiting().add(&name, &target, Instant::now(), |before: Option<Wanted>| {
             let since = before.map_or(head, |before| before.since);
             Wanted { request, topic, since }
         });
@@ -209,6 +213,12 @@ impl Inner {
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<SubscriptionName, Arc<Kept>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a failure at a site is worth a line of the log, and not one of many.
+    fn is_news(&self, callback: &Destination) -> bool {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.is_news(&callback.site(), Instant::now())
     }
 
     /// Has the subscriptions go on that the journal has.
@@ -240,12 +250,12 @@ impl Inner {
     }
 
     /// Why there cannot be one more subscription, if there cannot.
-    fn no_room(&self, name: &SubscriptionName, callback: &str) -> Option<String> {
+    fn no_room(&self, name: &SubscriptionName, callback: &Destination) -> Option<String> {
         let known = self.known();
         if known.contains_key(name) {
             return None;
         }
-        let of_callback = known.values().filter(|kept| kept.callback.expose().as_str() == callback).count();
+        let of_callback = known.values().filter(|kept| kept.callback.is_same_place(callback)).count();
         if known.len() >= self.settings.subscriptions {
             Some("this hub has as many subscriptions as it may have".to_owned())
         } else if of_callback >= self.settings.per_callback {
