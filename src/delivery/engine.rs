@@ -210,9 +210,12 @@ impl Engine {
             }
             let is_idle = session.is_idle() && self.cursor >= self.journal.head();
             let (idle_since, failures) = (session.idle_since(is_idle), backoff.failures());
-            if is_idle && failures > 0 {
-                // It is connected, and there is nothing that would show more.
-                self.status.set(State::Running);
+            if is_idle {
+                session.reserved = None;
+                if failures > 0 {
+                    // It is connected, and there is nothing that would show more.
+                    self.status.set(State::Running);
+                }
             }
             let (wants_page, batch) = (session.wants_page(), self.delivery.window().changes);
             let (is_stuck, letters_after) = (session.is_stuck(), session.letters_after);

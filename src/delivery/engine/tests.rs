@@ -155,8 +155,9 @@ impl Delivery for Receiver {
     }
 
     fn window(&self) -> Window {
-        let changes = self.with(|script| script.batch.map_or(1, |(changes, _)| changes));
-        Window { messages: 5, changes, bytes: 1 << 20, patience: Duration::from_millis(300) }
+        // Batches go one by one, as those of an ordered webhook.
+        let (messages, changes) = self.with(|script| script.batch.map_or((5, 1), |(changes, _)| (1, changes)));
+        Window { messages, changes, bytes: 1 << 20, patience: Duration::from_millis(300) }
     }
 
     fn batch_bytes(&self) -> usize {
