@@ -6,7 +6,7 @@ use super::ServeError;
 use crate::{
     config::Config,
     delivery::websub::{Hub, HubRunner, HubSettings, Topic, Topics},
-    http_client::{Client, Guard, Settings},
+    http_client::{Client, Guard, Settings, SystemNames},
     journal::Recorded,
     router::Surfaces,
     view::feed::FeedView,
@@ -25,7 +25,9 @@ pub(super) async fn open(
     public_url: &str,
 ) -> Result<Option<(Hub, HubRunner)>, ServeError> {
     let Some(url) = url(config, public_url) else { return Ok(None) };
-    let client = Client::new(Settings::new(guard.clone())).await?;
+    // Whoever subscribes chooses the names that are looked up.
+    let names = Arc::new(SystemNames::with_own_bound());
+    let client = Client::new(Settings { names, ..Settings::new(guard.clone()) }).await?;
     let settings = HubSettings {
         url,
         lease: config.hub.lease,

@@ -11,11 +11,11 @@
 //! cursor past it. A subscription has room for so many of them; when they are all taken, it waits and
 //! tries again, since to lose one would be to lose a change.
 
+mod page;
 mod send;
+mod settle;
 
 use std::{
-    collections::VecDeque,
-    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,29 +23,27 @@ use std::{
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::send::Session;
 use super::{
-    Delivery, Outcome,
+    Delivery,
     backoff::Backoff,
     cursors::Cursors,
-    flight::{Flight, Landed, What},
+    flight::Flight,
+    memory::MemoryBudget,
     metrics,
     status::{State, Status},
 };
 use crate::{
     format::FormatKind,
-    journal::{
-        Journal, JournalError, Recorded,
-        subscriptions::{DeadLetter, DeadLetterId, NewDeadLetter, Write},
-    },
+    journal::{Journal, JournalError},
     model::{Filter, Seq, SubscriptionName},
 };
 
-/// How many changes are read at once, and about how many bytes of them.
-const PAGE: usize = 256;
-const PAGE_BYTES: usize = 1024 * 1024;
-
 /// The longest that a receiver may ask to be left alone.
 const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// Time for which a session keeps a page of the journal while its receiver takes nothing. The page is read again.
+const PAGE_HELD: Duration = Duration::from_secs(1);
 
 /// How long things may take. A test has less patience.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +57,8 @@ pub struct Tuning {
     /// How long what is on its way may take to be confirmed when the subscription is stopped, and how
     /// long the connection may then take to close.
     pub drain: Duration,
+    /// Time after which a connection that had nothing to deliver counts as success, and failures before it no longer count.
+    pub stable: Duration,
 }
 
 impl Default for Tuning {
@@ -68,6 +68,7 @@ impl Default for Tuning {
             longest_wait: Duration::from_secs(60),
             patience: Duration::from_secs(30),
             drain: Duration::from_secs(3),
+            stable: Duration::from_secs(60),
         }
     }
 }
@@ -81,8 +82,9 @@ pub(super) struct Engine {
     pub(super) most_dead_letters: u64,
     /// After how long a time of failures it pauses.
     pub(super) pause_after: Option<Duration>,
-    /// Up to this change messages have one change each: one of several was refused, and which of them is not known.
-    pub(super) alone_through: Seq,
+    /// Memory that all engines share.
+    pub(super) memory: Arc<MemoryBudget>,
+    pub(super) batching: Batching,
     pub(super) delivery: Box<dyn Delivery>,
     pub(super) cursor: Seq,
     pub(super) cursors: Cursors,
@@ -91,6 +93,29 @@ pub(super) struct Engine {
     pub(super) replays: Arc<Notify>,
     pub(super) stop: CancellationToken,
     pub(super) tuning: Tuning,
+}
+
+/// Bounds on messages of several changes, learnt from the receiver's answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batching {
+    /// Changes from the first of these numbers to the second go alone, because a message with all of them failed and
+    /// the receiver did not say which of them is at fault.
+    alone: (Seq, Seq),
+    /// Maximum number of bytes, halved whenever the receiver found a message too large.
+    bytes: usize,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self { alone: (Seq::ZERO, Seq::ZERO), bytes: usize::MAX }
+    }
+}
+
+impl Batching {
+    /// Whether a change goes alone.
+    fn is_alone(&self, seq: Seq) -> bool {
+        (self.alone.0..=self.alone.1).contains(&seq)
+    }
 }
 
 /// Why a subscription's engine came to its end.
@@ -113,11 +138,9 @@ enum Cut {
         reason: String,
         after: Option<Duration>,
     },
-    /// A message of several changes was refused: they are sent again at once, one by one.
-    Alone,
+    /// A message of several changes was refused or found too large: they are sent again at once, in smaller messages.
+    Smaller,
 }
-
-type Reading = Pin<Box<dyn Future<Output = Result<Vec<Arc<Recorded>>, JournalError>> + Send>>;
 
 impl Engine {
     /// Works until it is stopped, or there is nothing more that it could do.
@@ -131,7 +154,7 @@ impl Engine {
             let _ = timeout(self.tuning.drain, self.delivery.close()).await;
             let (reason, after) = match cut {
                 Cut::End(end) => return end,
-                Cut::Alone => continue,
+                Cut::Smaller => continue,
                 Cut::Retry { reason, after } => (reason, after),
             };
             if backoff.failures() == 0 {
@@ -174,31 +197,40 @@ impl Engine {
                 Err(_) => return retry(format!("no connection within {} seconds", self.tuning.patience.as_secs())),
             },
         }
-        self.status.set(State::Running);
         if backoff.failures() == 0 {
+            self.status.set(State::Running);
             tracing::info!(subscription = %self.name, after = self.cursor.0, "ready to deliver");
         }
-        let mut session = Session {
-            flight: Flight::new(self.delivery.window(), backoff.failures() > 0),
-            waiting: VecDeque::new(),
-            letters: VecDeque::new(),
-            look_for_letters: true,
-            read: self.cursor,
-            reading: None,
-        };
+        let flight = Flight::new(self.delivery.window(), backoff.failures() > 0);
+        let letters_backoff = Backoff::new(self.tuning.first_wait, self.tuning.longest_wait);
+        let mut session = Session::new(flight, self.cursor, letters_backoff);
         loop {
             if let Err(cut) = self.send_on(&mut session).await {
                 return cut;
             }
-            let wants_page = session.waiting.is_empty() && session.flight.has_room();
-            let Session { flight, reading, read, .. } = &mut session;
+            let is_idle = session.is_idle() && self.cursor >= self.journal.head();
+            let (idle_since, failures) = (session.idle_since(is_idle), backoff.failures());
+            if is_idle {
+                session.reserved = None;
+                if failures > 0 {
+                    // It is connected, and there is nothing that would show more.
+                    self.status.set(State::Running);
+                }
+            }
+            let (wants_page, batch) = (session.wants_page(), self.delivery.window().changes);
+            let (is_stuck, letters_after) = (session.is_stuck(), session.letters_after);
+            let Session { flight, reading, reserving, read, .. } = &mut session;
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => return self.drain(session, backoff).await,
                 outcome = flight.next() => outcome,
-                page = page(reading, &self.journal, *read), if wants_page => match page {
+                reserved = send::reserved(reserving) => {
+                    session.reserved = reserved;
+                    continue;
+                }
+                page = page::next(reading, &self.journal, &self.memory, *read, batch), if wants_page => match page {
                     Ok(page) => {
-                        session.waiting.extend(page);
+                        session.add_page(page);
                         // A page from memory needs no wait, and others want this thread too.
                         tokio::task::yield_now().await;
                         continue;
@@ -213,112 +245,24 @@ impl Engine {
                     continue;
                 }
                 error = self.delivery.failed() => return retry(error),
+                () = tokio::time::sleep(PAGE_HELD), if is_stuck => {
+                    session.forget_page();
+                    continue;
+                }
+                () = until(letters_after) => {
+                    session.letters_after = None;
+                    continue;
+                }
+                () = until(idle_since.map(|since| since + self.tuning.stable)), if failures > 0 => {
+                    backoff.reset();
+                    self.status.recovered();
+                    continue;
+                }
             };
-            if let Err(cut) = self.settle(&mut session.flight, outcome, backoff).await {
+            if let Err(cut) = self.settle(&mut session, outcome, backoff).await {
                 return cut;
             }
         }
-    }
-
-    /// Takes over an outcome, and from the front everything that has one.
-    async fn settle(&mut self, flight: &mut Flight, cut: Option<Outcome>, backoff: &mut Backoff) -> Result<(), Cut> {
-        let (mut delivered, mut unroutable, mut through) = (0, 0, None);
-        let mut trouble = None;
-        while let Some(Landed { what, through: to, outcome }) = flight.land() {
-            match (&outcome, what) {
-                (Outcome::Refused { .. }, What::Changes(_, more)) if !more.is_empty() => {
-                    self.alone_through = to.unwrap_or_default();
-                    trouble = Some(Cut::Alone);
-                    break;
-                }
-                (Outcome::Refused { reason }, What::Changes(change, _)) => {
-                    self.report(delivered, unroutable, through.take());
-                    (delivered, unroutable) = (0, 0);
-                    if let Err(error) = self.park(&change, reason).await {
-                        trouble = Some(error);
-                        break;
-                    }
-                }
-                (Outcome::Unroutable, What::Changes(_, more)) => unroutable += 1 + more.len() as u64,
-                (_, What::Changes(_, more)) => delivered += 1 + more.len() as u64,
-                (_, What::Letter(id)) => {
-                    if let Err(error) = self.settle_letter(id, &outcome).await {
-                        trouble = Some(error);
-                        break;
-                    }
-                }
-            }
-            through = to.or(through);
-        }
-        if delivered > 0 {
-            if backoff.failures() > 0 {
-                tracing::info!(subscription = %self.name, "delivered again");
-            }
-            backoff.reset();
-        }
-        self.report(delivered, unroutable, through);
-        match (trouble, cut) {
-            (Some(cut), _) => Err(cut),
-            (None, Some(Outcome::Gone { reason })) => Err(Cut::End(End::Gone(reason))),
-            (None, Some(Outcome::Retry { reason, after })) => Err(Cut::Retry { reason, after }),
-            (None, _) => Ok(()),
-        }
-    }
-
-    fn report(&mut self, delivered: u64, unroutable: u64, through: Option<Seq>) {
-        if delivered > 0 {
-            self.status.delivered(delivered);
-            metrics::delivered(&self.name, "delivered", delivered);
-        }
-        if unroutable > 0 {
-            self.status.unroutable(unroutable);
-            metrics::delivered(&self.name, "unroutable", unroutable);
-        }
-        if let Some(seq) = through {
-            self.done_with(seq, delivered + unroutable);
-        }
-    }
-
-    fn done_with(&mut self, seq: Seq, confirmed: u64) {
-        self.cursor = seq;
-        self.status.moved(seq);
-        self.cursors.advance(&self.name, seq, confirmed);
-    }
-
-    async fn park(&mut self, change: &Recorded, reason: &str) -> Result<(), Cut> {
-        if self.status.snapshot().dead_letters >= self.most_dead_letters {
-            return Err(retry(format!(
-                "it refused change {} ({reason}), and there is no room for another dead letter; replay or drop some",
-                change.seq()
-            )));
-        }
-        let letter = NewDeadLetter { seq: change.seq(), reason: reason.to_owned(), json: change.json().clone() };
-        let parked = self.journal.write_subscriptions(vec![Write::Park(self.name.clone(), letter)]).await;
-        parked.map_err(retry)?;
-        tracing::warn!(subscription = %self.name, seq = change.seq().0, reason, "refused for good: a dead letter");
-        metrics::delivered(&self.name, "refused", 1);
-        self.status.dead_letters(|count| count + 1);
-        self.cursor = change.seq();
-        self.status.moved(change.seq());
-        Ok(())
-    }
-
-    async fn settle_letter(&mut self, id: DeadLetterId, outcome: &Outcome) -> Result<(), Cut> {
-        let name = self.name.clone();
-        match outcome {
-            Outcome::Refused { reason } => {
-                let write = Write::RefusedAgain(name, id, reason.clone());
-                self.journal.write_subscriptions(vec![write]).await.map_err(retry)?;
-                metrics::delivered(&self.name, "refused", 1);
-            }
-            _ => {
-                let gone = self.journal.write_subscriptions(vec![Write::Drop(name, Some(id))]).await.map_err(retry)?;
-                self.status.dead_letters(|count| count.saturating_sub(gone.iter().sum()));
-                self.status.delivered(1);
-                metrics::delivered(&self.name, "delivered", 1);
-            }
-        }
-        Ok(())
     }
 
     /// Waits, for a while, until what is on its way is confirmed, and sends nothing more.
@@ -326,7 +270,7 @@ impl Engine {
         let until = tokio::time::Instant::now() + self.tuning.drain;
         while !session.flight.is_empty() {
             let Ok(outcome) = tokio::time::timeout_at(until, session.flight.next()).await else { break };
-            if self.settle(&mut session.flight, outcome, backoff).await.is_err() {
+            if self.settle(&mut session, outcome, backoff).await.is_err() {
                 break;
             }
         }
@@ -334,39 +278,11 @@ impl Engine {
     }
 }
 
-/// What a session holds.
-struct Session {
-    flight: Flight,
-    /// Changes that were read and not sent, at most a page of them.
-    waiting: VecDeque<Arc<Recorded>>,
-    letters: VecDeque<DeadLetter>,
-    look_for_letters: bool,
-    /// The number of the last change that was taken from what waits.
-    read: Seq,
-    reading: Option<Reading>,
-}
-
-/// The next page. What was begun to be read goes on when this is asked again.
-async fn page(
-    reading: &mut Option<Reading>,
-    journal: &Journal,
-    after: Seq,
-) -> Result<Vec<Arc<Recorded>>, JournalError> {
-    let page = reading.get_or_insert_with(|| Box::pin(next_page(journal.clone(), after))).await;
-    *reading = None;
-    page
-}
-
-/// The changes after `after`, as soon as there are some.
-async fn next_page(journal: Journal, after: Seq) -> Result<Vec<Arc<Recorded>>, JournalError> {
-    let mut head = journal.watch();
-    loop {
-        head.borrow_and_update();
-        let page = journal.after_within(after, PAGE, PAGE_BYTES).await?;
-        if !page.is_empty() {
-            return Ok(page);
-        }
-        head.changed().await.map_err(|_| JournalError::Closed)?;
+/// Waits until that time; for ever without one.
+async fn until(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

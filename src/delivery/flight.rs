@@ -4,29 +4,36 @@
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::Instant;
 
-use super::{Outcome, Pending, Window};
-use crate::{
-    journal::{
-        Recorded,
-        subscriptions::{DeadLetter, DeadLetterId},
-    },
-    model::Seq,
-};
+use super::{Outcome, Pending, Window, memory::Reservation};
+use crate::{journal::subscriptions::DeadLetterId, model::Seq};
 
 /// What a message on its way is.
 #[derive(Debug)]
 pub(super) enum What {
-    /// A change of the journal, as it is sent, and those that are in the same message behind it.
-    Changes(Arc<Recorded>, Vec<Arc<Recorded>>),
+    /// Changes of the journal.
+    Changes(SentChanges),
     /// A dead letter that is sent again.
     Letter(DeadLetterId),
+}
+
+/// Changes of an in-flight message. Their encodings are not retained.
+#[derive(Clone, Debug)]
+pub(super) struct SentChanges {
+    /// Number of the first change.
+    pub(super) first: Seq,
+    /// Number of the last change.
+    pub(super) last: Seq,
+    /// Number of changes.
+    pub(super) count: u64,
+    /// JSON of a change that went alone, which becomes a dead letter if the receiver refuses it.
+    pub(super) json: Option<Bytes>,
 }
 
 /// A message that has its outcome, taken from the front.
@@ -36,6 +43,16 @@ pub(super) struct Landed {
     /// All changes up to this one are done with, once this message is; of a dead letter, none are.
     pub(super) through: Option<Seq>,
     pub(super) outcome: Outcome,
+    /// Bytes of the message, as [`Flight::push`] was given them.
+    pub(super) bytes: usize,
+}
+
+/// Outcome that ends the session.
+#[derive(Debug)]
+pub(super) struct Interruption {
+    pub(super) outcome: Outcome,
+    /// Changes of the message that has this outcome, if it has any.
+    pub(super) changes: Option<SentChanges>,
 }
 
 /// What is on its way.
@@ -70,6 +87,13 @@ struct Entry {
     bytes: usize,
     sent: Instant,
     outcome: Option<Outcome>,
+    _memory: Reservation,
+}
+
+impl Entry {
+    fn is_letter(&self) -> bool {
+        matches!(self.what, What::Letter(_))
+    }
 }
 
 impl Flight {
@@ -81,6 +105,11 @@ impl Flight {
 
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Whether the receiver has failed and has taken nothing since.
+    pub(super) fn is_probing(&self) -> bool {
+        self.probing
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -96,25 +125,25 @@ impl Flight {
     /// A message was sent, with which all changes up to `through` are done with.
     pub(super) fn push(
         &mut self,
-        first: Arc<Recorded>,
-        more: Vec<Arc<Recorded>>,
+        changes: SentChanges,
         through: Seq,
         bytes: usize,
+        memory: Reservation,
         pending: Pending,
     ) {
-        let held: usize = std::iter::once(&first).chain(&more).map(|change| change.json().len()).sum();
-        self.add(What::Changes(first, more), Some(through), bytes.saturating_add(held), pending);
+        self.add(What::Changes(changes), Some(through), bytes, memory, pending);
     }
 
     /// A dead letter was sent.
-    pub(super) fn push_letter(&mut self, letter: &DeadLetter, bytes: usize, pending: Pending) {
+    pub(super) fn push_letter(&mut self, id: DeadLetterId, bytes: usize, memory: Reservation, pending: Pending) {
         self.letters += 1;
-        self.add(What::Letter(letter.id), None, bytes, pending);
+        self.add(What::Letter(id), None, bytes, memory, pending);
     }
 
     /// A change was passed over; says whether nothing before it is on its way, so that it is done with.
     pub(super) fn pass(&mut self, seq: Seq) -> bool {
-        match self.entries.back_mut() {
+        // A dead letter at the back takes no cursor with it, so the change before it does.
+        match self.entries.iter_mut().rev().find(|entry| !entry.is_letter()) {
             Some(last) => {
                 last.through = Some(seq);
                 false
@@ -123,16 +152,16 @@ impl Flight {
         }
     }
 
-    fn add(&mut self, what: What, through: Option<Seq>, bytes: usize, pending: Pending) {
+    fn add(&mut self, what: What, through: Option<Seq>, bytes: usize, memory: Reservation, pending: Pending) {
         self.running.push(Awaited(self.front + self.entries.len() as u64, pending));
         self.bytes += bytes;
-        self.entries.push_back(Entry { what, through, bytes, sent: Instant::now(), outcome: None });
+        self.entries.push_back(Entry { what, through, bytes, sent: Instant::now(), outcome: None, _memory: memory });
     }
 
     /// Waits for the next outcome, and takes all that are there; for ever, if nothing is on its way. One
     /// that ends the session (retry, gone) comes back at once, since what is behind it must be sent again
-    /// in any case.
-    pub(super) async fn next(&mut self) -> Option<Outcome> {
+    /// in any case. A dead letter that is not taken ends no session.
+    pub(super) async fn next(&mut self) -> Option<Interruption> {
         // The one at the front was sent before all that have no outcome: one alarm is enough.
         let Some(front) = self.entries.front() else { return std::future::pending().await };
         let patience = self.window.patience;
@@ -142,38 +171,54 @@ impl Flight {
             cut = std::future::poll_fn(|context| self.take_outcomes(context)) => cut,
             () = late => {
                 let reason = format!("the receiver confirmed nothing within {} seconds", patience.as_secs());
-                Some(Outcome::Retry { reason, after: None })
+                self.note(self.front, Outcome::Retry { reason, after: None })
             }
         }
     }
 
     /// Outcomes come in crowds, as one confirmation may be for many: what is done for each crowd is not
     /// done for each message.
-    fn take_outcomes(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+    fn take_outcomes(&mut self, context: &mut Context<'_>) -> Poll<Option<Interruption>> {
         let mut some = false;
         while let Poll::Ready(Some((number, outcome))) = self.running.poll_next_unpin(context) {
-            if matches!(outcome, Outcome::Retry { .. } | Outcome::Gone { .. }) {
-                return Poll::Ready(Some(outcome));
-            }
-            let at = number.checked_sub(self.front).and_then(|at| usize::try_from(at).ok());
-            if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
-                entry.outcome = Some(outcome);
+            if let Some(interruption) = self.note(number, outcome) {
+                return Poll::Ready(Some(interruption));
             }
             some = true;
         }
         if some { Poll::Ready(None) } else { Poll::Pending }
     }
 
+    /// Notes the outcome of the entry of that number, or gives it back if it ends the session.
+    fn note(&mut self, number: u64, outcome: Outcome) -> Option<Interruption> {
+        let at = number.checked_sub(self.front).and_then(|at| usize::try_from(at).ok());
+        // An entry that was given up before its outcome came is no longer there.
+        let entry = at.and_then(|at| self.entries.get_mut(at))?;
+        match (&outcome, &entry.what) {
+            (Outcome::Gone { .. }, What::Letter(_)) => Some(Interruption { outcome, changes: None }),
+            (Outcome::Retry { .. } | Outcome::Gone { .. }, What::Changes(changes)) => {
+                Some(Interruption { outcome, changes: Some(changes.clone()) })
+            }
+            _ => {
+                entry.outcome.get_or_insert(outcome);
+                None
+            }
+        }
+    }
+
     /// Takes the message at the front, if it has its outcome.
     pub(super) fn land(&mut self) -> Option<Landed> {
         self.entries.front()?.outcome.as_ref()?;
         let Entry { what, through, bytes, outcome, .. } = self.entries.pop_front()?;
+        let outcome = outcome?;
         self.front += 1;
         self.bytes -= bytes;
-        self.probing = false;
         if matches!(what, What::Letter(_)) {
             self.letters -= 1;
         }
-        Some(Landed { what, through, outcome: outcome? })
+        if !matches!(outcome, Outcome::Retry { .. } | Outcome::TooLarge { .. }) {
+            self.probing = false;
+        }
+        Some(Landed { what, through, outcome, bytes })
     }
 }

@@ -11,7 +11,7 @@ pub const DELIVERIES: &str = "tidings_deliveries_total";
 /// How many changes a subscription is behind.
 pub const LAG: &str = "tidings_subscription_lag_changes";
 
-/// 1 while a subscription delivers or waits for changes, else 0.
+/// 1 while a subscription delivers or waits for changes, else 0: also while its receiver fails and has taken nothing since.
 pub const UP: &str = "tidings_subscription_up";
 
 /// 1 while a subscription is paused, by somebody or since its receiver has failed for too long, else 0.

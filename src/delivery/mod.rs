@@ -15,6 +15,7 @@ mod definition;
 mod engine;
 mod flight;
 mod key;
+mod memory;
 pub mod metrics;
 mod rate;
 mod runner;
@@ -40,7 +41,11 @@ pub use start::{InvalidStart, Start};
 pub use status::{Snapshot, State};
 pub use subscriptions::{Listed, OperationError, Subscriptions};
 
-use crate::{format::FormatKind, journal::Recorded, model::SubscriptionName};
+use crate::{
+    format::FormatKind,
+    journal::Recorded,
+    model::{Seq, SubscriptionName},
+};
 
 /// Something that is being done.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -110,7 +115,28 @@ pub trait Delivery: Send {
 
     /// How much may be on its way at once.
     fn window(&self) -> Window;
+
+    /// Maximum number of bytes in the body of a message of several changes; a change that is larger goes alone.
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES
+    }
+
+    /// Bytes that a change adds to a message.
+    fn size_in_message(&self, _: &Recorded, encoded: &Bytes) -> usize {
+        encoded.len()
+    }
+
+    /// Maximum number of bytes that an in-flight message takes in memory beside its body and the JSON of its change.
+    fn extra_bytes(&self) -> usize {
+        0
+    }
+
+    /// All changes up to this one are done with: none of them is sent again in this session or a later one.
+    fn settled_through(&mut self, _: Seq) {}
 }
+
+/// Bytes of a batch. Servers and proxies take a megabyte (nginx: 1 048 576 bytes) unless they are set up otherwise.
+const BATCH_BYTES: usize = 900_000;
 
 /// What will tell the outcome of a message.
 pub type Pending = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -168,6 +194,12 @@ pub enum Outcome {
         reason: String,
         /// How long the receiver asks to be left alone.
         after: Option<Duration>,
+    },
+    /// The message is larger than the receiver accepts. Several changes are sent again in smaller messages at once; a
+    /// single change is sent again later.
+    TooLarge {
+        /// Why.
+        reason: String,
     },
     /// The receiver will never take this message: it becomes a dead letter, and the rest goes on.
     Refused {

@@ -16,7 +16,7 @@ use crate::model::{Seq, Timestamp};
 #[serde(rename_all = "kebab-case")]
 #[schema(as = SubscriptionState)]
 pub enum State {
-    /// It is connecting to its receiver.
+    /// It is connecting to its receiver, or has failed and tries again.
     Connecting,
     /// It delivers, or waits for changes.
     Running,
@@ -139,7 +139,11 @@ impl Status {
         inner.rate.count(Instant::now(), messages);
         inner.shown.delivered += messages;
         inner.shown.last_delivered = Some(Timestamp::now());
-        inner.shown.failures = 0;
+    }
+
+    /// The receiver is done with a message, or the connection has stood for a while.
+    pub(super) fn recovered(&self) {
+        self.inner().shown.failures = 0;
     }
 
     pub(super) fn unroutable(&self, messages: u64) {

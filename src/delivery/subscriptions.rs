@@ -20,8 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::entry::{Entry, Running};
 use super::{
-    Attempt, Definition, InvalidDefinition, InvalidStart, Maker, Runner, Snapshot, Start, Tuning, cursors::Cursors,
-    engine::Engine, runner::Launch, status::State, websub,
+    Attempt, Definition, InvalidDefinition, InvalidStart, Maker, Runner, Snapshot, Start, Tuning,
+    cursors::Cursors,
+    engine::{Batching, Engine},
+    memory::MemoryBudget,
+    runner::Launch,
+    status::State,
+    websub,
 };
 use crate::{
     http_client::Guard,
@@ -50,6 +55,7 @@ pub(super) struct Inner {
     /// Where those may point that come over HTTP.
     guard: Guard,
     tuning: Tuning,
+    memory: Arc<MemoryBudget>,
 }
 
 /// A subscription as it is shown.
@@ -133,6 +139,7 @@ impl Subscriptions {
             stop: CancellationToken::new(),
             guard,
             tuning,
+            memory: Arc::default(),
         });
         for stored in stored.into_values() {
             let name = stored.name.clone();
@@ -386,7 +393,8 @@ impl Inner {
                 format: definition.format,
                 most_dead_letters: definition.dead_letters,
                 pause_after: definition.blueprint.pause_after(),
-                alone_through: Seq::default(),
+                memory: Arc::clone(&self.memory),
+                batching: Batching::default(),
                 delivery: definition.blueprint.build(name, &entry.attempts),
                 cursor: entry.status.snapshot().cursor,
                 cursors: self.cursors.clone(),

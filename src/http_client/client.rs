@@ -46,7 +46,7 @@ impl Settings {
     pub fn new(guard: Guard) -> Self {
         Self {
             guard,
-            names: Arc::new(SystemNames),
+            names: Arc::new(SystemNames::default()),
             ca: None,
             connect: Duration::from_secs(10),
             answer: Duration::from_secs(15),

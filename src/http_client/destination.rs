@@ -5,7 +5,11 @@
 //! address that does not come from the operator's configuration leads to the public internet, encrypted, or to what
 //! the operator has listed.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use percent_encoding::percent_decode_str;
@@ -16,6 +20,9 @@ use crate::web::Secret;
 
 /// The longest address, in bytes.
 const LONGEST: usize = 2048;
+
+/// Length of the shortest value of a query that may be a secret, in bytes.
+const SHORTEST_SECRET: usize = 4;
 
 /// What is shown in place of a query.
 const HIDDEN: &str = "(hidden)";
@@ -145,6 +152,28 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
+/// The last two labels of a name; three where the name ends as those below `co.uk` or `ac.at` do.
+fn registrable(name: &str) -> &str {
+    let name = name.trim_end_matches('.');
+    let dots: Vec<_> = name.rmatch_indices('.').map(|(at, _)| at).collect();
+    let is_country = dots.first().is_some_and(|last| name.len() - last - 1 == 2);
+    let is_short = dots.first().zip(dots.get(1)).is_some_and(|(last, second)| last - second - 1 <= 3);
+    let begins = dots.get(if is_country && is_short { 2 } else { 1 });
+    begins.map_or(name, |at| &name[at + 1..])
+}
+
+/// Whether a segment of a path may be a token: a long one, or one of letters and digits without the look of a word.
+fn looks_secret(segment: &str) -> bool {
+    let has = |is: fn(char) -> bool| segment.chars().any(is);
+    let kinds = [has(|c| c.is_ascii_digit()), has(|c| c.is_ascii_lowercase()), has(|c| c.is_ascii_uppercase())];
+    let kinds = kinds.into_iter().filter(|has| *has).count();
+    match segment.len() {
+        0..8 => false,
+        8..20 => kinds >= 2,
+        _ => true,
+    }
+}
+
 impl Destination {
     /// Reads an address, and checks it as far as it tells where it leads.
     ///
@@ -185,7 +214,29 @@ impl Destination {
         self.0.origin().ascii_serialization()
     }
 
-    /// What of it may be what lets one in: the password and the query, as they stand in it and as they are sent.
+    /// Name or address of the host by which its owner is known: of a name, the part that is registered, as far as that
+    /// can be told without a list of registries; of an IPv6 address, its network.
+    #[must_use]
+    pub fn site(&self) -> String {
+        match self.0.host() {
+            Some(Host::Domain(name)) => registrable(name).to_owned(),
+            Some(Host::Ipv4(ip)) => ip.to_string(),
+            Some(Host::Ipv6(ip)) => match address::carried(ip.into()) {
+                IpAddr::V4(ip) => ip.to_string(),
+                IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).to_string(),
+            },
+            None => String::new(),
+        }
+    }
+
+    /// Whether another address differs from this one in its query alone, or in nothing.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        self.0.origin() == other.0.origin() && self.0.path() == other.0.path()
+    }
+
+    /// What of it may be what lets one in: the password, the query and the values in it, and segments of the path that
+    /// look like a token; each as it stands in it and decoded. Longer ones come first.
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
         let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -198,9 +249,18 @@ impl Destination {
                 STANDARD.encode(format!("{}:{}", plain(self.0.username()), plain(password)))
             }
         };
-        let query = self.0.query().unwrap_or_default().to_owned();
-        let parts = [credentials, password.to_owned(), plain(password), query];
-        parts.into_iter().filter(|part| !part.is_empty()).map(Secret::new).collect()
+        let query = self.0.query().unwrap_or_default();
+        let values = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+        let segments = self.0.path().split('/').filter(|segment| looks_secret(segment));
+        // Shorter values are no secrets, and would be found in every text.
+        let parts =
+            values.chain(segments).flat_map(|part| [part.to_owned(), plain(part), plain(&part.replace('+', " "))]);
+        let parts = parts.filter(|part| part.len() >= SHORTEST_SECRET);
+        let whole = [credentials, password.to_owned(), plain(password), query.to_owned(), plain(query)];
+        let mut all: Vec<_> = whole.into_iter().filter(|part| !part.is_empty()).chain(parts).collect();
+        all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        all.dedup();
+        all.into_iter().map(Secret::new).collect()
     }
 
     /// Whether it has a user or a password.

@@ -21,21 +21,39 @@ pub trait Names: Send + Sync {
     fn find(&self, host: &str) -> Finding;
 }
 
-/// The operating system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemNames;
+/// The operating system. Clones share their bound on look-ups.
+#[derive(Clone, Debug)]
+pub struct SystemNames(Arc<Semaphore>);
 
 /// How many names are looked up at once. Each takes a thread until the system has an answer, also when nobody waits
 /// for it any more.
 const LOOK_UPS: usize = 64;
 
+/// Number of look-ups at once for names that strangers give.
+const LOOK_UPS_OF_STRANGERS: usize = 16;
+
 static LOOKING_UP: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(LOOK_UPS)));
+
+impl Default for SystemNames {
+    /// Those that the operator's own words are looked up with: they share one bound.
+    fn default() -> Self {
+        Self(Arc::clone(&LOOKING_UP))
+    }
+}
+
+impl SystemNames {
+    /// Those with a bound of their own, for names that strangers give: slow ones keep nobody else waiting.
+    #[must_use]
+    pub fn with_own_bound() -> Self {
+        Self(Arc::new(Semaphore::new(LOOK_UPS_OF_STRANGERS)))
+    }
+}
 
 impl Names for SystemNames {
     fn find(&self, host: &str) -> Finding {
-        let host = host.to_owned();
+        let (host, turns) = (host.to_owned(), Arc::clone(&self.0));
         Box::pin(async move {
-            let turn = Arc::clone(&LOOKING_UP).acquire_owned().await.map_err(io::Error::other)?;
+            let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
             let found = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
                 (host.as_str(), 0).to_socket_addrs().map(|found| found.map(|socket| socket.ip()).collect())
@@ -62,5 +80,21 @@ impl Resolve for Guarded {
             let sockets: Addrs = Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(sockets)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::{LOOK_UPS_OF_STRANGERS, Names, SystemNames};
+
+    #[tokio::test]
+    async fn names_of_strangers_keep_nobody_else_waiting() {
+        let (ours, strangers) = (SystemNames::default(), SystemNames::with_own_bound());
+        let all = u32::try_from(LOOK_UPS_OF_STRANGERS).unwrap();
+        let _slow = strangers.0.clone().try_acquire_many_owned(all).unwrap();
+        assert!(strangers.find("localhost").now_or_never().is_none());
+        assert!(!ours.find("localhost").await.unwrap().is_empty());
     }
 }

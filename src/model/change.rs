@@ -1,10 +1,10 @@
 //! A modification that the journal has accepted.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use serde::{Deserialize, Serialize};
 
-use super::{AspectSet, ContentObjectModification, LookupMark, State, Timestamp};
+use super::{AspectSet, ContentObjectModification, LookupMark, NonEmpty, State, Timestamp};
 
 /// A place in the journal. The first change has 1; every next change has one more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,6 +39,32 @@ pub struct Change {
     pub modification: ContentObjectModification,
     /// What settling found out about it.
     pub settlement: Settlement,
+}
+
+impl Change {
+    /// Copy with a range of its items alone, and with what was noted about these; `None` when it has none of them.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Option<Self> {
+        let ContentObjectModification { id, user, time, object, parent, types, description, origin, items } =
+            &self.modification;
+        let chosen = items.iter().skip(range.start).take(range.len()).cloned().collect::<Vec<_>>();
+        let modification = ContentObjectModification {
+            id: *id,
+            user: user.clone(),
+            time: *time,
+            object: object.clone(),
+            parent: parent.clone(),
+            types: types.clone(),
+            description: description.clone(),
+            origin: origin.clone(),
+            items: NonEmpty::try_from(chosen).ok()?,
+        };
+        let Settlement { filled, late, purge, as_of, lookup, items: notes } = &self.settlement;
+        let notes = notes.iter().skip(range.start).take(range.len()).cloned().collect();
+        let (filled, late, lookup) = (filled.clone(), late.clone(), lookup.clone());
+        let settlement = Settlement { filled, late, purge: *purge, as_of: *as_of, lookup, items: notes };
+        Some(Self { seq: self.seq, received: self.received, modification, settlement })
+    }
 }
 
 /// How a change relates to what the registry held when it was settled. It says what the change

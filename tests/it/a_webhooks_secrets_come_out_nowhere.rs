@@ -105,7 +105,9 @@ async fn what_is_made_over_http_points_where_it_may() {
 async fn what_is_secret_of_it_comes_out_nowhere() {
     // It says all that it is told, as some do.
     let echoes = |nth, got: &crate::receiver::Got| {
-        let told = format!("{} {} {}", got.path, got.header("authorization"), got.header("webhook-signature"));
+        let value = QUERY.split_once('=').unwrap().1;
+        let (path, signature) = (&got.path, got.header("webhook-signature"));
+        let told = format!("{path} {} {signature}; unknown key {value}", got.header("authorization"));
         match nth {
             0 => Reply::Answer(500, vec![("location", got.path.clone())], told),
             1 => Reply::Close,

@@ -1,30 +1,135 @@
 //! What is sent next: dead letters that are wanted again, then changes, alone or several as one body.
 
-use std::{iter, ptr, sync::Arc};
+use std::{collections::VecDeque, ptr, sync::Arc};
 
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, timeout},
+};
 
-use super::{Cut, Engine, Session, retry};
+use super::{
+    Cut, Engine,
+    page::{Page, Reading},
+    retry,
+};
 use crate::{
-    delivery::{Outgoing, Pending},
+    delivery::{
+        Outcome, Outgoing, Pending,
+        backoff::Backoff,
+        flight::{Flight, SentChanges},
+        memory::{Reservation, Reserving},
+    },
     format::KEPT,
-    journal::{Recorded, store::StoreError},
+    journal::{Recorded, store::StoreError, subscriptions::DeadLetter},
     model::Seq,
 };
 
-/// How many dead letters are read at once to be sent again.
-const LETTERS: usize = 16;
+/// How many dead letters are read at once to be sent again: each may be large.
+const LETTERS: usize = 1;
 
-/// About how many bytes go into one message of several changes.
-const BATCH_BYTES: usize = 1024 * 1024;
+/// State of one connection to the receiver.
+pub(super) struct Session {
+    pub(super) flight: Flight,
+    /// Changes that were read and not sent, at most a page of them.
+    waiting: VecDeque<Arc<Recorded>>,
+    /// Permit to hold these changes.
+    page_permit: Option<OwnedSemaphorePermit>,
+    pub(super) letters: VecDeque<DeadLetter>,
+    pub(super) look_for_letters: bool,
+    /// Time before which no dead letter is sent, because the last one was not taken.
+    pub(super) letters_after: Option<Instant>,
+    pub(super) letters_backoff: Backoff,
+    /// The number of the last change that was taken from what waits.
+    pub(super) read: Seq,
+    pub(super) reading: Option<Reading>,
+    /// Memory that the next message waits for, and what it got.
+    pub(super) reserving: Option<Reserving>,
+    pub(super) reserved: Option<Reservation>,
+    idle_since: Option<Instant>,
+}
 
-/// The changes of the next message.
+impl Session {
+    /// Session that reads the journal after `cursor`.
+    pub(super) fn new(flight: Flight, cursor: Seq, letters_backoff: Backoff) -> Self {
+        Self {
+            flight,
+            waiting: VecDeque::new(),
+            page_permit: None,
+            letters: VecDeque::new(),
+            look_for_letters: true,
+            letters_after: None,
+            letters_backoff,
+            read: cursor,
+            reading: None,
+            reserving: None,
+            reserved: None,
+            idle_since: None,
+        }
+    }
+
+    /// Whether nothing is in flight and nothing that was read waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.flight.is_empty() && self.waiting.is_empty() && self.letters.is_empty() && self.reserving.is_none()
+    }
+
+    /// Time since which the session has been idle, if it `is_idle` now.
+    pub(super) fn idle_since(&mut self, is_idle: bool) -> Option<Instant> {
+        self.idle_since = is_idle.then(|| self.idle_since.unwrap_or_else(Instant::now));
+        self.idle_since
+    }
+
+    /// Whether more changes are to be read.
+    pub(super) fn wants_page(&self) -> bool {
+        self.waiting.is_empty() && self.reserving.is_none() && self.flight.has_room()
+    }
+
+    /// Whether changes wait that cannot be sent at present.
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.waiting.is_empty() && !self.flight.has_room()
+    }
+
+    /// Adds a page that was read.
+    pub(super) fn add_page(&mut self, (changes, permit): Page) {
+        self.waiting.extend(changes);
+        self.page_permit = permit;
+    }
+
+    /// Drops what was read and not sent. It is read again when it can be sent.
+    pub(super) fn forget_page(&mut self) {
+        self.waiting = VecDeque::new();
+        self.reading = None;
+        self.page_permit = None;
+    }
+
+    /// Drops all that waits, and waits for memory of so many bytes.
+    fn wait_for(&mut self, reserving: Reserving) {
+        self.forget_page();
+        self.look_for_letters |= !self.letters.is_empty();
+        self.letters.clear();
+        self.reserved = None;
+        self.reserving = Some(reserving);
+    }
+}
+
+/// Waits for the memory that the next message needs; for ever if it needs none.
+pub(super) async fn reserved(reserving: &mut Option<Reserving>) -> Option<Reservation> {
+    let Some(waiting) = reserving else { return std::future::pending().await };
+    let reserved = waiting.await;
+    *reserving = None;
+    reserved
+}
+
+/// Changes of the next message, and its body.
 struct Gathered {
-    first: Arc<Recorded>,
-    more: Vec<Arc<Recorded>>,
+    changes: Vec<Arc<Recorded>>,
+    encoded: Vec<Bytes>,
+    /// Bytes of the body.
+    bytes: usize,
     /// All changes up to this one are done with, once the message has arrived.
     through: Seq,
+    /// Number of changes of the page that this takes.
+    taken: usize,
 }
 
 /// What comes next of what waits.
@@ -38,30 +143,26 @@ enum Next {
 impl Engine {
     /// Sends what there is, as far as the window has room.
     pub(super) async fn send_on(&mut self, session: &mut Session) -> Result<(), Cut> {
-        if session.look_for_letters && session.letters.is_empty() && !session.flight.has_letters() {
+        let may_send_letters = session.letters_after.is_none() && session.reserving.is_none();
+        if session.look_for_letters && may_send_letters && session.letters.is_empty() && !session.flight.has_letters() {
             session.letters = self.journal.replays(self.name.clone(), None, LETTERS).await.map_err(retry)?.into();
             session.look_for_letters = session.letters.len() == LETTERS;
         }
         let mut passed = None;
-        while session.flight.has_room() {
+        while session.reserving.is_none() && session.flight.has_room() {
             if let Some(letter) = session.letters.pop_front() {
-                let change = Arc::new(Recorded::from_json(letter.letter.seq, letter.letter.json.clone()));
-                let (bytes, pending) = self.send(&change, &[]).await?;
-                session.flight.push_letter(&letter, bytes, pending);
+                self.send_letter(session, letter).await?;
                 continue;
             }
             match self.next(session)? {
-                Next::Message(Gathered { first, more, through }) => {
-                    let (bytes, pending) = self.send(&first, &more).await?;
-                    session.flight.push(first, more, through, bytes, pending);
-                }
+                Next::Message(gathered) => self.send_changes(session, gathered).await?,
                 Next::Passed(seq) if session.flight.pass(seq) => passed = Some(seq),
                 Next::Passed(_) => {}
                 Next::Nothing => break,
             }
         }
         // What was passed over before the first message of the flight is done with.
-        if let Some(seq) = passed {
+        if let Some(seq) = passed.filter(|seq| *seq > self.cursor) {
             self.done_with(seq, 0);
         }
         Ok(())
@@ -69,69 +170,129 @@ impl Engine {
 
     /// Takes the next message from what waits. It waits for no more changes than there are.
     fn next(&self, session: &mut Session) -> Result<Next, Cut> {
-        let most = self.delivery.window().changes;
+        let is_batch = self.delivery.window().changes > 1;
+        let most = if session.flight.is_probing() { 1 } else { self.delivery.window().changes };
+        let most_bytes = self.delivery.batch_bytes().min(self.batching.bytes);
         let mut gathered: Option<Gathered> = None;
-        let mut bytes = 0;
-        while let Some(change) = session.waiting.front() {
+        for (at, change) in session.waiting.iter().enumerate() {
             let seq = change.seq();
             if let Some(so_far) = &gathered {
-                let is_full =
-                    1 + so_far.more.len() >= most || bytes >= BATCH_BYTES || so_far.first.seq() <= self.alone_through;
-                if is_full {
+                let goes_alone = self.batching.is_alone(so_far.changes[0].seq()) || self.batching.is_alone(seq);
+                if goes_alone || so_far.changes.len() >= most {
                     break;
                 }
             }
-            let selected = change.selected(&self.filter).map_err(retry)?;
-            session.waiting.pop_front();
-            session.read = seq;
-            let Some(shown) = selected else {
-                match &mut gathered {
-                    Some(gathered) => gathered.through = seq,
-                    None => return Ok(Next::Passed(seq)),
+            let shown = change.selected(&self.filter).map_err(retry)?;
+            match (&mut gathered, shown) {
+                (None, None) => {
+                    session.waiting.pop_front();
+                    session.read = seq;
+                    return Ok(Next::Passed(seq));
                 }
-                continue;
-            };
-            bytes += shown.json().len();
-            match &mut gathered {
-                Some(gathered) => {
-                    gathered.more.push(shown);
-                    gathered.through = seq;
+                (Some(gathered), None) => (gathered.through, gathered.taken) = (seq, at + 1),
+                (None, Some(shown)) => {
+                    let encoded = self.encoded(&shown).map_err(retry)?;
+                    let bytes = self.delivery.size_in_message(&shown, &encoded) + self.envelope(is_batch);
+                    let (changes, encoded) = (vec![shown], vec![encoded]);
+                    gathered = Some(Gathered { changes, encoded, bytes, through: seq, taken: at + 1 });
                 }
-                None => gathered = Some(Gathered { first: shown, more: Vec::new(), through: seq }),
-            }
-            if most == 1 {
-                break;
+                (Some(gathered), Some(shown)) => {
+                    let encoded = self.encoded(&shown).map_err(retry)?;
+                    let size = self.delivery.size_in_message(&shown, &encoded);
+                    let bytes = gathered.bytes + self.between() + size;
+                    if bytes > most_bytes {
+                        break;
+                    }
+                    gathered.bytes = bytes;
+                    gathered.changes.push(shown);
+                    gathered.encoded.push(encoded);
+                    (gathered.through, gathered.taken) = (seq, at + 1);
+                }
             }
         }
         Ok(gathered.map_or(Next::Nothing, Next::Message))
     }
 
-    /// Sends one message; gives the bytes of its body, and what will tell its outcome.
-    async fn send(&mut self, first: &Arc<Recorded>, more: &[Arc<Recorded>]) -> Result<(usize, Pending), Cut> {
+    async fn send_changes(&mut self, session: &mut Session, gathered: Gathered) -> Result<(), Cut> {
+        let Gathered { changes, encoded, bytes, through, taken } = gathered;
+        let (first, last) = (changes[0].seq(), changes[changes.len() - 1].seq());
+        let json = (changes.len() == 1).then(|| changes[0].json().clone());
+        let bytes = bytes + json.as_ref().map_or(0, Bytes::len) + self.delivery.extra_bytes();
+        let Some(memory) = self.reserve(session, bytes) else { return Ok(()) };
+        session.waiting.drain(..taken);
+        session.read = through;
+        if session.waiting.is_empty() {
+            session.page_permit = None;
+        }
+        let sent = SentChanges { first, last, count: changes.len() as u64, json };
+        let pending = self.send(changes, &encoded).await?;
+        session.flight.push(sent, through, bytes, memory, pending);
+        Ok(())
+    }
+
+    async fn send_letter(&mut self, session: &mut Session, letter: DeadLetter) -> Result<(), Cut> {
+        let change = Arc::new(Recorded::from_json(letter.letter.seq, letter.letter.json.clone()));
+        let encoded = match self.encoded(&change) {
+            Ok(encoded) => encoded,
+            Err(error) => {
+                let outcome = Outcome::Retry { reason: error.to_string(), after: None };
+                return self.settle_letter(session, letter.id, outcome).await.map(|_| ());
+            }
+        };
+        let size = self.delivery.size_in_message(&change, &encoded);
+        let bytes = size + change.json().len() + self.delivery.extra_bytes();
+        let Some(memory) = self.reserve(session, bytes) else {
+            session.look_for_letters = true;
+            return Ok(());
+        };
+        let pending = self.send(vec![change], &[encoded]).await?;
+        session.flight.push_letter(letter.id, bytes, memory, pending);
+        Ok(())
+    }
+
+    /// Reserves memory for a message. Without enough of it the session forgets all that it has read and waits.
+    fn reserve(&self, session: &mut Session, bytes: usize) -> Option<Reservation> {
+        let is_failing = session.flight.is_probing();
+        let reserved = session.reserved.take().filter(|reserved| self.memory.suffices(reserved, bytes, is_failing));
+        let reserved = reserved.or_else(|| self.memory.try_reserve(bytes, is_failing));
+        if reserved.is_none() {
+            session.wait_for(self.memory.reserve(bytes, is_failing));
+        }
+        reserved
+    }
+
+    /// Sends one message; gives what will tell its outcome.
+    async fn send(&mut self, changes: Vec<Arc<Recorded>>, encoded: &[Bytes]) -> Result<Pending, Cut> {
         let is_batch = self.delivery.window().changes > 1;
-        let body = self.body(first, more, is_batch).map_err(retry)?;
-        let bytes = body.len();
-        let (change, more) = (Arc::clone(first), more.to_vec());
-        let message = Outgoing { change, more, is_batch, format: self.format, body };
+        let body = match (self.format.batch.filter(|_| is_batch), encoded) {
+            (None, [body]) => body.clone(),
+            (None, _) => return Err(retry("a message of this format has one change")),
+            (Some(batch), _) => batch.join(encoded).into(),
+        };
+        let mut changes = changes.into_iter();
+        let Some(change) = changes.next() else { return Err(retry("a message has at least one change")) };
+        let message = Outgoing { change, more: changes.collect(), is_batch, format: self.format, body };
         match timeout(self.tuning.patience, self.delivery.send(message)).await {
-            Ok(sent) => Ok((bytes, sent.map_err(retry)?)),
+            Ok(sent) => sent.map_err(retry),
             Err(_) => Err(retry(format!("the receiver took nothing for {} seconds", self.tuning.patience.as_secs()))),
         }
     }
 
-    fn body(&self, first: &Arc<Recorded>, more: &[Arc<Recorded>], is_batch: bool) -> Result<Bytes, StoreError> {
+    /// Bytes of a batch around its changes.
+    fn envelope(&self, is_batch: bool) -> usize {
+        self.format.batch.filter(|_| is_batch).map_or(0, |batch| batch.open.len() + batch.close.len())
+    }
+
+    /// Bytes of a batch between two changes.
+    fn between(&self) -> usize {
+        self.format.batch.map_or(0, |batch| batch.between.len())
+    }
+
+    fn encoded(&self, change: &Arc<Recorded>) -> Result<Bytes, StoreError> {
         // What the journal keeps is our JSON: it need be neither read nor written.
-        let is_kept = ptr::eq(self.format, KEPT);
-        let encoded = |change: &Arc<Recorded>| match is_kept {
+        match ptr::eq(self.format, KEPT) {
             true => Ok(change.json().clone()),
             false => change.encoded(self.format.name, self.format.write),
-        };
-        match self.format.batch.filter(|_| is_batch) {
-            None => encoded(first),
-            Some(batch) => {
-                let bodies = iter::once(first).chain(more).map(encoded).collect::<Result<Vec<_>, _>>()?;
-                Ok(batch.join(&bodies).into())
-            }
         }
     }
 }

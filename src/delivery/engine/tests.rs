@@ -1,5 +1,9 @@
 //! The loop with a receiver that misbehaves on order.
 
+mod batches;
+mod failures;
+mod memory;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
@@ -11,11 +15,12 @@ use tempfile::TempDir;
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{End, Engine, Tuning};
+use super::{Batching, End, Engine, Tuning};
 use crate::{
     delivery::{
         Delivery, DeliveryError, Doing, Outcome, Outgoing, Pending, Window,
         cursors::Cursors,
+        memory::MemoryBudget,
         status::{State, Status},
     },
     format::format,
@@ -54,6 +59,15 @@ struct Script {
     most_at_once: usize,
     at_once: usize,
     held: bool,
+    /// The number of changes and of bytes of each message.
+    sizes: Vec<(usize, usize)>,
+    /// What it does with a message of more bytes than these.
+    limit: Option<(usize, Outcome)>,
+    /// Changes and bytes that a message may have.
+    batch: Option<(usize, usize)>,
+    /// Bytes of the bodies that have no outcome yet, and the most that there were.
+    bytes: usize,
+    most_bytes: usize,
 }
 
 /// A receiver that does as its script says. Clones are the same.
@@ -88,24 +102,37 @@ impl Delivery for Receiver {
     }
 
     fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
-        assert_eq!(message.body, message.change.json().as_ref(), "the format is JSON");
+        if !message.is_batch {
+            assert_eq!(message.body, message.change.json().as_ref(), "the format is JSON");
+        }
         let seq = message.change.seq().0;
+        let seqs: Vec<_> = [&message.change].into_iter().chain(&message.more).map(|change| change.seq().0).collect();
+        let size = message.body.len();
         let deed = self.with(|script| {
             script.sent.push(seq);
+            script.sizes.push((seqs.len(), size));
+            script.bytes += size;
+            script.most_bytes = script.most_bytes.max(script.bytes);
             script.at_once += 1;
             script.most_at_once = script.most_at_once.max(script.at_once);
-            let deed = if script.held { Deed::Hang } else { script.deeds.pop_front().unwrap_or(Deed::Take) };
+            let deed = match &script.limit {
+                _ if script.held => Deed::Hang,
+                Some((limit, outcome)) if size > *limit => Deed::Answer(outcome.clone()),
+                _ => script.deeds.pop_front().unwrap_or(Deed::Take),
+            };
             if matches!(deed, Deed::Take) {
-                script.taken.push(seq);
+                script.taken.extend(seqs);
             }
             deed
         });
+        let body = Body(self.clone(), size);
         let receiver = self.clone();
         Box::pin(async move {
             if matches!(deed, Deed::Break) {
                 return Err(DeliveryError("the line is cut".to_owned()));
             }
             let pending: Pending = Box::pin(async move {
+                let _body = body;
                 tokio::task::yield_now().await;
                 let outcome = match deed {
                     Deed::Take => Outcome::Delivered,
@@ -128,7 +155,22 @@ impl Delivery for Receiver {
     }
 
     fn window(&self) -> Window {
-        Window { messages: 5, changes: 1, bytes: 1 << 20, patience: Duration::from_millis(300) }
+        // Batches go one by one, as those of an ordered webhook.
+        let (messages, changes) = self.with(|script| script.batch.map_or((5, 1), |(changes, _)| (1, changes)));
+        Window { messages, changes, bytes: 1 << 20, patience: Duration::from_millis(300) }
+    }
+
+    fn batch_bytes(&self) -> usize {
+        self.with(|script| script.batch.map_or(usize::MAX, |(_, bytes)| bytes))
+    }
+}
+
+/// A body in memory.
+struct Body(Receiver, usize);
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.0.with(|script| script.bytes -= self.1);
     }
 }
 
@@ -141,6 +183,8 @@ struct World {
     most_dead_letters: u64,
     pause_after: Option<Duration>,
     filter: Filter,
+    memory: Arc<MemoryBudget>,
+    stable: Duration,
 }
 
 impl World {
@@ -170,6 +214,8 @@ impl World {
             most_dead_letters: 10,
             pause_after: None,
             filter: Filter::default(),
+            memory: Arc::default(),
+            stable: PATIENCE,
         }
     }
 
@@ -190,7 +236,8 @@ impl World {
             Arc::new(Notify::new()),
             CancellationToken::new(),
         );
-        let tuning = Tuning { first_wait: SHORT, longest_wait: SHORT, patience: PATIENCE, drain: PATIENCE };
+        let tuning =
+            Tuning { first_wait: SHORT, longest_wait: SHORT, patience: PATIENCE, drain: PATIENCE, stable: self.stable };
         let engine = Engine {
             name: self.name.clone(),
             journal: self.journal.clone(),
@@ -198,7 +245,8 @@ impl World {
             format: format("json").unwrap(),
             most_dead_letters: self.most_dead_letters,
             pause_after: self.pause_after,
-            alone_through: Seq::default(),
+            memory: Arc::clone(&self.memory),
+            batching: Batching::default(),
             delivery: Box::new(receiver.clone()),
             cursor: Seq(cursor),
             cursors: self.cursors.clone(),

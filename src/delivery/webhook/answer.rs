@@ -5,6 +5,7 @@
 //! | 2xx | the message has arrived |
 //! | 410 | the receiver wants no more: the subscription ends |
 //! | one of `refused_statuses` | this message never: a dead letter |
+//! | 413 | several changes: at once in smaller messages; one change: later |
 //! | 429, 503 | later, and not before the time of `Retry-After` |
 //! | any other, or none | later |
 //!
@@ -33,6 +34,7 @@ pub(super) fn judge(answer: &Result<Answer, ClientError>, refused: &BTreeSet<u16
         _ if status.is_success() => Outcome::Delivered,
         StatusCode::GONE => Outcome::Gone { reason },
         _ if refused.contains(&status.as_u16()) => Outcome::Refused { reason },
+        StatusCode::PAYLOAD_TOO_LARGE => Outcome::TooLarge { reason },
         _ if status.is_redirection() => {
             let reason = format!("{reason}: redirects are not followed; give the address that it has moved to");
             Outcome::Retry { reason, after: None }
@@ -64,6 +66,8 @@ mod tests {
 
     #[test]
     fn every_status_has_its_meaning() {
+        let too_large = judge(&answer(413, None), &BTreeSet::new());
+        assert_eq!(too_large, Outcome::TooLarge { reason: "it answered 413 Payload Too Large".to_owned() });
         let refused = BTreeSet::from([413, 422, 503]);
         for status in 200..=599 {
             let judged = judge(&answer(status, None), &refused);

@@ -9,10 +9,10 @@ mod settings;
 mod signature;
 
 use std::{
-    collections::HashSet,
+    collections::BTreeMap,
     mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
@@ -58,15 +58,16 @@ struct Line {
     secrets: Vec<Secret>,
     /// Whether something went wrong with the connections.
     is_broken: AtomicBool,
-    /// The identifiers of messages that have arrived while one before them had not. When that one is sent again,
-    /// they are not.
-    arrived: Mutex<HashSet<String>>,
+    /// Changes that have arrived while one before them had not, as ranges: the first by its last. When the earlier
+    /// one is sent again, they are not.
+    arrived: Mutex<BTreeMap<Seq, Seq>>,
 }
 
 /// A message as it is posted.
 struct Post {
     id: String,
     seq: Seq,
+    last: Seq,
     changes: usize,
     headers: HeaderMap,
     body: bytes::Bytes,
@@ -96,7 +97,7 @@ impl Webhook {
         let client = self.client.clone().ok_or_else(|| DeliveryError("it is not set up".to_owned()))?;
         let line = Arc::clone(&self.line);
         let post = Post::new(message)?;
-        if line.has_arrived(&post.id) {
+        if line.has_arrived(&post) {
             return Ok(Box::pin(std::future::ready(Outcome::Delivered)));
         }
         Ok(Box::pin(async move { line.deliver(&client, post).await }))
@@ -121,7 +122,8 @@ impl Post {
                 }
             }
         }
-        Ok(Self { id, seq: change.seq(), changes: 1 + more.len(), headers, body: body.clone() })
+        let last = more.last().unwrap_or(change).seq();
+        Ok(Self { id, seq: change.seq(), last, changes: 1 + more.len(), headers, body: body.clone() })
     }
 
     /// Adds what is made anew with each attempt: receivers refuse what was signed long ago.
@@ -146,7 +148,7 @@ impl Line {
         let outcome = judge(&answer, &self.settings.refused);
         match &answer {
             Err(_) => self.is_broken.store(true, Ordering::Relaxed),
-            Ok(_) if outcome == Outcome::Delivered && !self.settings.is_ordered() => self.note_arrival(&post.id),
+            Ok(_) if outcome == Outcome::Delivered && !self.settings.is_ordered() => self.note_arrival(&post),
             Ok(_) => {}
         }
         self.attempts.keep(self.attempt(post, at, began, &answer, &outcome));
@@ -163,7 +165,9 @@ impl Line {
     ) -> Attempt {
         let (outcome, reason) = match outcome {
             Outcome::Delivered | Outcome::Unroutable => (AttemptOutcome::Delivered, None),
-            Outcome::Retry { reason, .. } => (AttemptOutcome::Retried, Some(reason.clone())),
+            Outcome::Retry { reason, .. } | Outcome::TooLarge { reason } => {
+                (AttemptOutcome::Retried, Some(reason.clone()))
+            }
             Outcome::Refused { reason } => (AttemptOutcome::Refused, Some(reason.clone())),
             Outcome::Gone { reason } => (AttemptOutcome::Gone, Some(reason.clone())),
         };
@@ -175,17 +179,28 @@ impl Line {
         Attempt { at, id: post.id, seq: post.seq, changes: post.changes, millis, outcome, status, answer, reason }
     }
 
-    fn note_arrival(&self, id: &str) {
-        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is sent again was on its way together: more than that are not asked for.
-        if arrived.len() >= 2 * self.settings.window.messages {
-            arrived.clear();
-        }
-        arrived.insert(id.to_owned());
+    fn arrived(&self) -> MutexGuard<'_, BTreeMap<Seq, Seq>> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has_arrived(&self, id: &str) -> bool {
-        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+    fn note_arrival(&self, post: &Post) {
+        let mut arrived = self.arrived();
+        // Replayed dead letters lie before the cursor, and nothing else makes this grow.
+        if arrived.len() >= 2 * self.settings.window.messages {
+            arrived.pop_first();
+        }
+        let last = arrived.entry(post.seq).or_insert(post.last);
+        *last = post.last.max(*last);
+    }
+
+    /// Whether all changes of a message have arrived, be it in another message.
+    fn has_arrived(&self, post: &Post) -> bool {
+        self.arrived().range(..=post.seq).next_back().is_some_and(|(_, last)| *last >= post.last)
+    }
+
+    /// Forgets arrivals that the cursor has passed.
+    fn forget_through(&self, seq: Seq) {
+        self.arrived().retain(|_, last| *last > seq);
     }
 }
 
@@ -213,5 +228,9 @@ impl Delivery for Webhook {
 
     fn window(&self) -> Window {
         self.settings.window
+    }
+
+    fn settled_through(&mut self, seq: Seq) {
+        self.line.forget_through(seq);
     }
 }

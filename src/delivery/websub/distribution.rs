@@ -1,7 +1,16 @@
 //! Distributing a topic's new entries to one callback (WebSub section 7), as a delivery of the engine: in order,
 //! at least once, tried again for as long as the lease lasts.
+//!
+//! The engine hands over some changes at once, and they go out as one document after another, each of a bounded size.
+//! How far they have come is remembered, so that an attempt after a failure goes on where the one before it ended.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -12,7 +21,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value, json};
 use sha2::{Sha256, Sha384, Sha512};
 
-use super::{SignatureMethod, Topics, kept::Kept};
+use super::{
+    SignatureMethod,
+    documents::{DOCUMENT_BYTES, Document, Documents, Position},
+    kept::Kept,
+};
 use crate::{
     delivery::{
         Attempts, Blueprint, Delivery, DeliveryError, DeliveryKind, Doing, InvalidDefinition, Outcome, Outgoing,
@@ -20,6 +33,7 @@ use crate::{
     },
     format::{Batch, Beside, FormatKind},
     http_client::{Client, retry_after},
+    journal::Recorded,
     model::{SubscriptionName, Timestamp},
     web::Secret,
 };
@@ -49,17 +63,25 @@ const MEDIA_TYPE: &str = "application/atom+xml;type=feed";
 /// The header with the signature (section 7.1).
 const SIGNATURE: &str = "x-hub-signature";
 
-/// One message at a time: the next when the one before has arrived. The client has bounds of its own, which
-/// are shorter than this.
-const WINDOW: Window = Window { messages: 1, changes: MOST_CHANGES, bytes: 1 << 20, patience: Duration::from_secs(60) };
+/// Bounds of the engine: it hands over changes when those before them have arrived. The client bounds each request;
+/// this bounds all documents of one handover together.
+const WINDOW: Window =
+    Window { messages: 1, changes: MOST_CHANGES, bytes: 1 << 20, patience: Duration::from_secs(10 * 60) };
 
-/// How many changes one message has at the most. Subscribers take bodies of a bounded size, a megabyte as a rule.
+/// Maximum number of changes that the engine hands over at once.
 const MOST_CHANGES: usize = 20;
+
+/// Bytes that a change takes in memory while it is distributed, for each byte of its JSON: the text and what is read
+/// from it.
+const BYTES_IN_MEMORY: usize = 4;
+
+/// Bytes of changes, so counted, that the engine hands over at once. Their entries fill a document, about.
+const HANDOVER_BYTES: usize = 256 * 1024;
 
 /// What the distributions of one hub have in common.
 pub(super) struct Shared {
     pub(super) client: Client,
-    pub(super) topics: Arc<dyn Topics>,
+    pub(super) documents: Documents,
     pub(super) hub_url: String,
     pub(super) signature: SignatureMethod,
 }
@@ -72,7 +94,8 @@ pub(super) struct Blue {
 
 impl Blueprint for Blue {
     fn build(&self, _: &SubscriptionName, _: &Arc<Attempts>) -> Box<dyn Delivery> {
-        Box::new(Distribution { shared: Arc::clone(&self.shared), kept: Arc::clone(&self.kept) })
+        let (shared, kept) = (Arc::clone(&self.shared), Arc::clone(&self.kept));
+        Box::new(Distribution(Arc::new(Callback { shared, kept, progress: Progress::default() })))
     }
 
     fn max_batch(&self) -> usize {
@@ -94,26 +117,91 @@ impl Blueprint for Blue {
     }
 }
 
-struct Distribution {
+struct Distribution(Arc<Callback>);
+
+/// One callback, and how far its distribution is.
+struct Callback {
     shared: Arc<Shared>,
     kept: Arc<Kept>,
+    progress: Progress,
 }
 
-impl Distribution {
-    fn message(&self, message: &Outgoing) -> Result<(HeaderMap, Bytes), DeliveryError> {
-        // Newest first, as in the feed.
-        let changes: Vec<_> = message.more.iter().rev().chain([&message.change]).cloned().collect();
-        let body = self.shared.topics.entries(&self.kept.topic, &changes).map_err(DeliveryError)?;
+/// How far a distribution is, and how much the callback accepts at once.
+struct Progress {
+    /// Position behind the last entry that has arrived.
+    position: Mutex<Position>,
+    /// Maximum number of bytes in a document.
+    bytes: AtomicUsize,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { position: Mutex::default(), bytes: AtomicUsize::new(DOCUMENT_BYTES) }
+    }
+}
+
+impl Progress {
+    fn position(&self) -> Position {
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_arrived(&self, document: &Document) {
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner) = document.next;
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn was_too_large(&self, document: &Document) {
+        self.bytes.store(document.body.len() / 2, Ordering::Relaxed);
+    }
+}
+
+impl Callback {
+    /// Posts the entries of these changes that have not arrived yet.
+    async fn distribute(&self, changes: &[Arc<Recorded>]) -> Outcome {
+        let retry = |reason: String| Outcome::Retry { reason, after: None };
+        loop {
+            if self.kept.is_over(Timestamp::now()) {
+                return Outcome::Gone { reason: "its lease has run out".to_owned() };
+            }
+            let (documents, progress) = (&self.shared.documents, &self.progress);
+            let next = documents.next(&self.kept.topic, changes, progress.position(), progress.bytes());
+            let document = match next {
+                Ok(Some(document)) => document,
+                Ok(None) => return Outcome::Delivered,
+                Err(reason) => return retry(reason),
+            };
+            let headers = match self.headers(&document.body) {
+                Ok(headers) => headers,
+                Err(reason) => return retry(reason),
+            };
+            let answer = match self.shared.client.post(&self.kept.callback, headers, document.body.clone()).await {
+                Ok(answer) => answer,
+                Err(error) => return retry(error.to_string()),
+            };
+            match judge(answer.status, &answer.headers) {
+                Outcome::Delivered => progress.has_arrived(&document),
+                _ if answer.status == StatusCode::PAYLOAD_TOO_LARGE && document.entries > 1 => {
+                    progress.was_too_large(&document);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn headers(&self, body: &[u8]) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         let links = format!("<{}>; rel=\"hub\", <{}>; rel=\"self\"", self.shared.hub_url, self.kept.topic);
-        let signature = self.kept.secret.as_ref().map(|secret| self.shared.signature.sign(secret, &body));
+        let signature = self.kept.secret.as_ref().map(|secret| self.shared.signature.sign(secret, body));
         for (name, value) in [(LINK.as_str(), Some(links)), (SIGNATURE, signature)] {
             let Some(value) = value else { continue };
-            let value = HeaderValue::try_from(value).map_err(|error| DeliveryError(format!("{name}: {error}")))?;
+            let value = HeaderValue::try_from(value).map_err(|error| format!("{name}: {error}"))?;
             headers.insert(name, value);
         }
-        Ok((headers, Bytes::from(body)))
+        Ok(headers)
     }
 }
 
@@ -123,19 +211,13 @@ impl Delivery for Distribution {
     }
 
     fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
-        let made = self.message(&message);
-        let (shared, kept) = (Arc::clone(&self.shared), Arc::clone(&self.kept));
-        Box::pin(std::future::ready(made.map(|(headers, body)| -> Pending {
-            Box::pin(async move {
-                if kept.is_over(Timestamp::now()) {
-                    return Outcome::Gone { reason: "its lease has run out".to_owned() };
-                }
-                match shared.client.post(&kept.callback, headers, body).await {
-                    Ok(answer) => judge(answer.status, &answer.headers),
-                    Err(error) => Outcome::Retry { reason: error.to_string(), after: None },
-                }
-            })
-        })))
+        let callback = Arc::clone(&self.0);
+        let Outgoing { change, more, .. } = message;
+        let pending: Pending = Box::pin(async move {
+            let changes: Vec<_> = std::iter::once(change).chain(more).collect();
+            callback.distribute(&changes).await
+        });
+        Box::pin(std::future::ready(Ok(pending)))
     }
 
     fn failed(&mut self) -> Doing<'_, DeliveryError> {
@@ -149,6 +231,19 @@ impl Delivery for Distribution {
 
     fn window(&self) -> Window {
         WINDOW
+    }
+
+    fn batch_bytes(&self) -> usize {
+        HANDOVER_BYTES
+    }
+
+    fn size_in_message(&self, change: &Recorded, _: &Bytes) -> usize {
+        change.json().len().saturating_mul(BYTES_IN_MEMORY)
+    }
+
+    fn extra_bytes(&self) -> usize {
+        // A document, and the one that was rendered before it to find its size.
+        2 * DOCUMENT_BYTES
     }
 }
 

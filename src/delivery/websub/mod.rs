@@ -11,6 +11,8 @@
 
 mod callback;
 mod distribution;
+mod documents;
+mod failure_log;
 pub mod http;
 mod kept;
 mod pending;
@@ -31,12 +33,14 @@ pub use runner::HubRunner;
 
 use self::{
     distribution::{Blue, ENTRIES, Shared, WEBSUB},
+    documents::Documents,
+    failure_log::FailureLog,
     kept::Kept,
-    pending::{Full, Pending},
+    pending::{Full, Pending, Target},
 };
 use super::{Definition, OperationError, Start, Subscriptions};
 use crate::{
-    http_client::{Client, Guard},
+    http_client::{Client, Destination, Guard},
     journal::{Recorded, subscriptions::MadeBy},
     model::{Filter, Seq, SubscriptionName},
 };
@@ -118,12 +122,14 @@ pub struct Hub(Arc<Inner>);
 struct Inner {
     subscriptions: Subscriptions,
     shared: Arc<Shared>,
+    topics: Arc<dyn Topics>,
     guard: Guard,
     settings: HubSettings,
     waiting: Mutex<Pending<Wanted>>,
     wake: Notify,
     /// Those that are verified.
     known: Mutex<BTreeMap<SubscriptionName, Arc<Kept>>>,
+    failures: Mutex<FailureLog>,
 }
 
 /// A request that waits.
@@ -160,12 +166,14 @@ impl Hub {
     ) -> Result<(Self, HubRunner), OperationError> {
         let (hub_url, signature) = (settings.url.clone(), settings.signature);
         let hub = Self(Arc::new(Inner {
-            shared: Arc::new(Shared { client, topics, hub_url, signature }),
+            shared: Arc::new(Shared { client, documents: Documents::new(Arc::clone(&topics)), hub_url, signature }),
+            topics,
             guard,
             settings,
             waiting: Mutex::new(Pending::new()),
             wake: Notify::new(),
             known: Mutex::default(),
+            failures: Mutex::default(),
             subscriptions,
         }));
         hub.0.revive().await?;
@@ -184,12 +192,12 @@ impl Hub {
     /// When its topic is none, or too many wait.
     pub fn take(&self, request: Request) -> Result<(), NotTaken> {
         let inner = &self.0;
-        let topic = inner.shared.topics.find(&request.topic).map_err(InvalidRequest::Topic)?;
+        let topic = inner.topics.find(&request.topic).map_err(InvalidRequest::Topic)?;
         let name = Kept::name_of(&request.callback, &topic.address);
         let name = name.ok_or_else(|| InvalidRequest::Topic("it has no name".to_owned()))?;
         let head = inner.subscriptions.journal().head();
-        let server = request.callback.origin();
-        let taken = inner.waiting().add(&name, &server, Instant::now(), |before: Option<Wanted>| {
+        let target = Target { server: request.callback.origin(), site: request.callback.site() };
+        let taken = inner.waiting().add(&name, &target, Instant::now(), |before: Option<Wanted>| {
             let since = before.map_or(head, |before| before.since);
             Wanted { request, topic, since }
         });
@@ -207,6 +215,12 @@ impl Inner {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a failure at a site is worth a line of the log, and not one of many.
+    fn is_news(&self, callback: &Destination) -> bool {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.is_news(&callback.site(), Instant::now())
+    }
+
     /// Has the subscriptions go on that the journal has.
     async fn revive(&self) -> Result<(), OperationError> {
         for stored in self.subscriptions.journal().subscriptions().await? {
@@ -214,7 +228,7 @@ impl Inner {
                 continue;
             }
             let kept = Kept::from_json(stored.definition.expose(), &self.guard).map_err(|error| error.to_string());
-            let kept = kept.and_then(|kept| Ok((self.shared.topics.find(&kept.topic)?.filter, Arc::new(kept))));
+            let kept = kept.and_then(|kept| Ok((self.topics.find(&kept.topic)?.filter, Arc::new(kept))));
             match kept {
                 Ok((filter, kept)) => {
                     self.known().insert(stored.name.clone(), Arc::clone(&kept));
@@ -236,12 +250,12 @@ impl Inner {
     }
 
     /// Why there cannot be one more subscription, if there cannot.
-    fn no_room(&self, name: &SubscriptionName, callback: &str) -> Option<String> {
+    fn no_room(&self, name: &SubscriptionName, callback: &Destination) -> Option<String> {
         let known = self.known();
         if known.contains_key(name) {
             return None;
         }
-        let of_callback = known.values().filter(|kept| kept.callback.expose().as_str() == callback).count();
+        let of_callback = known.values().filter(|kept| kept.callback.is_same_place(callback)).count();
         if known.len() >= self.settings.subscriptions {
             Some("this hub has as many subscriptions as it may have".to_owned())
         } else if of_callback >= self.settings.per_callback {

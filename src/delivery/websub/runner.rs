@@ -86,9 +86,12 @@ impl Inner {
         let Wanted { request, .. } = &wanted;
         let mode = request.mode;
         let (client, to) = (&self.shared.client, request.callback.origin());
-        let no_room = || self.no_room(name, request.callback.expose().as_str());
+        let no_room = || self.no_room(name, &request.callback);
         if let Some(reason) = (mode == Mode::Subscribe).then(no_room).flatten() {
-            tracing::info!(subscription = %name, to, reason, "a WebSub subscriber is denied");
+            match self.is_news(&request.callback) {
+                true => tracing::info!(subscription = %name, to, reason, "a WebSub subscriber is denied"),
+                false => tracing::debug!(subscription = %name, to, reason, "a WebSub subscriber is denied"),
+            }
             metrics::verified("denied");
             return deny(client, &request.callback, &request.topic, &reason).await;
         }
@@ -98,7 +101,11 @@ impl Inner {
         let began = Timestamp::now();
         if let Err(error) = verify(client, &request.callback, mode, &request.topic, lease).await {
             metrics::verified("failed");
-            return tracing::info!(subscription = %name, to, mode = mode.as_str(), %error, "not verified");
+            let mode = mode.as_str();
+            return match self.is_news(&request.callback) {
+                true => tracing::info!(subscription = %name, to, mode, %error, "not verified"),
+                false => tracing::debug!(subscription = %name, to, mode, %error, "not verified"),
+            };
         }
         metrics::verified("verified");
         let done = match mode {

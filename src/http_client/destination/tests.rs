@@ -128,14 +128,54 @@ fn nothing_secret_is_shown() {
     assert_eq!(destination.expose().as_str(), text);
     let secrets: Vec<_> = destination.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
     let sent = b"dXNlcjpodXNo".to_vec();
-    assert_eq!(secrets, [sent, b"hush".to_vec(), b"hush".to_vec(), b"key=hush2".to_vec()]);
+    assert_eq!(secrets, [sent, b"key=hush2".to_vec(), b"hush2".to_vec(), b"hush".to_vec()]);
     assert!(Destination::parse(&format!("{destination}"), &guard(&[])).unwrap().is_as_shown());
     let token = Destination::parse("https://hush3@indexer.example.org/", &guard(&[])).unwrap();
     let secrets: Vec<_> = token.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
-    assert_eq!(secrets, [b"aHVzaDM6".to_vec(), b"hush3".to_vec(), b"hush3".to_vec()]);
+    assert_eq!(secrets, [b"aHVzaDM6".to_vec(), b"hush3".to_vec()]);
     let more = destination.with_query([("hub.mode", "subscribe"), ("a b", "c&d")]);
     assert_eq!(more.expose().query(), Some("key=hush2&hub.mode=subscribe&a+b=c%26d"));
     for wrong in ["https://user:hush@/", "ftp://user:hush@a/", "http://user:hush@a/", "https://user:hush@10.0.0.1/"] {
         assert!(!refusal(wrong, &guard(&[])).contains("hush"), "{wrong}");
     }
+}
+
+#[test]
+fn values_of_a_query_and_tokens_in_a_path_are_secrets() {
+    let text = "https://h.example/hooks/T024BE7LD/changes/xoxb-17653672481-a?key=hush%2Fa+b&t=ab&hush4&n=1#";
+    let destination = Destination::parse(text.trim_end_matches('#'), &guard(&[])).unwrap();
+    let secrets = destination.secrets();
+    let secrets: Vec<_> = secrets.iter().map(|secret| std::str::from_utf8(secret.expose()).unwrap()).collect();
+    for secret in ["hush%2Fa+b", "hush/a+b", "hush/a b", "hush4", "T024BE7LD", "xoxb-17653672481-a"] {
+        assert!(secrets.contains(&secret), "{secret}: {secrets:?}");
+    }
+    for plain in ["ab", "1", "hooks", "changes", ""] {
+        assert!(!secrets.contains(&plain), "{plain}: {secrets:?}");
+    }
+    assert!(secrets.is_sorted_by(|a, b| a.len() >= b.len()));
+}
+
+#[test]
+fn servers_of_one_owner_are_one_site() {
+    let site = |text: &str| Destination::parse(text, &Guard::of_the_operator()).unwrap().site();
+    for (text, expected) in [
+        ("https://a.b.example.org:8443/x?y", "example.org"),
+        ("https://EXAMPLE.org./", "example.org"),
+        ("https://a.reader.co.uk/", "reader.co.uk"),
+        ("https://library.ac.at/", "library.ac.at"),
+        ("https://a.university.at/", "university.at"),
+        ("http://indexer/", "indexer"),
+        ("http://127.0.0.1:1/", "127.0.0.1"),
+        ("http://[::ffff:127.0.0.1]:2/", "127.0.0.1"),
+        ("http://[2001:db8::1]/", "2001:db8::"),
+        ("http://[2001:db8::ff:2]/", "2001:db8::"),
+    ] {
+        assert_eq!(site(text), expected, "{text}");
+    }
+    let same = |one: &str, other: &str| {
+        let [one, other] = [one, other].map(|text| Destination::parse(text, &Guard::of_the_operator()).unwrap());
+        one.is_same_place(&other)
+    };
+    assert!(same("http://h/cb?1", "http://h/cb?2") && same("http://h/cb", "http://H:80/cb?"));
+    assert!(!same("http://h/cb", "http://h/cb2") && !same("http://h/cb", "http://h:8080/cb"));
 }

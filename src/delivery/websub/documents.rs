@@ -1,0 +1,258 @@
+//! Documents of a topic, cut by size: the entries of some changes, as many as a message may have.
+//!
+//! A change with many items fills several documents, each of them valid by itself. Subscribers to the same topic share
+//! a document while it is in the cache.
+
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+
+use super::Topics;
+use crate::{format::KEPT, journal::Recorded, model::Seq};
+
+/// Maximum number of bytes in a document of several entries. Subscribers accept a megabyte as a rule.
+pub(super) const DOCUMENT_BYTES: usize = 500_000;
+
+/// Bytes and number of documents that the cache retains.
+const CACHE_BYTES: usize = 8 * 1024 * 1024;
+const CACHE_DOCUMENTS: usize = 64;
+
+/// Factor by which a document may grow from one attempt to the next, while the size of its entries is unknown.
+const GROWTH: usize = 16;
+
+/// Place of an entry: its change, and its index among the items of the change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub(super) seq: Seq,
+    pub(super) item: usize,
+}
+
+/// Document with the entries from one position to another.
+#[derive(Clone, Debug)]
+pub(super) struct Document {
+    pub(super) body: Bytes,
+    /// Number of entries.
+    pub(super) entries: usize,
+    /// Position of the first entry behind them.
+    pub(super) next: Position,
+}
+
+/// What a cached document was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Key {
+    topic: String,
+    from: Position,
+    last: Seq,
+    bytes: usize,
+}
+
+/// Renders documents and caches the newest of them.
+pub(super) struct Documents {
+    topics: Arc<dyn Topics>,
+    cache: Mutex<VecDeque<(Key, Document)>>,
+}
+
+/// A range of the items of a change.
+type Slice = (Arc<Recorded>, Range<usize>);
+
+impl Documents {
+    pub(super) fn new(topics: Arc<dyn Topics>) -> Self {
+        Self { topics, cache: Mutex::default() }
+    }
+
+    /// The next document of at most `bytes`, or of one entry that is larger, with the entries of these changes from
+    /// `from` on; `None` behind the last of them. The changes stand in order, oldest first.
+    ///
+    /// # Errors
+    /// When the topic or a change cannot be read.
+    pub(super) fn next(
+        &self,
+        topic: &str,
+        changes: &[Arc<Recorded>],
+        from: Position,
+        bytes: usize,
+    ) -> Result<Option<Document>, String> {
+        let Some(first) = changes.iter().position(|change| change.seq() >= from.seq) else { return Ok(None) };
+        let mut left = Vec::with_capacity(changes.len() - first);
+        for change in &changes[first..] {
+            let items = change.change().map_err(|error| error.to_string())?.modification.items.len();
+            let begin = if change.seq() == from.seq { from.item.min(items) } else { 0 };
+            if begin < items {
+                left.push((Arc::clone(change), begin..items));
+            }
+        }
+        let (Some((front, items)), Some((last, _))) = (left.first(), left.last()) else { return Ok(None) };
+        let from = Position { seq: front.seq(), item: items.start };
+        let key = Key { topic: topic.to_owned(), from, last: last.seq(), bytes };
+        if let Some((_, document)) = self.cache().iter().find(|(cached, _)| *cached == key) {
+            return Ok(Some(document.clone()));
+        }
+        let document = self.cut(topic, &left, bytes)?;
+        self.retain(key, document.clone());
+        Ok(Some(document))
+    }
+
+    /// Renders more entries, or fewer, until a document is as large as it may be, about.
+    fn cut(&self, topic: &str, left: &[Slice], bytes: usize) -> Result<Document, String> {
+        let all: usize = left.iter().map(|(_, items)| items.len()).sum();
+        let mut count = 1;
+        let mut best = self.render(topic, left, count)?;
+        let mut too_many = all + 1;
+        while best.body.len() < bytes {
+            // Nine tenths of what would fit if all entries were as large as these.
+            let guess = (count.saturating_mul(bytes) / best.body.len().max(1)).saturating_mul(9) / 10;
+            let more = guess.min(count.saturating_mul(GROWTH)).min(too_many - 1);
+            if more <= count || (too_many <= all && best.body.len() > bytes / 2) {
+                break;
+            }
+            let larger = self.render(topic, left, more)?;
+            if larger.body.len() > bytes {
+                too_many = count + (more - count).div_ceil(2);
+            } else {
+                (best, count) = (larger, more);
+            }
+        }
+        Ok(best)
+    }
+
+    fn render(&self, topic: &str, left: &[Slice], count: usize) -> Result<Document, String> {
+        let mut changes = VecDeque::new();
+        let mut missing = count;
+        let mut next = Position::default();
+        for (change, items) in left {
+            let taken = items.start..items.end.min(items.start.saturating_add(missing));
+            missing -= taken.len();
+            next = Position { seq: change.seq(), item: taken.end };
+            // Newest first, as in the feed.
+            changes.push_front(part(change, taken)?);
+            if missing == 0 {
+                break;
+            }
+        }
+        let body = Bytes::from(self.topics.entries(topic, changes.make_contiguous())?);
+        Ok(Document { body, entries: count - missing, next })
+    }
+
+    fn cache(&self) -> MutexGuard<'_, VecDeque<(Key, Document)>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn retain(&self, key: Key, document: Document) {
+        let mut cache = self.cache();
+        cache.push_back((key, document));
+        let mut bytes: usize = cache.iter().map(|(_, document)| document.body.len()).sum();
+        while bytes > CACHE_BYTES || cache.len() > CACHE_DOCUMENTS {
+            bytes -= cache.pop_front().map_or(0, |(_, document)| document.body.len());
+        }
+    }
+}
+
+/// The change with these of its items alone.
+fn part(change: &Arc<Recorded>, items: Range<usize>) -> Result<Arc<Recorded>, String> {
+    let whole = change.change().map_err(|error| error.to_string())?;
+    if items.len() == whole.modification.items.len() {
+        return Ok(Arc::clone(change));
+    }
+    let part = whole.part(items).ok_or("a part of a change has an item at least")?;
+    Ok(Arc::new(Recorded::from_json(change.seq(), (KEPT.write)(&part).into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Arc, Documents, Position, Recorded, Seq, Topics};
+    use crate::delivery::websub::Topic;
+
+    /// Writes a line for each entry: the number of its change, its item and its description.
+    struct Lines;
+
+    impl Topics for Lines {
+        fn find(&self, _: &str) -> Result<Topic, String> {
+            Err("none is asked for".to_owned())
+        }
+
+        fn entries(&self, _: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, String> {
+            let mut lines = String::new();
+            for recorded in changes {
+                let change = recorded.change().unwrap();
+                for (at, item) in change.modification.items.iter().enumerate() {
+                    let late = change.settlement.item(at).inferred;
+                    lines += &format!("{} {} {late} {}\n", change.seq, item.uri, change.modification.description);
+                }
+            }
+            Ok(lines.into_bytes())
+        }
+    }
+
+    fn change(seq: u64, items: usize, description: &str) -> Arc<Recorded> {
+        let mut change: serde_json::Value =
+            serde_json::from_slice(include_bytes!("../../../fixtures/change.json")).unwrap();
+        (change["seq"], change["description"]) = (json!(seq), json!(description));
+        let item = |at: usize| {
+            json!({ "id": "urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3", "uri": format!("urn:i:{at}"),
+                "change": "ADD", "inferred": at % 2 == 1 })
+        };
+        change["items"] = (0..items).map(item).collect();
+        Arc::new(Recorded::from_json(Seq(seq), change.to_string().into()))
+    }
+
+    /// Every document of some changes, as the items that it has.
+    fn documents(changes: &[Arc<Recorded>], bytes: usize) -> Vec<Vec<(u64, usize)>> {
+        let documents = Documents::new(Arc::new(Lines));
+        let mut all = Vec::new();
+        let mut from = Position::default();
+        while let Some(document) = documents.next("t", changes, from, bytes).unwrap() {
+            assert!(document.next > from);
+            let text = String::from_utf8(document.body.to_vec()).unwrap();
+            assert!(text.len() <= bytes || document.entries == 1, "{}", text.len());
+            let entry = |line: &str| {
+                let words: Vec<_> = line.split(' ').collect();
+                let item: usize = words[1].trim_start_matches("urn:i:").parse().unwrap();
+                assert_eq!(words[2] == "true", item % 2 == 1, "what was noted about an item stays with it");
+                (words[0].parse().unwrap(), item)
+            };
+            let entries: Vec<_> = text.lines().map(entry).collect();
+            assert_eq!(entries.len(), document.entries);
+            all.push(entries);
+            from = document.next;
+        }
+        all
+    }
+
+    #[test]
+    fn documents_have_every_entry_once_whatever_their_size() {
+        let changes = [change(3, 1, "a"), change(4, 1000, "b"), change(7, 2, &"c".repeat(3000)), change(9, 5, "d")];
+        for bytes in [1, 100, 2000, 20_000, 1_000_000] {
+            let all = documents(&changes, bytes);
+            let mut entries = Vec::new();
+            for document in &all {
+                let seqs: Vec<_> = document.iter().map(|(seq, _)| *seq).collect();
+                assert!(seqs.is_sorted_by(|a, b| a >= b), "the newest change is first");
+                let mut sorted = document.clone();
+                sorted.sort_unstable();
+                entries.extend(sorted);
+            }
+            let expected = [(3, 1), (4, 1000), (7, 2), (9, 5)];
+            let expected: Vec<_> = expected.iter().flat_map(|(seq, items)| (0..*items).map(|at| (*seq, at))).collect();
+            assert_eq!(entries, expected, "{bytes}");
+            let size: usize = 1001 * 20 + 2 * 3020;
+            assert!(all.len() <= 8 + 4 * size / bytes, "{} documents of {bytes} bytes", all.len());
+        }
+    }
+
+    #[test]
+    fn subscribers_to_a_topic_share_a_document() {
+        let documents = Documents::new(Arc::new(Lines));
+        let changes = [change(3, 10, "a")];
+        let [first, second] = [Position::default(), Position { seq: Seq(3), item: 0 }]
+            .map(|from| documents.next("t", &changes, from, 1000).unwrap().unwrap());
+        assert_eq!(first.body.as_ptr(), second.body.as_ptr());
+        let other = documents.next("u", &changes, Position::default(), 1000).unwrap().unwrap();
+        assert_ne!(first.body.as_ptr(), other.body.as_ptr());
+    }
+}

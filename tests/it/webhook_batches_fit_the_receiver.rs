@@ -1,0 +1,88 @@
+//! Batches of a webhook, against receivers that accept bodies of a bounded size.
+
+use serde_json::json;
+
+use crate::{
+    gateway::Gateway,
+    receiver::{Got, Receiver, Reply},
+    subscribing::{event, gateway, post_event},
+    webhooking::webhook,
+};
+
+/// Posts changes of about five kilobytes.
+async fn post_changes(gateway: &Gateway, count: u64) {
+    for number in 1..=count {
+        let mut event = event(number);
+        event["description"] = json!("x".repeat(5000));
+        post_event(gateway, &event).await;
+    }
+}
+
+/// A receiver that answers with that status to a body of more bytes than these.
+async fn accepting(bytes: usize, status: u16) -> Receiver {
+    Receiver::start(move |_, got| Reply::of(if got.body.len() > bytes { status } else { 200 })).await
+}
+
+/// The numbers of the changes that a receiver accepted.
+fn accepted(receiver: &Receiver, bytes: usize) -> Vec<u64> {
+    let got = receiver.got();
+    let fitting = got.iter().filter(|got| got.body.len() <= bytes);
+    let seqs = |got: &Got| {
+        let changes = got.json()["changes"].as_array().unwrap().clone();
+        changes.iter().map(|change| change["seq"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    fitting.flat_map(seqs).collect()
+}
+
+#[tokio::test]
+async fn batches_fit_servers_as_they_are_set_up_usually_and_those_that_accept_less() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), "");
+    post_changes(&gateway, 250).await;
+    assert!(gateway.stop().success());
+    // nginx accepts a megabyte.
+    let (usual, small, odd) = (1_048_576, 100_000, 50_000);
+    let receivers = [accepting(usual, 413).await, accepting(small, 413).await, accepting(odd, 400).await];
+    let lines: String = ["usual", "small", "odd"]
+        .iter()
+        .zip(&receivers)
+        .map(|(name, receiver)| webhook(name, &receiver.url(), "max_batch = 1000"))
+        .collect();
+    let gateway = crate::subscribing::gateway(folder.path(), &lines);
+    for (name, receiver, bytes) in [("usual", &receivers[0], usual), ("small", &receivers[1], small)] {
+        let shown = gateway.until_at(name, 250).await;
+        assert_eq!(
+            (&shown["failures"], &shown["deadLetters"], &shown["lastError"]),
+            (&json!(0), &json!(0), &json!(null))
+        );
+        assert_eq!(accepted(receiver, bytes), (1..=250).collect::<Vec<_>>(), "{name}: in order and once");
+    }
+    let sizes: Vec<_> = receivers[0].got().iter().map(|got| got.body.len()).collect();
+    assert!(sizes.iter().all(|size| *size <= 900_000) && sizes.iter().any(|size| *size > 800_000), "{sizes:?}");
+    let too_large = receivers[1].got().iter().filter(|got| got.body.len() > small).count();
+    assert!((1..=4).contains(&too_large), "{too_large}");
+    // 400 does not say that it was the size: all changes of that message go alone.
+    gateway.until_at("odd", 170).await;
+    let odd_one = receivers[2].got().clone();
+    assert!(odd_one[0].body.len() > odd && odd_one[1].body.len() < 10_000);
+}
+
+#[tokio::test]
+async fn changes_that_have_arrived_are_not_sent_again() {
+    // The first message of the second window fails until the third attempt.
+    let receiver = Receiver::start(|_, got| Reply::of(if got.seq() == 8 { 500 } else { 200 })).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), &webhook("index", &receiver.url(), "ordered = false\nwindow = 4"));
+    for number in 1..=7 {
+        post_event(&gateway, &event(number)).await;
+    }
+    gateway.until_at("index", 7).await;
+    assert_eq!(gateway.ask("POST", "/subscriptions/index/pause", None).await.0, 200);
+    for number in 8..=11 {
+        post_event(&gateway, &event(number)).await;
+    }
+    assert_eq!(gateway.ask("POST", "/subscriptions/index/resume", None).await.0, 200);
+    let got = receiver.until(7 + 4 + 3).await;
+    let repeats = got[7..].iter().filter(|got| got.seq() != 8).count();
+    assert!(repeats <= 3, "{:?}", got.iter().map(Got::seq).collect::<Vec<_>>());
+}
