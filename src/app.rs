@@ -37,7 +37,7 @@ use crate::{
         service::{Hook, Service},
         waiting::{self, Waiting},
     },
-    web::{Scope, Tls, TlsError, server},
+    web::{Scope, Spool, Tls, TlsError, server},
 };
 
 /// How much of the grace time is kept for closing the journal, after the last request.
@@ -169,7 +169,8 @@ async fn run(
         retention(&config).map(|retention| spawn(supervisor, Worker::Retention, retention.run(journal.clone())));
     let mut queues = sources::read_queues(&config, &journal, &sources, &stop, supervisor);
     let mut follow_ups = sources::follow_up(&journal, &sources, &stop, supervisor);
-    let (waiting, herald) = Waiting::new(journal.clone(), readers(&config));
+    let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
+    let (waiting, herald) = Waiting::new(journal.clone(), spool, readers(&config));
     // Streams end when it does.
     let _telling = spawn(supervisor, Worker::Herald, herald.run(stop.clone().cancelled_owned()));
     let mut surfaces =
@@ -357,8 +358,14 @@ fn surfaces(
     Surfaces {
         hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http), rates: Arc::new(rates) },
         changes: Changes { journal: journal.clone(), waiting: waiting.clone(), largest_page: config.limits.page },
+        feed: FeedView::new(
+            journal.clone(),
+            public_url,
+            &config.journal.data,
+            hub::url(config, public_url),
+            waiting.spool().clone(),
+        ),
         waiting,
-        feed: FeedView::new(journal.clone(), public_url, &config.journal.data, hub::url(config, public_url)),
         service: Service { public_url: public_url.into(), hooks },
         seeds: Seeds::new(journal.clone(), intake.clone(), Arc::clone(&sources)),
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },

@@ -100,7 +100,7 @@ pub fn routes() -> Routes<Surfaces> {
         .get("/stream", Read, stream::follow, |all| all.waiting.clone())
         .get("/live", Read, live::page, |_| ())
         .get("/snapshot", Read, snapshot::page, |all| all.changes.clone())
-        .get("/objects", Read, objects::one, |all| all.journal.clone())
+        .get("/objects", Read, objects::one, |all| all.changes.clone())
         .get("/service", Read, service::document, |all| all.service.clone())
         .get("/sources", Admin, sources::list, |all| all.sources.clone())
         .get("/sources/{name}/registry", Admin, registry::show, |all| all.seeds.clone())

@@ -202,6 +202,9 @@ pub struct Limits {
     /// The largest page of `/changes`, 1 to 100 000 changes.
     #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub page: usize,
+    /// Maximum size of all answers on disk that are being sent, 64 MiB to 1 TiB, in bytes.
+    #[serde(deserialize_with = "whole::<67_108_864, 1_099_511_627_776, _, _>")]
+    pub spool_bytes: usize,
     /// The most entries of the quarantine, 1 to 100 000 000.
     #[serde(deserialize_with = "whole::<1, 100_000_000, _, _>")]
     pub quarantine_entries: u64,

@@ -47,8 +47,7 @@ impl Journal {
         self.after_within(after, limit, usize::MAX).await
     }
 
-    /// The same, and no more of them once they have `bytes` of JSON, where they come from the disk;
-    /// one at least, if there is one. Those in memory are there already.
+    /// The same, and no more of them once they have `bytes` of JSON; one at least, if there is one.
     ///
     /// # Errors
     /// As [`Journal::after`].
@@ -58,7 +57,7 @@ impl Journal {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        let in_memory = self.tail.after(after, limit, usize::MAX);
+        let in_memory = self.tail.after(after, limit, bytes);
         metrics::tail_read(in_memory.is_some());
         if let Some(changes) = in_memory {
             return Ok(changes);
@@ -89,12 +88,36 @@ impl Journal {
     /// # Errors
     /// When the store fails.
     pub async fn before(&self, before: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        let in_memory = self.tail.before(before, limit);
+        self.before_within(before, limit, usize::MAX).await
+    }
+
+    /// The same, and no more of them once they have `bytes` of JSON; one at least, if there is one.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn before_within(
+        &self,
+        before: Seq,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Arc<Recorded>>, JournalError> {
+        let in_memory = self.tail.before(before, limit, bytes);
         metrics::tail_read(in_memory.is_some());
         if let Some(changes) = in_memory {
             return Ok(changes);
         }
-        self.read(move |store| store.before(before, limit).map(recorded)).await
+        self.read(move |store| store.before_within(before, limit, bytes).map(recorded)).await
+    }
+
+    /// The number of the change before that of `seq`, by the numbering alone, whether either is kept: the number before
+    /// it, but where a restore left numbers out. `None` where `seq` is the first of all.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn number_before(&self, seq: Seq) -> Result<Option<Seq>, JournalError> {
+        let before = Seq(seq.0.saturating_sub(1));
+        let restored = self.read(move |store| store.before_restore(before)).await?;
+        Ok(Some(restored.unwrap_or(before)).filter(|before| *before != Seq::ZERO))
     }
 
     /// The change with that identifier.

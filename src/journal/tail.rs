@@ -66,6 +66,12 @@ impl Recorded {
         Ok(self.change.get_or_init(|| change))
     }
 
+    /// The same change without what was read and encoded of it: for a large one, whose reader drops all that.
+    #[must_use]
+    pub fn unread(&self) -> Self {
+        Self::from(self.stored.clone())
+    }
+
     /// The identifier of the change. Where the change has not been read yet, nothing else of it is.
     ///
     /// # Errors
@@ -227,7 +233,8 @@ impl Tail {
     pub(super) fn of(store: &dyn Store, head: Seq, bounds: TailBounds) -> Result<Self, StoreError> {
         let (mut newest, mut bytes, mut before) = (Vec::new(), 0_usize, head.next());
         while newest.len() < bounds.changes && bytes < bounds.bytes {
-            let read = store.before(before, FILLED_AT_ONCE.min(bounds.changes - newest.len()))?;
+            let limit = FILLED_AT_ONCE.min(bounds.changes - newest.len());
+            let read = store.before_within(before, limit, bounds.bytes - bytes)?;
             let Some(oldest) = read.last() else { break };
             before = oldest.seq;
             bytes += read.iter().map(|change| change.json.len()).sum::<usize>();
@@ -274,14 +281,15 @@ impl Tail {
         Some(first_of(changes.range(skipped..), limit, bytes))
     }
 
-    /// Up to `limit` changes before `before`, newest first; `None` when some of them may be older
-    /// than the tail.
-    pub(super) fn before(&self, before: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
+    /// Up to `limit` changes before `before`, newest first, and no more of them once they have `bytes` of JSON; `None`
+    /// when some of them may be older than the tail.
+    pub(super) fn before(&self, before: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
         let Held { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
         let known = usize::try_from(before.0.checked_sub(oldest.0)?).unwrap_or(usize::MAX).min(changes.len());
-        let all_there = known >= limit || oldest == Seq::ZERO.next();
-        all_there.then(|| changes.iter().take(known).rev().take(limit).cloned().collect())
+        let found = first_of(changes.range(..known).rev(), limit, bytes);
+        let all_there = found.len() == limit || found.len() < known || oldest == Seq::ZERO.next();
+        all_there.then_some(found)
     }
 }
 
@@ -311,16 +319,19 @@ mod tests {
         assert_eq!(numbers(tail.after(Seq(10), 3, usize::MAX)), None);
         assert_eq!(numbers(tail.after(Seq(u64::MAX), 3, usize::MAX)), None);
         assert_eq!(numbers(tail.after(Seq(3), 3, usize::MAX)), None);
-        assert_eq!(numbers(tail.before(Seq(9), 2)), Some(vec![8, 7]));
-        assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), None);
-        assert_eq!(numbers(tail.before(Seq(3), 1)), None);
+        assert_eq!(numbers(tail.before(Seq(9), 2, usize::MAX)), Some(vec![8, 7]));
+        assert_eq!(numbers(tail.before(Seq(u64::MAX), 9, usize::MAX)), None);
+        assert_eq!(numbers(tail.before(Seq(3), 1, usize::MAX)), None);
     }
 
     #[test]
     fn it_holds_no_more_than_so_many_bytes_and_the_newest_always() {
         let tail = Tail::new(TailBounds { changes: 5, bytes: 100 });
         let held = |tail: &Tail| {
-            numbers(tail.before(Seq(u64::MAX), 9).or_else(|| (1..9).find_map(|n| tail.before(Seq(u64::MAX), 9 - n))))
+            numbers(
+                tail.before(Seq(u64::MAX), 9, usize::MAX)
+                    .or_else(|| (1..9).find_map(|n| tail.before(Seq(u64::MAX), 9 - n, usize::MAX))),
+            )
         };
         for (number, size, expected) in
             [(1, 60, vec![1]), (2, 40, vec![2, 1]), (3, 1, vec![3, 2]), (4, 59, vec![4, 3, 2])]
@@ -343,7 +354,7 @@ mod tests {
     #[test]
     fn a_tail_that_holds_the_whole_journal_holds_its_beginning() {
         let tail = tail(5, 1..=3);
-        assert_eq!(numbers(tail.before(Seq(u64::MAX), 9)), Some(vec![3, 2, 1]));
+        assert_eq!(numbers(tail.before(Seq(u64::MAX), 9, usize::MAX)), Some(vec![3, 2, 1]));
         assert_eq!(numbers(tail.after(Seq(0), 9, usize::MAX)), Some(vec![1, 2, 3]));
     }
 
@@ -353,7 +364,7 @@ mod tests {
         tail.extend([7, 8].map(|n| recorded(n, 0)));
         assert_eq!(numbers(tail.after(Seq(6), 9, usize::MAX)), Some(vec![7, 8]));
         assert_eq!(numbers(tail.after(Seq(3), 9, usize::MAX)), None);
-        assert_eq!(numbers(tail.before(Seq(9), 3)), None);
+        assert_eq!(numbers(tail.before(Seq(9), 3, usize::MAX)), None);
     }
 
     #[test]
@@ -374,8 +385,8 @@ mod tests {
         tail.drop_before(Seq(4));
         assert_eq!(numbers(tail.after(Seq(3), 9, usize::MAX)), Some(vec![4, 5]));
         assert_eq!(numbers(tail.after(Seq(2), 9, usize::MAX)), None);
-        assert_eq!(numbers(tail.before(Seq(9), 2)), Some(vec![5, 4]));
-        assert_eq!(numbers(tail.before(Seq(9), 3)), None);
+        assert_eq!(numbers(tail.before(Seq(9), 2, usize::MAX)), Some(vec![5, 4]));
+        assert_eq!(numbers(tail.before(Seq(9), 3, usize::MAX)), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ const READ_AT_ONCE: usize = 2;
 const STRETCH: usize = 256;
 const STRETCH_BYTES: usize = 256 * 1024;
 
-/// How many bytes of JSON stay here at the most. Their encodings, and what they say, take some times as much.
+/// How many bytes of JSON stay here at the most, but for what was read last, which may be a large change. Their encodings, and what they say, take some times as much.
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
 
 /// How many stretches stay here at the most: where one is short, there may be many.
@@ -66,10 +66,7 @@ impl Behind {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        let in_memory = || {
-            let held = journal.held_after(after, limit, bytes);
-            held.or_else(|| self.kept_after(journal, after, limit, bytes))
-        };
+        let in_memory = || self.in_memory(journal, after, limit, bytes);
         if let Some(changes) = in_memory() {
             return Ok(changes);
         }
@@ -83,6 +80,18 @@ impl Behind {
         let changes = first_of(&read, limit, bytes);
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).add(read);
         Ok(changes)
+    }
+
+    /// The same of what is in memory: in the journal's tail, or here.
+    pub(super) fn in_memory(
+        &self,
+        journal: &Journal,
+        after: Seq,
+        limit: usize,
+        bytes: usize,
+    ) -> Option<Vec<Arc<Recorded>>> {
+        let in_tail = journal.held_after(after, limit, bytes);
+        in_tail.or_else(|| self.kept_after(journal, after, limit, bytes))
     }
 
     /// The same of what was read already, unless the journal no longer keeps it.
@@ -112,7 +121,8 @@ impl Kept {
         let bytes = changes.iter().map(|change| change.json().len()).sum();
         self.bytes += bytes;
         self.stretches.push_back(Stretch { changes, bytes });
-        while (self.bytes > KEPT_BYTES || self.stretches.len() > KEPT)
+        while self.stretches.len() > 1
+            && (self.bytes > KEPT_BYTES || self.stretches.len() > KEPT)
             && let Some(oldest) = self.stretches.pop_front()
         {
             self.bytes -= oldest.bytes;

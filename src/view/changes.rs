@@ -1,22 +1,25 @@
 //! The journal as it is: `GET /changes`, page by page in JSON, and `GET /changes/{id}`, one change
 //! in the format that the client accepts.
 
-use std::{sync::Arc, time::Duration};
+use std::{io::Write, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
-    http::{HeaderMap, Method, header},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, HeaderValue, Method, header},
+    response::Response,
 };
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{journal_problem, store_problem, waiting::Waiting};
+use super::{LARGE, PAGE_BYTES, PIECE_BYTES, journal_problem, store_problem, unkept, wait_for, waiting::Waiting};
 use crate::{
     format::{Batch, FORMATS, FormatKind},
     journal::{Journal, Recorded},
     model::{Change, ChangeId, Seq},
-    web::{Cache, Path, Problem, ProblemCode, Query, Representation, best_media_type, problems},
+    web::{
+        Cache, Content, DocumentWriter, Path, Problem, ProblemCode, Query, Spool, SpoolWriter, best_media_type,
+        problems, spool_problem,
+    },
 };
 
 /// How many changes a page has when the client does not say.
@@ -24,6 +27,9 @@ const DEFAULT_LIMIT: usize = 100;
 
 /// The media type of a page where the client does not say.
 const JSON: &str = "application/json";
+
+/// Maximum size of the changes on a page that is written at once, on a thread of the runtime, in bytes.
+const SMALL_PAGE: usize = 256 << 10;
 
 /// For how many seconds a client may ask to wait: the most that the configuration can allow.
 const LONGEST_WAIT: u64 = 3600;
@@ -60,7 +66,8 @@ pub struct PageQuery {
     #[serde(default)]
     #[param(value_type = Seq, required = false)]
     after: Option<u64>,
-    /// How many changes at the most.
+    /// How many changes at the most. A page ends early where its changes have 4 MiB of JSON; it has one at least, if
+    /// there is one.
     #[serde(default)]
     #[param(value_type = u64, minimum = 1)]
     limit: Option<usize>,
@@ -117,26 +124,152 @@ pub async fn page(
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "wait"));
     }
     let after = Seq(query.after.unwrap_or(0));
-    let mut changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
-    if changes.is_empty() && query.wait > 0 {
-        changes = view.waiting.changes(after, limit, Duration::from_secs(query.wait)).await?;
+    let shape = batch_of_others(&accepted).map_or(Shape::Json, |(format, batch)| Shape::Batch(format, batch));
+    let mut page = view.read(after, limit, shape).await?;
+    if page.next == after && query.wait > 0 {
+        view.waiting.change_after(after, Duration::from_secs(query.wait)).await?;
+        page = view.read(after, limit, shape).await?;
     }
-    let next = changes.last().map_or(after, |newest| newest.seq());
-    if let Some((format, batch)) = batch_of_others(&accepted) {
-        return batch_page(format, batch, &changes, next, limit);
-    }
-    // What is stored is the JSON that is shown: the page is put together from it as it is.
-    let mut page = Vec::with_capacity(64 + changes.iter().map(|change| change.json().len() + 1).sum::<usize>());
-    page.extend_from_slice(b"{\"changes\":[");
-    for (index, change) in changes.iter().enumerate() {
-        if index > 0 {
-            page.push(b',');
+    Ok(page.answer(limit))
+}
+
+/// How the changes of a page are written.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// As the JSON that is stored, with where the following page begins.
+    Json,
+    /// As a batch of a format, which has no place for where the following page begins.
+    Batch(&'static FormatKind, Batch),
+}
+
+/// A page as it is sent.
+struct Page {
+    shape: Shape,
+    /// The number of its last change, or of the place where it begins.
+    next: Seq,
+    content: Content,
+}
+
+impl Changes {
+    /// Reads and writes a page: at once, if it is small and its changes are in memory, else piece by piece when it is
+    /// its turn.
+    async fn read(&self, after: Seq, limit: usize, shape: Shape) -> Result<Page, Problem> {
+        let in_memory = self.journal.held_after(after, limit, SMALL_PAGE);
+        if let Some(changes) = in_memory.filter(|changes| is_small(changes, limit, after, self.journal.head())) {
+            return Page::write(&self.waiting, after, shape, |page| page.add(&changes).map(|_| ()));
         }
-        page.extend_from_slice(change.json());
+        let turn = self.waiting.spool().page_turn().await;
+        let view = self.clone();
+        Spool::blocking(turn, move || {
+            Page::write(&view.waiting, after, shape, |page| {
+                while page.count < limit && page.bytes < PAGE_BYTES {
+                    let (wanted, bytes) = (limit - page.count, PIECE_BYTES.min(PAGE_BYTES - page.bytes));
+                    let read =
+                        wait_for(view.journal.after_within(page.next, wanted, bytes)).map_err(journal_problem)?;
+                    if read.is_empty() || !page.add(&read)? {
+                        break;
+                    }
+                }
+                Ok(())
+            })
+        })
+        .await
     }
-    page.extend_from_slice(format!("],\"next\":{next}}}").as_bytes());
-    let headers = [(header::CONTENT_TYPE, JSON), (header::CACHE_CONTROL, "no-cache"), (header::VARY, "Accept")];
-    Ok((headers, page).into_response())
+}
+
+/// Whether the changes are the whole page, and small enough to be written at once.
+fn is_small(changes: &[Arc<Recorded>], limit: usize, after: Seq, head: Seq) -> bool {
+    let bytes: usize = changes.iter().map(|change| change.json().len()).sum();
+    let next = changes.last().map_or(after, |newest| newest.seq());
+    bytes <= SMALL_PAGE && (changes.len() == limit || next >= head)
+}
+
+/// A page that is being written.
+struct PageWriter {
+    shape: Shape,
+    out: SpoolWriter,
+    next: Seq,
+    count: usize,
+    /// The bytes of the changes' JSON.
+    bytes: usize,
+}
+
+impl PageWriter {
+    /// Adds the changes that fit; says whether all did. The first of a page always fits.
+    fn add(&mut self, changes: &[Arc<Recorded>]) -> Result<bool, Problem> {
+        for change in changes {
+            let size = change.json().len();
+            if self.count > 0 && self.bytes + size > PAGE_BYTES {
+                return Ok(false);
+            }
+            let (open, between) = self.punctuation();
+            let before = if self.count == 0 { open } else { between };
+            self.out.write_all(before.as_bytes()).map_err(spool_problem)?;
+            match self.shape {
+                Shape::Json => self.out.write_all(change.json()),
+                Shape::Batch(format, _) => {
+                    let encoded = if size < LARGE {
+                        change.encoded(format.name, format.write)
+                    } else {
+                        change.unread().change().map(|change| (format.write)(change).into())
+                    };
+                    self.out.write_all(&encoded.map_err(store_problem)?)
+                }
+            }
+            .map_err(spool_problem)?;
+            self.next = change.seq();
+            self.count += 1;
+            self.bytes += size;
+        }
+        Ok(true)
+    }
+
+    fn punctuation(&self) -> (&'static str, &'static str) {
+        match self.shape {
+            Shape::Json => ("{\"changes\":[", ","),
+            Shape::Batch(_, batch) => (batch.open, batch.between),
+        }
+    }
+}
+
+impl Page {
+    fn write(
+        waiting: &Waiting,
+        after: Seq,
+        shape: Shape,
+        add: impl FnOnce(&mut PageWriter) -> Result<(), Problem>,
+    ) -> Result<Self, Problem> {
+        let out = waiting.spool().writer();
+        let mut page = PageWriter { shape, out, next: after, count: 0, bytes: 0 };
+        add(&mut page)?;
+        let next = page.next;
+        let open = if page.count == 0 { page.punctuation().0 } else { "" };
+        let close = match shape {
+            Shape::Json => format!("],\"next\":{next}}}"),
+            Shape::Batch(_, batch) => batch.close.to_owned(),
+        };
+        let written = page.out.write_all(open.as_bytes()).and_then(|()| page.out.write_all(close.as_bytes()));
+        let content = written.and_then(|()| page.out.finish()).map_err(spool_problem)?;
+        Ok(Self { shape, next, content })
+    }
+
+    fn answer(self, limit: usize) -> Response {
+        let Self { shape, next, content } = self;
+        let mut response = unkept(
+            match shape {
+                Shape::Json => JSON,
+                Shape::Batch(_, batch) => batch.media_type,
+            },
+            &content,
+        );
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+        if let Shape::Batch(..) = shape
+            && let Ok(link) = HeaderValue::try_from(format!("<?after={next}&limit={limit}>; rel=\"next\""))
+        {
+            response.headers_mut().insert(header::LINK, link);
+        }
+        response
+    }
 }
 
 /// The format of batches that the client likes better than our JSON, which is for all who do not say.
@@ -145,25 +278,6 @@ fn batch_of_others(accepted: &HeaderMap) -> Option<(&'static FormatKind, Batch)>
     let offered: Vec<_> = batches.iter().map(|(_, batch)| batch.media_type).collect();
     let chosen = best_media_type(accepted, &offered)?;
     batches.into_iter().find(|(_, batch)| batch.media_type == chosen).filter(|_| chosen != JSON)
-}
-
-/// A page as a batch of a format, which has no place for where the next begins.
-fn batch_page(
-    format: &'static FormatKind,
-    batch: Batch,
-    changes: &[Arc<Recorded>],
-    next: Seq,
-    limit: usize,
-) -> Result<Response, Problem> {
-    let bodies = changes.iter().map(|change| change.encoded(format.name, format.write));
-    let bodies = bodies.collect::<Result<Vec<_>, _>>().map_err(store_problem)?;
-    let headers = [
-        (header::CONTENT_TYPE, batch.media_type.to_owned()),
-        (header::CACHE_CONTROL, "no-cache".to_owned()),
-        (header::VARY, "Accept".to_owned()),
-        (header::LINK, format!("<?after={next}&limit={limit}>; rel=\"next\"")),
-    ];
-    Ok((headers, batch.join(&bodies)).into_response())
 }
 
 /// One change, as an Atom feed (the 0.1 message), as JSON, as the model's XML, as a CloudEvent or as an
@@ -204,12 +318,18 @@ pub async fn one(
         Problem::new(ProblemCode::NotAcceptable, detail)
     })?;
     let change_id = ChangeId::parse(&id).map_err(|_| not_found())?;
+    let turn = view.waiting.spool().page_turn().await;
     let recorded = view.journal.by_id(change_id).await.map_err(journal_problem)?.ok_or_else(not_found)?;
-    let change = recorded.change().map_err(store_problem)?;
     let format = formats().find(|format| format.media_type == chosen);
-    let body = format.map(|format| (format.write)(change)).unwrap_or_default();
-    let document = Representation::new(chosen, body, Cache::Immutable)
-        .last_modified(change.received.datetime())
-        .varying_by_accept();
+    let spool = view.waiting.spool().clone();
+    let write = move || {
+        let change = recorded.change().map_err(store_problem)?;
+        let body = format.map(|format| (format.write)(change)).unwrap_or_default();
+        let mut document = DocumentWriter::new(&spool);
+        document.write_all(&body).map_err(spool_problem)?;
+        let document = document.finish(chosen, Cache::Immutable).map_err(spool_problem)?;
+        Ok(document.last_modified(change.received.datetime()).varying_by_accept())
+    };
+    let document = Spool::blocking(turn, write).await?;
     Ok(document.respond(&method, &headers))
 }

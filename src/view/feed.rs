@@ -6,6 +6,9 @@
 //! meanwhile is above where it began. `docs/feed.md` tells readers the same.
 //!
 //! Pages whose oldest change is gone are gone. A restore from a backup leaves numbers out: some pages.
+//!
+//! A document is written change by change into the [`Spool`], and sent from there to every reader: its size is that of
+//! its changes, and no more than a piece of them is in memory.
 
 use std::{
     path::Path,
@@ -22,19 +25,20 @@ use axum::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use super::{
-    atom::{self, Frame, MEDIA_TYPE, Site, page_link},
+    LARGE,
+    atom::{FeedWriter, Frame, MEDIA_TYPE, Site, page_link},
+    backwards::Backwards,
     filtered::{self, Parameters, Selection},
     journal_problem, page_gone,
     pages::{PageCache, PageFolder},
-    store_problem,
+    store_problem, wait_for, write_problem,
 };
 use crate::{
     journal::{Journal, Recorded, store::StoreError},
     model::{Seq, Timestamp},
-    web::{self, Cache, Problem, ProblemCode, Representation, problems},
+    web::{self, Cache, Content, DocumentWriter, Problem, ProblemCode, Representation, Spool, problems, spool_problem},
 };
 
 /// How many changes a page has. It is part of what an archive page's address means, and so can
@@ -48,8 +52,8 @@ const RENDERING: u32 = 1;
 /// How many bytes of archive pages are held in memory.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// How many filtered documents are made at the same time; each may go through thousands of changes.
-const FILTERED_AT_ONCE: usize = 4;
+/// Number of archive pages that are fetched or rendered at the same time.
+const PAGES_AT_ONCE: usize = 4;
 
 /// What is in the feed, for people.
 pub(super) const SUBTITLE: &str =
@@ -66,8 +70,9 @@ pub(super) struct Parts {
     newest_turn: Arc<tokio::sync::Mutex<()>>,
     folder: PageFolder,
     cache: PageCache,
-    archive_turn: Arc<tokio::sync::Mutex<()>>,
-    filtered: Semaphore,
+    /// The turns of archive pages, by their number: a page is fetched or rendered by one reader at a time.
+    archive_turns: [Arc<tokio::sync::Mutex<()>>; PAGES_AT_ONCE],
+    spool: Spool,
 }
 
 /// The subscription document as of a head.
@@ -86,7 +91,7 @@ impl FeedView {
     /// rendered are kept in the folder `data`; those of another journal or address are removed. Where there is a
     /// WebSub `hub`, the feed tells its address.
     #[must_use]
-    pub fn new(journal: Journal, public_url: &str, data: &Path, hub: Option<String>) -> Self {
+    pub fn new(journal: Journal, public_url: &str, data: &Path, hub: Option<String>, spool: Spool) -> Self {
         let base = public_url.trim_end_matches('/').to_owned();
         let site = Site { base, journal: journal.identity(), hub };
         Self(Arc::new(Parts {
@@ -94,8 +99,8 @@ impl FeedView {
             cache: PageCache::new(CACHE_BYTES),
             newest: Mutex::default(),
             newest_turn: Arc::default(),
-            archive_turn: Arc::default(),
-            filtered: Semaphore::new(FILTERED_AT_ONCE),
+            archive_turns: Default::default(),
+            spool,
             journal,
             site,
         }))
@@ -218,19 +223,25 @@ impl Parts {
         }
         let head = self.journal.head();
         let start = first_of((head.0 / PAGE_CHANGES).max(1));
-        let changes = self.changes(start, head).await?;
-        let oldest = changes.last().map_or(Seq::ZERO, |oldest| oldest.seq());
-        let prev = self.page_before(start).await?;
+        let prev = self.kept_page_before(start).await?;
         let parts = Arc::clone(self);
-        blocking(move || {
+        let document_turn = self.spool.document_turn().await;
+        Spool::blocking(document_turn, move || {
             // Kept until the work is done, even if the client has gone by then.
             let _turn = turn;
-            let newest = parts.render_newest(head, oldest, prev, &changes)?;
+            parts.drop_large_newest();
+            let newest = parts.render_newest(start, head, prev)?;
             let document = newest.serve();
             *parts.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(newest);
             Ok(document)
         })
         .await
+    }
+
+    /// Gives the room of an older document back, before another takes as much.
+    fn drop_large_newest(&self) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.take_if(|newest| matches!(newest.document.body, Content::File(_)));
     }
 
     fn newest_since(&self, head: Seq) -> Option<Representation> {
@@ -239,48 +250,47 @@ impl Parts {
         newest.as_ref().filter(|newest| newest.head >= head).filter(is_kept).map(Newest::serve)
     }
 
-    fn render_newest(
-        &self,
-        head: Seq,
-        oldest: Seq,
-        prev: Option<u64>,
-        changes: &[Arc<Recorded>],
-    ) -> Result<Newest, Problem> {
-        let received = received(changes)?;
+    fn render_newest(&self, start: Seq, head: Seq, prev: Option<u64>) -> Result<Newest, Problem> {
+        let mut changes = Backwards::open(&self.journal, start, head)?;
+        let received = received(&changes)?;
         let mut links =
             vec![page_link("self", self.site.feed()), page_link("current", self.site.feed()), self.site.service_link()];
         links.extend(self.site.hub_link());
         links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
         let updated = received.unwrap_or(Timestamp::EPOCH);
         let frame = Frame { id: self.site.journal, subtitle: SUBTITLE.to_owned(), updated, links, archive: false };
-        let document = self.render(frame, changes, Cache::Revalidate)?;
+        let document = self.render(frame, &mut changes, Cache::Revalidate)?;
+        let oldest = changes.oldest().unwrap_or(Seq::ZERO);
         Ok(Newest::new(head, oldest, received.map(Timestamp::datetime), document))
     }
 
-    /// An archive page: from memory, or from disk, or rendered. One is fetched at a time, so that no
-    /// page is rendered twice at once and a crowd of readers needs no more memory than one.
+    /// An archive page: from memory, or from disk, or rendered.
     async fn archive_page(self: &Arc<Self>, page: u64) -> Result<Representation, Problem> {
         if let Some(document) = self.cache.get(page) {
             return Ok(document);
         }
-        let turn = Arc::clone(&self.archive_turn).lock_owned().await;
+        let turns = usize::try_from(page % PAGES_AT_ONCE as u64).unwrap_or(0);
+        let turn = Arc::clone(&self.archive_turns[turns]).lock_owned().await;
         if let Some(document) = self.cache.get(page) {
             return Ok(document);
         }
-        let folder = self.folder.clone();
-        let (turn, kept) = blocking(move || Ok((turn, folder.load(page)))).await?;
+        let parts = Arc::clone(self);
+        let (turn, kept) = blocking(move || {
+            let kept = parts.folder.load(page);
+            kept.iter().for_each(|document| parts.cache.put(page, document));
+            Ok((turn, kept))
+        })
+        .await?;
         if let Some(document) = kept {
-            self.cache.put(page, &document);
             return Ok(document);
         }
-        let changes = self.changes(first_of(page), Seq(page * PAGE_CHANGES)).await?;
-        let next = self.page_after(page, &changes).await?;
-        let prev = self.page_before(first_of(page)).await?;
+        let prev = self.journal.number_before(first_of(page)).await.map_err(journal_problem)?.map(page_of);
         let parts = Arc::clone(self);
-        blocking(move || {
+        let document_turn = self.spool.document_turn().await;
+        Spool::blocking(document_turn, move || {
             let _turn = turn;
-            let document = parts.render_archive(page, prev, next, &changes)?;
-            parts.folder.keep(page, &document);
+            let document = parts.render_archive(page, prev)?;
+            let document = parts.folder.keep(page, document);
             parts.folder.forget_before(page_of(parts.journal.first()));
             parts.cache.put(page, &document);
             Ok(document)
@@ -288,14 +298,12 @@ impl Parts {
         .await
     }
 
-    fn render_archive(
-        &self,
-        page: u64,
-        prev: Option<u64>,
-        next: u64,
-        changes: &[Arc<Recorded>],
-    ) -> Result<Representation, Problem> {
-        let received = received(changes)?.unwrap_or(Timestamp::EPOCH);
+    /// Renders an archive page. Its links depend on the numbers of the journal alone, and not on which of the other pages
+    /// are still kept: the page is the same for ever.
+    fn render_archive(&self, page: u64, prev: Option<u64>) -> Result<Representation, Problem> {
+        let mut changes = Backwards::open(&self.journal, first_of(page), Seq(page * PAGE_CHANGES))?;
+        let next = self.page_after(page, changes.peek().map(|newest| newest.seq()))?;
+        let received = received(&changes)?.unwrap_or(Timestamp::EPOCH);
         let mut links = vec![
             page_link("self", self.site.archive(page)),
             page_link("current", self.site.feed()),
@@ -305,49 +313,50 @@ impl Parts {
         links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
         let id = self.site.journal;
         let frame = Frame { id, subtitle: SUBTITLE.to_owned(), updated: received, links, archive: true };
-        Ok(self.render(frame, changes, Cache::Immutable)?.last_modified(received.datetime()))
+        let document = self.render(frame, &mut changes, Cache::Immutable)?;
+        if changes.oldest() != Some(first_of(page)) {
+            return Err(page_gone(page, self.journal.first()));
+        }
+        Ok(document.last_modified(received.datetime()))
     }
 
     /// A document of the filtered feed. It has no Last-Modified: where its chain goes on may change
     /// while no change that it shows does.
     async fn filtered(self: &Arc<Self>, selection: Selection) -> Result<Representation, Problem> {
-        let _turn = self.filtered.acquire().await.map_err(Problem::internal)?;
-        let found = filtered::find(&self.journal, &selection).await?;
         let parts = Arc::clone(self);
-        blocking(move || {
-            let frame = filtered::frame(&parts.site, &selection, &found, SUBTITLE).map_err(store_problem)?;
-            parts.render(frame, &found.changes, Cache::Revalidate)
+        let turn = self.spool.page_turn().await;
+        Spool::blocking(turn, move || {
+            let found = filtered::find(&parts.journal, &selection)?;
+            let frame = filtered::frame(&parts.site, &selection, &found, SUBTITLE);
+            parts.render(frame, found.changes.into_iter().map(Ok), Cache::Revalidate)
         })
         .await
     }
 
-    fn render(&self, frame: Frame, changes: &[Arc<Recorded>], cache: Cache) -> Result<Representation, Problem> {
-        let document = atom::document(&self.site, frame, changes).map_err(store_problem)?;
-        Ok(Representation::new(MEDIA_TYPE, document, cache))
-    }
-
-    /// The changes from `first` to `last` that are kept, newest first, without a gap.
-    async fn changes(&self, first: Seq, last: Seq) -> Result<Vec<Arc<Recorded>>, Problem> {
-        let wanted = usize::try_from(last.next().0.saturating_sub(first.0)).unwrap_or(usize::MAX);
-        let mut changes = self.journal.before(last.next(), wanted).await.map_err(journal_problem)?;
-        changes.retain(|change| change.seq() >= first);
-        if changes.windows(2).all(|pair| pair[1].seq().next() == pair[0].seq()) {
-            return Ok(changes);
+    fn render(
+        &self,
+        frame: Frame,
+        changes: impl Iterator<Item = Result<Arc<Recorded>, Problem>>,
+        cache: Cache,
+    ) -> Result<Representation, Problem> {
+        let writer = FeedWriter::begin(&self.site, frame, DocumentWriter::new(&self.spool));
+        let mut writer = writer.map_err(write_problem)?;
+        for change in changes {
+            writer.change(&*change?).map_err(write_problem)?;
         }
-        Err(store_problem(StoreError::Damaged(format!("of the changes {first} to {last} some are not there"))))
+        writer.finish().map_err(write_problem)?.finish(MEDIA_TYPE, cache).map_err(spool_problem)
     }
 
     /// The page of the newest change before `start`, if it is kept as a whole.
-    async fn page_before(&self, start: Seq) -> Result<Option<u64>, Problem> {
-        let older = self.journal.before(start, 1).await.map_err(journal_problem)?;
-        let page = older.first().map(|newest| page_of(newest.seq()));
-        Ok(page.filter(|page| first_of(*page) >= self.journal.first()))
+    async fn kept_page_before(&self, start: Seq) -> Result<Option<u64>, Problem> {
+        let before = self.journal.number_before(start).await.map_err(journal_problem)?;
+        Ok(before.map(page_of).filter(|page| first_of(*page) >= self.journal.first()))
     }
 
-    /// The page of the first change after those of an archive page. It is the one after it, but where
-    /// a restore has left numbers out, which it does only where a page ends.
-    async fn page_after(&self, page: u64, changes: &[Arc<Recorded>]) -> Result<u64, Problem> {
-        let Some(newest) = changes.first().map(|newest| newest.seq()) else {
+    /// The page of the first change after those of an archive page, whose newest has the number `newest`. It is the one
+    /// after it, but where a restore has left numbers out, which it does only where a page ends.
+    fn page_after(&self, page: u64, newest: Option<Seq>) -> Result<u64, Problem> {
+        let Some(newest) = newest else {
             let first = self.journal.first();
             if first > first_of(page) {
                 return Err(page_gone(page, first));
@@ -355,11 +364,7 @@ impl Parts {
             let detail = format!("There is no archive page {page}: a restore from a backup left its numbers out.");
             return Err(Problem::new(ProblemCode::NotFound, detail));
         };
-        let oldest = changes.last().map(|oldest| oldest.seq());
-        if oldest != Some(first_of(page)) {
-            return Err(page_gone(page, self.journal.first()));
-        }
-        let next = self.journal.after(newest, 1).await.map_err(journal_problem)?;
+        let next = wait_for(self.journal.after_within(newest, 1, 1)).map_err(journal_problem)?;
         let next = next.first().map_or(page + 1, |next| page_of(next.seq()));
         if newest.0 % PAGE_CHANGES != 0 && next == page + 1 {
             let missing = newest.next();
@@ -385,8 +390,13 @@ impl Newest {
 }
 
 /// When the newest of these changes was received.
-fn received(changes: &[Arc<Recorded>]) -> Result<Option<Timestamp>, Problem> {
-    changes.first().map(|newest| newest.change().map(|change| change.received)).transpose().map_err(store_problem)
+fn received(changes: &Backwards<'_>) -> Result<Option<Timestamp>, Problem> {
+    let received = |newest: &Arc<Recorded>| {
+        let is_large = newest.json().len() >= LARGE;
+        let received = if is_large { newest.unread().change()?.received } else { newest.change()?.received };
+        Ok(received)
+    };
+    changes.peek().map(received).transpose().map_err(store_problem)
 }
 
 /// Does work that would keep other requests waiting on a thread that may wait.

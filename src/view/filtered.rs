@@ -12,10 +12,11 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::{
+    LARGE, PAGE_BYTES,
     atom::{Frame, Site, page_link},
     journal_problem,
     parameters::with_filter,
-    store_problem,
+    store_problem, wait_for,
 };
 use crate::{
     journal::{Journal, Recorded, store::StoreError},
@@ -26,8 +27,9 @@ use crate::{
 /// How many changes are examined for one document at the most; it may have fewer than were asked
 /// for, even none, and still link to a next one.
 const MAX_EXAMINED: usize = 5_000;
-/// How many are read from the journal at once.
+/// How many are read from the journal at once, and about how many bytes of their JSON.
 const READ_AT_ONCE: usize = 250;
+const READ_BYTES: usize = 256 << 10;
 
 with_filter! {
     /// The query parameters.
@@ -125,43 +127,60 @@ fn filter_query(filter: &Filter) -> String {
 /// What there is of a selection.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The changes, newest first.
+    /// The changes, newest first, as they are to be shown.
     pub(super) changes: Vec<Arc<Recorded>>,
     /// Where the next document goes on; `None` when nothing older is left.
     next: Option<Seq>,
-    /// When the newest of the changes that were examined was received.
-    newest: Option<Timestamp>,
+    /// When the newest of the changes that are shown was received, or else that were examined.
+    updated: Option<Timestamp>,
 }
 
 impl Found {
     /// These changes alone, newest first.
-    pub(super) fn just(changes: Vec<Arc<Recorded>>) -> Self {
-        Self { changes, next: None, newest: None }
+    pub(super) fn of(changes: &[Arc<Recorded>]) -> Result<Self, StoreError> {
+        let updated = changes.first().map(|newest| newest.change().map(|change| change.received)).transpose()?;
+        Ok(Self { changes: changes.to_vec(), next: None, updated })
     }
 }
 
-/// Goes through the journal from the selection's cursor back.
-pub(super) async fn find(journal: &Journal, selection: &Selection) -> Result<Found, Problem> {
+/// Goes through the journal from the selection's cursor back. It reads and parses thousands of changes: it is for a
+/// thread that may wait.
+pub(super) fn find(journal: &Journal, selection: &Selection) -> Result<Found, Problem> {
     let Limit(limit) = selection.limit.unwrap_or(Limit::DEFAULT);
     let end = journal.head().next();
     let mut cursor = selection.before.map_or(end, |before| before.min(end));
-    let mut found = Found { changes: Vec::new(), next: None, newest: None };
-    let mut examined = 0;
+    let mut found = Found { changes: Vec::new(), next: None, updated: None };
+    let (mut examined, mut bytes) = (0, 0);
     while examined < MAX_EXAMINED && cursor > Seq::ZERO.next() {
-        let read = journal.before(cursor, READ_AT_ONCE.min(MAX_EXAMINED - examined)).await.map_err(journal_problem)?;
+        let at_once = READ_AT_ONCE.min(MAX_EXAMINED - examined);
+        let read = wait_for(journal.before_within(cursor, at_once, READ_BYTES)).map_err(journal_problem)?;
         if read.is_empty() {
             return Ok(found);
         }
         for recorded in read {
-            let change = recorded.change().map_err(store_problem)?;
-            found.newest.get_or_insert(change.received);
+            let recorded = if recorded.json().len() < LARGE { recorded } else { Arc::new(recorded.unread()) };
+            let received = recorded.change().map_err(store_problem)?.received;
             // Times of receipt never go back in the journal, so nothing older is wanted either.
-            if selection.filter.since.is_some_and(|since| change.received < since) {
+            if selection.filter.since.is_some_and(|since| received < since) {
+                found.updated.get_or_insert(received);
                 return Ok(found);
             }
-            cursor = change.seq;
+            let shown = recorded.selected(&selection.filter).map_err(store_problem)?;
+            let size = shown.as_ref().map_or(0, |shown| shown.json().len());
+            if !found.changes.is_empty() && bytes + size > PAGE_BYTES {
+                found.next = older_than(cursor);
+                return Ok(found);
+            }
+            cursor = recorded.seq();
             examined += 1;
-            found.changes.extend(recorded.selected(&selection.filter).map_err(store_problem)?);
+            bytes += size;
+            // What was examined is never older than what was shown before, so that this never goes back.
+            if found.updated.is_none() || (found.changes.is_empty() && shown.is_some()) {
+                found.updated = Some(received);
+            }
+            // Of many bytes, what was read of them is dropped until their entries are written.
+            let shown = shown.map(|shown| if bytes > READ_BYTES { Arc::new(shown.unread()) } else { shown });
+            found.changes.extend(shown);
             if found.changes.len() == limit {
                 found.next = older_than(cursor);
                 return Ok(found);
@@ -186,7 +205,7 @@ pub(super) fn address(site: &Site, selection: &Selection) -> String {
 }
 
 /// The document's frame.
-pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle: &str) -> Result<Frame, StoreError> {
+pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle: &str) -> Frame {
     let filter = filter_query(&selection.filter);
     let address = |selection: &Selection| address(site, selection);
     let mut links = vec![
@@ -196,19 +215,17 @@ pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle:
     ];
     links.extend(site.hub_link());
     links.extend(found.next.map(|next| page_link("next", address(&selection.starting_before(Some(next))))));
-    let newest = found.changes.first().map(|recorded| recorded.change().map(|change| change.received));
-    Ok(Frame {
+    Frame {
         id: if filter.is_empty() { site.journal } else { id_of(site.journal, &filter) },
         subtitle: if filter.is_empty() {
             subtitle.to_owned()
         } else {
             format!("The changes that match {filter}, newest first.")
         },
-        // What was examined is never older than what was shown before, so that this never goes back.
-        updated: newest.transpose()?.or(found.newest).unwrap_or(Timestamp::EPOCH),
+        updated: found.updated.unwrap_or(Timestamp::EPOCH),
         links,
         archive: false,
-    })
+    }
 }
 
 /// A filter makes another feed of the same journal, with an identifier of its own: a UUID of

@@ -4,6 +4,7 @@
 //! To add a view: one new file here, and one line in [`crate::router`].
 
 mod atom;
+mod backwards;
 mod behind;
 pub mod changes;
 pub mod feed;
@@ -22,11 +23,53 @@ pub mod waiting;
 pub use filtered::Selection;
 pub use topics::{EntriesError, NoTopic};
 
+use axum::{
+    http::{
+        HeaderValue,
+        header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
+    },
+    response::Response,
+};
+
 use crate::{
     journal::{JournalError, store::StoreError},
     model::Seq,
-    web::{Problem, ProblemCode},
+    web::{Content, Problem, ProblemCode, Spool, spool_problem},
 };
+
+/// About how many bytes of JSON the changes or objects of one answer have: it ends early where the next would make it
+/// more, and has one at least.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// About how many bytes of changes are read from the journal at once for one answer.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Size of a change's JSON, in bytes, from which on it is read and written off the runtime's threads, and nothing that
+/// was made of it is kept for other readers.
+const LARGE: usize = 64 << 10;
+
+/// Waits for the journal on a thread that may wait.
+fn wait_for<F: Future>(reading: F) -> F::Output {
+    tokio::runtime::Handle::current().block_on(reading)
+}
+
+/// An answer that no cache keeps.
+fn unkept(media_type: &'static str, content: &Content) -> Response {
+    let mut response = Response::new(content.body());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(content.length()));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// An answer of JSON, written on a thread that may wait.
+fn json_answer(spool: &Spool, value: &impl serde::Serialize) -> Result<Response, Problem> {
+    let mut out = spool.writer();
+    serde_json::to_writer(&mut out, value).map_err(|error| spool_problem(error.into()))?;
+    let content = out.finish().map_err(spool_problem)?;
+    Ok(unkept("application/json", &content))
+}
 
 /// What a reader is told when the journal cannot be read, or no longer has what comes next.
 fn journal_problem(error: JournalError) -> Problem {
@@ -39,6 +82,14 @@ fn journal_problem(error: JournalError) -> Problem {
 /// The same where a change of the journal cannot be read.
 fn store_problem(error: StoreError) -> Problem {
     journal_problem(JournalError::Store(error))
+}
+
+/// The problem of a document that could not be written.
+fn write_problem(error: atom::WriteError) -> Problem {
+    match error {
+        atom::WriteError::Store(error) => store_problem(error),
+        atom::WriteError::Io(error) => spool_problem(error),
+    }
 }
 
 /// What a reader is told whose place is not in the journal any more, or never was: where to start.

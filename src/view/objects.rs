@@ -1,22 +1,18 @@
 //! `GET /objects?uri=`: what the registry knows of one object and its items.
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{journal_problem, store_problem};
+use super::{changes::Changes, journal_problem, json_answer, store_problem};
 use crate::{
     journal::{
-        Journal, KeptContent,
+        KeptContent,
         registry::{ItemRecord, ObjectState},
         store::StoreError,
     },
     model::{ContentLocation, State as ContentState, Timestamp, Uri},
-    web::{Problem, ProblemCode, Query, problems},
+    web::{Problem, ProblemCode, Query, Spool, problems},
 };
 
 /// The query of `GET /objects`.
@@ -91,14 +87,16 @@ problems!(Problems: InvalidQuery, NotFound, Unavailable);
     params(ObjectQuery),
     responses((status = 200, description = "What is known.", body = ObjectView), Problems),
 )]
-pub async fn one(State(journal): State<Journal>, Query(query): Query<ObjectQuery>) -> Result<Response, Problem> {
+pub async fn one(State(view): State<Changes>, Query(query): Query<ObjectQuery>) -> Result<Response, Problem> {
     let uri = Uri::parse(&query.uri)
         .map_err(|error| Problem::new(ProblemCode::InvalidQuery, format!("uri: {error}.")).with("parameter", "uri"))?;
-    let state = journal.object(uri.clone()).await.map_err(journal_problem)?.ok_or_else(|| {
+    let turn = view.waiting.spool().page_turn().await;
+    let state = view.journal.object(uri.clone()).await.map_err(journal_problem)?.ok_or_else(|| {
         let detail = format!("Nothing is known of {uri}. The registry knows an object from its first change on.");
         Problem::new(ProblemCode::NotFound, detail)
     })?;
-    Ok(Json(ObjectView::whole(&uri, &state).map_err(store_problem)?).into_response())
+    let spool = view.waiting.spool().clone();
+    Spool::blocking(turn, move || json_answer(&spool, &ObjectView::whole(&uri, &state).map_err(store_problem)?)).await
 }
 
 impl<'a> ObjectView<'a> {

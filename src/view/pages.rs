@@ -6,7 +6,8 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -16,12 +17,13 @@ use std::{
 
 use bytes::Bytes;
 use flate2::Crc;
+use sha2::{Digest, Sha256};
 
 use super::atom::MEDIA_TYPE;
 use crate::{
     journal::private_files,
     model::Timestamp,
-    web::{Cache, Representation},
+    web::{Cache, Content, IN_MEMORY, Representation, SpooledFile},
 };
 
 /// The rendered pages on disk, `<data>/pages/<fingerprint>/<n>.atom` and `<n>.atom.gz`.
@@ -51,29 +53,30 @@ impl PageFolder {
         Self { path: pages.join(fingerprint), forgotten: Arc::new(AtomicU64::new(1)) }
     }
 
-    /// The page, if it is there whole.
+    /// The page, if it is there whole. It is read through once; a large one is left on disk and sent from there.
     pub(super) fn load(&self, number: u64) -> Option<Representation> {
-        let body = fs::read(self.file(number)).ok()?;
-        let gzip = fs::read(self.gzip_file(number)).ok()?;
-        let updated = is_of(&gzip, &body).then(|| updated(&body)).flatten();
-        if updated.is_none() {
+        let (body, gzip) = (File::open(self.file(number)).ok()?, File::open(self.gzip_file(number)).ok()?);
+        let page = whole_page(body, gzip).ok().flatten();
+        if page.is_none() {
             tracing::warn!(number, folder = %self.path.display(), "an archive page is damaged and is rendered anew");
         }
-        let gzip = Some(Bytes::from(gzip));
-        let page = Representation::compressed_before(MEDIA_TYPE, Bytes::from(body), gzip, Cache::Immutable);
-        Some(page.last_modified(updated?.datetime()))
+        page
     }
 
-    /// Keeps the page. What goes wrong is logged: the page can be served nevertheless.
-    pub(super) fn keep(&self, number: u64, page: &Representation) {
+    /// Keeps the page, and gives it back as it is to be served: a large one from its files. What goes wrong is logged: the
+    /// page can be served nevertheless.
+    pub(super) fn keep(&self, number: u64, page: Representation) -> Representation {
         // Too small to be worth compressing is too small to be worth keeping.
-        let Some(gzip) = &page.gzip else { return };
+        let Some(gzip) = &page.gzip else { return page };
         let kept = private_files::create_folder(&self.path)
             .and_then(|()| write_whole(&self.gzip_file(number), gzip))
             .and_then(|()| write_whole(&self.file(number), &page.body));
         if let Err(error) = kept {
             tracing::warn!(number, folder = %self.path.display(), %error, "an archive page cannot be kept on disk");
+            return page;
         }
+        let is_large = matches!(page.body, Content::File(_));
+        if is_large { self.load(number).unwrap_or(page) } else { page }
     }
 
     /// Removes the pages before that one, which are no longer kept.
@@ -103,30 +106,59 @@ impl PageFolder {
 }
 
 /// Writes a file so that it is there as a whole or not at all, after a crash too.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_whole(path: &Path, content: &Content) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut file = private_files::create_file(Path::new(&beside))?;
-    io::Write::write_all(&mut file, bytes)?;
+    io::copy(&mut content.reader(), &mut file)?;
     file.sync_all()?;
     fs::rename(&beside, path)
 }
 
-/// Whether a gzip file was made of these bytes, by the checksum and the length at its end
-/// (RFC 1952 section 2.3.1).
-fn is_of(gzip: &[u8], body: &[u8]) -> bool {
-    let mut crc = Crc::new();
-    crc.update(body);
-    let end = [crc.sum().to_le_bytes(), crc.amount().to_le_bytes()].concat();
-    gzip.ends_with(&end)
+/// Size of the pieces in which a page is read, in bytes: the first of them has what stands before the entries.
+const PIECE: usize = 64 << 10;
+
+/// Reads a page through: it is whole if its gzip file was made of these bytes, by the checksum and the length at its
+/// end (RFC 1952 section 2.3.1), and it has a time.
+fn whole_page(mut body: File, mut gzip: File) -> io::Result<Option<Representation>> {
+    let (length, gzip_length) = (body.metadata()?.len(), gzip.metadata()?.len());
+    let (mut crc, mut digest, mut time) = (Crc::new(), Sha256::new(), None);
+    let mut in_memory = Vec::new();
+    let mut piece = Vec::with_capacity(PIECE);
+    while (&mut body).take(PIECE as u64).read_to_end(&mut piece)? > 0 {
+        if crc.amount() == 0 {
+            time = updated(&piece);
+        }
+        crc.update(&piece);
+        digest.update(&piece);
+        if length <= IN_MEMORY as u64 {
+            in_memory.extend_from_slice(&piece);
+        }
+        piece.clear();
+    }
+    let mut end = Vec::new();
+    gzip.seek(SeekFrom::Start(gzip_length.saturating_sub(8)))?;
+    gzip.read_to_end(&mut end)?;
+    let is_whole = end == [crc.sum().to_le_bytes(), crc.amount().to_le_bytes()].concat();
+    let Some(time) = time.filter(|_| is_whole) else { return Ok(None) };
+    let [body, gzip] = if length <= IN_MEMORY as u64 {
+        let mut compressed = Vec::new();
+        gzip.rewind()?;
+        gzip.read_to_end(&mut compressed)?;
+        [in_memory, compressed].map(|bytes| Content::Memory(Bytes::from(bytes)))
+    } else {
+        [(body, length), (gzip, gzip_length)].map(|(file, length)| Content::File(SpooledFile::new(file, length)))
+    };
+    let digest = digest.finalize().into();
+    let page = Representation::compressed_before(MEDIA_TYPE, body, Some(gzip), digest, Cache::Immutable);
+    Ok(Some(page.last_modified(time.datetime())))
 }
 
 /// The time of a feed: its first `updated`, which stands before every entry.
-fn updated(document: &[u8]) -> Option<Timestamp> {
-    let document = std::str::from_utf8(document).ok()?;
-    let (_, rest) = document.split_once("<updated>")?;
-    let (time, _) = rest.split_once("</updated>")?;
-    Timestamp::parse(time).ok()
+fn updated(beginning: &[u8]) -> Option<Timestamp> {
+    let start = memchr::memmem::find(beginning, b"<updated>")? + b"<updated>".len();
+    let length = memchr::memmem::find(&beginning[start..], b"</updated>")?;
+    Timestamp::parse(std::str::from_utf8(&beginning[start..start + length]).ok()?).ok()
 }
 
 /// The pages asked for of late, in memory.
@@ -190,15 +222,20 @@ impl Held {
     }
 }
 
+/// Share in the room of a page that is in files: it takes two of the files that the system lets a process have open.
+const OPEN_FILES: usize = 256 << 10;
+
 fn size(page: &Representation) -> usize {
-    page.body.len() + page.gzip.as_ref().map_or(0, Bytes::len)
+    let parts = [Some(&page.body), page.gzip.as_ref()].into_iter().flatten();
+    let open = if matches!(page.body, Content::File(_)) { OPEN_FILES } else { 0 };
+    open + parts.map(Content::in_memory).sum::<usize>()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use super::{Cache, MEDIA_TYPE, PageCache, PageFolder, Representation, size};
+    use super::{Cache, Content, MEDIA_TYPE, PageCache, PageFolder, Representation, size};
 
     const FINGERPRINT: &str = "00112233445566778899aabbccddeeff";
 
@@ -212,14 +249,33 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let folder = PageFolder::open(data.path(), FINGERPRINT);
         assert!(folder.load(1).is_none());
-        let kept = page("x");
-        folder.keep(1, &kept);
+        let kept = folder.keep(1, page("x"));
         let loaded = PageFolder::open(data.path(), FINGERPRINT).load(1).unwrap();
-        assert_eq!((&loaded.body, &loaded.gzip, &loaded.etag), (&kept.body, &kept.gzip, &kept.etag));
+        let parts = |page: &Representation| (bytes(&page.body), page.gzip.as_ref().map(bytes), page.etag.clone());
+        assert_eq!(parts(&loaded), parts(&kept));
         let told = loaded.respond(&axum::http::Method::GET, &axum::http::HeaderMap::new());
         assert_eq!(told.headers()["last-modified"], "Fri, 02 Jan 2026 03:04:05 GMT");
         let names: Vec<_> = fs::read_dir(&folder.path).unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
+    }
+
+    fn bytes(content: &Content) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut content.reader(), &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_large_page_is_served_from_its_files() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = PageFolder::open(data.path(), FINGERPRINT);
+        let large = page(&"some text ".repeat(100));
+        let (body, etag) = (bytes(&large.body), large.etag.clone());
+        folder.keep(1, large);
+        let loaded = folder.load(1).unwrap();
+        assert!(matches!(loaded.body, Content::File(_)));
+        assert_eq!((bytes(&loaded.body) == body, loaded.etag.clone()), (true, etag));
+        assert!(size(&loaded) < 1 << 20);
     }
 
     #[test]
@@ -227,7 +283,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let folder = PageFolder::open(data.path(), FINGERPRINT);
         for damaged in ["1.atom", "1.atom.gz"] {
-            folder.keep(1, &page("x"));
+            folder.keep(1, page("x"));
             let file = folder.path.join(damaged);
             let whole = fs::read(&file).unwrap();
             fs::write(&file, &whole[..whole.len() - 1]).unwrap();
@@ -241,7 +297,7 @@ mod tests {
     fn pages_with_another_fingerprint_are_removed_and_nothing_else() {
         let data = tempfile::tempdir().unwrap();
         let folder = PageFolder::open(data.path(), FINGERPRINT);
-        folder.keep(1, &page("x"));
+        folder.keep(1, page("x"));
         fs::create_dir(data.path().join("pages/mine")).unwrap();
         PageFolder::open(data.path(), "ffeeddccbbaa99887766554433221100");
         assert!(folder.load(1).is_none());
@@ -252,9 +308,9 @@ mod tests {
     fn pages_that_are_gone_are_removed() {
         let data = tempfile::tempdir().unwrap();
         let folder = PageFolder::open(data.path(), FINGERPRINT);
-        [9, 10, 11].iter().for_each(|number| folder.keep(*number, &page("x")));
+        [9, 10, 11].iter().for_each(|number| drop(folder.keep(*number, page("x"))));
         folder.forget_before(10);
-        folder.keep(9, &page("x"));
+        folder.keep(9, page("x"));
         folder.forget_before(10);
         assert_eq!([9, 10, 11].map(|number| folder.load(number).is_some()), [true, true, true]);
         folder.forget_before(11);
@@ -269,7 +325,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         fs::write(data.path().join("pages"), "a file where a folder should be").unwrap();
         let folder = PageFolder::open(data.path(), FINGERPRINT);
-        folder.keep(1, &page("x"));
+        folder.keep(1, page("x"));
         assert!(folder.load(1).is_none());
     }
 

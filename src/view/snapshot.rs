@@ -9,19 +9,14 @@
 //! shown: whoever applies them all ends where the registry is. What came or went between two pages is
 //! told by a change after that head as well.
 
-use axum::{
-    Json,
-    extract::State,
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{changes::Changes, journal_problem, objects::ObjectView, store_problem};
+use super::{changes::Changes, journal_problem, json_answer, objects::ObjectView, store_problem};
 use crate::{
     model::{Seq, Uri},
-    web::{Problem, ProblemCode, Query, problems},
+    web::{Problem, ProblemCode, Query, Spool, problems},
 };
 
 /// The query of `GET /snapshot`.
@@ -33,7 +28,7 @@ pub struct SnapshotQuery {
     #[serde(default)]
     #[param(value_type = Uri, required = false)]
     after: Option<String>,
-    /// How many objects to go through at the most.
+    /// How many objects to go through at the most. A page ends early after 20000 items, or some 4 MiB of them.
     #[serde(default)]
     #[param(value_type = u64, minimum = 1)]
     limit: Option<usize>,
@@ -75,10 +70,15 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery
     let after = after.map_err(|error| {
         Problem::new(ProblemCode::InvalidQuery, format!("after: {error}.")).with("parameter", "after")
     })?;
+    let turn = view.waiting.spool().page_turn().await;
     let head = view.journal.head();
     let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
-    let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state).transpose());
-    let objects = objects.collect::<Result<_, _>>().map_err(store_problem)?;
-    let page = Page { head, objects, next: registry.last().map(|(uri, _)| uri) };
-    Ok(([(header::CACHE_CONTROL, "no-cache")], Json(page)).into_response())
+    let spool = view.waiting.spool().clone();
+    Spool::blocking(turn, move || {
+        let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state).transpose());
+        let objects = objects.collect::<Result<_, _>>().map_err(store_problem)?;
+        let page = Page { head, objects, next: registry.last().map(|(uri, _)| uri) };
+        json_answer(&spool, &page)
+    })
+    .await
 }

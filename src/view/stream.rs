@@ -3,13 +3,15 @@
 //! A stream is a place in the journal and nothing more. What comes next is taken from there whenever the
 //! client has room for it: a slow client is served what it has not had, however far behind it is, and costs
 //! the journal a page. The newest changes are in memory, each encoded once a format, however many streams
-//! there are; they share its bytes.
+//! there are; they share its bytes. A large one is written to disk ([`LargeEvents`]) and sent from there, so that slow
+//! clients cost a piece each.
 //!
 //! A client that comes again tells the last number that it has by `Last-Event-ID`, and the stream goes on there.
 //! That counts more than `after`, since a browser comes again with the address that it came with first.
 
 mod event;
 mod following;
+mod large;
 
 use axum::{
     body::Body,
@@ -24,6 +26,7 @@ use futures_util::stream;
 use serde::{Deserialize, Deserializer};
 
 use self::following::Following;
+pub(super) use self::large::LargeEvents;
 use super::{journal_problem, parameters::with_filter, waiting::Waiting};
 use crate::{
     format::{FORMATS, FormatKind, format},
@@ -131,6 +134,7 @@ pub async fn follow(
     let told = last_event_id(&headers)?.or(query.after);
     if let Some(after) = told {
         // Whether the journal can go on there is told while there is still a status to tell it by.
+        let _turn = waiting.spool().page_turn().await;
         waiting.read(after, 1, 1).await.map_err(journal_problem)?;
     }
     let following = Following::new(&waiting, place, filter, format, told);

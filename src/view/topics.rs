@@ -6,7 +6,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::{
-    atom,
+    atom::{self, WriteError},
     feed::{FeedView, SUBTITLE},
     filtered::{self, Found, Selection},
 };
@@ -41,15 +41,16 @@ impl FeedView {
         Ok((filtered::address(&self.0.site, &selection), filter))
     }
 
-    /// The document of a topic with the entries of these changes alone, which stand newest first.
+    /// The document of a topic with the entries of these changes alone, which stand newest first. It is in memory as a
+    /// whole, so the caller bounds the changes: an entry takes some 1.5 KiB and the texts of its change.
     ///
     /// # Errors
     /// When it is no topic, or what is stored is not a change.
     pub fn entries(&self, address: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, EntriesError> {
         let selection = self.selection(address)?;
         let site = &self.0.site;
-        let found = Found::just(changes.to_vec());
-        let frame = filtered::frame(site, &selection, &found, SUBTITLE)?;
+        let found = Found::of(changes)?;
+        let frame = filtered::frame(site, &selection, &found, SUBTITLE);
         Ok(atom::document(site, frame, changes)?)
     }
 
@@ -75,4 +76,16 @@ pub enum EntriesError {
     /// What is stored is not a change.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The document cannot be written.
+    #[error(transparent)]
+    Write(#[from] std::io::Error),
+}
+
+impl From<WriteError> for EntriesError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Store(error) => Self::Store(error),
+            WriteError::Io(error) => Self::Write(error),
+        }
+    }
 }

@@ -14,11 +14,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{behind::Behind, journal_problem, metrics};
+use super::{behind::Behind, metrics, stream::LargeEvents};
 use crate::{
     journal::{Journal, JournalError, Recorded},
     model::Seq,
-    web::{Limit, Problem, ProblemCode, limit_hit},
+    web::{Limit, Problem, ProblemCode, Spool, limit_hit},
 };
 
 /// After how many seconds one for whom there is no room is to try again.
@@ -53,6 +53,8 @@ struct Parts {
     head: watch::Receiver<Seq>,
     places: Arc<Semaphore>,
     behind: Behind,
+    spool: Spool,
+    large_events: LargeEvents,
     bounds: Bounds,
 }
 
@@ -106,13 +108,24 @@ impl Drop for Place {
 }
 
 impl Waiting {
-    /// Readers of that journal, and what is to be run to wake them.
-    pub fn new(journal: Journal, bounds: Bounds) -> (Self, Herald) {
+    /// Readers of that journal, whose large answers go to `spool`, and what is to be run to wake them.
+    pub fn new(journal: Journal, spool: Spool, bounds: Bounds) -> (Self, Herald) {
         let (sender, head) = watch::channel(journal.head());
         let places = Arc::new(Semaphore::new(bounds.readers));
         let herald =
             Herald { journal: journal.clone(), head: sender, places: Arc::clone(&places), readers: bounds.readers };
-        (Self(Arc::new(Parts { journal, head, places, behind: Behind::default(), bounds })), herald)
+        let (behind, large_events) = (Behind::default(), LargeEvents::default());
+        (Self(Arc::new(Parts { journal, head, places, behind, spool, large_events, bounds })), herald)
+    }
+
+    /// The room for large answers.
+    #[must_use]
+    pub fn spool(&self) -> &Spool {
+        &self.0.spool
+    }
+
+    pub(super) fn large_events(&self) -> &LargeEvents {
+        &self.0.large_events
     }
 
     pub(super) fn journal(&self) -> &Journal {
@@ -147,31 +160,22 @@ impl Waiting {
         Ok(Place { _permit: permit, open })
     }
 
-    /// Up to `limit` changes after `after`, as soon as there are some; none when there are none after `wait`,
-    /// or when the gateway stops.
+    /// Waits until there is a change after `after`, for `wait` at the most, or until the gateway stops.
     ///
     /// # Errors
-    /// `unavailable` when too many wait, or the journal cannot be read; `gone` when it no longer has what comes
-    /// next.
-    pub(super) async fn changes(
-        &self,
-        after: Seq,
-        limit: usize,
-        wait: Duration,
-    ) -> Result<Vec<Arc<Recorded>>, Problem> {
+    /// `unavailable` when too many wait.
+    pub(super) async fn change_after(&self, after: Seq, wait: Duration) -> Result<(), Problem> {
         let _place = self.admit("poll")?;
         let until = Instant::now() + wait.min(self.0.bounds.wait);
         let mut head = self.head();
-        loop {
-            head.borrow_and_update();
-            let changes = self.0.journal.after(after, limit).await.map_err(journal_problem)?;
-            if !changes.is_empty() {
-                return Ok(changes);
-            }
-            if !matches!(timeout_at(until, head.changed()).await, Ok(Ok(()))) {
-                return Ok(Vec::new());
-            }
-        }
+        // It is closed when the gateway stops.
+        let _ = timeout_at(until, head.wait_for(|head| *head > after)).await;
+        Ok(())
+    }
+
+    /// What [`Waiting::read`] gives, where nobody has to wait for the disk; else `None`.
+    pub(super) fn in_memory(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
+        self.0.behind.in_memory(&self.0.journal, after, limit, bytes)
     }
 
     /// Up to `limit` changes after `after` for a stream that is behind those in memory, and no more of them once they have

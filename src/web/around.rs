@@ -16,6 +16,7 @@ use axum::{
 
 use super::{
     BodyLimit, HeldBytes, Problem, ProblemCode,
+    charset::with_charset,
     fallback::{every_error_is_a_problem, time_limit},
     observe::{Series, observe},
 };
@@ -63,7 +64,7 @@ pub async fn around(State(Around(around)): State<Around>, mut request: Request, 
     let time = around.time + wait(request.uri().query().unwrap_or_default()).min(around.wait);
     observe(&around.series, request, async |request| match too_large {
         Some(problem) => problem.into_response(),
-        None => every_error_is_a_problem(time_limit(time, next.run(request)).await),
+        None => with_charset(every_error_is_a_problem(time_limit(time, next.run(request)).await)),
     })
     .await
 }

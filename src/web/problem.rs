@@ -176,7 +176,7 @@ impl Problem {
     pub const MEDIA_TYPE: &'static str = "application/problem+json";
 
     /// When to come back after a passing failure: about when a disk has been given room.
-    const COME_BACK: Duration = Duration::from_secs(5);
+    pub(super) const COME_BACK: Duration = Duration::from_secs(5);
 
     /// A problem. `detail` tells the client what is wrong, where, and what to do.
     #[must_use]

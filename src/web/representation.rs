@@ -1,9 +1,10 @@
 //! Documents that clients and caches keep: strong entity tags, conditional requests, gzip, HEAD
 //! (RFC 9110 sections 8.8, 12.5.3, 13; RFC 9111).
 //!
-//! A view makes the document once and holds it; answering a request from it renders nothing again.
+//! A view makes the document once and holds it; answering a request from it renders nothing again. A large document is in
+//! files ([`super::Spool`]), and is sent from there.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use axum::{
     body::Body,
@@ -21,7 +22,10 @@ use chrono::{DateTime, NaiveDateTime, SubsecRound, Utc};
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 
-use super::accept::accepts_gzip;
+use super::{
+    accept::accepts_gzip,
+    spool::{Content, Spool, SpoolWriter},
+};
 
 /// How long a cache may use the document without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +42,9 @@ pub struct Representation {
     /// The media type, as `Content-Type` has it.
     pub media_type: &'static str,
     /// The document.
-    pub body: Bytes,
+    pub body: Content,
     /// The document in gzip coding, where that is smaller.
-    pub gzip: Option<Bytes>,
+    pub gzip: Option<Content>,
     /// What identifies these very bytes: the strong entity tag.
     pub etag: HeaderValue,
     /// The tag of the gzip coding: the same with `-gzip` behind it, since a strong tag is for one
@@ -59,18 +63,25 @@ impl Representation {
     /// The least size that is worth compressing, in bytes: about what one packet carries anyway.
     const WORTH_COMPRESSING: usize = 1024;
 
-    /// A document, compressed where that is worth it, its tag made of a digest of its bytes.
+    /// A small document, compressed where that is worth it, its tag made of a digest of its bytes.
     #[must_use]
     pub fn new(media_type: &'static str, body: impl Into<Bytes>, cache: Cache) -> Self {
         let body = body.into();
-        let gzip = compressed(&body);
-        Self::compressed_before(media_type, body, gzip, cache)
+        let gzip = compressed(&body).map(Content::from);
+        let digest = Sha256::digest(&body).into();
+        Self::compressed_before(media_type, body.into(), gzip, digest, cache)
     }
 
-    /// The same of a document that was compressed before: `gzip` is the gzip coding of `body`.
+    /// A document that was compressed before: `gzip` is the gzip coding of `body`, and `digest` the SHA-256 of `body`.
     #[must_use]
-    pub fn compressed_before(media_type: &'static str, body: Bytes, gzip: Option<Bytes>, cache: Cache) -> Self {
-        let digest = hex::encode(&Sha256::digest(&body)[..16]);
+    pub fn compressed_before(
+        media_type: &'static str,
+        body: Content,
+        gzip: Option<Content>,
+        digest: [u8; 32],
+        cache: Cache,
+    ) -> Self {
+        let digest = hex::encode(&digest[..16]);
         let [etag, etag_gzip] = ["", "-gzip"].map(|coding| field(&format!("\"{digest}{coding}\"")));
         Self { media_type, body, gzip, etag, etag_gzip, last_modified: None, cache, vary_accept: false }
     }
@@ -100,11 +111,11 @@ impl Representation {
         if let Some(known) = self.known_to_client(request, tag, other) {
             return self.head(StatusCode::NOT_MODIFIED, known, Body::empty());
         }
-        let sent = if method == Method::HEAD { Body::empty() } else { Body::from(body.clone()) };
+        let sent = if method == Method::HEAD { Body::empty() } else { body.body() };
         let mut response = self.head(StatusCode::OK, tag, sent);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.media_type));
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.length()));
         if gzip.is_some() {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
@@ -182,6 +193,52 @@ fn compressed(body: &[u8]) -> Option<Bytes> {
     (gzip.len() < body.len()).then(|| gzip.into())
 }
 
+/// A document that is being written: plain, in gzip coding, and through the digest of its tag, all in one pass.
+pub struct DocumentWriter {
+    plain: SpoolWriter,
+    gzip: GzEncoder<SpoolWriter>,
+    digest: Sha256,
+}
+
+impl DocumentWriter {
+    /// Begins a document.
+    #[must_use]
+    pub fn new(spool: &Spool) -> Self {
+        let gzip = GzEncoder::new(spool.writer(), Compression::default());
+        Self { plain: spool.writer(), gzip, digest: Sha256::new() }
+    }
+
+    /// The document as it is served.
+    ///
+    /// # Errors
+    /// As for [`SpoolWriter::finish`].
+    pub fn finish(self, media_type: &'static str, cache: Cache) -> io::Result<Representation> {
+        let gzip = self.gzip.finish()?;
+        let length = self.plain.length();
+        let is_worth_it = length >= Representation::WORTH_COMPRESSING as u64 && gzip.length() < length;
+        let gzip = if is_worth_it { Some(gzip.finish()?) } else { None };
+        let digest = self.digest.finalize().into();
+        Ok(Representation::compressed_before(media_type, self.plain.finish()?, gzip, digest, cache))
+    }
+}
+
+impl Write for DocumentWriter {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.write_all(data)?;
+        Ok(data.len())
+    }
+
+    fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
+        self.digest.update(data);
+        self.plain.write_all(data)?;
+        self.gzip.write_all(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7).
 fn http_date(time: DateTime<Utc>) -> String {
     time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
@@ -207,7 +264,7 @@ mod tests {
     use bytes::Bytes;
     use chrono::{DateTime, Utc};
 
-    use super::{Cache, Representation, parse_http_date};
+    use super::{Cache, Content, DocumentWriter, Representation, Spool, Write, parse_http_date};
 
     fn document() -> Representation {
         let modified: DateTime<Utc> = "1994-11-06T08:49:37.750Z".parse().unwrap();
@@ -230,6 +287,14 @@ mod tests {
         document.etag.to_str().unwrap().trim_matches('"').to_owned()
     }
 
+    /// The bytes of a document that is in memory.
+    fn bytes(document: &Representation) -> Bytes {
+        match &document.body {
+            Content::Memory(bytes) => bytes.clone(),
+            Content::File(_) => panic!("a small document is in a file"),
+        }
+    }
+
     async fn body(response: Response) -> Bytes {
         to_bytes(response.into_body(), 1 << 20).await.unwrap()
     }
@@ -247,7 +312,7 @@ mod tests {
             ("content-length", "8000"),
         ]);
         assert_eq!((response.status(), response.headers()), (StatusCode::OK, &expected));
-        assert_eq!(body(response).await, document.body);
+        assert_eq!(body(response).await, bytes(&document));
     }
 
     #[tokio::test]
@@ -261,7 +326,7 @@ mod tests {
         assert_eq!(sent.len().to_string(), length);
         let mut plain = Vec::new();
         flate2::read::GzDecoder::new(&sent[..]).read_to_end(&mut plain).unwrap();
-        assert_eq!(plain, document.body);
+        assert_eq!(plain, bytes(&document));
         assert!(!get(&document, &[("accept-encoding", "gzip;q=0")]).headers().contains_key("content-encoding"));
     }
 
@@ -313,6 +378,29 @@ mod tests {
         let response = get(&page, &[("accept-encoding", "gzip")]);
         assert_eq!(response.headers()["cache-control"], "public, max-age=31536000, immutable");
         assert_eq!(response.headers()["vary"], "Accept, Accept-Encoding");
+    }
+
+    #[tokio::test]
+    async fn a_document_written_in_pieces_has_the_bytes_and_tags_of_one_written_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::new(folder.path(), 64 << 20);
+        for (count, is_large) in [(1, false), (1000, false), (200_000, true)] {
+            let text = "tidings ".repeat(count);
+            let at_once = Representation::new("text/plain", text.clone(), Cache::Revalidate);
+            let mut writer = DocumentWriter::new(&spool);
+            text.as_bytes().chunks(1021).for_each(|piece| writer.write_all(piece).unwrap());
+            let in_pieces = writer.finish("text/plain", Cache::Revalidate).unwrap();
+            assert_eq!(matches!(in_pieces.body, Content::File(_)), is_large, "{count}");
+            for accepted in ["identity", "gzip"] {
+                let [expected, sent] =
+                    [&at_once, &in_pieces].map(|document| get(document, &[("accept-encoding", accepted)]));
+                assert_eq!(sent.headers(), expected.headers(), "{count} {accepted}");
+                let [expected, sent] = [expected, sent].map(Response::into_body);
+                let [expected, sent] =
+                    [to_bytes(expected, 9 << 20).await.unwrap(), to_bytes(sent, 9 << 20).await.unwrap()];
+                assert!(sent == expected, "{count} {accepted}");
+            }
+        }
     }
 
     #[test]

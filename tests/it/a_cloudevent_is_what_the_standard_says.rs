@@ -149,7 +149,7 @@ async fn the_journal_is_read_in_batches_of_events() {
     events.iter().for_each(assert_valid);
     for accept in ["*/*", "application/json", "text/html"] {
         let answer = gateway.http.get(&url).header("accept", accept).send().await.unwrap();
-        assert_eq!(answer.headers()["content-type"], "application/json", "{accept}");
+        assert_eq!(answer.headers()["content-type"], "application/json;charset=utf-8", "{accept}");
     }
 }
 

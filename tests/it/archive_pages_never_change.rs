@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use reqwest::{Method, StatusCode};
+use tidings::{journal::retention::Retention, model::Timestamp};
 
 use crate::feed_reader::{Element, Gateway, PUBLIC, append, changes, varied};
 
@@ -77,6 +78,27 @@ async fn archive_pages_never_change() {
     assert_ne!(moved, first[&1].0);
     assert!(!String::from_utf8(moved.to_vec()).unwrap().contains(PUBLIC), "a link to the old address");
     assert_eq!(on_disk(folder.path()).len(), 2, "pages of the old address were kept");
+}
+
+#[tokio::test]
+async fn archive_pages_never_change_when_older_changes_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path()).await;
+    grow(&gateway, 900).await;
+    let first = pages(&gateway, 6..=7).await;
+    let retention = Retention { days: None, changes: Some(450) };
+    retention.enforce(&gateway.journal, Timestamp::now()).await.unwrap();
+    assert_eq!(gateway.journal.first().0, 451);
+    gateway.close().await;
+
+    fs::remove_dir_all(folder.path().join("pages")).unwrap();
+    let gateway = Gateway::open(folder.path()).await;
+    assert!(pages(&gateway, 6..=7).await == first, "a page was rendered otherwise after the one before it had gone");
+    // The link back stays, and where it leads the archive ends.
+    let oldest = Element::parse(&gateway.document("/feed/archive/6").await);
+    let prev = oldest.link("prev-archive").unwrap();
+    assert_eq!(gateway.ask(Method::GET, prev, &[]).await.status(), StatusCode::GONE);
+    gateway.close().await;
 }
 
 #[tokio::test]

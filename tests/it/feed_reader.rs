@@ -11,6 +11,7 @@ use tidings::{
     journal::{Journal, KnownKey, Settings, Submission, TailBounds, WriterThread, settle::SourcePolicy, store::sqlite},
     model::{Draft, DraftTime, Seq, SourceName, Timestamp},
     view::feed::{self, FeedView},
+    web::Spool,
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
@@ -38,7 +39,7 @@ impl Gateway {
             Settings { tail: TailBounds { changes: 250, ..TailBounds::default() }, ..Settings::default() },
         )
         .unwrap();
-        let view = FeedView::new(journal.clone(), public, folder, None);
+        let view = FeedView::new(journal.clone(), public, folder, None, Spool::new(folder, 64 << 20));
         let routes = Router::new()
             .route("/feed", get(feed::newest))
             .route("/feed/archive/{page}", get(feed::archive))
@@ -79,7 +80,7 @@ impl Gateway {
     pub(crate) async fn document(&self, link: &str) -> String {
         let response = self.ask(Method::GET, link, &[]).await;
         assert_eq!(response.status(), 200, "{link}");
-        assert_eq!(response.headers()["content-type"], "application/atom+xml;type=feed");
+        assert_eq!(response.headers()["content-type"], "application/atom+xml;type=feed;charset=utf-8");
         response.text().await.unwrap()
     }
 

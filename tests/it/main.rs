@@ -124,6 +124,7 @@ mod the_store_keeps_its_promises;
 mod the_store_knows_repeats;
 mod the_views_show_what_the_journal_holds;
 mod verify_finds_what_is_wrong;
+mod view_memory_is_bounded;
 mod walked_repository;
 mod walking;
 mod webhook_batches_fit_the_receiver;

@@ -115,7 +115,22 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails.
-    fn before(&self, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError>;
+    fn before(&self, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
+        self.before_within(before, limit, usize::MAX)
+    }
+
+    /// The same, and no more of them once they have `bytes` of JSON; one at least, if there is one.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn before_within(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError>;
+
+    /// The newest number before a restore after which the numbering continued with the number after `floor`; `None`
+    /// where no restore did that. It is 0 where the restored journal had no change.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn before_restore(&self, floor: Seq) -> Result<Option<Seq>, StoreError>;
 
     /// The change with that identifier.
     ///

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
 
-use super::{Cache, FeedView, Newest, Representation, Seq};
+use super::{Cache, Content, FeedView, Newest, Representation, Seq, Spool};
 use crate::{
     journal::{Journal, KnownKey, Settings, Submission, settle::SourcePolicy, store::sqlite},
     model::{Draft, SourceName},
@@ -18,7 +18,7 @@ async fn view_of(changes: usize, folder: &std::path::Path) -> FeedView {
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     let drafts = vec![(None, draft); changes];
     journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
-    FeedView::new(journal, "http://h/", folder, None)
+    FeedView::new(journal, "http://h/", folder, None, Spool::new(folder, 64 << 20))
 }
 
 /// Where the bytes of what each of a crowd got lie in memory: once, if it was rendered once.
@@ -31,7 +31,11 @@ where
     for asked in crowd {
         documents.push(asked.await.unwrap().body);
     }
-    let places: std::collections::BTreeSet<_> = documents.iter().map(|body| body.as_ptr()).collect();
+    let place = |body: &Content| match body {
+        Content::Memory(bytes) => bytes.as_ptr(),
+        Content::File(_) => panic!("a small document is in a file"),
+    };
+    let places: std::collections::BTreeSet<_> = documents.iter().map(place).collect();
     places.len()
 }
 

@@ -1,6 +1,6 @@
 //! One stream: goes through the journal as fast as its client takes the events, and waits at its head.
 
-use std::{pin::Pin, sync::Arc};
+use std::{io, pin::Pin, sync::Arc};
 
 use ::metrics::Counter;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{
     super::{
-        metrics,
+        LARGE, metrics,
         waiting::{Place, Waiting},
     },
     event,
@@ -21,6 +21,7 @@ use crate::{
     format::FormatKind,
     journal::{JournalError, Recorded, store::StoreError},
     model::{Filter, Seq},
+    web::{Content, Turn},
 };
 
 /// How many changes are taken from the journal at once, and about how many bytes of them: what a stream holds beside
@@ -40,6 +41,10 @@ pub(super) struct Following {
     /// `None` wants everything.
     filter: Option<Box<Filter>>,
     page: std::vec::IntoIter<Arc<Recorded>>,
+    /// The event of a large change, and how much of it was sent.
+    large: Option<(Content, u64)>,
+    /// The turn to write the event of the first change of `page`, which is large and comes from the disk.
+    turn: Option<Turn>,
     /// The number of the last change that was looked at.
     at: Seq,
     /// The last number that the client was told.
@@ -52,6 +57,16 @@ pub(super) struct Following {
     alarm: Pin<Box<Sleep>>,
     streamed: Counter,
     _place: Place,
+}
+
+/// What comes next of a page.
+enum Step {
+    /// Bytes that are sent.
+    Bytes(Bytes),
+    /// A large change, whose event is to be written first.
+    Large(Arc<Recorded>),
+    /// Nothing: it is at its end.
+    End,
 }
 
 /// What a stream begins with.
@@ -84,6 +99,8 @@ impl Following {
             format,
             filter: Some(filter).filter(|filter| *filter != Filter::default()).map(Box::new),
             page: Vec::new().into_iter(),
+            large: None,
+            turn: None,
             at,
             told: at,
             opening: if after.is_some() { Opening::Comment } else { Opening::Place },
@@ -112,9 +129,19 @@ impl Following {
 
     async fn go_on(&mut self) -> Option<Bytes> {
         loop {
-            match self.next_of_page() {
+            match self.next_of_large().await {
                 Ok(Some(bytes)) => return Some(bytes),
                 Ok(None) => {}
+                Err(error) => return self.broken(&StoreError::Io(error.to_string()).into()),
+            }
+            match self.next_of_page() {
+                Ok(Step::Bytes(bytes)) => return Some(bytes),
+                Ok(Step::Large(change)) => match self.begin_large(change).await {
+                    Ok(Some(bytes)) => return Some(bytes),
+                    Ok(None) => continue,
+                    Err(error) => return self.broken(&error),
+                },
+                Ok(Step::End) => {}
                 Err(error) => return self.broken(&error.into()),
             }
             if Instant::now() >= self.until {
@@ -147,10 +174,43 @@ impl Following {
         }
     }
 
+    /// The next piece of the event of a large change.
+    async fn next_of_large(&mut self) -> io::Result<Option<Bytes>> {
+        let Some((event, sent)) = &mut self.large else { return Ok(None) };
+        let piece = event.piece(*sent).await?;
+        match &piece {
+            Some(piece) => *sent += piece.len() as u64,
+            None => self.large = None,
+        }
+        Ok(piece)
+    }
+
+    /// Has the event of a large change written, and gives what comes before it, if anything does.
+    async fn begin_large(&mut self, change: Arc<Recorded>) -> Result<Option<Bytes>, JournalError> {
+        let spool = self.waiting.spool();
+        let turn = match self.turn.take() {
+            Some(turn) => turn,
+            None => spool.page_turn().await,
+        };
+        let filter = self.filter.as_deref().cloned();
+        let event = Box::pin(self.waiting.large_events().event(spool, turn, change, self.format, filter)).await?;
+        let Some(event) = event else { return Ok(self.place_if_due()) };
+        self.large = Some((event, 0));
+        self.told = self.at;
+        self.streamed.increment(1);
+        Ok(match std::mem::replace(&mut self.opening, Opening::Done) {
+            Opening::Done => None,
+            _ => Some(event::retry()),
+        })
+    }
+
     /// The next event of what was read, if there is one in it.
-    fn next_of_page(&mut self) -> Result<Option<Bytes>, StoreError> {
+    fn next_of_page(&mut self) -> Result<Step, StoreError> {
         for change in self.page.by_ref() {
             self.at = change.seq();
+            if change.json().len() >= LARGE {
+                return Ok(Step::Large(change));
+            }
             let shown = match &self.filter {
                 Some(filter) => change.selected(filter)?,
                 None => Some(change),
@@ -159,26 +219,45 @@ impl Following {
                 let bytes = event::of_change(&shown, self.format)?;
                 self.told = self.at;
                 self.streamed.increment(1);
-                return Ok(Some(match std::mem::replace(&mut self.opening, Opening::Done) {
+                return Ok(Step::Bytes(match std::mem::replace(&mut self.opening, Opening::Done) {
                     Opening::Done => bytes,
                     _ => event::with_retry(&bytes),
                 }));
             }
             if self.at.0 - self.told.0 >= TOLD_AFTER {
-                return Ok(Some(self.place()));
+                return Ok(Step::Bytes(self.place()));
             }
         }
-        Ok(None)
+        Ok(Step::End)
     }
 
-    /// What comes next in the journal: from memory at once, else from its disk.
-    async fn read(&self) -> Result<Vec<Arc<Recorded>>, JournalError> {
-        // Here as well, since to ask whether it is there takes no future.
-        match self.waiting.journal().held_after(self.at, PAGE, PAGE_BYTES) {
-            Some(page) => Ok(page),
-            // On the heap, since few streams are there at a time.
-            None => Box::pin(self.waiting.read(self.at, PAGE, PAGE_BYTES)).await,
-        }
+    /// Where the stream is, if its client has not been told for long.
+    fn place_if_due(&mut self) -> Option<Bytes> {
+        (self.at.0 - self.told.0 >= TOLD_AFTER).then(|| self.place())
+    }
+
+    /// What comes next in the journal: from memory at once, else from its disk. A large change is read in the turn in
+    /// which its event is written.
+    async fn read(&mut self) -> Result<Vec<Arc<Recorded>>, JournalError> {
+        let mut page = match self.waiting.in_memory(self.at, PAGE, PAGE_BYTES) {
+            Some(page) => page,
+            None => {
+                let turn = self.waiting.spool().page_turn().await;
+                // On the heap, since few streams are there at a time.
+                let page = Box::pin(self.waiting.read(self.at, PAGE, PAGE_BYTES)).await?;
+                self.turn = Some(turn).filter(|_| page.first().is_some_and(|first| first.json().len() >= LARGE));
+                page
+            }
+        };
+        // A large change behind small ones would be held until they are sent.
+        let mut size = 0;
+        let fits = |change: &&Arc<Recorded>| {
+            size += change.json().len();
+            size <= PAGE_BYTES
+        };
+        let fitting = page.iter().take_while(fits).count().max(1);
+        page.truncate(fitting);
+        Ok(page)
     }
 
     fn heartbeat(&mut self) -> Bytes {
@@ -217,6 +296,7 @@ mod tests {
             Journal, JournalError, KnownKey, Settings, Submission, TailBounds, settle::SourcePolicy, store::sqlite,
         },
         model::{Draft, SourceName},
+        web::Spool,
     };
 
     /// A journal of so many changes, of which so many are in memory.
@@ -247,6 +327,10 @@ mod tests {
         events.split_off(2)
     }
 
+    fn spool(folder: &std::path::Path) -> Spool {
+        Spool::new(folder, 64 << 20)
+    }
+
     fn bounds() -> waiting::Bounds {
         let hour = Duration::from_secs(3600);
         waiting::Bounds { readers: 100, wait: hour, stream: hour, heartbeat: hour }
@@ -256,7 +340,8 @@ mod tests {
     async fn an_event_is_encoded_once_a_format_however_many_streams_there_are_and_however_far_behind() {
         for held in [9, 1] {
             let folder = tempfile::tempdir().unwrap();
-            let (waiting, _herald) = Waiting::new(journal_of(9, held, folder.path()).await, bounds());
+            let (waiting, _herald) =
+                Waiting::new(journal_of(9, held, folder.path()).await, spool(folder.path()), bounds());
             for name in ["json", "atom"] {
                 let first = events(&waiting, name).await;
                 let again = events(&waiting, name).await;
@@ -271,7 +356,7 @@ mod tests {
     async fn what_is_no_longer_kept_is_gone_though_others_have_read_it() {
         let folder = tempfile::tempdir().unwrap();
         let journal = journal_of(9, 1, folder.path()).await;
-        let (waiting, _herald) = Waiting::new(journal.clone(), bounds());
+        let (waiting, _herald) = Waiting::new(journal.clone(), spool(folder.path()), bounds());
         let read = async |after| {
             let read = waiting.read(Seq(after), 2, usize::MAX).await;
             read.map(|changes| changes.iter().map(|change| change.seq().0).collect::<Vec<_>>())

@@ -202,8 +202,12 @@ impl Store for SqliteStore {
         self.readers.read(|connection| read::after(connection, after, limit, bytes))
     }
 
-    fn before(&self, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
-        self.readers.read(|connection| read::before(connection, before, limit))
+    fn before_within(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError> {
+        self.readers.read(|connection| read::before(connection, before, limit, bytes))
+    }
+
+    fn before_restore(&self, floor: Seq) -> Result<Option<Seq>, StoreError> {
+        self.readers.read(|connection| read::before_restore(connection, floor))
     }
 
     fn by_id(&self, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {

@@ -281,8 +281,8 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
             return Err(damaged(found));
         }
     }
-    let newest =
-        super::read::before(connection, crate::model::Seq(u64::MAX), 1).map_err(|error| damaged(error.to_string()))?;
+    let newest = super::read::before(connection, crate::model::Seq(u64::MAX), 1, usize::MAX)
+        .map_err(|error| damaged(error.to_string()))?;
     if let Some(newest) = newest.first() {
         serde_json::from_slice::<crate::model::Change>(&newest.json)
             .map_err(|error| damaged(format!("change {} cannot be read: {error}", newest.seq)))?;

@@ -33,9 +33,21 @@ pub(super) fn after(
     changes(connection, sql, after, limit, bytes)
 }
 
-pub(super) fn before(connection: &Connection, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
+pub(super) fn before(
+    connection: &Connection,
+    before: Seq,
+    limit: usize,
+    bytes: usize,
+) -> Result<Vec<StoredChange>, StoreError> {
     let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq < ? ORDER BY seq DESC LIMIT ?";
-    changes(connection, sql, before, limit, usize::MAX)
+    changes(connection, sql, before, limit, bytes)
+}
+
+/// The newest number before the restore that continued after `floor`.
+pub(super) fn before_restore(connection: &Connection, floor: Seq) -> Result<Option<Seq>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT head FROM restores WHERE floor = ?")?;
+    let head: Option<i64> = statement.query_row([rows::number(floor.0)], |row| row.get(0)).optional()?;
+    head.map(rows::seq).transpose()
 }
 
 fn changes(

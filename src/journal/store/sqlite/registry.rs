@@ -16,6 +16,9 @@ use crate::{
 /// How many items one page of the registry has, before it is ended early.
 const ITEMS_ON_A_PAGE: usize = 20_000;
 
+/// About how many bytes of URIs and places of content one page has, before it is ended early.
+const BYTES_ON_A_PAGE: usize = 4 << 20;
+
 /// All that is known of an object.
 pub(super) fn object(
     connection: &Connection,
@@ -42,9 +45,9 @@ pub(super) fn page(
     uris.extend(held.keys().cloned());
     let mut reading = objects::Reading::new(&transaction)?;
     let mut page = Vec::new();
-    let mut items = 0;
+    let (mut items, mut bytes) = (0, 0);
     for uri in uris.into_iter().take(limit) {
-        if items >= ITEMS_ON_A_PAGE {
+        if items >= ITEMS_ON_A_PAGE || bytes >= BYTES_ON_A_PAGE {
             break;
         }
         let in_tables = reading.object(&uri, &ItemsAsked::All)?;
@@ -53,6 +56,9 @@ pub(super) fn page(
             None => in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default(),
         };
         items += state.items.len();
+        let size = |item: &Uri| item.as_str().len() + state.content(item).map_or(0, |content| content.json().len());
+        let types = state.types().iter().map(|uri| uri.as_str().len()).sum::<usize>();
+        bytes += uri.as_str().len() + types + state.items.keys().map(size).sum::<usize>();
         page.push((uri, state));
     }
     Ok(page)
