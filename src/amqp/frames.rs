@@ -104,7 +104,7 @@ impl FrameScanner {
             }
             let Some([kind, channel @ .., a, b, c, d]) = rest.first_chunk::<HEAD>() else { return Ok(at) };
             let (kind, channel, size) = (*kind, u16::from_be_bytes(*channel), u32::from_be_bytes([*a, *b, *c, *d]));
-            let whole = HEAD + size as usize + 1;
+            let whole = (HEAD + 1).saturating_add(size as usize);
             if whole > LARGEST_FRAME {
                 return Err(MalformedFrame::TooLarge(size));
             }

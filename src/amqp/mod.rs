@@ -15,6 +15,7 @@ mod queue;
 mod socket;
 mod stream;
 
+pub use crate::broker::Resolver;
 pub use address::{Address, InvalidAddress};
 pub use connection::{Channel, Connection, Connector, Consumer, QueueType, Received};
 pub use error::AmqpError;

@@ -9,7 +9,7 @@ use super::{
     setting::Setting,
     source::unknown,
 };
-use crate::stomp::{Acknowledge, StompSettings, address, is_header};
+use crate::stomp::{Acknowledge, StompSettings, address, is_destination, is_header};
 
 /// The longest of these, in bytes: each is a header, and a broker bounds them.
 const LONGEST: usize = 1024;
@@ -35,6 +35,19 @@ pub(super) fn read(
     let ca = authority(told.ca, address.is_encrypted(), "stomp+ssl", table)?;
     given(table, "destination")?;
     let destination = header(told.destination, table, "destination")?.unwrap_or_default();
+    if !is_destination(&destination) {
+        let name = destination.trim_start_matches('/');
+        let name = ["queue://", "topic://", "queue/", "topic/"]
+            .iter()
+            .find_map(|kind| name.strip_prefix(kind))
+            .unwrap_or(name);
+        let name = if name.is_empty() { "NAME" } else { name };
+        let reason = format!(
+            "it does not say whether {destination:?} is a topic or a queue, and ActiveMQ would make a queue of it; give \
+             /topic/{name} or /queue/{name}"
+        );
+        return Err(table.entry("destination")?.invalid(reason));
+    }
     let durable = header(told.durable, table, "durable")?;
     let client_id = header(told.client_id, table, "client_id")?;
     if durable.is_some() && destination.starts_with("/queue/") {

@@ -35,7 +35,9 @@ pub struct Guard(Option<Arc<AllowList>>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAllowed {
     /// It would not be encrypted.
-    #[error("it is not encrypted; give an address that begins with https://, or list its host in delivery.allow")]
+    #[error(
+        "it is not encrypted; give an address that begins with https:// (of a broker: amqps://), or list its host in delivery.allow"
+    )]
     Unencrypted,
     /// It leads to no host of the public internet.
     #[error("it leads to {address}, which is {what}; what is meant to be reached there is listed in delivery.allow")]
@@ -94,15 +96,37 @@ impl Guard {
     /// # Errors
     /// When it may not, whatever its name leads to.
     pub fn check(&self, url: &Url) -> Result<(), NotAllowed> {
-        let (Some(allow), Some(host)) = (&self.0, url.host()) else { return Ok(()) };
-        let is_encrypted = url.scheme() == "https";
-        match host {
-            Host::Ipv4(ip) => self.check_address("", ip.into(), is_encrypted),
-            Host::Ipv6(ip) => self.check_address("", ip.into(), is_encrypted),
-            Host::Domain(name) if allow.has_name(name) => Ok(()),
-            Host::Domain(_) if !is_encrypted && !allow.has_networks() => Err(NotAllowed::Unencrypted),
-            Host::Domain(name) if is_local(name) && !allow.has_networks() => Err(NotAllowed::Local(name.to_owned())),
-            Host::Domain(_) => Ok(()),
+        url.host().map_or(Ok(()), |host| self.check_host(host, url.scheme() == "https"))
+    }
+
+    /// Checks a host of another protocol than HTTP, as far as its name tells. An IPv6 address has no brackets.
+    ///
+    /// # Errors
+    /// When no connection may go there, whatever the name leads to.
+    pub fn check_named(&self, host: &str, is_encrypted: bool) -> Result<(), NotAllowed> {
+        match host.parse().map_or_else(|_| Host::parse(host), |ip| Ok(ip_host(ip))) {
+            Ok(host) => self.check_host(host, is_encrypted),
+            // A name that is none has no address either.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn check_host(&self, host: Host<impl AsRef<str>>, is_encrypted: bool) -> Result<(), NotAllowed> {
+        let Some(allow) = &self.0 else { return Ok(()) };
+        let name = match &host {
+            Host::Ipv4(ip) => return self.check_address("", (*ip).into(), is_encrypted),
+            Host::Ipv6(ip) => return self.check_address("", (*ip).into(), is_encrypted),
+            Host::Domain(name) => name.as_ref(),
+        };
+        // With networks listed, a name may lead into one of them, which is known when it is resolved.
+        if allow.has_name(name) || allow.has_networks() {
+            Ok(())
+        } else if !is_encrypted {
+            Err(NotAllowed::Unencrypted)
+        } else if is_local(name) {
+            Err(NotAllowed::Local(name.to_owned()))
+        } else {
+            Ok(())
         }
     }
 
@@ -143,6 +167,13 @@ impl Guard {
             None if !is_encrypted => Err(NotAllowed::Unencrypted),
             None => Ok(()),
         }
+    }
+}
+
+fn ip_host(ip: IpAddr) -> Host {
+    match ip {
+        IpAddr::V4(ip) => Host::Ipv4(ip),
+        IpAddr::V6(ip) => Host::Ipv6(ip),
     }
 }
 

@@ -63,6 +63,17 @@ impl Names for SystemNames {
     }
 }
 
+impl Guard {
+    /// Resolves a host to those of its addresses that a connection may go to.
+    ///
+    /// # Errors
+    /// When the host has no address, or none that is allowed; the text says why.
+    pub async fn resolve(&self, names: &dyn Names, host: &str, is_encrypted: bool) -> Result<Vec<IpAddr>, String> {
+        let found = names.find(host).await.map_err(|error| error.to_string())?;
+        self.allowed(host, found, is_encrypted).map_err(|error| error.to_string())
+    }
+}
+
 /// Looks names up for a client, and leaves out the addresses that its guard does not allow.
 pub(super) struct Guarded {
     pub(super) names: Arc<dyn Names>,

@@ -223,7 +223,8 @@ impl Reader {
 
     async fn frame(&mut self, step: Step) -> Result<Frame, StompError> {
         loop {
-            if let Some(frame) = self.decoder.decode(&mut self.buffer)? {
+            let decoded = self.decoder.decode(&mut self.buffer);
+            if let Some(frame) = decoded.map_err(|malformed| StompError::malformed(step, malformed))? {
                 return match frame.command {
                     Command::Error => Err(StompError::told(step, &frame, self.password.as_ref())),
                     _ => Ok(frame),

@@ -1,11 +1,15 @@
 //! Frames out of octets as they come, however they are cut.
 //!
 //! What is held is bounded: a head by [`HEAD_BYTES`], a body by what the decoder is told. A body that is
-//! larger is thrown away as it comes, and the frame is given without it.
+//! larger is thrown away as it comes, and the frame is given without it. Of a message with a longer head the headers
+//! are left out that its acknowledgement does not need, or it would come again for ever.
+
+mod long_head;
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
+use self::long_head::LongHead;
 use super::{
     error::Malformed,
     frame::{Body, Command, Frame, Version, unescape},
@@ -27,6 +31,8 @@ pub struct Decoder {
 enum State {
     /// Between frames, or in a head of which so much has been searched for its end.
     Head { searched: usize },
+    /// In a head that is too long.
+    LongHead(LongHead),
     /// In a body.
     Body { head: Head, searched: usize },
     /// In a body that is too large, of which so much has been thrown away.
@@ -39,6 +45,18 @@ struct Head {
     headers: Vec<(String, String)>,
     /// How long the body is, where the frame tells it; else it ends at the first NUL.
     length: Option<u64>,
+    /// Size of the head in bytes, where headers were left out.
+    shortened_from: Option<u64>,
+}
+
+impl Head {
+    fn frame(self, body: Bytes) -> Frame {
+        let body = match self.shortened_from {
+            Some(bytes) => Body::LongHead(bytes, body),
+            None => Body::Whole(body),
+        };
+        Frame { command: self.command, headers: self.headers, body }
+    }
 }
 
 impl Decoder {
@@ -68,16 +86,24 @@ impl Decoder {
             let state = std::mem::replace(&mut self.state, State::Head { searched: 0 });
             match state {
                 State::Head { searched } => {
-                    let Some(head) = self.head(buffer, searched)? else { return Ok(None) };
-                    self.state = match head.length {
-                        Some(length) if length > self.largest as u64 => State::Skipped { head, skipped: 0 },
-                        _ => State::Body { head, searched: 0 },
-                    };
+                    if let Some(head) = self.head(buffer, searched)? {
+                        self.begin_body(head);
+                    } else if !matches!(self.state, State::LongHead(_)) {
+                        return Ok(None);
+                    }
+                }
+                State::LongHead(mut long) => {
+                    if !long.read(buffer, self.version) {
+                        self.state = State::LongHead(long);
+                        return Ok(None);
+                    }
+                    let LongHead { bytes, headers, .. } = long;
+                    let (command, length) = (Command::Message, content_length(&headers)?);
+                    self.begin_body(Head { command, headers, length, shortened_from: Some(bytes) });
                 }
                 State::Body { head, searched } => match body(&head, searched, self.largest, buffer)? {
                     Found::Body(body) => {
-                        let Head { command, headers, .. } = head;
-                        return Ok(Some(Frame { command, headers, body: Body::Whole(body) }));
+                        return Ok(Some(head.frame(body)));
                     }
                     Found::More(searched) => {
                         self.state = State::Body { head, searched };
@@ -98,6 +124,13 @@ impl Decoder {
         }
     }
 
+    fn begin_body(&mut self, head: Head) {
+        self.state = match head.length {
+            Some(length) if length > self.largest as u64 => State::Skipped { head, skipped: 0 },
+            _ => State::Body { head, searched: 0 },
+        };
+    }
+
     fn head(&mut self, buffer: &mut BytesMut, searched: usize) -> Result<Option<Head>, Malformed> {
         if searched == 0 {
             let beats = buffer.iter().take_while(|octet| is_end_of_line(**octet)).count();
@@ -107,6 +140,10 @@ impl Decoder {
             Ok(end) if end <= HEAD_BYTES => head(&buffer.split_to(end), self.version).map(Some),
             Err(searched) if buffer.len() <= HEAD_BYTES => {
                 self.state = State::Head { searched };
+                Ok(None)
+            }
+            _ if LongHead::is_for(buffer) => {
+                self.state = State::LongHead(LongHead::default());
                 Ok(None)
             }
             _ => Err(Malformed::LongHead),
@@ -147,9 +184,13 @@ fn head(octets: &[u8], version: Version) -> Result<Head, Malformed> {
         let [name, value] = [&line[..colon], &line[colon + 1..]].map(|text| unescape(text, command, version));
         headers.push((name, value));
     }
+    let length = content_length(&headers)?;
+    Ok(Head { command, headers, length, shortened_from: None })
+}
+
+fn content_length(headers: &[(String, String)]) -> Result<Option<u64>, Malformed> {
     let length = headers.iter().find(|(name, _)| name == "content-length");
-    let length = length.map(|(_, length)| length.trim().parse().map_err(|_| Malformed::ContentLength)).transpose()?;
-    Ok(Head { command, headers, length })
+    length.map(|(_, length)| length.trim().parse().map_err(|_| Malformed::ContentLength)).transpose()
 }
 
 enum Found {
@@ -260,8 +301,32 @@ mod tests {
     }
 
     #[test]
+    fn a_long_head_is_shortened_and_the_next_frame_is_read() {
+        let long = "x".repeat(9000);
+        for cut in [1, 7, 4096, usize::MAX] {
+            for (line, ends) in [("\n", "\n\n"), ("\r\n", "\r\n\r\n")] {
+                let lines: String = (0..9).map(|number| format!("{line}h{number}:{long}")).collect();
+                let head =
+                    format!("MESSAGE{line}ack:1\\c2{lines}{line}message-id:m{line}ack:3{line}content-length:3{ends}");
+                let octets = [head.as_bytes(), b"a\0b\0RECEIPT\n\n\0"].concat();
+                let (mut decoder, mut buffer) = (Decoder::new(Version::V1_2, 100), BytesMut::new());
+                let mut frames = Vec::new();
+                for part in octets.chunks(cut.min(octets.len())) {
+                    buffer.extend_from_slice(part);
+                    frames.extend(std::iter::from_fn(|| decoder.decode(&mut buffer).unwrap()));
+                    assert!(buffer.len() <= HEAD_BYTES + part.len());
+                }
+                assert_eq!(frames.len(), 2, "{cut}");
+                assert_eq!(frames[0].body, Body::LongHead(head.len() as u64, b"a\0b"[..].into()), "{cut}");
+                let kept: Vec<_> = frames[0].headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                assert_eq!(kept, ["ack=1:2", "message-id=m", "content-length=3"]);
+            }
+        }
+    }
+
+    #[test]
     fn what_is_not_stomp_is_refused() {
-        let long = [b"MESSAGE\n", "a:b\n".repeat(HEAD_BYTES / 4).as_bytes()].concat();
+        let long = [b"RECEIPT\n", "a:b\n".repeat(HEAD_BYTES / 4).as_bytes()].concat();
         for (octets, told) in [
             (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], Malformed::command(b"HTTP/1.1 400 Bad Request")),
             (b"MESSAGE\nno colon\n\n\0", Malformed::NoColon),

@@ -83,7 +83,10 @@ pub enum StompError {
     Version(String),
     /// Whoever is there does not speak STOMP, or wrongly.
     #[error("what came is not STOMP: {0}; see to it that the port is the broker's for STOMP")]
-    NotStomp(#[from] Malformed),
+    NotStomp(Malformed),
+    /// A frame cannot be read, although others before it could.
+    #[error("a frame of the broker cannot be read: {0}")]
+    Frame(Malformed),
     /// No encrypted connection can be made.
     #[error("no encrypted connection can be made: {0}; see to the broker's certificate, or name its authority in `ca`")]
     Tls(String),
@@ -114,6 +117,14 @@ impl From<SocketError> for StompError {
 }
 
 impl StompError {
+    /// Octets that are not STOMP came at that step.
+    pub(super) fn malformed(step: Step, malformed: Malformed) -> Self {
+        match step {
+            Step::Connect => Self::NotStomp(malformed),
+            Step::Subscribe | Step::Work => Self::Frame(malformed),
+        }
+    }
+
     /// Whether the same may work soon without anybody doing anything. Where it is false, somebody must
     /// act, in the broker or in the configuration; it is tried on, since that may happen in the broker.
     #[must_use]
@@ -129,6 +140,7 @@ impl StompError {
             | Self::Destination(_)
             | Self::Version(_)
             | Self::NotStomp(_)
+            | Self::Frame(_)
             | Self::Tls(_)
             | Self::Authority(_) => false,
         }
@@ -158,7 +170,7 @@ impl StompError {
 fn told(frame: &Frame) -> String {
     let message = frame.header("message").unwrap_or_default();
     let body = match &frame.body {
-        Body::Whole(body) => String::from_utf8_lossy(body),
+        Body::Whole(body) | Body::LongHead(_, body) => String::from_utf8_lossy(body),
         Body::TooLarge(_) => "".into(),
     };
     let first = body.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::modified_utf8;
+
 /// A version of the protocol, by which headers are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
@@ -114,6 +116,8 @@ pub enum Body {
     Whole(Bytes),
     /// So many that they were not kept.
     TooLarge(u64),
+    /// These octets, behind a head of so many bytes that most of its headers were left out.
+    LongHead(u64, Bytes),
 }
 
 /// A frame.
@@ -165,10 +169,10 @@ pub fn encode(out: &mut Vec<u8>, version: Version, command: Command, headers: &[
 
 /// A name or a value as it was before it was escaped. An escape that the version does not know stays as it
 /// stands: the specification has the connection ended, but then one header that nobody reads would hold up
-/// its queue for ever. So does what is not UTF-8, whose octets are replaced.
+/// its queue for ever. Java's modified UTF-8 is read as well; octets that are neither are replaced.
 pub(super) fn unescape(text: &[u8], command: Command, version: Version) -> String {
     if !command.escapes() || !text.contains(&b'\\') {
-        return String::from_utf8_lossy(text).into_owned();
+        return plain_text(text);
     }
     let mut out = Vec::with_capacity(text.len());
     let mut octets = text.iter().copied().peekable();
@@ -179,7 +183,14 @@ pub(super) fn unescape(text: &[u8], command: Command, version: Version) -> Strin
         }
         out.push(meant.unwrap_or(octet));
     }
-    String::from_utf8_lossy(&out).into_owned()
+    plain_text(&out)
+}
+
+fn plain_text(octets: &[u8]) -> String {
+    match std::str::from_utf8(octets) {
+        Ok(text) => text.to_owned(),
+        Err(_) => modified_utf8::decode(octets).unwrap_or_else(|| String::from_utf8_lossy(octets).into_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +205,7 @@ mod tests {
         assert_eq!(unescape(value, Command::Connected, Version::V1_2), String::from_utf8_lossy(value));
         assert_eq!(unescape(b"ends in \\", Command::Message, Version::V1_2), "ends in \\");
         assert_eq!(unescape(b"\xff\\c", Command::Message, Version::V1_2), "\u{fffd}:");
+        assert_eq!(unescape(b"\xED\xA0\xBD\xED\xB8\x80\\c", Command::Message, Version::V1_2), "\u{1F600}:");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod connection;
 mod decode;
 mod error;
 mod frame;
+pub mod modified_utf8;
 mod settings;
 mod socket;
 
@@ -20,4 +21,4 @@ pub use connection::{Delivered, Reader, Writer};
 pub use decode::{Decoder, HEAD_BYTES};
 pub use error::{Malformed, StompError};
 pub use frame::{Body, Command, Frame, Version, encode};
-pub use settings::{Acknowledge, InvalidAddress, StompSettings, address, is_header};
+pub use settings::{Acknowledge, InvalidAddress, StompSettings, address, is_destination, is_header};

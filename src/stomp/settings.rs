@@ -74,6 +74,28 @@ impl StompSettings {
     }
 }
 
+/// The beginnings of destinations that ActiveMQ, Artemis and RabbitMQ know. Virtual topics are read from queues.
+const PREFIXES: [&str; 10] = [
+    "/queue/",
+    "/topic/",
+    "/exchange/",
+    "/amq/queue/",
+    "/temp-queue/",
+    "/temp-topic/",
+    "/reply-queue/",
+    "/dsub/",
+    "jms.queue.",
+    "jms.topic.",
+];
+
+/// Whether a destination says what it is. ActiveMQ takes a name alone for that of a queue, and makes the queue. A name
+/// with `::` in it is one of Artemis's, of an address and a queue.
+#[must_use]
+pub fn is_destination(text: &str) -> bool {
+    text.contains("::")
+        || PREFIXES.iter().any(|prefix| text.strip_prefix(prefix).is_some_and(|name| !name.trim().is_empty()))
+}
+
 fn is_topic(destination: &str) -> bool {
     destination.starts_with("/topic/")
 }
@@ -106,7 +128,17 @@ pub fn is_header(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use super::{address, is_destination};
+
+    #[test]
+    fn a_destination_says_whether_it_is_a_queue_or_a_topic() {
+        for good in ["/queue/a", "/topic/a", "/exchange/e/k", "/amq/queue/q", "/temp-queue/t", "jms.queue.q", "a::q"] {
+            assert!(is_destination(good), "{good}");
+        }
+        for bad in ["fedora", "/fedora", "queue/a", "/queue/", "/topic", "queue://a", "topic://a"] {
+            assert!(!is_destination(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn an_address_has_the_ports_of_the_protocol_and_no_user_unless_told() {

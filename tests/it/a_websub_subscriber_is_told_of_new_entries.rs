@@ -192,7 +192,7 @@ async fn subscriptions_survive_a_restart_and_the_operator_may_end_them() {
     let name = of_hub(&gateway).await[0]["name"].as_str().unwrap().to_owned();
 
     // Nobody but the subscriber says what it is, and the operator may end it: the subscriber is told.
-    let definition = json!({ "delivery": "amqp", "url": "amqp://h", "exchange": "x" });
+    let definition = json!({ "delivery": "amqp", "url": "amqps://h", "exchange": "x" });
     assert_eq!(gateway.ask("PUT", &format!("/subscriptions/{name}"), Some(definition)).await.0, 409);
     assert_eq!(gateway.ask("DELETE", &format!("/subscriptions/{name}"), None).await.0, 204);
     until("it is told", || {

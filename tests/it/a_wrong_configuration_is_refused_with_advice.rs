@@ -359,6 +359,14 @@ fn about_a_destination_without_telling_its_password() {
             url(&format!("stomp://me:{password}%0aclient-id%3ax@h")),
             address("has a control character where it is percent-encoded"),
         ),
+        (
+            source("url = \"stomp://h\"\ndestination = \"fedora\""),
+            wrong(
+                "destination",
+                "it does not say whether \"fedora\" is a topic or a queue, and ActiveMQ would make a queue of it; give \
+                 /topic/fedora or /queue/fedora",
+            ),
+        ),
         (good("ca = \"ca.pem\""), wrong("ca", "nothing is encrypted; give an url with stomp+ssl, or leave it out")),
         (good("prefetch = 0"), wrong("prefetch", "it is 0; give a whole number from 1 to 65535")),
         (good("durable = \"a\\nb\""), wrong("durable", "it has a line break or another control character")),

@@ -17,7 +17,7 @@ use crate::{
 /// A definition with these members in place of its own.
 #[expect(clippy::needless_pass_by_value, reason = "it stands around json!")]
 fn with(members: Value) -> Value {
-    let mut definition = json!({ "delivery": "amqp", "url": "amqp://h", "exchange": "content" });
+    let mut definition = json!({ "delivery": "amqp", "url": "amqps://h", "exchange": "content" });
     for (key, value) in members.as_object().unwrap() {
         definition[key] = value.clone();
     }

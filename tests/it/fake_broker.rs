@@ -9,6 +9,8 @@ use std::{
 
 use serde_json::Value;
 
+use crate::rabbitmq::nested;
+
 /// What a channel does with what is published on it, for as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
@@ -18,6 +20,11 @@ pub(crate) enum Mood {
     IsSilent,
     /// It takes everything.
     Acks,
+    /// It confirms five messages at once and returns the third, with a reply text and a routing key that are not UTF-8
+    /// and with headers nested 18 000 levels deep.
+    ReturnsTheThird,
+    /// It closes the channel with a reply text that is not UTF-8.
+    ClosesBadly,
 }
 
 /// A listening peer. Its threads end with the process.
@@ -56,6 +63,7 @@ mod method {
     pub(super) const CONFIRM_SELECT: [u8; 4] = [0, 85, 0, 10];
     pub(super) const CONFIRM_SELECT_OK: [u8; 4] = [0, 85, 0, 11];
     pub(super) const BASIC_PUBLISH: [u8; 4] = [0, 60, 0, 40];
+    pub(super) const BASIC_RETURN: [u8; 4] = [0, 60, 0, 50];
     pub(super) const BASIC_ACK: [u8; 4] = [0, 60, 0, 80];
     pub(super) const BASIC_NACK: [u8; 4] = [0, 60, 0, 120];
 }
@@ -114,6 +122,8 @@ struct Publishing {
     tag: u64,
     expected: u64,
     body: Vec<u8>,
+    /// The identifiers of the messages.
+    ids: Vec<Vec<u8>>,
 }
 
 fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
@@ -123,7 +133,7 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
     // The version, no properties, the mechanisms and the locales.
     let start = [&[0, 9, 0, 0, 0, 0][..], &long_string("PLAIN"), &long_string("en_US")].concat();
     answer(&mut socket, 0, method::CONNECTION_START, &start)?;
-    let mut publishing = Publishing { mood: Mood::IsSilent, tag: 0, expected: 0, body: Vec::new() };
+    let mut publishing = Publishing { mood: Mood::IsSilent, tag: 0, expected: 0, body: Vec::new(), ids: Vec::new() };
     loop {
         let (kind, channel, payload) = frame(&mut socket)?;
         match kind {
@@ -131,7 +141,10 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
             METHOD => {}
             // Without an answer the other side would end the connection by itself.
             HEARTBEAT => socket.write_all(&[HEARTBEAT, 0, 0, 0, 0, 0, 0, END])?,
-            HEADER => publishing.expected = u64::from_be_bytes(payload[4..12].try_into().unwrap()),
+            HEADER => {
+                publishing.expected = u64::from_be_bytes(payload[4..12].try_into().unwrap());
+                publishing.ids.push(message_id(&payload[14..]));
+            }
             BODY => {
                 publishing.body.extend(payload);
                 if publishing.body.len() as u64 == publishing.expected {
@@ -191,7 +204,32 @@ fn confirm(
         Mood::Acks => answer(socket, channel, method::BASIC_ACK, &arguments),
         Mood::Nacks => answer(socket, channel, method::BASIC_NACK, &arguments),
         Mood::IsSilent => Ok(()),
+        Mood::ClosesBadly => {
+            let arguments = [&[2, 24, 8][..], b"NO CAF\xe9!", &[0; 4]].concat();
+            answer(socket, channel, method::CHANNEL_CLOSE, &arguments)
+        }
+        Mood::ReturnsTheThird if publishing.ids.len() == 5 => {
+            let arguments = [&[1, 56, 9][..], b"NO_ROUTE\xe9", &[1], b"x", &[1], b"\xff"].concat();
+            answer(socket, channel, method::BASIC_RETURN, &arguments)?;
+            let (id, headers) = (&publishing.ids[2], nested(18_000));
+            let size = u32::try_from(headers.len()).unwrap().to_be_bytes();
+            // The class, a body of one octet, the headers and the identifier.
+            let properties = [&[0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x20, 0x80][..], &size, &headers];
+            let header = [&properties.concat()[..], &[u8::try_from(id.len()).unwrap()], id].concat();
+            send(socket, HEADER, channel, &header)?;
+            send(socket, BODY, channel, b"x")?;
+            answer(socket, channel, method::BASIC_ACK, &[0, 0, 0, 0, 0, 0, 0, 5, 1])
+        }
+        Mood::ReturnsTheThird => Ok(()),
     }
+}
+
+/// The identifier of a message among its properties: behind the content type, the headers and the delivery mode.
+fn message_id(properties: &[u8]) -> Vec<u8> {
+    let rest = &properties[1 + usize::from(properties[0])..];
+    let headers = u32::from_be_bytes(*rest.first_chunk().unwrap()) as usize;
+    let rest = &rest[4 + headers + 1..];
+    rest[1..=usize::from(rest[0])].to_vec()
 }
 
 fn long_string(text: &str) -> Vec<u8> {
@@ -199,9 +237,12 @@ fn long_string(text: &str) -> Vec<u8> {
 }
 
 fn answer(socket: &mut TcpStream, channel: u16, method: [u8; 4], arguments: &[u8]) -> io::Result<()> {
-    let size = u32::try_from(method.len() + arguments.len()).unwrap().to_be_bytes();
-    let frame = [&[METHOD][..], &channel.to_be_bytes(), &size, &method, arguments, &[END]].concat();
-    socket.write_all(&frame)
+    send(socket, METHOD, channel, &[&method, arguments].concat())
+}
+
+fn send(socket: &mut TcpStream, kind: u8, channel: u16, payload: &[u8]) -> io::Result<()> {
+    let size = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    socket.write_all(&[&[kind][..], &channel.to_be_bytes(), &size, payload, &[END]].concat())
 }
 
 fn frame(socket: &mut TcpStream) -> io::Result<(u8, u16, Vec<u8>)> {

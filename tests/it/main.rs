@@ -53,6 +53,8 @@ mod a_wrong_repository_is_refused_with_advice;
 mod a_wrong_subscription_is_refused_with_advice;
 mod access_control_begins_with_the_first_token;
 mod activemq;
+mod amqp_messages_that_no_library_parses;
+mod amqp_subscriptions_lead_nowhere_inside;
 mod an_older_journal_is_brought_up_whole;
 mod any;
 mod architecture;

@@ -32,6 +32,14 @@ pub(crate) fn start(folder: &Path, url: &str, lines: &str) -> Gateway {
     Gateway::start_logging(&folder.join("data"), &["--config", &config], &folder.join("log"))
 }
 
+impl Gateway {
+    /// Stops it once its source is connected; says whether it stopped in good order.
+    pub(crate) async fn stop_when_connected(self) -> bool {
+        until_state(&self, "connected").await;
+        self.stop().success()
+    }
+}
+
 /// Waits until what the gateway shows of the source's connection is in `state`; gives all that it shows.
 pub(crate) async fn until_state(gateway: &Gateway, state: &str) -> Value {
     until(gateway, &format!("the connection is {state}"), async || {

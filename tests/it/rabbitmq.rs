@@ -6,6 +6,9 @@
 
 #[path = "rabbitmq/client.rs"]
 mod client;
+#[allow(dead_code, reason = "the benches have no use for it")]
+#[path = "rabbitmq/raw.rs"]
+mod raw;
 
 use std::{
     fs,
@@ -24,6 +27,8 @@ use serde_json::json;
 use crate::own_broker::{Kept, PATIENCE, free_ports};
 
 pub(crate) use self::client::Client;
+#[allow(unused_imports, reason = "the benches have no use for it")]
+pub(crate) use self::raw::{RawMessage, RawPublisher, nested};
 
 /// Where Debian has the scripts that do not change the user.
 const BIN: &str = "/usr/lib/rabbitmq/bin";

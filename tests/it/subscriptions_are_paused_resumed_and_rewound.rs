@@ -18,7 +18,8 @@ fn definition(exchange: &str, start: &Value) -> Value {
 fn gateway_with_secret(data: &std::path::Path, url: &str) -> crate::gateway::Gateway {
     let mut command = crate::gateway::command();
     command.env("TIDINGS_SECRET_RABBIT", url).stderr(std::process::Stdio::null());
-    crate::gateway::Gateway::start_as(command, data, &["--listen", "127.0.0.1:0"])
+    let file = crate::keeping::configuration(data, "[delivery]\nallow = [\"127.0.0.1\"]\n");
+    crate::gateway::Gateway::start_as(command, data, &["--listen", "127.0.0.1:0", "--config", &file])
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     gateway::Gateway,
     rabbitmq::Broker,
-    subscribing::{event, post, post_event, seq, text},
+    subscribing::{event, gateway, post, post_event, seq, text},
 };
 
 const ONE: &str = "/subscriptions/index";
@@ -37,7 +37,7 @@ async fn it_is_shown_and_sent_again_or_dropped() {
     let vhost = Broker::shared().vhost();
     let url = vhost.url().replace("guest:guest@", "");
     let folder = tempfile::tempdir().unwrap();
-    let gateway = Gateway::start(folder.path());
+    let gateway = gateway(folder.path(), "[delivery]\nallow = [\"127.0.0.1\"]\n");
     assert_eq!(put(&gateway, &url, 20_000).await, 201);
     for number in 1..=5 {
         if number % 2 == 0 {

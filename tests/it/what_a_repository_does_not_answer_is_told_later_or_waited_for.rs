@@ -12,13 +12,15 @@ use serde_json::{Value, json};
 use crate::{
     a_repository_is_asked_what_its_messages_do_not_say::asking,
     activemq::Broker,
+    destinations::start_with,
     fake_fedora3::{FakeFedora3, Fedora3, PATH, time},
     fake_repository::{FakeRepository, Mood},
+    fake_stomp::FakeStomp,
     fedora3::{BASE, Call},
     gateway::{Gateway, PATIENCE, free_address},
     keeping::configuration,
     python::Repository,
-    queues::SOURCE,
+    queues::{SOURCE, connection},
     receiver::{Receiver, Reply},
 };
 
@@ -290,6 +292,26 @@ fn assert_in_order<'c>(changes: impl Iterator<Item = &'c Value>) {
         let url = format!("{BASE}/objects/demo:1/datastreams/OBJ/content?asOfDateTime={}", time(second));
         assert_eq!(change["items"][0]["content"]["url"], url, "{change:#}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_shows_while_the_repository_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let peer = FakeStomp::plays(vec![Box::new(|peer| {
+        peer.let_in(&[("version", "1.2")]);
+        peer.send("m1", &[("methodName", "modifyDatastreamByValue"), ("pid", "demo:1")], modified(2).as_bytes());
+    })]);
+    // Nobody answers there.
+    let lines = format!(
+        "lookup = \"required\"\n[sources.{SOURCE}.repository]\nurl = \"http://127.0.0.1:1{PATH}\"\npublic_urls = [\"{BASE}\"]\n"
+    );
+    let gateway = start_with(folder.path(), &peer.url(), "/queue/q", "fedora-apim", &lines);
+    let shown = crate::queues::until(&gateway, "the end of the connection is shown", async || {
+        let shown = connection(&gateway).await;
+        (shown["state"] == "paused" && shown["lastError"]["reason"].is_string()).then_some(shown)
+    })
+    .await;
+    assert_eq!(shown["lastError"]["reason"], "the connection to the broker broke: the broker closed it");
 }
 
 #[tokio::test]

@@ -75,13 +75,86 @@ async fn what_is_not_stomp_is_told_and_the_next_connection_works() {
         assert!(reason(&waiting).contains(told), "{waiting:#}");
     }
     let long = scene(|peer| {
-        peer.let_in(&V1_2);
-        peer.say(b"MESSAGE\n");
+        peer.hear();
+        peer.say(b"CONNECTED\n");
         (0..10_000).for_each(|number| peer.say(format!("h{number}:{number}\n").as_bytes()));
         peer.hear_all();
     });
     let (_folder, _peer, gateway) = play(vec![long]);
     until_told(&gateway, "the headers of a frame have more than 65536 bytes").await;
+}
+
+#[tokio::test]
+async fn a_message_with_long_headers_is_kept_and_the_next_one_is_read() {
+    let long = scene(|peer| {
+        peer.let_in(&V1_2);
+        let headers: String = (0..8).map(|number| format!("h{number}:{}\n", "x".repeat(9000))).collect();
+        peer.say(format!("MESSAGE\n{headers}destination:/queue/q\nack:long\n\n{}\0", event(7)).as_bytes());
+        peer.send("m1", &[], event(1).to_string().as_bytes());
+        peer.hear_all();
+    });
+    let (_folder, peer, gateway) = play(vec![long]);
+    until_head(&gateway, 1).await;
+    let kept = until(&gateway, "it is kept", async || {
+        let kept = gateway.json("/quarantine").await["messages"][0].clone();
+        kept["reason"].as_str().map(str::to_owned)
+    })
+    .await;
+    assert!(kept.starts_with("its headers have 72"), "{kept}");
+    until(&gateway, "both are acknowledged", async || {
+        peer.heard("ACK", "id").last().is_some_and(|id| id == "m1").then_some(())
+    })
+    .await;
+    assert_eq!(connection(&gateway).await["lastError"], Value::Null);
+}
+
+#[tokio::test]
+async fn the_text_of_a_jms_message_is_read_with_characters_of_every_plane() {
+    // As ActiveMQ hands out a TextMessage: U+1F600 as two surrogates of three octets each.
+    let (before, after) =
+        ("{\"object\":\"http://h/1\",\"items\":[{\"uri\":\"http://h/1/", "\",\"change\":\"ADD\"}],\"description\":\"");
+    let body = [before.as_bytes(), b"1", after.as_bytes(), b"\xED\xA0\xBD\xED\xB8\x80\"}"].concat();
+    let jms = scene(move |peer| {
+        peer.let_in(&V1_2);
+        peer.send("m1", &[], &body);
+        peer.hear_all();
+    });
+    let (_folder, _peer, gateway) = play(vec![jms]);
+    until_head(&gateway, 1).await;
+    assert_eq!(gateway.changes().await[0]["description"], "\u{1F600}");
+}
+
+#[tokio::test]
+async fn one_message_at_a_time_is_read_after_a_frame_that_cannot_be_read() {
+    let bad = || {
+        scene(|peer| {
+            peer.let_in(&V1_2);
+            peer.say(b"MESSAGE\nno colon\n\n\0");
+            peer.hear_all();
+        })
+    };
+    let good = scene(|peer| {
+        peer.let_in(&V1_2);
+        for number in 1..=4 {
+            peer.send(&format!("m{number}"), &[], event(number).to_string().as_bytes());
+            assert_eq!(peer.hear().as_deref(), Some("ACK"));
+        }
+        peer.hear_all();
+    });
+    let (folder, peer) =
+        (tempfile::tempdir().unwrap(), FakeStomp::plays(vec![bad(), bad(), bad(), bad(), good, sends(5..=5)]));
+    let gateway = start(folder.path(), &peer.url(), "/queue/q", "prefetch = 3");
+    let expected = "a frame of the broker cannot be read: a header has no colon; one message at a time is read, and the \
+                    first one of /queue/q may be the cause: the journal ended with change 0";
+    until_told(&gateway, expected).await;
+    until_head(&gateway, 5).await;
+    assert_eq!(numbers(&gateway).await, [1, 2, 3, 4, 5]);
+    assert!(gateway.stop().success());
+    assert_eq!(peer.heard("SUBSCRIBE", "prefetch-count"), ["3", "1", "1", "1", "1", "3"]);
+    let log = fs::read_to_string(folder.path().join("log")).unwrap();
+    let warned = log.lines().filter(|line| line.contains("WARN") && line.contains("the source is not read"));
+    assert_eq!(warned.count(), 2, "one line for each trouble, and one message at a time is another: {log}");
+    assert!(log.contains("the source is read again"), "{log}");
 }
 
 #[tokio::test]

@@ -52,6 +52,9 @@ const PERSISTENT: u8 = 2;
 /// How often the connection is looked at while nothing is sent.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long a message waits for a broker that takes nothing.
+const BLOCKED: Duration = Duration::from_secs(10);
+
 struct Amqp {
     settings: Arc<Settings>,
     connector: Connector,
@@ -66,10 +69,24 @@ struct Line {
     channel: Channel,
 }
 
+impl Line {
+    /// Waits until the broker has taken nothing for a while, because it is short of memory or disk. A broker that has
+    /// room may take a large message for as long as `confirm_seconds` says.
+    async fn blocked(&self) -> AmqpError {
+        loop {
+            tokio::time::sleep(BLOCKED).await;
+            if self.connection.is_blocked() {
+                return AmqpError::Silent { asked: "take a message", after: BLOCKED };
+            }
+        }
+    }
+}
+
 impl Amqp {
     fn new(settings: Arc<Settings>, subscription: &SubscriptionName) -> Self {
         let name = format!("tidings subscription {subscription}");
-        let connector = Connector::new(settings.address.clone(), &name, settings.ca.clone());
+        let connector = Connector::new(settings.address.clone(), &name, settings.ca.clone())
+            .with_resolver(Arc::clone(&settings.resolver));
         let largest = Arc::new(AtomicUsize::new(settings.max_message_bytes));
         Self { settings, connector, line: None, largest }
     }
@@ -107,7 +124,13 @@ impl Amqp {
         let (settings, largest) = (Arc::clone(&self.settings), Arc::clone(&self.largest));
         let mut pending: Pending = Box::pin(async move {
             let patience = settings.window.patience;
-            let sent = line.channel.publish(&settings.exchange, &key, true, &body, properties, patience).await;
+            let sending = line.channel.publish(&settings.exchange, &key, true, &body, properties, patience);
+            let sent = tokio::select! {
+                // Polled first, since messages go out in the order of their first polls.
+                biased;
+                sent = sending => sent,
+                error = line.blocked() => Err(error),
+            };
             drop(body);
             match sent {
                 Ok(confirm) => outcome(confirm, || line.channel.take_return(&id), settings.unroutable, &largest).await,

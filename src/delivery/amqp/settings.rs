@@ -1,6 +1,6 @@
 //! What a subscription says about the exchange that it publishes to.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use lapin::types::ShortString;
 use serde::Deserialize;
@@ -8,15 +8,20 @@ use serde_json::{Map, Value, json};
 
 use super::{super::definition::take, Amqp, routing::RoutingKey};
 use crate::{
-    amqp::{Address, QueueType},
+    amqp::{Address, QueueType, Resolver},
     delivery::{Attempts, Blueprint, Delivery, InvalidDefinition, Key, Maker, Read, Takes, Window, secret_url},
+    http_client::{Guard, SystemNames},
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
 };
 
 /// The keys of the settings.
 pub(super) const KEYS: [Key; 11] = [
-    Key::needed("url", Takes::Address, "The broker: amqp://USER@HOST:PORT/VHOST, or amqps for TLS."),
+    Key::needed(
+        "url",
+        Takes::Address,
+        "The broker: amqps://USER@HOST:PORT/VHOST, or where the gateway's operator says so amqp, without TLS.",
+    ),
     Key::new(
         "ca",
         Takes::Text,
@@ -66,6 +71,8 @@ const DEFAULT_MAX_MESSAGE: u64 = 128 * 1024 * 1024;
 pub(super) struct Settings {
     pub(super) address: Address,
     pub(super) ca: Option<PathBuf>,
+    /// Finds the addresses that connections may go to.
+    pub(super) resolver: Resolver,
     pub(super) exchange: ShortString,
     pub(super) declare: bool,
     pub(super) queues: Vec<Queue>,
@@ -116,6 +123,8 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     let url = secret_url::read("url", table.remove("url"), maker)?;
     let address = Address::parse(&String::from_utf8_lossy(url.expose()));
     let address = address.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
+    let allowed = maker.guard.check_named(address.host(), address.is_encrypted());
+    allowed.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
     let ca: Option<PathBuf> = take(&mut table, "ca")?;
     if ca.is_some() && maker.made_by == MadeBy::Api {
         return Err(InvalidDefinition::new("ca", "only the configuration file may name a file; define it there"));
@@ -137,6 +146,7 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     Ok(Arc::new(Blue(Arc::new(Settings {
         address,
         ca,
+        resolver: guarded(maker.guard.clone()),
         exchange: name("exchange", &exchange)?,
         declare: take(&mut table, "declare")?.unwrap_or(true),
         queues: queues.collect::<Result<_, _>>()?,
@@ -145,6 +155,19 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
         window,
         max_message_bytes,
     }))))
+}
+
+/// A resolver that leaves out the addresses that the guard does not allow. The connection goes to the addresses that
+/// were checked, and the name is not looked up again.
+fn guarded(guard: Guard) -> Resolver {
+    Arc::new(move |endpoint| {
+        let (guard, host) = (guard.clone(), endpoint.host().to_owned());
+        let (port, is_encrypted) = (endpoint.port(), endpoint.is_encrypted());
+        Box::pin(async move {
+            let found = guard.resolve(&SystemNames, &host, is_encrypted).await?;
+            Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+        })
+    })
 }
 
 impl QueueTable {

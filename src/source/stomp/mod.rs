@@ -57,7 +57,7 @@ impl Failed for StompError {
     }
 
     fn is_unexplained(&self) -> bool {
-        matches!(self, StompError::Broken(_) | StompError::NotStomp(_))
+        matches!(self, StompError::Broken(_) | StompError::Frame(_))
     }
 }
 
@@ -85,7 +85,7 @@ impl Message for Delivered {
 
     fn size(&self) -> usize {
         match &self.frame.body {
-            Body::Whole(body) => body.len(),
+            Body::Whole(body) | Body::LongHead(_, body) => body.len(),
             Body::TooLarge(_) => 0,
         }
     }
