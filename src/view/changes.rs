@@ -49,6 +49,11 @@ impl Changes {
         }
         Ok(limit)
     }
+
+    /// The place before the oldest change that is kept: that of a reader who has none yet.
+    fn beginning(&self) -> Seq {
+        Seq(self.journal.first().0.saturating_sub(1))
+    }
 }
 
 /// The query of `GET /changes`.
@@ -56,7 +61,8 @@ impl Changes {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageQuery {
-    /// The number after which to begin; 0 or absent is the beginning.
+    /// The number after which to begin, `next` of the page before. Absent is the beginning: the oldest change that is kept. 0 is the
+    /// place before the first change of all, which is gone once retention has removed that.
     #[serde(default)]
     #[param(value_type = Seq, required = false)]
     after: Option<u64>,
@@ -116,7 +122,7 @@ pub async fn page(
         let detail = format!("wait is {}; give 0 to {LONGEST_WAIT} seconds.", query.wait);
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "wait"));
     }
-    let after = Seq(query.after.unwrap_or(0));
+    let after = query.after.map_or_else(|| view.beginning(), Seq);
     let mut changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
     if changes.is_empty() && query.wait > 0 {
         changes = view.waiting.changes(after, limit, Duration::from_secs(query.wait)).await?;
