@@ -162,14 +162,28 @@ impl Source {
 
     /// Reads one message, after it has taken out of it what must not be kept.
     fn read(&self, incoming: &mut Incoming) -> Result<Reading, Rejection> {
-        match (self.kind.redact)(&incoming.body) {
-            Redacted::AsItCame => {}
-            Redacted::Without(body) => incoming.body = body.into(),
-            Redacted::Blanked(body, rejection) => {
+        match self.kind.redact.map(|redact| redact(&incoming.body)) {
+            None | Some(Redacted::AsItCame) => self.read_redacted(incoming),
+            Some(Redacted::Without(body)) => {
                 incoming.body = body.into();
-                return Err(rejection);
+                self.read_redacted(incoming)
+            }
+            Some(Redacted::Blanked(body, rejection)) => {
+                incoming.body = body.into();
+                Err(rejection)
+            }
+            Some(Redacted::Opaque) => {
+                let read = self.read_redacted(incoming);
+                if read.is_err() {
+                    incoming.body = Bytes::new();
+                }
+                read
             }
         }
+    }
+
+    /// Has the dialect read a message without secrets.
+    fn read_redacted(&self, incoming: &Incoming) -> Result<Reading, Rejection> {
         self.dialect.read(&Message {
             content_type: incoming.content_type.as_deref(),
             headers: &incoming.headers,

@@ -62,10 +62,10 @@ impl Subject {
         let (headers, body) = parts(input);
         let asked = headers.get(WITH_BASE_URL).is_some();
         let dialect = self.with_base_url.as_ref().filter(|_| asked).unwrap_or(&self.plain);
-        let without = match (self.kind.redact)(body) {
-            Redacted::AsItCame => None,
-            Redacted::Without(body) => Some(body),
-            Redacted::Blanked(_, rejection) => return assert_printable(&rejection.to_string()),
+        let without = match self.kind.redact.map(|redact| redact(body)) {
+            None | Some(Redacted::AsItCame | Redacted::Opaque) => None,
+            Some(Redacted::Without(body)) => Some(body),
+            Some(Redacted::Blanked(_, rejection)) => return assert_printable(&rejection.to_string()),
         };
         let body = without.as_deref().unwrap_or(body);
         let message = Message { content_type: headers.get("content-type"), headers: &headers, body };

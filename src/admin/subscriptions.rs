@@ -275,7 +275,7 @@ async fn view(all: &Subscriptions, listed: Listed) -> Result<SubscriptionView, P
 
 async fn lag(all: &Subscriptions, cursor: Seq) -> Result<Lag, Problem> {
     let journal = all.journal();
-    let changes = journal.head().0.saturating_sub(cursor.0);
+    let changes = journal.count_after(cursor);
     if changes == 0 {
         return Ok(Lag { changes, seconds: Some(0.0) });
     }

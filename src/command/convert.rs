@@ -66,10 +66,10 @@ impl Convert {
         let body = read(&self.file)?;
         let headers: Headers = self.headers.into_iter().collect();
         let content_type = headers.get("content-type").unwrap_or_else(|| file::media_type(&self.file));
-        let without = match (kind.redact)(&body) {
-            Redacted::AsItCame => None,
-            Redacted::Without(body) => Some(body),
-            Redacted::Blanked(_, rejection) => return Err(refused(&self.file, &rejection)),
+        let without = match kind.redact.map(|redact| redact(&body)) {
+            None | Some(Redacted::AsItCame | Redacted::Opaque) => None,
+            Some(Redacted::Without(body)) => Some(body),
+            Some(Redacted::Blanked(_, rejection)) => return Err(refused(&self.file, &rejection)),
         };
         let body = without.as_ref().unwrap_or(&body);
         match dialect.read(&Message { content_type: Some(content_type), headers: &headers, body }) {

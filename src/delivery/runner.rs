@@ -113,13 +113,12 @@ async fn write(journal: &Journal, writes: Vec<Write>) {
 
 /// Tells the gauges of a subscription.
 fn measure(inner: &Inner) {
-    let head = inner.journal.head();
     let (of_hub, others): (Vec<_>, Vec<_>) =
         inner.snapshots().into_iter().partition(|(name, _)| websub::is_of_hub(name));
     metrics::subscribers(of_hub.len());
     for (name, snapshot) in others {
         let up = matches!(snapshot.state, State::Running);
         let paused = matches!(snapshot.state, State::Paused);
-        metrics::subscription(&name, up, paused, head.0.saturating_sub(snapshot.cursor.0), snapshot.dead_letters);
+        metrics::subscription(&name, up, paused, inner.journal.count_after(snapshot.cursor), snapshot.dead_letters);
     }
 }

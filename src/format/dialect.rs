@@ -96,8 +96,9 @@ pub struct DialectKind {
     pub headers: &'static [&'static str],
     /// What it means when the same message comes again.
     pub repeats: Repeats,
-    /// Takes out of a body what must not be kept, before anything else is done with it.
-    pub redact: fn(&[u8]) -> Redacted,
+    /// Takes out of a body what must not be kept, before anything else is done with it. `None` where the messages of the format
+    /// have no place for a secret.
+    pub redact: Option<fn(&[u8]) -> Redacted>,
     /// Sets it up from the source's `settings`, to read no more than the limits allow.
     pub build: fn(Value, Limits) -> Result<Box<dyn Dialect>, InvalidSettings>,
 }
@@ -112,12 +113,9 @@ pub enum Redacted {
     /// It is not well-formed, so that nobody knows how far the secret goes: all that may belong to it
     /// is blanked out. The place in the rejection fits both the body that came and this one.
     Blanked(Vec<u8>, Rejection),
-}
-
-/// For [`DialectKind::redact`]: the messages of the format have no place for a secret.
-#[must_use]
-pub fn nothing_secret(_body: &[u8]) -> Redacted {
-    Redacted::AsItCame
+    /// It is compressed, encoded or no JSON, so that nobody knows what is in it: nothing of it is kept unless the dialect can read
+    /// it.
+    Opaque,
 }
 
 /// How a repeated event is known where the source gives its events no identifier.

@@ -20,7 +20,7 @@
 use serde::Deserialize;
 
 use super::{
-    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats, nothing_secret,
+    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats,
     routing::{ROUTING_KEY, SystemUrl, routing_key, unknown_key},
     settings,
     utf8::utf8,
@@ -37,7 +37,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["text/plain", "application/json"],
     headers: &[ROUTING_KEY],
     repeats: Repeats::Unknowable,
-    redact: nothing_secret,
+    redact: None,
     build: |value, _| Ok(Box::new(settings::<Hoarder>(value)?)),
 };
 

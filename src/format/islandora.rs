@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{
     Bound, Dialect, DialectKind, Limits, Message, Reading, Rejection, Repeats,
     json_ld::{self, Context, Node, activity_streams_term, in_words},
-    nothing_secret, settings,
+    settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType, NonEmpty,
@@ -28,7 +28,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["application/ld+json", "application/json", "application/activity+json"],
     headers: &[],
     repeats: Repeats::Unknowable,
-    redact: nothing_secret,
+    redact: None,
     build: |value, limits| {
         let Settings {} = settings(value)?;
         Ok(Box::new(Islandora { limits }))

@@ -27,9 +27,7 @@ mod utf8;
 mod xml;
 mod xml_writer;
 
-pub use dialect::{
-    Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, nothing_secret, settings,
-};
+pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, settings};
 pub use fedora_apim::{InvalidName, RestNames};
 pub use fedora_events::join as resource_at;
 pub use kind::{Batch, Beside, Carrier, FormatKind, Header};

@@ -1,11 +1,11 @@
 //! Bounds on what a message may make of the journal, whatever its dialect and its repository: its drafts are measured before they
-//! are appended.
+//! are appended. A URI that a browser would run instead of following it is refused as well, since views make links of URIs.
 
 use super::{Intake, Source};
 use crate::{
     format::{Bound, Place, Rejection},
     journal::{Outcome, store::EventKey},
-    model::{Draft, Uri, json_size},
+    model::{Draft, DraftItems, Uri, json_size},
 };
 
 impl Source {
@@ -16,6 +16,7 @@ impl Source {
     pub(super) fn check(&self, drafts: &[(Option<EventKey>, Draft)]) -> Result<(), Rejection> {
         drafts.iter().try_for_each(|(_, draft)| {
             self.check_types(&draft.object, &draft.types)?;
+            uris(draft).try_for_each(check_scheme)?;
             let (bytes, most) = (json_size::of_draft(draft, self.limits.types), self.limits.change_bytes);
             if bytes > most {
                 let reason = format!(
@@ -57,6 +58,38 @@ impl Source {
         }
         Ok(())
     }
+}
+
+/// Schemes that make a link a program or a document of its own.
+const ACTIVE_SCHEMES: [&str; 3] = ["javascript", "vbscript", "data"];
+
+/// The URIs of a draft that views show as links.
+fn uris(draft: &Draft) -> impl Iterator<Item = &Uri> {
+    let about = [Some(&draft.object), draft.parent.as_ref(), draft.user.uri()].into_iter().flatten();
+    let items = match &draft.items {
+        DraftItems::Listed(items) => &items[..],
+        DraftItems::Purge => &[],
+    };
+    let items = items.iter().flat_map(|item| {
+        let content = item.change.content();
+        let links = [
+            Some(&item.uri),
+            content.map(|content| &content.url),
+            content.and_then(|content| content.generated_by.as_ref()),
+        ];
+        links.into_iter().flatten()
+    });
+    about.chain(items)
+}
+
+/// Refuses a URI with an active scheme.
+pub(super) fn check_scheme(uri: &Uri) -> Result<(), Rejection> {
+    let (scheme, _) = uri.as_str().split_once(':').unwrap_or_default();
+    if ACTIVE_SCHEMES.iter().any(|active| scheme.eq_ignore_ascii_case(active)) {
+        let reason = format!("the scheme {scheme} is not taken, since a browser would run the URI as a link: {uri}");
+        return Err(Rejection::unprocessable(Place::Message, reason));
+    }
+    Ok(())
 }
 
 impl Intake {

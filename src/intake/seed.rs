@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Intake, Source};
+use super::{Intake, Source, bounds::check_scheme};
 use crate::{
     format::Rejection,
     journal::{
@@ -48,6 +48,8 @@ impl Intake {
     ) -> Result<Seeded, SeedError> {
         for FoundObject { object, types, items, .. } in &found {
             source.check_types(object, types)?;
+            let content = items.iter().filter_map(|item| item.content.as_ref()).map(|content| &content.url);
+            [object].into_iter().chain(items.iter().map(|item| &item.uri)).chain(content).try_for_each(check_scheme)?;
             if emit {
                 source.check_items(object, items.len())?;
             }

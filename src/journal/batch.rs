@@ -411,47 +411,4 @@ fn is_news((modification, settlement): &(ContentObjectModification, Settlement))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::{Batch, ChangeBounds, Ground, HashMap, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
-    use crate::model::{Draft, SourceName};
-
-    fn ground(known: Known, now: Timestamp) -> Ground {
-        Ground { known, item_counts: HashMap::default(), bounds: ChangeBounds::default(), now }
-    }
-
-    #[test]
-    fn a_clock_that_goes_back_does_not_take_the_times_of_receipt_back() {
-        let time = |millis| Timestamp::from_millis(millis).unwrap();
-        let draft =
-            r#"{"object":"http://h/1","time":"2000-01-01T00:00:00Z","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
-        let draft: Draft = serde_json::from_str(draft).unwrap();
-        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
-        for (newest, now, received) in [(None, 5_000, 5_000), (Some(9_000), 5_000, 9_000), (Some(9_000), 9_500, 9_500)]
-        {
-            let known = Known { received: newest.map(time), ..Known::default() };
-            let drafts = vec![(None, draft.clone())];
-            let submission =
-                Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same, completes: None };
-            let (batch, _) = Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(known, time(now))).unwrap();
-            assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
-            assert_eq!(batch.decision.changes[0].change.received, time(received));
-        }
-    }
-
-    #[test]
-    fn what_is_told_of_one_item_twice_is_written_once() {
-        let draft = r#"{"object":"http://h/1","time":"2000-01-01T00:00:00Z","items":[
-            {"uri":"http://h/b","change":"ADD"},{"uri":"http://h/a","change":"ADD"},{"uri":"http://h/b","change":"UPDATE"}]}"#;
-        let draft: Draft = serde_json::from_str(draft).unwrap();
-        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
-        let drafts = vec![(None, draft.clone()), (None, draft)];
-        let submission = Submission { policy, drafts, known_key: KnownKey::Same, completes: None };
-        let (batch, _) =
-            Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(Known::default(), Timestamp::now()))
-                .unwrap();
-        let items: Vec<_> = batch.decision.objects[0].items.iter().map(|(uri, _)| uri.as_str()).collect();
-        assert_eq!((batch.decision.objects.len(), items), (1, vec!["http://h/a", "http://h/b"]));
-    }
-}
+mod tests;

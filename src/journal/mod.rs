@@ -100,6 +100,8 @@ pub struct Journal {
     writable: Arc<Writable>,
     patience: Duration,
     bounds: ChangeBounds,
+    /// The runs of numbers that restores have left out.
+    left_out: Arc<[(Seq, Seq)]>,
 }
 
 /// The journal's threads. They end when every [`Journal`] has been dropped and every order is
@@ -174,6 +176,7 @@ impl Journal {
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
         let first = Arc::new(First::new(store.first()?));
+        let left_out = store.left_out()?.into();
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
         let (upkeep, chores) = sync_channel(CHORES);
@@ -206,7 +209,7 @@ impl Journal {
             thread(Worker::JournalUpkeep, supervisor, move || keep_up(&*kept, &chores))?,
         ];
         let Settings { patience, bounds, .. } = settings;
-        Ok((Self { store, tail, head, first, orders, writable, patience, bounds }, WriterThread(threads)))
+        Ok((Self { store, tail, head, first, orders, writable, patience, bounds, left_out }, WriterThread(threads)))
     }
 
     /// The bounds on one change and on one object.
@@ -264,6 +267,20 @@ impl Journal {
     #[must_use]
     pub fn head(&self) -> Seq {
         *self.head.borrow()
+    }
+
+    /// How many changes come after `cursor`, including those that retention has removed.
+    #[must_use]
+    pub fn count_after(&self, cursor: Seq) -> u64 {
+        let (cursor, head) = (cursor.0, self.head().0);
+        let length = |(from, to): &(Seq, Seq)| to.0.min(head).saturating_sub(from.0.max(cursor));
+        head.saturating_sub(cursor).saturating_sub(self.left_out.iter().map(length).sum())
+    }
+
+    /// How often a walk has filled in an object of the registry without a change. It only grows.
+    #[must_use]
+    pub fn seeds(&self) -> u64 {
+        self.store.seeds()
     }
 
     /// The number of the oldest change that is kept; of the first that will be, while there is none.

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use super::kept::KeptContent;
 use crate::model::{
-    Aspect, AspectSet, Change, ContentObjectModification, ItemChange, ItemNotes, Settlement, State, Timestamp, Uri,
+    Aspect, AspectSet, Change, ContentObjectModification, DraftItems, ItemChange, ItemNotes, Settlement, State,
+    Timestamp, Uri,
 };
 
 /// When a fact was set, and until when it is known to have stood.
@@ -178,11 +179,17 @@ impl ObjectState {
         self.items.iter().filter(|(uri, _)| self.is_live(uri)).map(|(uri, record)| (uri, &**record))
     }
 
-    /// The latest time of which anything is known of the object or of those of its items that are
-    /// here.
-    pub(super) fn newest(&self) -> Option<Timestamp> {
+    /// The latest time of which anything is known of the object or of these items. What else is here depends on the other drafts of
+    /// the batch.
+    pub(super) fn newest(&self, items: &DraftItems) -> Option<Timestamp> {
+        let named: Vec<&ItemRecord> = match items {
+            DraftItems::Listed(items) => {
+                items.iter().filter_map(|item| self.items.get(&item.uri)).map(|item| &**item).collect()
+            }
+            DraftItems::Purge => self.items.values().map(|item| &**item).collect(),
+        };
         let of_items =
-            self.items.values().flat_map(|item| [item.existence.clock, item.content.clock, item.state_clock()]);
+            named.into_iter().flat_map(|item| [item.existence.clock, item.content.clock, item.state_clock()]);
         [self.parent.clock, self.types.clock, self.purged].into_iter().chain(of_items).filter_map(Clock::latest).max()
     }
 

@@ -3,6 +3,8 @@
 //! Pure: it looks at what the registry holds and says what to append and what to confirm; the
 //! writer does both in one transaction.
 
+use std::collections::BTreeSet;
+
 use super::registry::{Confirmations, ObjectState, order_of};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
@@ -36,17 +38,24 @@ pub struct Settled {
 #[must_use]
 pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &ObjectState) -> Settled {
     let time = draft.time.told().unwrap_or(received);
-    let as_of = (draft.time == DraftTime::Arrival).then(|| known.newest().unwrap_or(Timestamp::EPOCH));
+    let as_of = (draft.time == DraftTime::Arrival).then(|| known.newest(&draft.items).unwrap_or(Timestamp::EPOCH));
     let order = order_of(as_of.unwrap_or(time), received);
     let purge = draft.items == DraftItems::Purge;
     let dated = draft.time.told().is_some();
-    let news_of_object = is_news_of_object(&draft, known, order) || draft.lookup.mark == Some(LookupMark::Gone);
+    let tells_object = is_news_of_object(&draft, known, order);
+    let news_of_object = tells_object || draft.lookup.mark == Some(LookupMark::Gone);
+    let bearer = if tells_object { bearer_of_news(&draft.items, known, order) } else { None };
     let confirmations = Confirmations::default();
     let mut settling =
         Settling { known, order, dated, news_of_object, policy, confirmations, items: Vec::new(), notes: Vec::new() };
     match draft.items {
         DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settling.item(item)),
         DraftItems::Purge => settling.purge(&draft.object),
+    }
+    if settling.items.is_empty()
+        && let Some((uri, change)) = bearer
+    {
+        settling.push(None, uri, change, ItemNotes::default());
     }
     let Settling { confirmations, items, notes, .. } = settling;
     let Ok(items) = NonEmpty::try_from(items) else {
@@ -307,8 +316,31 @@ impl Settling<'_> {
 fn is_news_of_object(draft: &Draft, known: &ObjectState, order: Timestamp) -> bool {
     let on_time = |aspect| !known.is_late(&draft.object, aspect, order);
     let parent = draft.parent.is_some() && draft.parent.as_ref() != known.parent() && on_time(Aspect::Parent);
-    let types = !draft.types.is_empty() && draft.types != known.types() && on_time(Aspect::Types);
+    let types = !draft.types.is_empty() && !are_same(&draft.types, known.types()) && on_time(Aspect::Types);
     parent || types
+}
+
+/// Whether these are the same types, in whatever order.
+fn are_same(types: &[Uri], others: &[Uri]) -> bool {
+    let sorted = |types: &[Uri]| types.iter().cloned().collect::<BTreeSet<_>>();
+    types == others || sorted(types) == sorted(others)
+}
+
+/// What to tell of an item so that news of its object alone can be told: an UPDATE without content of the first item that is there,
+/// or else the DELETE of the first that is gone. Neither changes what the registry holds of the item.
+fn bearer_of_news(items: &DraftItems, known: &ObjectState, order: Timestamp) -> Option<(Uri, ItemChange)> {
+    let DraftItems::Listed(items) = items else { return None };
+    let on_time = |item: &&DraftItem| !known.is_late(&item.uri, Aspect::Existence, order);
+    if let Some(item) = items.iter().filter(on_time).find(|item| known.is_live(&item.uri)) {
+        let before = known.state(&item.uri).filter(|_| !known.is_late(&item.uri, Aspect::State, order)).cloned();
+        return Some((item.uri.clone(), ItemChange::Update { content: None, before, after: None }));
+    }
+    items.iter().filter(on_time).find_map(|item| match &item.change {
+        DraftChange::Told(ItemChange::Delete { .. }) if known.is_gone(&item.uri) => {
+            Some((item.uri.clone(), ItemChange::Delete { before: None, after: None }))
+        }
+        _ => None,
+    })
 }
 
 /// The aspects of an item that a change speaks of.

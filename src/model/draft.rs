@@ -132,6 +132,18 @@ pub enum DraftChange {
 }
 
 impl DraftChange {
+    /// Where the new content is, of a change that has some.
+    #[must_use]
+    pub fn content(&self) -> Option<&ContentLocation> {
+        match self {
+            Self::Told(change) | Self::Completed(change) => change.content(),
+            Self::AddOrUpdate { content, .. } | Self::There { content } | Self::Found { content, .. } => {
+                content.as_ref()
+            }
+            Self::Activity { .. } | Self::Properties { .. } => None,
+        }
+    }
+
     /// Where the new content is, of a change that was told and has some.
     pub fn content_mut(&mut self) -> Option<&mut ContentLocation> {
         match self {

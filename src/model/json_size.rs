@@ -4,8 +4,8 @@
 //! text has no other control characters.
 
 use super::{
-    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems,
-    EventId, Uri, User,
+    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, DraftItems, EventId, Uri,
+    User,
 };
 
 /// Names of members, identifiers, times, the source's name and notes of a change.
@@ -56,14 +56,7 @@ pub fn of_draft(draft: &Draft, types: usize) -> usize {
 }
 
 fn of_draft_item(item: &DraftItem) -> usize {
-    let content = match &item.change {
-        DraftChange::Told(change) | DraftChange::Completed(change) => change.content(),
-        DraftChange::AddOrUpdate { content, .. }
-        | DraftChange::There { content }
-        | DraftChange::Found { content, .. } => content.as_ref(),
-        DraftChange::Activity { .. } | DraftChange::Properties { .. } => None,
-    };
-    ITEM + item.uri.as_str().len() + content.map_or(0, of_content)
+    ITEM + item.uri.as_str().len() + item.change.content().map_or(0, of_content)
 }
 
 fn of_content(content: &ContentLocation) -> usize {

@@ -55,6 +55,11 @@ impl Changes {
         }
         Ok(limit)
     }
+
+    /// The place before the oldest change that is kept: that of a reader who has none yet.
+    fn beginning(&self) -> Seq {
+        Seq(self.journal.first().0.saturating_sub(1))
+    }
 }
 
 /// The query of `GET /changes`.
@@ -62,7 +67,8 @@ impl Changes {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageQuery {
-    /// The number after which to begin; 0 or absent is the beginning.
+    /// The number after which to begin, `next` of the page before. Absent is the beginning: the oldest change that is kept. 0 is the
+    /// place before the first change of all, which is gone once retention has removed that.
     #[serde(default)]
     #[param(value_type = Seq, required = false)]
     after: Option<u64>,
@@ -123,7 +129,7 @@ pub async fn page(
         let detail = format!("wait is {}; give 0 to {LONGEST_WAIT} seconds.", query.wait);
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "wait"));
     }
-    let after = Seq(query.after.unwrap_or(0));
+    let after = query.after.map_or_else(|| view.beginning(), Seq);
     let shape = batch_of_others(&accepted).map_or(Shape::Json, |(format, batch)| Shape::Batch(format, batch));
     let mut page = view.read(after, limit, shape).await?;
     if page.next == after && query.wait > 0 {

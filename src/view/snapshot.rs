@@ -8,6 +8,9 @@
 //! is gone, has this content, has this state), in order, up to the last one that was in what was
 //! shown: whoever applies them all ends where the registry is. What came or went between two pages is
 //! told by a change after that head as well.
+//!
+//! What a walk fills in silently is in no change. So each page tells how often that has happened: where the number of the last
+//! page is not that of the first, an object may have been filled in behind the reader, who begins again.
 
 use axum::{extract::State, response::Response};
 use serde::{Deserialize, Serialize};
@@ -40,6 +43,9 @@ pub struct SnapshotQuery {
 struct Page<'a> {
     /// The number of the newest change when the page was begun.
     head: Seq,
+    /// How often a walk had filled in an object without a change when the page was begun. Where the first and the last page differ, begin
+    /// again: what was filled in meanwhile may be missing.
+    seeds: u64,
     /// The objects that are there.
     objects: Vec<ObjectView<'a>>,
     /// The `after` of the following page; absent on the last.
@@ -51,7 +57,7 @@ struct Page<'a> {
 problems!(Problems: InvalidQuery, Unavailable);
 
 /// A page of the objects that are there, in order of their URIs, each with the items that are there:
-/// `{ "head": SEQ, "objects": […], "next": URI }`. Going on with `after=next` until there is no `next`
+/// `{ "head": SEQ, "seeds": COUNT, "objects": […], "next": URI }`. Going on with `after=next` until there is no `next`
 /// shows all of them. A page goes through `limit` objects, and shows fewer where some are gone.
 ///
 /// # Errors
@@ -71,13 +77,13 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery
         Problem::new(ProblemCode::InvalidQuery, format!("after: {error}.")).with("parameter", "after")
     })?;
     let turn = view.waiting.spool().page_turn().await;
-    let head = view.journal.head();
+    let (head, seeds) = (view.journal.head(), view.journal.seeds());
     let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
     let spool = view.waiting.spool().clone();
     Spool::blocking(turn, move || {
         let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state).transpose());
         let objects = objects.collect::<Result<_, _>>().map_err(store_problem)?;
-        let page = Page { head, objects, next: registry.last().map(|(uri, _)| uri) };
+        let page = Page { head, seeds, objects, next: registry.last().map(|(uri, _)| uri) };
         json_answer(&spool, &page)
     })
     .await

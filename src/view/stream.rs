@@ -50,7 +50,7 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
 with_filter! {
     /// The query of `GET /stream`.
     pub struct StreamQuery {
-        /// The number after which to begin, where the request has no `Last-Event-ID`; 0 is the beginning. Where
+        /// The number after which to begin, where the request has no `Last-Event-ID`; 0 is the place before the first of all. Where
         /// neither is there, the stream begins with the next change.
         #[param(value_type = Seq, required = false)]
         after: Option<Seq>,

@@ -7,9 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tidings::{
     config::{Config, Flags},
-    format::{
-        Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, nothing_secret, settings,
-    },
+    format::{Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, settings},
 };
 
 /// The dialects of the defaults, so that the test does not depend on what they really take.
@@ -23,15 +21,7 @@ pub(crate) static DIALECTS: [&DialectKind; 6] = [
 ];
 
 const fn kind(name: &'static str) -> DialectKind {
-    DialectKind {
-        name,
-        about: "",
-        accepts: &[],
-        headers: &[],
-        repeats: Repeats::SameBody,
-        redact: nothing_secret,
-        build,
-    }
+    DialectKind { name, about: "", accepts: &[], headers: &[], repeats: Repeats::SameBody, redact: None, build }
 }
 
 #[derive(Default, Deserialize)]

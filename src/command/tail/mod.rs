@@ -59,7 +59,7 @@ pub(super) struct Tail {
     /// The gateway.
     #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = http_url)]
     url: Url,
-    /// The number of the change after which to begin; 0 is the beginning. Without it: with the next change.
+    /// The number of the change after which to begin; 0 is the place before the first of all. Without it: with the next change.
     #[arg(long, value_name = "N")]
     after: Option<u64>,
     /// Which changes, as NAME=VALUE with the parameters of /feed; may be given several times.

@@ -164,7 +164,7 @@ fn guarded(guard: Guard) -> Resolver {
         let (guard, host) = (guard.clone(), endpoint.host().to_owned());
         let (port, is_encrypted) = (endpoint.port(), endpoint.is_encrypted());
         Box::pin(async move {
-            let found = guard.resolve(&SystemNames, &host, is_encrypted).await?;
+            let found = guard.resolve(&SystemNames::default(), &host, is_encrypted).await?;
             Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
         })
     })

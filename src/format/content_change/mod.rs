@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     Beside, Bound, Dialect, DialectKind, FormatKind, InvalidSettings, Limits, Message, Place, Reading, Rejection,
-    Repeats, json, nothing_secret, utf8::utf8,
+    Repeats, json, utf8::utf8,
 };
 use crate::model::{Draft, DraftItems};
 
@@ -71,7 +71,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["application/atom+xml;type=feed", "application/atom+xml", "application/json"],
     headers: &[],
     repeats: Repeats::SameBody,
-    redact: nothing_secret,
+    redact: None,
     build,
 };
 

@@ -26,8 +26,7 @@ use self::{
     rest::BaseUrl,
 };
 use super::{
-    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats,
-    nothing_secret, settings,
+    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, settings,
 };
 use crate::model::{Draft, DraftLookup, EventId, Text, User};
 
@@ -45,7 +44,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["application/atom+xml;type=entry", "application/atom+xml", "application/xml", "text/xml"],
     headers: &[METHOD_HEADER, PID_HEADER],
     repeats: Repeats::SameBody,
-    redact: nothing_secret,
+    redact: None,
     build,
 };
 

@@ -29,7 +29,7 @@ use self::{
 use super::{
     Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats,
     json_ld::{self, Context, Node, in_words},
-    nothing_secret, settings,
+    settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty, Text,
@@ -44,7 +44,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     headers: &[jms::PREFIX],
     // An event whose body is empty always has an identifier, so that it never comes to the body.
     repeats: Repeats::SameBody,
-    redact: nothing_secret,
+    redact: None,
     // An event is of one resource, and JSON has a depth of its own.
     build: |value, _| Ok(Box::new(settings::<FedoraEvents>(value)?)),
 };

@@ -5,9 +5,11 @@
 //! the name is spelt; the line breaks of the value stay, so that lines are counted as before. A text
 //! that itself looks like JSON with credentials in it becomes empty.
 //!
-//! In anything else nobody can say where the value ends: a bracket or a quotation mark may be what is
-//! missing. So everything after the first mention of the name is blanked out, a space for each
+//! In anything else that is text with JSON at its beginning nobody can say where the value ends: a bracket or a quotation
+//! mark may be what is missing. So everything after the first mention of the name is blanked out, a space for each
 //! character. The place of the error, which the parser told before, fits what is left.
+//!
+//! A body that is no such text, as one that is compressed or in base64, does not show whether the name is in it.
 
 use serde::de::IgnoredAny;
 
@@ -23,11 +25,43 @@ const BACKSLASHES: usize = 16;
 
 /// The body without credentials.
 pub(super) fn taken_out(body: &[u8]) -> Redacted {
-    let Some(mention) = mention_end(body) else { return Redacted::AsItCame };
+    let Some(mention) = first_mention(body) else {
+        return if is_json_text(body) { Redacted::AsItCame } else { Redacted::Opaque };
+    };
     match json::read::<IgnoredAny>(body) {
         Ok(IgnoredAny) => Redacted::Without(without_members(body)),
         Err(rejection) => Redacted::Blanked(blanked(body, mention), rejection),
     }
+}
+
+/// Whether a body is text, in UTF-8, UTF-16 or UTF-32, that begins as an object or an array of JSON does.
+fn is_json_text(body: &[u8]) -> bool {
+    let is_text = match body.iter().position(|byte| *byte == 0) {
+        None => std::str::from_utf8(body).is_ok_and(|text| !text.contains(is_binary)),
+        Some(_) => is_wide_text(body),
+    };
+    let begins =
+        body.iter().find(|byte| !matches!(byte, 0 | 0xEF | 0xBB | 0xBF | 0xFE | 0xFF | b' ' | b'\t' | b'\r' | b'\n'));
+    is_text && matches!(begins, Some(b'{' | b'['))
+}
+
+/// Whether the bytes are characters of UTF-16 or UTF-32, in either order of bytes, and none of them is binary.
+fn is_wide_text(body: &[u8]) -> bool {
+    let utf_16 = |unit: fn([u8; 2]) -> u16| {
+        let (units, rest) = body.as_chunks::<2>();
+        let characters = char::decode_utf16(units.iter().map(|bytes| unit(*bytes)));
+        rest.is_empty() && characters.into_iter().all(|c| c.is_ok_and(|c| !is_binary(c)))
+    };
+    let utf_32 = |unit: fn([u8; 4]) -> u32| {
+        let (units, rest) = body.as_chunks::<4>();
+        rest.is_empty() && units.iter().all(|bytes| char::from_u32(unit(*bytes)).is_some_and(|c| !is_binary(c)))
+    };
+    utf_16(u16::from_le_bytes) || utf_16(u16::from_be_bytes) || utf_32(u32::from_le_bytes) || utf_32(u32::from_be_bytes)
+}
+
+/// Whether a character is one that no JSON has outside of an escape.
+fn is_binary(c: char) -> bool {
+    c.is_control() && !c.is_whitespace()
 }
 
 /// The same where the body is known to be well-formed.
@@ -46,7 +80,7 @@ fn without_members(json: &[u8]) -> Vec<u8> {
         let (from, to, instead) = if is_name && spelt(text, 0) == Some(text.len()) {
             let value = space_end(json, next + 1);
             (value, value_end(json, value), &b"null"[..])
-        } else if has_brace(text) && mention_end(text).is_some() {
+        } else if has_brace(text) && first_mention(text).is_some() {
             (at, end, &b"\"\""[..])
         } else {
             at = end;
@@ -72,6 +106,30 @@ fn blanked(body: &[u8], from: usize) -> Vec<u8> {
     let blank = |byte: &u8| if *byte == b'\n' { b'\n' } else { b' ' };
     let (kept, rest) = body.split_at(from);
     kept.iter().copied().chain(rest.iter().filter(is_first_of_character).map(blank)).collect()
+}
+
+/// Where everything is that belongs to the first mention of the name, however its backslashes are spelt.
+fn first_mention(bytes: &[u8]) -> Option<usize> {
+    let plain = mention_end(bytes);
+    let Some((unescaped, first)) = without_escaped_backslashes(bytes) else { return plain };
+    mention_end(&unescaped).map(|_| plain.map_or(first, |plain| plain.min(first)))
+}
+
+/// The bytes with a backslash wherever one is spelt `\u005c`, also where that makes another of these, and without the filling of
+/// wider encodings; and where the first was. `None` where there is none.
+fn without_escaped_backslashes(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    const ESCAPED: &[u8] = b"\\u005c";
+    let mut unescaped = Vec::with_capacity(bytes.len());
+    let mut first = None;
+    for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte != 0) {
+        unescaped.push(*byte);
+        let begin = unescaped.len().saturating_sub(ESCAPED.len());
+        if unescaped[begin..].eq_ignore_ascii_case(ESCAPED) {
+            unescaped.truncate(begin + 1);
+            first.get_or_insert(at);
+        }
+    }
+    Some((unescaped, first?))
 }
 
 /// Where the first mention of the name ends, in whatever encoding and spelling.

@@ -49,7 +49,7 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     accepts: &["application/json"],
     headers: &[ROUTING_KEY],
     repeats: Repeats::SameBodyUnlessNews,
-    redact: credentials::taken_out,
+    redact: Some(credentials::taken_out),
     build,
 };
 

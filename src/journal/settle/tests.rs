@@ -36,6 +36,61 @@ impl World {
     }
 }
 
+#[test]
+fn news_of_an_object_is_told_though_its_items_are_as_they_were() {
+    let mut world = World::new(false);
+    let told = |second, parent: &str, types: &[&str], change| {
+        let items = DraftItems::Listed(NonEmpty::one(DraftItem::new(uri("a"), change)));
+        let types = types.iter().map(|name| uri(name)).collect();
+        Draft { parent: Some(uri(parent)), types, ..draft(second, items) }
+    };
+    let state = |after: &State| DraftChange::Told(ItemChange::State { before: None, after: after.clone() });
+    let delete = || DraftChange::Told(ItemChange::Delete { before: None, after: None });
+    let add = DraftChange::Told(ItemChange::Add { content: None, after: Some(State::ACTIVE) });
+    world.tell_draft(told(1, "p1", &["t1", "t2"], add)).unwrap();
+    assert_eq!(world.tell_draft(told(2, "p1", &["t2", "t1"], state(&State::ACTIVE))), None, "all of it is known");
+
+    let unchanged = [
+        state(&State::ACTIVE),
+        DraftChange::There { content: None },
+        DraftChange::Properties { after: None },
+        DraftChange::Properties { after: Some(State::ACTIVE) },
+    ];
+    for (second, change) in (3..).zip(unchanged) {
+        let parent = format!("p{second}");
+        let (told, settlement) = world.tell_draft(told(second, &parent, &["t3"], change)).unwrap();
+        let expected = ItemChange::Update { content: None, before: Some(State::ACTIVE), after: None };
+        assert_eq!((&told.items[0].uri, &told.items[0].change), (&uri("a"), &expected));
+        assert_eq!((told.parent, settlement.filled), (Some(uri(&parent)), Settlement::default().filled));
+        assert_eq!((world.known.parent(), world.known.types()), (Some(&uri(&parent)), &[uri("t3")][..]));
+        assert_eq!(world.known.state(&uri("a")), Some(&State::ACTIVE));
+    }
+    // What is late is no news.
+    assert_eq!(world.tell_draft(told(2, "p9", &["t9"], state(&State::ACTIVE))), None);
+
+    world.tell_draft(told(20, "p6", &["t3"], delete())).unwrap();
+    let (again, _) = world.tell_draft(told(21, "p7", &["t3"], delete())).unwrap();
+    assert_eq!(again.items[0].change, ItemChange::Delete { before: None, after: None });
+    assert_eq!((world.known.parent(), world.known.is_gone(&uri("a"))), (Some(&uri("p7")), true));
+}
+
+#[test]
+fn an_event_without_a_time_is_as_of_the_items_that_it_names() {
+    let mut world = World::new(false);
+    let add = |second, name: &str| {
+        let change = DraftChange::Told(ItemChange::Add { content: None, after: None });
+        draft(second, DraftItems::Listed(NonEmpty::one(DraftItem::new(uri(name), change))))
+    };
+    world.tell_draft(add(5, "a")).unwrap();
+    let alone = settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &world.policy, at(1000), &world.known);
+    // Another draft of the batch has had this item loaded as well.
+    world.tell_draft(add(9, "b")).unwrap();
+    let beside = settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &world.policy, at(1000), &world.known);
+    let as_of = |settled: super::Settled| settled.change.unwrap().1.as_of;
+    assert_eq!(as_of(alone), Some(at(5)));
+    assert_eq!(as_of(beside), Some(at(5)));
+}
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_millis(second * 1000).unwrap()
 }

@@ -93,6 +93,15 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
+    /// The runs of numbers that restores from a backup have left out: those after the first number, up to the second.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn left_out(&self) -> Result<Vec<(Seq, Seq)>, StoreError>;
+
+    /// How often a walk has filled in an object. It only grows.
+    fn seeds(&self) -> u64;
+
     /// The number of the newest change.
     ///
     /// # Errors

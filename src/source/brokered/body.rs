@@ -41,3 +41,90 @@ fn too_large(what: &str, largest: usize) -> Rejection {
     let reason = format!("{what}, and limits.body_bytes is {largest}; raise it if such messages are meant");
     Rejection::unprocessable(Place::Message, reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use bytes::Bytes;
+    use flate2::{
+        Compression,
+        write::{DeflateEncoder, GzEncoder, ZlibEncoder},
+    };
+
+    use super::{Incoming, whole};
+    use crate::{
+        format::{DIALECTS, Limits},
+        intake::{Batch, Intake, Source},
+        journal::{
+            Journal, Settings,
+            store::sqlite::{Bounds, SqliteStore},
+        },
+        model::SourceName,
+    };
+
+    const START: &str =
+        r#"{"id":"sfmui:45","credentials":{"consumer_secret":"QQQQQQQQ"},"more":"QQQQQQQQ QQQQQQQQ QQQQQQQQ"}"#;
+
+    fn gzipped() -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(START.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zlib() -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(START.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn deflated() -> Vec<u8> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(START.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// A brotli stream of one meta-block that is not compressed.
+    fn brotli() -> Vec<u8> {
+        let length = u32::try_from(START.len() - 1).unwrap();
+        let header = (length << 4) | (1 << 20);
+        let header = header.to_le_bytes();
+        [&header[..3], START.as_bytes(), &[3]].concat()
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_a_body_whose_credentials_cannot_be_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
+        let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+        let kind = DIALECTS.iter().find(|kind| kind.name == "sfm").unwrap();
+        let settings = serde_json::json!({ "base_url": "https://h" });
+        let name = SourceName::parse("sfm").unwrap();
+        let source = Source::new(name, kind, settings, false, Limits::default()).unwrap();
+        let intake = Intake::new(journal.clone());
+        let mut broken = gzipped();
+        broken.truncate(broken.len() - 4);
+        let ways = [
+            ("gzip without a coding", gzipped(), None),
+            ("zlib without a coding", zlib(), None),
+            ("base64", STANDARD.encode(START).into_bytes(), None),
+            ("deflate", zlib(), Some("deflate")),
+            ("br", brotli(), Some("br")),
+            ("gzip that is cut short", broken, Some("gzip")),
+            ("deflated, told to be UTF-8", deflated(), Some("utf-8")),
+        ];
+        for (way, body, coding) in ways {
+            let headers = [("routing-key", "harvest.start.twitter.twitter_filter")].into_iter().collect();
+            let body = Bytes::from(body);
+            let incoming = Incoming { content_type: None, headers, body, transport_id: None, redelivered: false };
+            let mut batch = Batch::read(&source, vec![whole(incoming, coding, 1 << 20)]);
+            intake.accept_batch(&source, &mut batch).await.unwrap();
+            let newest = journal.quarantined_before(None, 1).await.unwrap().pop().unwrap_or_else(|| panic!("{way}"));
+            let kept = journal.quarantined(newest.id).await.unwrap().unwrap().message;
+            assert!(kept.body.is_empty(), "{way}: {:?}", kept.body);
+        }
+        assert_eq!(journal.quarantined_before(None, 100).await.unwrap().len(), 7);
+        assert_eq!(journal.head().0, 0);
+    }
+}

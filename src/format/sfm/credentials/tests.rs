@@ -11,6 +11,7 @@ const SECRET: &str = "QQQQ";
 fn kept(body: &[u8]) -> Vec<u8> {
     match taken_out(body) {
         Redacted::AsItCame => body.to_vec(),
+        Redacted::Opaque => Vec::new(),
         Redacted::Without(body) | Redacted::Blanked(body, _) => body,
     }
 }
@@ -44,12 +45,39 @@ fn well_formed_json_keeps_all_else() {
 
 #[test]
 fn what_has_no_credentials_is_left_as_it_came() {
-    for body in [&b"{\"id\":\"1\""[..], b"{\"cred\":1}", b"", b"\xff\xfe", b"credential", b"\\u0063redential"] {
+    for body in [&b"{\"id\":\"1\""[..], b"{\"cred\":1}", b"[\"credential\"]", b" {\"\\u0063redential"] {
         assert!(matches!(taken_out(body), Redacted::AsItCame));
     }
     // A word in a message for people is no member.
     let body = br#"{"warnings":[{"message":"Bad credentials"}]}"#;
     assert_eq!(kept(body), body);
+}
+
+#[test]
+fn what_is_no_json_text_is_opaque() {
+    let utf_16: Vec<u8> = "{\"a\": \"\u{e9}\"".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    assert!(matches!(taken_out(&utf_16), Redacted::AsItCame));
+    for body in
+        [&b"\x1f\x8b\x08\x00\x00"[..], b"eyJjcmVkZW50aWFscyI6MX0=", b"\"text\"", b"{\"a\": \xff}", b"{\x01\x02}", b""]
+    {
+        assert!(matches!(taken_out(body), Redacted::Opaque), "{body:?}");
+    }
+}
+
+#[test]
+fn a_name_is_seen_however_its_backslashes_are_escaped() {
+    for escaped in [
+        r"\u005cu0063redentials",
+        r"\u005Cu005cu0063redentials",
+        r"\\u005cu005cu0063redentials",
+        r"c\u005cu0072edentials",
+    ] {
+        let body = format!(r#"{{"a":"{{\"{escaped}\":\"QQQQ\"}}"}}"#);
+        assert!(!tells(body.as_bytes()), "{body}");
+        assert!(!tells(&body.as_bytes()[..body.len() - 1]), "{body}");
+        let utf_16: Vec<u8> = body.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(!tells(&utf_16), "{body}");
+    }
 }
 
 #[test]

@@ -194,6 +194,14 @@ impl Store for SqliteStore {
         self.readers.read(read::head)
     }
 
+    fn left_out(&self) -> Result<Vec<(Seq, Seq)>, StoreError> {
+        self.readers.read(read::left_out)
+    }
+
+    fn seeds(&self) -> u64 {
+        self.gathered.read().newest().seed.unsigned_abs()
+    }
+
     fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
         self.readers.read(|connection| read::after(connection, after, limit, usize::MAX))
     }

@@ -144,3 +144,13 @@ pub(super) fn first_of_newest(connection: &Connection, count: u64) -> Result<Opt
     }
     Ok(Some(Seq(newest.0.saturating_sub(older))))
 }
+/// The runs of numbers that restores have left out.
+pub(super) fn left_out(connection: &Connection) -> Result<Vec<(Seq, Seq)>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT head, floor FROM restores ORDER BY head")?;
+    let mut found = statement.query([])?;
+    let mut runs = Vec::new();
+    while let Some(row) = found.next()? {
+        runs.push((rows::seq(row.get(0)?)?, rows::seq(row.get(1)?)?));
+    }
+    Ok(runs)
+}
