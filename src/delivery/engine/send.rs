@@ -171,7 +171,7 @@ impl Engine {
     /// Takes the next message from what waits. It waits for no more changes than there are.
     fn next(&self, session: &mut Session) -> Result<Next, Cut> {
         let is_batch = self.delivery.window().changes > 1;
-        let most = if session.flight.is_probing() { 1 } else { self.delivery.window().changes };
+        let most = self.delivery.window().changes;
         let most_bytes = self.delivery.batch_bytes().min(self.batching.bytes);
         let mut gathered: Option<Gathered> = None;
         for (at, change) in session.waiting.iter().enumerate() {
