@@ -126,8 +126,9 @@ pub trait Delivery: Send {
         encoded.len()
     }
 
-    /// Maximum number of bytes that an in-flight message takes in memory beside its body and the JSON of its change.
-    fn extra_bytes(&self) -> usize {
+    /// Maximum number of bytes that an in-flight message of this size takes in memory beside its body and the JSON of its
+    /// change.
+    fn extra_bytes(&self, _size: usize) -> usize {
         0
     }
 

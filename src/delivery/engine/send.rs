@@ -171,7 +171,7 @@ impl Engine {
     /// Takes the next message from what waits. It waits for no more changes than there are.
     fn next(&self, session: &mut Session) -> Result<Next, Cut> {
         let is_batch = self.delivery.window().changes > 1;
-        let most = if session.flight.is_probing() { 1 } else { self.delivery.window().changes };
+        let most = self.delivery.window().changes;
         let most_bytes = self.delivery.batch_bytes().min(self.batching.bytes);
         let mut gathered: Option<Gathered> = None;
         for (at, change) in session.waiting.iter().enumerate() {
@@ -217,7 +217,7 @@ impl Engine {
         let Gathered { changes, encoded, bytes, through, taken } = gathered;
         let (first, last) = (changes[0].seq(), changes[changes.len() - 1].seq());
         let json = (changes.len() == 1).then(|| changes[0].json().clone());
-        let bytes = bytes + json.as_ref().map_or(0, Bytes::len) + self.delivery.extra_bytes();
+        let bytes = bytes + json.as_ref().map_or(0, Bytes::len) + self.delivery.extra_bytes(bytes);
         let Some(memory) = self.reserve(session, bytes) else { return Ok(()) };
         session.waiting.drain(..taken);
         session.read = through;
@@ -240,7 +240,7 @@ impl Engine {
             }
         };
         let size = self.delivery.size_in_message(&change, &encoded);
-        let bytes = size + change.json().len() + self.delivery.extra_bytes();
+        let bytes = size + change.json().len() + self.delivery.extra_bytes(size);
         let Some(memory) = self.reserve(session, bytes) else {
             session.look_for_letters = true;
             return Ok(());

@@ -75,6 +75,9 @@ const MOST_CHANGES: usize = 20;
 /// from it.
 const BYTES_IN_MEMORY: usize = 4;
 
+/// Bytes of two documents for each of these bytes: an entry repeats what the change says as a whole.
+const DOCUMENTS_BY_SIZE: usize = 16;
+
 /// Bytes of changes, so counted, that the engine hands over at once. Their entries fill a document, about.
 const HANDOVER_BYTES: usize = 256 * 1024;
 
@@ -241,9 +244,9 @@ impl Delivery for Distribution {
         change.json().len().saturating_mul(BYTES_IN_MEMORY)
     }
 
-    fn extra_bytes(&self) -> usize {
+    fn extra_bytes(&self, size: usize) -> usize {
         // A document, and the one that was rendered before it to find its size.
-        2 * DOCUMENT_BYTES
+        size.saturating_mul(DOCUMENTS_BY_SIZE).min(2 * DOCUMENT_BYTES)
     }
 }
 
