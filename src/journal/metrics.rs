@@ -54,7 +54,8 @@ pub(super) fn batch(events: usize, took: Duration) {
     histogram!(TRANSACTION_SECONDS).record(took);
 }
 
-pub(super) fn tail_read(hit: bool) {
+/// Counts a reader that found its changes in the tail, or did not.
+pub fn tail_read(hit: bool) {
     counter!(TAIL_READS, "result" => if hit { "hit" } else { "miss" }).increment(1);
 }
 

@@ -115,9 +115,9 @@ impl Journal {
     /// # Errors
     /// When the store fails.
     pub async fn number_before(&self, seq: Seq) -> Result<Option<Seq>, JournalError> {
-        let before = Seq(seq.0.saturating_sub(1));
-        let restored = self.read(move |store| store.before_restore(before)).await?;
-        Ok(Some(restored.unwrap_or(before)).filter(|before| *before != Seq::ZERO))
+        let restored = self.read(move |store| store.before_restore(seq)).await?;
+        let before = restored.unwrap_or(Seq(seq.0.saturating_sub(1)));
+        Ok(Some(before).filter(|before| *before != Seq::ZERO))
     }
 
     /// The change with that identifier.

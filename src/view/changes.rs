@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{LARGE, PAGE_BYTES, PIECE_BYTES, journal_problem, store_problem, unkept, wait_for, waiting::Waiting};
 use crate::{
     format::{Batch, FORMATS, FormatKind},
-    journal::{Journal, Recorded},
+    journal::{Journal, Recorded, metrics::tail_read},
     model::{Change, ChangeId, Seq},
     web::{
         Cache, Content, DocumentWriter, Path, Problem, ProblemCode, Query, Spool, SpoolWriter, best_media_type,
@@ -162,6 +162,7 @@ impl Changes {
     async fn read(&self, after: Seq, limit: usize, shape: Shape) -> Result<Page, Problem> {
         let in_memory = self.journal.held_after(after, limit, SMALL_PAGE);
         if let Some(changes) = in_memory.filter(|changes| is_small(changes, limit, after, self.journal.head())) {
+            tail_read(true);
             return Page::write(&self.waiting, after, shape, |page| page.add(&changes).map(|_| ()));
         }
         let turn = self.waiting.spool().page_turn().await;

@@ -28,8 +28,9 @@ use sha2::{Digest, Sha256};
 
 use super::{
     LARGE,
-    atom::{FeedWriter, Frame, MEDIA_TYPE, Site, page_link},
+    atom::{Frame, MEDIA_TYPE, Site, page_link},
     backwards::Backwards,
+    feed_document::FeedWriter,
     filtered::{self, Parameters, Selection},
     journal_problem, page_gone,
     pages::{PageCache, PageFolder},

@@ -8,6 +8,7 @@ mod backwards;
 mod behind;
 pub mod changes;
 pub mod feed;
+mod feed_document;
 mod filtered;
 pub mod live;
 pub mod metrics;
@@ -85,10 +86,10 @@ fn store_problem(error: StoreError) -> Problem {
 }
 
 /// The problem of a document that could not be written.
-fn write_problem(error: atom::WriteError) -> Problem {
+fn write_problem(error: feed_document::WriteError) -> Problem {
     match error {
-        atom::WriteError::Store(error) => store_problem(error),
-        atom::WriteError::Io(error) => spool_problem(error),
+        feed_document::WriteError::Store(error) => store_problem(error),
+        feed_document::WriteError::Io(error) => spool_problem(error),
     }
 }
 

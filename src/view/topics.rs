@@ -6,8 +6,8 @@ use std::sync::Arc;
 use url::Url;
 
 use super::{
-    atom::{self, WriteError},
     feed::{FeedView, SUBTITLE},
+    feed_document::{self, WriteError},
     filtered::{self, Found, Selection},
 };
 use crate::{
@@ -51,7 +51,7 @@ impl FeedView {
         let site = &self.0.site;
         let found = Found::of(changes)?;
         let frame = filtered::frame(site, &selection, &found, SUBTITLE);
-        Ok(atom::document(site, frame, changes)?)
+        Ok(feed_document::document(site, frame, changes)?)
     }
 
     fn selection(&self, address: &str) -> Result<Selection, NoTopic> {

@@ -7,11 +7,10 @@ use axum::{
 };
 
 /// The media types as handlers give them, and as they are sent.
-const SENT: [(&str, &str); 5] = [
+const SENT: [(&str, &str); 4] = [
     ("application/json", "application/json;charset=utf-8"),
     ("application/atom+xml", "application/atom+xml;charset=utf-8"),
     ("application/atom+xml;type=feed", "application/atom+xml;type=feed;charset=utf-8"),
-    ("application/atomsvc+xml", "application/atomsvc+xml;charset=utf-8"),
     ("application/xml", "application/xml;charset=utf-8"),
 ];
 

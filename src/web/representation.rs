@@ -24,7 +24,8 @@ use sha2::{Digest, Sha256};
 
 use super::{
     accept::accepts_gzip,
-    spool::{Content, Spool, SpoolWriter},
+    content::Content,
+    spool::{Spool, SpoolWriter},
 };
 
 /// How long a cache may use the document without asking.

@@ -6,17 +6,18 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use axum::body::Body;
 use bytes::Bytes;
-use futures_util::stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Problem, ProblemCode};
+use super::{
+    Problem, ProblemCode,
+    content::{Content, PIECE, SpooledFile},
+};
 
 /// Maximum size of an answer that is kept in memory, in bytes.
 pub const IN_MEMORY: usize = 1 << 20;
@@ -30,11 +31,8 @@ const FILES: usize = 256;
 /// Room on disk that a file takes at once, in KiB.
 const STEP_KIB: u32 = 1 << 10;
 
-/// Size of the pieces in which a file is written and sent, in bytes.
-const PIECE: usize = 64 << 10;
-
 /// Number of answers of bounded size (pages, single changes) that are written at the same time.
-const PAGES_AT_ONCE: usize = 3;
+const PAGES_AT_ONCE: usize = 2;
 
 /// Number of whole documents (feeds, archive pages) that are written at the same time.
 const DOCUMENTS_AT_ONCE: usize = 2;
@@ -95,19 +93,6 @@ impl Spool {
         SpoolWriter { spool: self.clone(), buffer: Vec::new(), file: None }
     }
 
-    /// Takes over an answer that was written elsewhere: into memory, if there is room, else into a file.
-    ///
-    /// # Errors
-    /// As for [`SpoolWriter::finish`].
-    pub fn keep(&self, answer: Vec<u8>) -> io::Result<Content> {
-        if answer.len() > IN_MEMORY {
-            let mut writer = self.writer();
-            writer.write_all(&answer)?;
-            return writer.finish();
-        }
-        SpoolWriter { spool: self.clone(), buffer: answer, file: None }.finish()
-    }
-
     /// Runs work that reads, parses or writes a large answer on a thread that may wait.
     ///
     /// # Errors
@@ -144,7 +129,7 @@ struct Growing {
 
 /// The share of a file in the room that there is.
 #[derive(Debug)]
-struct Room {
+pub(super) struct Room {
     /// Free room within the share, in bytes.
     left: usize,
     bytes: Option<OwnedSemaphorePermit>,
@@ -200,7 +185,7 @@ impl SpoolWriter {
         }
         self.empty_buffer()?;
         let Some(Growing { file, length, room }) = self.file else { return Ok(Content::Memory(Bytes::new())) };
-        Ok(Content::File(SpooledFile { file: Arc::new(file), length, _room: Some(Arc::new(room)) }))
+        Ok(Content::File(SpooledFile::in_room(file, length, room)))
     }
 }
 
@@ -261,143 +246,6 @@ impl AsRef<[u8]> for InMemory {
     }
 }
 
-/// The bytes of an answer. Clones share them.
-#[derive(Clone, Debug)]
-pub enum Content {
-    /// In memory.
-    Memory(Bytes),
-    /// In a file.
-    File(SpooledFile),
-}
-
-/// A file whose bytes do not change while it is open.
-#[derive(Clone, Debug)]
-pub struct SpooledFile {
-    file: Arc<File>,
-    length: u64,
-    _room: Option<Arc<Room>>,
-}
-
-impl SpooledFile {
-    /// The file as it is now, `length` bytes of it.
-    #[must_use]
-    pub fn new(file: File, length: u64) -> Self {
-        Self { file: Arc::new(file), length, _room: None }
-    }
-
-    fn piece(&self, at: u64) -> io::Result<Bytes> {
-        let size = usize::try_from(self.length - at).unwrap_or(PIECE).min(PIECE);
-        let mut piece = vec![0; size];
-        read_exact_at(&self.file, &mut piece, at)?;
-        Ok(piece.into())
-    }
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, piece: &mut [u8], at: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, piece, at)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut piece: &mut [u8], mut at: u64) -> io::Result<()> {
-    while !piece.is_empty() {
-        let read = std::os::windows::fs::FileExt::seek_read(file, piece, at)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        piece = &mut piece[read..];
-        at += read as u64;
-    }
-    Ok(())
-}
-
-impl From<Bytes> for Content {
-    fn from(bytes: Bytes) -> Self {
-        Self::Memory(bytes)
-    }
-}
-
-impl Content {
-    /// The number of bytes.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        match self {
-            Self::Memory(bytes) => bytes.len() as u64,
-            Self::File(file) => file.length,
-        }
-    }
-
-    /// The number of bytes that are in memory.
-    #[must_use]
-    pub fn in_memory(&self) -> usize {
-        match self {
-            Self::Memory(bytes) => bytes.len(),
-            Self::File(_) => 0,
-        }
-    }
-
-    /// The bytes piece by piece, for a thread that may wait.
-    #[must_use]
-    pub fn reader(&self) -> impl Read + use<> {
-        ContentReader { content: self.clone(), at: 0 }
-    }
-
-    /// The next piece from `at` on, at most 64 KiB of a file; `None` at the end.
-    ///
-    /// # Errors
-    /// When the disk fails.
-    pub async fn piece(&self, at: u64) -> io::Result<Option<Bytes>> {
-        if at >= self.length() {
-            return Ok(None);
-        }
-        match self {
-            Self::Memory(bytes) => Ok(Some(bytes.slice(usize::try_from(at).unwrap_or(usize::MAX)..))),
-            Self::File(file) => {
-                let file = file.clone();
-                let read = tokio::task::spawn_blocking(move || file.piece(at));
-                read.await.unwrap_or_else(|failed| Err(io::Error::other(failed))).map(Some)
-            }
-        }
-    }
-
-    /// The bytes as the body of an answer. A file is read as the client takes it.
-    #[must_use]
-    pub fn body(&self) -> Body {
-        match self {
-            Self::Memory(bytes) => Body::from(bytes.clone()),
-            Self::File(_) => Body::from_stream(stream::try_unfold((self.clone(), 0), async |(content, at)| {
-                let piece = content.piece(at).await?;
-                Ok::<_, io::Error>(piece.map(|piece| {
-                    let end = at + piece.len() as u64;
-                    (piece, (content, end))
-                }))
-            })),
-        }
-    }
-}
-
-struct ContentReader {
-    content: Content,
-    at: u64,
-}
-
-impl Read for ContentReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.content.length() - self.at;
-        let size = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
-        let into = &mut into[..size];
-        match &self.content {
-            Content::Memory(bytes) => {
-                let at = usize::try_from(self.at).unwrap_or(usize::MAX);
-                into.copy_from_slice(&bytes[at..at + size]);
-            }
-            Content::File(file) => read_exact_at(&file.file, into, self.at)?,
-        }
-        self.at += size as u64;
-        Ok(size)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{ErrorKind, Read, Write};
@@ -405,6 +253,12 @@ mod tests {
     use axum::body::to_bytes;
 
     use super::{Content, IN_MEMORY, MEMORY_KIB, Spool};
+
+    fn keep(spool: &Spool, length: usize) -> std::io::Result<Content> {
+        let mut writer = spool.writer();
+        writer.write_all(&vec![b'x'; length])?;
+        writer.finish()
+    }
 
     async fn whole(content: &Content) -> Vec<u8> {
         to_bytes(content.body(), usize::MAX).await.unwrap().to_vec()
@@ -434,24 +288,23 @@ mod tests {
     fn room_on_disk_is_bounded_and_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::new(folder.path(), 4 << 20);
-        let first = spool.keep(vec![b'x'; 3 << 20]).unwrap();
-        let refused = spool.keep(vec![b'x'; 3 << 20]).unwrap_err();
+        let first = keep(&spool, 3 << 20).unwrap();
+        let refused = keep(&spool, 3 << 20).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::QuotaExceeded);
         drop(first);
-        assert!(spool.keep(vec![b'x'; 3 << 20]).is_ok());
+        assert!(keep(&spool, 3 << 20).is_ok());
     }
 
     #[test]
     fn room_in_memory_is_bounded_and_more_goes_to_files() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::new(folder.path(), 64 << 20);
-        let fitting: Vec<_> =
-            (0..MEMORY_KIB * 1024 / IN_MEMORY).map(|_| spool.keep(vec![b'x'; IN_MEMORY]).unwrap()).collect();
+        let fitting: Vec<_> = (0..MEMORY_KIB * 1024 / IN_MEMORY).map(|_| keep(&spool, IN_MEMORY).unwrap()).collect();
         assert!(fitting.iter().all(|content| matches!(content, Content::Memory(_))));
         let clone = fitting[0].clone();
-        assert!(matches!(spool.keep(vec![b'x'; IN_MEMORY]).unwrap(), Content::File(_)));
+        assert!(matches!(keep(&spool, IN_MEMORY).unwrap(), Content::File(_)));
         drop(fitting);
-        assert!(matches!(spool.keep(vec![b'x'; IN_MEMORY]).unwrap(), Content::Memory(_)));
+        assert!(matches!(keep(&spool, IN_MEMORY).unwrap(), Content::Memory(_)));
         drop(clone);
     }
 }

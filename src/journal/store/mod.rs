@@ -134,12 +134,12 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails.
     fn before_within(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError>;
 
-    /// The newest number before a restore after which the numbering continued with the number after `floor`; `None`
-    /// where no restore did that. It is 0 where the restored journal had no change.
+    /// The newest number before `seq`, where a restore left out the numbers between them, and else `None`. It is 0 where
+    /// the restored journal had no change.
     ///
     /// # Errors
     /// When the storage fails.
-    fn before_restore(&self, floor: Seq) -> Result<Option<Seq>, StoreError>;
+    fn before_restore(&self, seq: Seq) -> Result<Option<Seq>, StoreError>;
 
     /// The change with that identifier.
     ///

@@ -214,8 +214,8 @@ impl Store for SqliteStore {
         self.readers.read(|connection| read::before(connection, before, limit, bytes))
     }
 
-    fn before_restore(&self, floor: Seq) -> Result<Option<Seq>, StoreError> {
-        self.readers.read(|connection| read::before_restore(connection, floor))
+    fn before_restore(&self, seq: Seq) -> Result<Option<Seq>, StoreError> {
+        self.readers.read(|connection| read::before_restore(connection, seq))
     }
 
     fn by_id(&self, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {

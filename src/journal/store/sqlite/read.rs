@@ -43,10 +43,10 @@ pub(super) fn before(
     changes(connection, sql, before, limit, bytes)
 }
 
-/// The newest number before the restore that continued after `floor`.
-pub(super) fn before_restore(connection: &Connection, floor: Seq) -> Result<Option<Seq>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT head FROM restores WHERE floor = ?")?;
-    let head: Option<i64> = statement.query_row([rows::number(floor.0)], |row| row.get(0)).optional()?;
+/// The newest number before `seq`, where a restore left out the numbers between them.
+pub(super) fn before_restore(connection: &Connection, seq: Seq) -> Result<Option<Seq>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT head FROM restores WHERE head < ?1 AND floor >= ?1 - 1")?;
+    let head: Option<i64> = statement.query_row([rows::number(seq.0)], |row| row.get(0)).optional()?;
     head.map(rows::seq).transpose()
 }
 
