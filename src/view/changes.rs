@@ -16,7 +16,7 @@ use crate::{
     format::{Batch, FORMATS, FormatKind},
     journal::{Journal, Recorded},
     model::{Change, ChangeId, Seq},
-    web::{Cache, Path, Problem, ProblemCode, Query, Representation, best_media_type, problems},
+    web::{Cache, Client, Path, Problem, ProblemCode, Query, Representation, best_media_type, problems},
 };
 
 /// How many changes a page has when the client does not say.
@@ -107,6 +107,7 @@ problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 )]
 pub async fn page(
     State(view): State<Changes>,
+    client: Client,
     Query(query): Query<PageQuery>,
     accepted: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -119,7 +120,7 @@ pub async fn page(
     let after = Seq(query.after.unwrap_or(0));
     let mut changes = view.journal.after(after, limit).await.map_err(journal_problem)?;
     if changes.is_empty() && query.wait > 0 {
-        changes = view.waiting.changes(after, limit, Duration::from_secs(query.wait)).await?;
+        changes = view.waiting.changes(after, limit, Duration::from_secs(query.wait), &client).await?;
     }
     let next = changes.last().map_or(after, |newest| newest.seq());
     if let Some((format, batch)) = batch_of_others(&accepted) {

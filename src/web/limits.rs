@@ -25,13 +25,15 @@ pub enum Limit {
     Connections,
     /// The streams and long polls that are served at once.
     Streams,
+    /// The share of connections, or of streams and long polls, that one client may have.
+    ClientPercent,
     /// The messages that a source may send in a second.
     Rate,
 }
 
 impl Limit {
     /// Every limit.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::BodyBytes,
         Self::HeldBytes,
         Self::XmlDepth,
@@ -41,6 +43,7 @@ impl Limit {
         Self::RequestSeconds,
         Self::Connections,
         Self::Streams,
+        Self::ClientPercent,
         Self::Rate,
     ];
 
@@ -57,6 +60,7 @@ impl Limit {
             Self::RequestSeconds => "request_seconds",
             Self::Connections => "connections",
             Self::Streams => "streams",
+            Self::ClientPercent => "client_percent",
             Self::Rate => "rate",
         }
     }

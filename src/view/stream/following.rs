@@ -217,6 +217,7 @@ mod tests {
             Journal, JournalError, KnownKey, Settings, Submission, TailBounds, settle::SourcePolicy, store::sqlite,
         },
         model::{Draft, SourceName},
+        web::Client,
     };
 
     /// A journal of so many changes, of which so many are in memory.
@@ -233,7 +234,7 @@ mod tests {
     }
 
     fn follow(waiting: &Waiting, name: &str) -> Following {
-        let place = waiting.admit("stream").ok().unwrap();
+        let place = waiting.admit("stream", &Client::Local).ok().unwrap();
         Following::new(waiting, place, Filter::default(), format(name).unwrap(), Some(Seq::ZERO))
     }
 
@@ -249,7 +250,7 @@ mod tests {
 
     fn bounds() -> waiting::Bounds {
         let hour = Duration::from_secs(3600);
-        waiting::Bounds { readers: 100, wait: hour, stream: hour, heartbeat: hour }
+        waiting::Bounds { readers: 100, per_client: 100, wait: hour, stream: hour, heartbeat: hour }
     }
 
     #[tokio::test]
