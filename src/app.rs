@@ -37,7 +37,7 @@ use crate::{
         service::{Hook, Service},
         waiting::{self, Waiting},
     },
-    web::{Scope, Spool, Tls, TlsError, server},
+    web::{OwnSite, Scope, Spool, Tls, TlsError, server},
 };
 
 /// How much of the grace time is kept for closing the journal, after the last request.
@@ -180,9 +180,13 @@ async fn run(
     let limits = &config.limits;
     let bounds =
         router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request, wait: limits.wait };
-    let router = router(&surfaces, bounds, &Arc::new(config.access.clone()));
+    let urls = [public_url.as_str(), &config.server.url_at(address)];
+    let site = OwnSite::new(&urls, &config.server.hosts, config.server.tls.is_some(), config.access.is_open());
+    let router = router(&surfaces, bounds, &Arc::new(config.access.clone()), site);
     drop(surfaces);
-    let bounds = server::Bounds { connections: limits.connections, head: limits.head, stall: limits.request };
+    let connections = limits.connections;
+    let per_client = limits.share_of(connections);
+    let bounds = server::Bounds { connections, per_client, head: limits.head, stall: limits.request };
 
     warn_of_access(&config);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
@@ -247,6 +251,16 @@ fn warn_of_access(config: &Config) {
         tracing::warn!("there is no access control: whoever reaches this address may post, read and administer");
     } else if !access.is_open() && !access.grants(&Scope::Read) {
         tracing::warn!("no token may read: nobody can read the feed");
+    }
+    for (name, source) in config.sources.iter().filter(|(_, source)| source.signature.is_some()) {
+        if !source.dialect.headers.is_empty() {
+            let (dialect, headers) = (source.dialect.name, source.dialect.headers.join(", "));
+            tracing::warn!(
+                source = %name, dialect, headers,
+                "the dialect also reads headers, and a signature covers the body alone: headers of a message that is let in \
+                 by its signature are not read; give senders that need them a token"
+            );
+        }
     }
     if !access.is_open() && !on_loopback && server.tls.is_none() {
         tracing::warn!("tokens and messages come in unencrypted unless a proxy in front encrypts: see server.tls");
@@ -316,8 +330,10 @@ fn retention(config: &Config) -> Option<Retention> {
 /// A connection is left for others, however many streams there may be.
 fn readers(config: &Config) -> waiting::Bounds {
     let limits = &config.limits;
+    let readers = limits.streams.min(limits.connections - 1).max(1);
     waiting::Bounds {
-        readers: limits.streams.min(limits.connections - 1).max(1),
+        readers,
+        per_client: limits.share_of(readers),
         wait: limits.wait,
         stream: limits.stream,
         heartbeat: config.server.heartbeat,

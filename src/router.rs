@@ -15,6 +15,7 @@ use crate::{
     admin::{
         attempts, dead_letters,
         health::{self, Ready},
+        home,
         metrics::{self, Metrics},
         quarantine::{self, Quarantine},
         registry::{self, Seeds},
@@ -37,7 +38,7 @@ use crate::{
         waiting::Waiting,
     },
     web::{
-        self, Access, Around, Routes,
+        self, Access, Around, OwnSite, Routes,
         Rule::{Admin, Open, Publish, Read},
     },
 };
@@ -87,15 +88,19 @@ pub struct Bounds {
     pub wait: Duration,
 }
 
+/// The route whose requests may ask to wait for changes.
+const CHANGES: &str = "/changes";
+
 /// Every route, and who may use it.
 #[must_use]
 pub fn routes() -> Routes<Surfaces> {
     Routes::<Surfaces>::default()
+        .get("/", Open, home::page, |all| all.ready.clone())
         .post("/hooks/{source}", Publish, http::receive, |all| all.hooks.clone())
         .get("/feed", Read, feed::newest, |all| all.feed.clone())
         .get("/feed/archive/{page}", Read, feed::archive, |all| all.feed.clone())
         .post("/hub", Read, websub::http::receive, |all| all.hub.clone())
-        .get("/changes", Read, changes::page, |all| all.changes.clone())
+        .get(CHANGES, Read, changes::page, |all| all.changes.clone())
         .get("/changes/{id}", Read, changes::one, |all| all.changes.clone())
         .get("/stream", Read, stream::follow, |all| all.waiting.clone())
         .get("/live", Read, live::page, |_| ())
@@ -135,14 +140,14 @@ pub fn routes() -> Routes<Surfaces> {
 }
 
 /// Routes, and what holds for all of them.
-pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>) -> Router {
-    surrounded(routes().into_router(surfaces, access), bounds)
+pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>, site: OwnSite) -> Router {
+    surrounded(routes().into_router(surfaces, access), bounds, site)
 }
 
 /// What holds for all routes, put around these. It is one layer, from the outermost inwards: axum copies
 /// each that it is given, and all inside it, for each request.
-pub fn surrounded(routes: Router, bounds: Bounds) -> Router {
-    let around = Around::new(bounds.body, bounds.held, bounds.time, bounds.wait);
+pub fn surrounded(routes: Router, bounds: Bounds, site: OwnSite) -> Router {
+    let around = Around::new(bounds.body, bounds.held, bounds.time, bounds.wait).waiting_on(CHANGES).of_site(site);
     routes.fallback(web::not_found).method_not_allowed_fallback(web::method_not_allowed).layer((
         from_fn_with_state(around, web::around),
         CatchPanicLayer::custom(web::panicked),

@@ -4,6 +4,7 @@
 pub mod attempts;
 pub mod dead_letters;
 pub mod health;
+pub mod home;
 pub mod metrics;
 pub mod quarantine;
 pub mod registry;

@@ -45,7 +45,7 @@ use crate::{
     http_client::AllowList,
     journal::ChangeBounds,
     model::{SourceName, SubscriptionName},
-    web::Access,
+    web::{Access, HostName},
 };
 
 /// `config/default.toml`: every setting, its default and its meaning.
@@ -83,6 +83,9 @@ pub struct Server {
     /// The address under which readers reach the gateway, where it is not that of `listen`.
     #[serde(default)]
     pub public_url: Option<PublicUrl>,
+    /// Names of hosts under which the gateway is reached, beside that of `public_url`.
+    #[serde(deserialize_with = "hosts")]
+    pub hosts: Vec<HostName>,
     /// `grace_seconds`: how long stopping may take, 1 to 600 seconds.
     #[serde(rename = "grace_seconds", deserialize_with = "seconds::<1, 600, _>")]
     pub grace: Duration,
@@ -175,6 +178,9 @@ pub struct Limits {
     /// How many streams and long polls are served at once, 1 to 1 000 000.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub streams: usize,
+    /// Largest share of `connections`, and of `streams`, that one client may have, 1 to 100 per cent.
+    #[serde(deserialize_with = "whole::<1, 100, _, _>")]
+    pub client_percent: u8,
     /// `stream_seconds`: how long a stream lasts, 1 to 604 800 seconds.
     #[serde(rename = "stream_seconds", deserialize_with = "seconds::<1, 604_800, _>")]
     pub stream: Duration,
@@ -214,6 +220,12 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Returns how many of `all` connections or streams one client may have: one at least.
+    #[must_use]
+    pub fn share_of(&self, all: usize) -> usize {
+        all.saturating_mul(usize::from(self.client_percent)).div_ceil(100).max(1)
+    }
+
     /// The bounds on one message that its dialect keeps.
     #[must_use]
     pub fn of_messages(&self) -> format::Limits {
@@ -403,6 +415,18 @@ fn file<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
 
 fn allow_list<'de, D: Deserializer<'de>>(setting: D) -> Result<AllowList, D::Error> {
     AllowList::parse(&Vec::<String>::deserialize(setting)?).map_err(D::Error::custom)
+}
+
+fn hosts<'de, D: Deserializer<'de>>(setting: D) -> Result<Vec<HostName>, D::Error> {
+    let names = Vec::<String>::deserialize(setting)?;
+    let parsed = |name: &String| {
+        HostName::parse(name).ok_or_else(|| {
+            let expected =
+                "give names of hosts without scheme and port, as in tidings.internal; IP addresses need no entry";
+            D::Error::custom(format_args!("{name:?} is no name of a host; {expected}"))
+        })
+    };
+    names.iter().map(parsed).collect()
 }
 
 fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error> {

@@ -4,6 +4,8 @@
 //! What each operation takes and answers stands beside its handler. Here they are put together; a
 //! test compares the document with the router.
 
+use std::sync::LazyLock;
+
 use axum::{
     extract::State,
     http::{HeaderMap, Method},
@@ -19,12 +21,12 @@ use utoipa::{
 };
 
 use crate::{
-    admin::{attempts, dead_letters, health, metrics, quarantine, registry, sources, subscriptions},
+    admin::{attempts, dead_letters, health, home, metrics, quarantine, registry, sources, subscriptions},
     delivery::websub,
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
     view::{changes, feed, live, objects, service, snapshot, stream},
-    web::{self, Cache, Problem, Representation, problems},
+    web::{Cache, Page, Problem, Representation, problems},
 };
 
 /// Every operation.
@@ -75,6 +77,7 @@ use crate::{
         dead_letters::replay,
         dead_letters::delete_all,
         dead_letters::delete,
+        home::page,
         health::alive,
         health::ready,
         metrics::scrape,
@@ -196,8 +199,8 @@ pub async fn document(
     ),
 )]
 pub async fn page(method: Method, headers: HeaderMap) -> Response {
-    web::page(PAGE, &method, &headers)
+    PAGE.respond(&method, &headers)
 }
 
 /// The page: it fetches `openapi.json` and shows it.
-const PAGE: &str = include_str!("docs.html");
+static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("docs.html")));

@@ -15,7 +15,7 @@ use super::rate::Rate;
 use crate::{
     format::{Bound, Headers, RejectionKind},
     intake::{Accepted, EventId, Incoming, Intake, IntakeError, Receipt, Source, SourceName, Told},
-    web::{Body, Limit, Path, Problem, ProblemCode, limit_hit, problems},
+    web::{Body, Limit, Path, Problem, ProblemCode, SignedBody, limit_hit, problems},
 };
 
 /// A request header by which a sender of messages without identifiers can mark a repeat
@@ -32,6 +32,10 @@ pub struct Hooks {
     /// How much each may send; any amount, where it is not in here.
     pub rates: Arc<BTreeMap<String, Rate>>,
 }
+
+/// Addition to the reason for a rejection where the dialect might have read more in headers.
+const NO_HEADERS: &str =
+    " (headers were not read, since the signature covers the body alone: send a token if the message needs them)";
 
 /// When a sender may come back whose repository does not answer.
 const COME_BACK: Duration = Duration::from_secs(5);
@@ -89,10 +93,14 @@ pub async fn receive(
     request: Request,
 ) -> Result<Response, Problem> {
     let source = hooks.sources.get(&name);
+    // Where only the body is signed, headers may be anybody's.
+    let body_alone = request.extensions().get::<SignedBody>().is_some();
     let headers = request.headers();
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let transport_id = headers.get(IDEMPOTENCY_KEY).and_then(|key| EventId::parse(key.to_str().ok()?));
-    let headers = source.map(|source| text_headers(headers, source.kind().headers)).unwrap_or_default();
+    let trusted = Some(headers).filter(|_| !body_alone);
+    let transport_id = trusted.and_then(|headers| EventId::parse(headers.get(IDEMPOTENCY_KEY)?.to_str().ok()?));
+    let read = trusted.zip(source).map(|(headers, source)| text_headers(headers, source.kind().headers));
+    let headers = read.unwrap_or_default();
     // Whoever is refused below is heard out first.
     let Body(body) = Body::from_request(request, &()).await?;
     let source = source.ok_or_else(|| unknown_source(&hooks, &name))?;
@@ -102,6 +110,10 @@ pub async fn receive(
     let incoming = Incoming { content_type, headers, body, transport_id, redelivered: false };
     match hooks.intake.accept(source, incoming).await {
         Ok(receipt) => Ok(answer(&receipt)),
+        Err(IntakeError::Quarantined { id, mut rejection }) if body_alone && !source.kind().headers.is_empty() => {
+            rejection.reason.push_str(NO_HEADERS);
+            Err(refusal(IntakeError::Quarantined { id, rejection }))
+        }
         Err(error) => Err(refusal(error)),
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     journal::{Journal, Recorded, metrics::tail_read},
     model::{Change, ChangeId, Seq},
     web::{
-        Cache, Content, DocumentWriter, Path, Problem, ProblemCode, Query, Spool, SpoolWriter, best_media_type,
+        Cache, Client, Content, DocumentWriter, Path, Problem, ProblemCode, Query, Spool, SpoolWriter, best_media_type,
         problems, spool_problem,
     },
 };
@@ -120,6 +120,7 @@ problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 )]
 pub async fn page(
     State(view): State<Changes>,
+    client: Client,
     Query(query): Query<PageQuery>,
     accepted: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -133,7 +134,7 @@ pub async fn page(
     let shape = batch_of_others(&accepted).map_or(Shape::Json, |(format, batch)| Shape::Batch(format, batch));
     let mut page = view.read(after, limit, shape).await?;
     if page.next == after && query.wait > 0 {
-        view.waiting.change_after(after, Duration::from_secs(query.wait)).await?;
+        view.waiting.change_after(after, Duration::from_secs(query.wait), &client).await?;
         page = view.read(after, limit, shape).await?;
     }
     Ok(page.answer(limit))

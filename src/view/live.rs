@@ -5,15 +5,17 @@
 //! the page is served by the gateway itself: where tokens are asked for, the browser asks the person for a
 //! password once (any name, and the token), and then sends it with the stream as well.
 
+use std::sync::LazyLock;
+
 use axum::{
     http::{HeaderMap, Method},
     response::Response,
 };
 
-use crate::web::{self, problems};
+use crate::web::{Page, problems};
 
 /// The page.
-const PAGE: &str = include_str!("../../examples/live.html");
+static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("../../examples/live.html")));
 
 problems!(Problems:);
 
@@ -30,5 +32,5 @@ problems!(Problems:);
     ),
 )]
 pub async fn page(method: Method, headers: HeaderMap) -> Response {
-    web::page(PAGE, &method, &headers)
+    PAGE.respond(&method, &headers)
 }

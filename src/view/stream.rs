@@ -31,7 +31,7 @@ use super::{journal_problem, parameters::with_filter, waiting::Waiting};
 use crate::{
     format::{FORMATS, FormatKind, format},
     model::{Seq, parsed},
-    web::{Endless, Problem, ProblemCode, Query, problems},
+    web::{Client, Endless, Problem, ProblemCode, Query, problems},
 };
 
 /// The media type of server-sent events.
@@ -124,13 +124,14 @@ problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable);
 )]
 pub async fn follow(
     State(waiting): State<Waiting>,
+    client: Client,
     headers: HeaderMap,
     Query(mut query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
     let filter = query.filter()?;
     let format = query.format.map(|Format(format)| format).or_else(|| format(DEFAULT_FORMAT));
     let format = format.ok_or_else(|| Problem::internal("the default format of a stream is not there"))?;
-    let place = waiting.admit("stream")?;
+    let place = waiting.admit("stream", &client)?;
     let told = last_event_id(&headers)?.or(query.after);
     if let Some(after) = told {
         // Whether the journal can go on there is told while there is still a status to tell it by.

@@ -6,7 +6,11 @@
 //! whoever appends would wait for that. A [`Herald`] waits for the writer, and wakes them from a task of its
 //! own, and where there are many not for each change by itself. When it ends, all of them come to their end: that is how they learn that the gateway stops.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use ::metrics::Gauge;
 use tokio::{
@@ -18,7 +22,7 @@ use super::{behind::Behind, metrics, stream::LargeEvents};
 use crate::{
     journal::{Journal, JournalError, Recorded},
     model::Seq,
-    web::{Limit, Problem, ProblemCode, Spool, limit_hit},
+    web::{Client, Limit, Problem, ProblemCode, Spool, limit_hit},
 };
 
 /// After how many seconds one for whom there is no room is to try again.
@@ -36,6 +40,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 pub struct Bounds {
     /// How many there may be at once.
     pub readers: usize,
+    /// How many of them one client may have.
+    pub per_client: usize,
     /// How long a long poll waits at the most.
     pub wait: Duration,
     /// How long a stream lasts at the most.
@@ -52,6 +58,7 @@ struct Parts {
     journal: Journal,
     head: watch::Receiver<Seq>,
     places: Arc<Semaphore>,
+    of_clients: Arc<Mutex<HashMap<Client, usize>>>,
     behind: Behind,
     spool: Spool,
     large_events: LargeEvents,
@@ -98,12 +105,44 @@ fn pause_after_waking(readers: usize) -> Duration {
 /// A reader's place among those that wait; it is free again when this is dropped.
 pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
+    _share: Share,
     open: Gauge,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.open.decrement(1.0);
+    }
+}
+
+/// One of the places that a client has; dropping it gives it back.
+struct Share {
+    of_clients: Arc<Mutex<HashMap<Client, usize>>>,
+    client: Client,
+}
+
+impl Share {
+    /// Takes one, unless the client has `most` already. Clients on the gateway's own machine are not bounded.
+    fn take(of_clients: &Arc<Mutex<HashMap<Client, usize>>>, client: &Client, most: usize) -> Option<Self> {
+        let mut counts = of_clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(client.clone()).or_default();
+        if *count >= most && *client != Client::Local {
+            return None;
+        }
+        *count += 1;
+        Some(Self { of_clients: Arc::clone(of_clients), client: client.clone() })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut counts = self.of_clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.client);
+            }
+        }
     }
 }
 
@@ -115,7 +154,8 @@ impl Waiting {
         let herald =
             Herald { journal: journal.clone(), head: sender, places: Arc::clone(&places), readers: bounds.readers };
         let (behind, large_events) = (Behind::default(), LargeEvents::default());
-        (Self(Arc::new(Parts { journal, head, places, behind, spool, large_events, bounds })), herald)
+        let of_clients = Arc::default();
+        (Self(Arc::new(Parts { journal, head, places, of_clients, behind, spool, large_events, bounds })), herald)
     }
 
     /// The room for large answers.
@@ -144,8 +184,18 @@ impl Waiting {
     /// Takes a place for a reader of that kind: `stream` or `poll`.
     ///
     /// # Errors
-    /// `unavailable` when there is none.
-    pub(super) fn admit(&self, kind: &'static str) -> Result<Place, Problem> {
+    /// `unavailable` when there is none, or the client has its share of them.
+    pub(super) fn admit(&self, kind: &'static str, client: &Client) -> Result<Place, Problem> {
+        let most = self.0.bounds.per_client;
+        let share = Share::take(&self.0.of_clients, client, most).ok_or_else(|| {
+            limit_hit(Limit::ClientPercent);
+            let who = if matches!(client, Client::Token(_)) { "token" } else { "address" };
+            let detail = format!(
+                "{most} readers with this {who} are waiting for changes already, and one {who} may have no more of them. \
+                 Close some, try again later, or raise limits.client_percent in the configuration."
+            );
+            Problem::new(ProblemCode::Unavailable, detail).retry_after(TRY_AGAIN)
+        })?;
         let permit = Arc::clone(&self.0.places).try_acquire_owned().map_err(|_| {
             limit_hit(Limit::Streams);
             let detail = format!(
@@ -157,15 +207,15 @@ impl Waiting {
         })?;
         let open = metrics::open(kind);
         open.increment(1.0);
-        Ok(Place { _permit: permit, open })
+        Ok(Place { _permit: permit, _share: share, open })
     }
 
     /// Waits until there is a change after `after`, for `wait` at the most, or until the gateway stops.
     ///
     /// # Errors
     /// `unavailable` when too many wait.
-    pub(super) async fn change_after(&self, after: Seq, wait: Duration) -> Result<(), Problem> {
-        let _place = self.admit("poll")?;
+    pub(super) async fn change_after(&self, after: Seq, wait: Duration, client: &Client) -> Result<(), Problem> {
+        let _place = self.admit("poll", client)?;
         let until = Instant::now() + wait.min(self.0.bounds.wait);
         let mut head = self.head();
         // It is closed when the gateway stops.
@@ -197,7 +247,23 @@ impl Waiting {
 mod tests {
     use std::time::Duration;
 
-    use super::pause_after_waking;
+    use std::sync::Arc;
+
+    use super::{Client, Share, pause_after_waking};
+
+    #[test]
+    fn a_client_has_its_share_of_places_and_gives_them_back() {
+        let counts = Arc::default();
+        let (one, other) = (Client::Token("one".into()), Client::Token("other".into()));
+        let take = |client: &Client| Share::take(&counts, client, 2);
+        let held = [take(&one), take(&one)].map(Option::unwrap);
+        assert!(take(&one).is_none() && take(&other).is_some());
+        drop(held);
+        assert!(counts.lock().unwrap().is_empty());
+        assert!(take(&one).is_some());
+        let own = [(); 3].map(|()| take(&Client::Local));
+        assert!(own.iter().all(Option::is_some), "the gateway's own machine is not bounded");
+    }
 
     #[test]
     fn many_readers_are_not_woken_for_each_change_and_few_are() {

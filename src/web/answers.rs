@@ -17,11 +17,13 @@ use utoipa::{
 use super::{Problem, ProblemCode};
 
 /// What every route can answer, whatever its handler does.
-const EVERYWHERE: [ProblemCode; 6] = [
+const EVERYWHERE: [ProblemCode; 8] = [
     ProblemCode::AddressTooLong,
     ProblemCode::HeadTooLarge,
     ProblemCode::Unauthorized,
     ProblemCode::Forbidden,
+    ProblemCode::CrossSiteRequest,
+    ProblemCode::MisdirectedRequest,
     ProblemCode::Timeout,
     ProblemCode::Internal,
 ];
@@ -107,7 +109,7 @@ mod tests {
         let answers = problem_answers(&[ProblemCode::InvalidQuery, ProblemCode::BadRequest, ProblemCode::Unavailable]);
         let answers: Value = serde_json::to_value(answers).unwrap();
         let statuses: Vec<_> = answers.as_object().unwrap().keys().collect();
-        assert_eq!(statuses, ["400", "401", "403", "414", "431", "500", "503"]);
+        assert_eq!(statuses, ["400", "401", "403", "414", "421", "431", "500", "503"]);
         let told = "`invalid-query`: The query is invalid. `bad-request`: The request cannot be read.";
         assert_eq!(answers["400"]["description"], told);
         assert!(answers["503"]["headers"]["Retry-After"].is_object());

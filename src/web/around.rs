@@ -1,24 +1,29 @@
-//! What holds for every request, whatever its route: its bounds, its place in the log and the metrics,
-//! and that whatever goes wrong is a problem document.
+//! What holds for every request, whatever its route: its bounds, the sites that may send it, its place in the log
+//! and the metrics, the headers of its answer, and that whatever goes wrong is a problem document.
 //!
 //! It is one layer and not one for each, since every layer of axum's copies all those inside it for each
 //! request: as many small ones they took longer than a small answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     body::HttpBody,
-    extract::{Request, State},
-    http::{HeaderMap, Uri, uri::PathAndQuery},
+    extract::{ConnectInfo, MatchedPath, Request, State},
+    http::{HeaderMap, Method, Uri, uri::PathAndQuery},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 
 use super::{
     BodyLimit, HeldBytes, Problem, ProblemCode,
+    access::on_trial,
     charset::with_charset,
+    crowd::Trial,
+    extract::hear_out,
     fallback::{every_error_is_a_problem, time_limit},
     observe::{Series, observe},
+    security_headers::SecurityHeaders,
+    site::{ForeignSite, OwnSite},
 };
 
 /// How many header fields a request may have. hyper refuses more than 100 by itself (`web::refusal`).
@@ -36,12 +41,17 @@ const TARGET_BYTES: usize = 32 * 1024;
 #[derive(Clone)]
 pub struct Around(Arc<Parts>);
 
+#[derive(Clone)]
 struct Parts {
     body: BodyLimit,
     held: HeldBytes,
     time: Duration,
     wait: Duration,
-    series: Series,
+    /// The path of the one route whose requests may ask to wait; of every route, where it is not set.
+    waiting_path: Option<&'static str>,
+    series: Arc<Series>,
+    site: OwnSite,
+    headers: SecurityHeaders,
 }
 
 impl Around {
@@ -49,8 +59,37 @@ impl Around {
     /// long from its head to the head of its answer, and so much longer if its query asks for that by `wait`.
     #[must_use]
     pub fn new(body: usize, held: usize, time: Duration, wait: Duration) -> Self {
-        let (body, held) = (BodyLimit(body), HeldBytes::new(held));
-        Self(Arc::new(Parts { body, held, time, wait, series: Series::default() }))
+        Self(Arc::new(Parts {
+            body: BodyLimit(body),
+            held: HeldBytes::new(held),
+            time,
+            wait,
+            waiting_path: None,
+            series: Arc::default(),
+            site: OwnSite::default(),
+            headers: SecurityHeaders::default(),
+        }))
+    }
+
+    /// Lets only GET requests of the route with this path wait.
+    #[must_use]
+    pub fn waiting_on(self, path: &'static str) -> Self {
+        self.with(|parts| parts.waiting_path = Some(path))
+    }
+
+    /// Refuses requests that pages of other sites than this one make a browser send.
+    #[must_use]
+    pub fn of_site(self, site: OwnSite) -> Self {
+        self.with(|parts| {
+            parts.headers = SecurityHeaders::of_connection(site.is_encrypted());
+            parts.site = site;
+        })
+    }
+
+    fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
+        let mut parts = Arc::unwrap_or_clone(self.0);
+        change(&mut parts);
+        Self(Arc::new(parts))
     }
 }
 
@@ -60,17 +99,55 @@ pub async fn around(State(Around(around)): State<Around>, mut request: Request, 
         request.extensions_mut().insert(around.body);
         request.extensions_mut().insert(around.held.clone());
     }
-    let too_large = too_large(request.uri(), request.headers());
-    let time = around.time + wait(request.uri().query().unwrap_or_default()).min(around.wait);
-    observe(&around.series, request, async |request| match too_large {
-        Some(problem) => problem.into_response(),
+    let refused = around.refused(&request);
+    let time = around.time + around.wait_of(&request);
+    let mut response = observe(&around.series, request, async |request| match refused {
+        Some(Refused::TooLarge(problem)) => problem.into_response(),
+        Some(Refused::Foreign(foreign)) => refuse_foreign(&foreign, request, time).await,
         None => with_charset(every_error_is_a_problem(time_limit(time, next.run(request)).await)),
     })
-    .await
+    .await;
+    around.headers.add_to(response.headers_mut());
+    response
 }
 
-/// How long a request may wait for what it asks for, by its query. A route that knows no such parameter refuses
-/// it at once.
+/// Reason to refuse a request by its head alone.
+enum Refused {
+    TooLarge(Problem),
+    Foreign(ForeignSite),
+}
+
+impl Parts {
+    fn refused(&self, request: &Request) -> Option<Refused> {
+        if let Some(problem) = too_large(request.uri(), request.headers()) {
+            return Some(Refused::TooLarge(problem));
+        }
+        self.site.check(request.method(), request.uri(), request.headers()).err().map(Refused::Foreign)
+    }
+
+    /// Returns the time that a request may wait for changes beyond the time limit of all requests.
+    fn wait_of(&self, request: &Request) -> Duration {
+        let may_wait = self.waiting_path.is_none_or(|path| {
+            let route = request.extensions().get::<MatchedPath>();
+            request.method() == Method::GET && route.is_some_and(|route| route.as_str() == path)
+        });
+        let wait = || wait(request.uri().query().unwrap_or_default()).min(self.wait);
+        if may_wait { wait() } else { Duration::ZERO }
+    }
+}
+
+async fn refuse_foreign(foreign: &ForeignSite, request: Request, time: Duration) -> Response {
+    let peer = request.extensions().get().map(|ConnectInfo::<SocketAddr>(peer)| tracing::field::display(*peer));
+    tracing::warn!(peer, method = %request.method(), reason = foreign.reason(), "request refused");
+    on_trial(&request, Trial::begin);
+    let refused = async {
+        hear_out(request).await;
+        foreign.problem().into_response()
+    };
+    time_limit(time, refused).await
+}
+
+/// The time that a query asks to wait.
 fn wait(query: &str) -> Duration {
     let told = query.split('&').find_map(|parameter| parameter.strip_prefix("wait="));
     Duration::from_secs(told.and_then(|seconds| seconds.parse().ok()).unwrap_or(0))

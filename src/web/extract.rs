@@ -93,8 +93,12 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 }
 
 impl Body {
-    /// The whole body as it was sent, whatever its coding, within the same limits.
-    pub(super) async fn as_sent(request: Request) -> Result<Self, Problem> {
+    /// The whole body as it was sent, whatever its coding, within the same limits; its sender is not known yet.
+    pub(super) async fn as_sent(mut request: Request) -> Result<Self, Problem> {
+        let BodyLimit(limit) = request.extensions().get().copied().unwrap_or_default();
+        if let Some(held) = request.extensions_mut().get_mut::<HeldBytes>() {
+            *held = held.of_unproven(limit);
+        }
         Self::taken(request, Some(Coding::Identity)).await
     }
 

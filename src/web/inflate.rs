@@ -23,6 +23,9 @@ const ZSTD_WINDOW_LOG: u32 = 23;
 /// How much is inflated at once, in bytes.
 const STEP: usize = 32 * 1024;
 
+/// Bytes that a coding may add to a small body.
+const FRAMING: usize = 1024;
+
 /// A content coding of a body (RFC 9110 section 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
@@ -57,18 +60,46 @@ impl Coding {
 pub struct HeldBytes {
     held: Arc<AtomicUsize>,
     most: usize,
+    /// Those of them that are in bodies of senders who are not known yet.
+    unproven: Arc<AtomicUsize>,
+    /// Bound on the latter, where this handle is for one of them.
+    most_unproven: Option<usize>,
 }
 
 impl HeldBytes {
     /// At most so many bytes.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { held: Arc::default(), most }
+        Self { held: Arc::default(), most, unproven: Arc::default(), most_unproven: None }
+    }
+
+    /// Returns a handle for the body of a sender who is not known yet. All of these may have half of the bytes, so that
+    /// they leave room for others, and one body at least.
+    pub(super) fn of_unproven(&self, body: usize) -> Self {
+        Self { most_unproven: Some((self.most / 2).max(body)), ..self.clone() }
     }
 
     fn hold(&self, bytes: usize) -> bool {
-        let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.most);
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+        let add = |counter: &AtomicUsize, most: usize| {
+            let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= most);
+            counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+        };
+        let Some(most_unproven) = self.most_unproven else { return add(&self.held, self.most) };
+        if !add(&self.unproven, most_unproven) {
+            return false;
+        }
+        let is_held = add(&self.held, self.most);
+        if !is_held {
+            self.unproven.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_held
+    }
+
+    fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        if self.most_unproven.is_some() {
+            self.unproven.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -152,7 +183,7 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.held.held.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        self.held.release(self.bytes.len());
     }
 }
 
@@ -179,8 +210,13 @@ impl Write for Taken {
     }
 }
 
-/// A body being taken in.
-pub(super) struct Incoming(Decoding);
+/// A body being taken in. It is bounded as it comes and as it is inflated: what a decoder skips, such as empty members
+/// and skippable frames, would otherwise cost its work without end.
+pub(super) struct Incoming {
+    decoding: Decoding,
+    /// How many more bytes may come.
+    left: usize,
+}
 
 enum Decoding {
     Identity(Taken),
@@ -189,12 +225,12 @@ enum Decoding {
 }
 
 impl Incoming {
-    /// A body of that coding, of which at most `limit` bytes are taken. `told` is how long it is to
+    /// A body of that coding, of which at most `limit` bytes are taken, coded and inflated. `told` is how long it is to
     /// be, as far as its sender told.
     pub(super) fn new(coding: Coding, told: usize, limit: usize, held: HeldBytes) -> Result<Self, Refused> {
         let room = if coding == Coding::Identity { told.min(limit) } else { 0 };
         let taken = Taken { bytes: Vec::with_capacity(room), limit, held, refused: None };
-        Ok(Self(match coding {
+        let decoding = match coding {
             Coding::Identity => Decoding::Identity(taken),
             Coding::Gzip => Decoding::Gzip(Box::new(MultiGzDecoder::new(taken))),
             Coding::Zstd => {
@@ -202,12 +238,16 @@ impl Incoming {
                 decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG)).map_err(Refused::Corrupt)?;
                 Decoding::Zstd { decoder, whole: false, taken }
             }
-        }))
+        };
+        // A coding makes a body that it cannot compress a little longer: blocks have heads, members have ends.
+        let left = limit.saturating_add(limit / 1024).saturating_add(FRAMING);
+        Ok(Self { decoding, left })
     }
 
     /// Takes the next bytes as they came.
     pub(super) fn write(&mut self, data: &[u8]) -> Result<(), Refused> {
-        match &mut self.0 {
+        self.left = self.left.checked_sub(data.len()).ok_or(Refused::TooLarge)?;
+        match &mut self.decoding {
             Decoding::Identity(taken) => taken.take(data),
             Decoding::Gzip(decoder) => {
                 let written = decoder.write_all(data);
@@ -219,7 +259,7 @@ impl Incoming {
 
     /// The whole body.
     pub(super) fn finish(self) -> Result<Bytes, Refused> {
-        let taken = match self.0 {
+        let taken = match self.decoding {
             Decoding::Gzip(mut decoder) => {
                 let ended = decoder.try_finish();
                 ended.map_err(|error| refused_by(decoder.get_mut(), error))?;
@@ -323,6 +363,34 @@ mod tests {
         assert!(matches!(inflate(Coding::Zstd, &zstd(b"abcd"), 9, 4, &held), Err(Refused::NoRoom)));
         drop(first);
         assert!(inflate(Coding::Zstd, &zstd(b"abcd"), 9, 4, &held).is_ok());
+    }
+
+    #[test]
+    fn bodies_of_unknown_senders_leave_room_for_others() {
+        let held = HeldBytes::new(8);
+        let take = |held: &HeldBytes, body: &[u8]| inflate(Coding::Identity, body, 9, 4, held);
+        let unproven = held.of_unproven(3);
+        let first = take(&unproven, b"abcd").unwrap();
+        assert!(matches!(take(&held.of_unproven(3), b"x"), Err(Refused::NoRoom)));
+        assert!(take(&held.of_unproven(5), b"x").is_ok(), "one body always has room");
+        let known = take(&held, b"abcd").unwrap();
+        assert!(matches!(take(&held, b"x"), Err(Refused::NoRoom)));
+        drop((first, known));
+        let counts = [&held.held, &held.unproven].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [0, 0]);
+    }
+
+    #[test]
+    fn body_bound_counts_bytes_that_inflate_to_nothing() {
+        // A skippable frame (RFC 8878 section 3.1.2) and an empty member (RFC 1952 section 2.3).
+        let skippable = [&[0x50, 0x2A, 0x4D, 0x18, 100, 0, 0, 0][..], &[0; 100]].concat();
+        for (coding, empty) in [(Coding::Zstd, skippable), (Coding::Gzip, gzip(b""))] {
+            let message = if coding == Coding::Gzip { gzip(b"abcd") } else { zstd(b"abcd") };
+            let sent = |count: usize| [empty.repeat(count), message.clone()].concat();
+            assert_eq!(inflate(coding, &sent(3), 7, 1000, &HeldBytes::default()).unwrap(), "abcd");
+            let refused = inflate(coding, &sent(200), 7, 1000, &HeldBytes::default());
+            assert!(matches!(refused, Err(Refused::TooLarge)), "{coding:?}: {refused:?}");
+        }
     }
 
     #[test]

@@ -31,13 +31,15 @@ pub enum Limit {
     Connections,
     /// The streams and long polls that are served at once.
     Streams,
+    /// The share of connections, or of streams and long polls, that one client may have.
+    ClientPercent,
     /// The messages that a source may send in a second.
     Rate,
 }
 
 impl Limit {
     /// Every limit.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::BodyBytes,
         Self::HeldBytes,
         Self::XmlDepth,
@@ -50,6 +52,7 @@ impl Limit {
         Self::RequestSeconds,
         Self::Connections,
         Self::Streams,
+        Self::ClientPercent,
         Self::Rate,
     ];
 
@@ -69,6 +72,7 @@ impl Limit {
             Self::RequestSeconds => "request_seconds",
             Self::Connections => "connections",
             Self::Streams => "streams",
+            Self::ClientPercent => "client_percent",
             Self::Rate => "rate",
         }
     }

@@ -32,6 +32,10 @@ pub enum ProblemCode {
     Unauthorized,
     /// The token is known, and it is not for this.
     Forbidden,
+    /// A page of another site made a browser send the request.
+    CrossSiteRequest,
+    /// The request is for a host that the gateway is not known as.
+    MisdirectedRequest,
     /// There is nothing at that address.
     NotFound,
     /// There was something at that address, and it is no longer kept.
@@ -70,12 +74,14 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// Every code.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
         Self::Unauthorized,
         Self::Forbidden,
+        Self::CrossSiteRequest,
+        Self::MisdirectedRequest,
         Self::NotFound,
         Self::Gone,
         Self::MethodNotAllowed,
@@ -122,6 +128,8 @@ impl ProblemCode {
             Self::UnknownSource => ("unknown-source", StatusCode::NOT_FOUND, "No such source"),
             Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "Who asks is not known"),
             Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "The token is not for this"),
+            Self::CrossSiteRequest => ("cross-site-request", StatusCode::FORBIDDEN, "Forbidden"),
+            Self::MisdirectedRequest => ("misdirected-request", StatusCode::MISDIRECTED_REQUEST, "Misdirected Request"),
             Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "Nothing is there"),
             Self::Gone => ("gone", StatusCode::GONE, "It is no longer kept"),
             Self::MethodNotAllowed => {
@@ -224,6 +232,13 @@ impl Problem {
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
+        self
+    }
+
+    /// Replaces the detail, for a client that may not see it.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
         self
     }
 

@@ -11,18 +11,20 @@ use std::{
 use axum::http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{Problem, ProblemCode};
+use super::{Problem, ProblemCode, security_headers::SecurityHeaders};
 
 /// A connection on which hyper's own refusals become problem documents.
 pub(super) struct Refusals<Io> {
     io: Io,
     /// What is written in place of hyper's answer, and how much of it is written.
     instead: Option<(Vec<u8>, usize)>,
+    headers: SecurityHeaders,
 }
 
 impl<Io> Refusals<Io> {
-    pub(super) fn on(io: Io) -> Self {
-        Self { io, instead: None }
+    /// The problem documents have these headers.
+    pub(super) fn on(io: Io, headers: SecurityHeaders) -> Self {
+        Self { io, instead: None, headers }
     }
 }
 
@@ -30,7 +32,7 @@ impl<Io> Refusals<Io> {
 ///
 /// Nothing else that is written looks like that: our own errors have a body, and no body has a line that ends
 /// in CR LF, since both JSON and XML escape the CR.
-fn in_place_of(written: &[u8]) -> Option<Vec<u8>> {
+fn in_place_of(written: &[u8], headers: SecurityHeaders) -> Option<Vec<u8>> {
     let text = str::from_utf8(written.strip_prefix(b"HTTP/1.1 4")?.strip_suffix(b"\r\n\r\n")?).ok()?;
     let (status, fields) = text.split_once("\r\n")?;
     let mut date = None;
@@ -58,15 +60,16 @@ fn in_place_of(written: &[u8]) -> Option<Vec<u8>> {
         ),
         _ => return None,
     };
-    Some(answer(&problem, date))
+    Some(answer(&problem, date, headers))
 }
 
-fn answer(problem: &Problem, date: Option<&str>) -> Vec<u8> {
+fn answer(problem: &Problem, date: Option<&str>, headers: SecurityHeaders) -> Vec<u8> {
     let (status, body) = (problem.code().status(), problem.to_json());
     let reason = StatusCode::canonical_reason(&status).unwrap_or_default();
     let date = date.map(|date| format!("date: {date}\r\n")).unwrap_or_default();
+    let headers: String = headers.list().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!(
-        "HTTP/1.1 {} {reason}\r\ncontent-type: {}\r\ncontent-length: {}\r\nconnection: close\r\n{date}\r\n{body}",
+        "HTTP/1.1 {} {reason}\r\ncontent-type: {}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}{date}\r\n{body}",
         status.as_u16(),
         Problem::MEDIA_TYPE,
         body.len(),
@@ -84,7 +87,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Refusals<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         if this.instead.is_none() {
-            this.instead = in_place_of(buf).map(|instead| (instead, 0));
+            this.instead = in_place_of(buf, this.headers).map(|instead| (instead, 0));
         }
         // Until all of it is written hyper comes again with the same bytes: none of them is taken before.
         while let Some((instead, begun)) = &mut this.instead {
@@ -128,12 +131,12 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Refusals<Io> {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use super::{Refusals, in_place_of};
+    use super::{Refusals, SecurityHeaders, in_place_of};
 
     #[test]
     fn nothing_but_a_bare_refusal_is_replaced() {
         let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\ndate: D\r\n\r\n";
-        let instead = String::from_utf8(in_place_of(bare).unwrap()).unwrap();
+        let instead = String::from_utf8(in_place_of(bare, SecurityHeaders::default()).unwrap()).unwrap();
         assert!(instead.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"), "{instead}");
         assert!(instead.contains("\r\ndate: D\r\n\r\n{"), "{instead}");
         for other in [
@@ -144,7 +147,7 @@ mod tests {
             "HTTP/1.1 4é",
             "",
         ] {
-            assert_eq!(in_place_of(other.as_bytes()), None, "{other}");
+            assert_eq!(in_place_of(other.as_bytes(), SecurityHeaders::default()), None, "{other}");
         }
     }
 
@@ -153,14 +156,14 @@ mod tests {
         let (server, mut client) = tokio::io::duplex(7);
         let bare = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         let writing = tokio::spawn(async move {
-            let mut io = Refusals::on(server);
+            let mut io = Refusals::on(server, SecurityHeaders::default());
             io.write_all(bare).await.unwrap();
             io.write_all(b"more").await.unwrap();
         });
         let mut all = Vec::new();
         client.read_to_end(&mut all).await.unwrap();
         writing.await.unwrap();
-        let mut expected = in_place_of(bare).unwrap();
+        let mut expected = in_place_of(bare, SecurityHeaders::default()).unwrap();
         expected.extend_from_slice(b"more");
         assert_eq!(all, expected);
     }

@@ -43,13 +43,14 @@ impl<S> Routes<S> {
         self.routes.iter().map(|(route, _)| route)
     }
 
-    /// The router, every route guarded by its rule. Where access is open there are no guards.
+    /// The router, every route guarded by its rule. Where access is open only open routes have a guard: it lets everybody
+    /// in, and tells their handlers whether the sender may read.
     pub fn into_router(self, all: &S, access: &Arc<Access>) -> Router {
         self.routes.into_iter().fold(Router::new(), |router, (Route { path, rule, .. }, make)| {
             let handler = make(all);
-            let is_open = rule == Rule::Open || access.is_open();
             let guarded = || from_fn_with_state(Guard { access: Arc::clone(access), rule }, guard);
-            router.route(path, if is_open { handler } else { handler.route_layer(guarded()) })
+            let is_guarded = rule == Rule::Open || !access.is_open();
+            router.route(path, if is_guarded { handler.route_layer(guarded()) } else { handler })
         })
     }
 }

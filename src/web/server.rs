@@ -16,7 +16,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{self, Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{Router, extract::ConnectInfo, serve::Listener};
@@ -41,9 +41,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Limit, Tls,
+    crowd::{Crowd, Member, OnTrial, Trial},
     endless::{EndlessBody, Framing, Taken},
     limit_hit,
     refusal::Refusals,
+    security_headers::SecurityHeaders,
 };
 
 /// How many bytes of a head are read. hyper refuses a larger one by itself, and so one of more than 100
@@ -66,8 +68,10 @@ const FAREWELL: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// How many are served at once; more wait in the listener's queue, and then those that are idle
-    /// are closed to make room.
+    /// are closed to make room, and the oldest whose request does not come to its end.
     pub connections: usize,
+    /// How many one client may have, unless it is on this machine.
+    pub per_client: usize,
     /// How long the head of a request may take to come, and a connection between two requests to
     /// be idle.
     pub head: Duration,
@@ -80,9 +84,11 @@ pub struct Bounds {
 ///
 /// Handlers find the address of the client as `ConnectInfo<SocketAddr>`.
 pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken, bounds: Bounds) {
+    let headers = SecurityHeaders::of_connection(tls.is_some());
+    let served = Served { router, stop, crowded: Arc::default(), bounds, headers };
     match tls {
-        Some(tls) => serve_on(listener, |io| tls.accept(prepared(io)), router, stop, bounds).await,
-        None => serve_on(listener, |io| ready(Ok(prepared(io))), router, stop, bounds).await,
+        Some(tls) => serve_on(listener, |io| tls.accept(prepared(io)), served).await,
+        None => serve_on(listener, |io| ready(Ok(prepared(io))), served).await,
     }
 }
 
@@ -95,31 +101,38 @@ fn prepared(connection: TcpStream) -> TcpStream {
     connection
 }
 
-/// `secure` is what is done with a connection before HTTP is spoken on it; it has as long as the head
-/// of a request.
-async fn serve_on<L, Secure, Securing, Secured>(
-    mut listener: L,
-    secure: Secure,
+/// What every connection is served with.
+#[derive(Clone)]
+struct Served {
     router: Router,
     stop: CancellationToken,
+    /// Tells idle connections to make room.
+    crowded: Arc<Notify>,
     bounds: Bounds,
-) where
+    headers: SecurityHeaders,
+}
+
+/// `secure` is what is done with a connection before HTTP is spoken on it; it has as long as the head
+/// of a request.
+async fn serve_on<L, Secure, Securing, Secured>(mut listener: L, secure: Secure, served: Served)
+where
     L: Listener<Addr = SocketAddr>,
     Secure: Fn(L::Io) -> Securing,
     Securing: Future<Output = io::Result<Secured>> + Send + 'static,
     Secured: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let slots = Arc::new(Semaphore::new(bounds.connections));
-    let crowded = Arc::new(Notify::new());
+    let slots = Arc::new(Semaphore::new(served.bounds.connections));
+    let crowd = Crowd::new(served.bounds.per_client);
     let mut connections = JoinSet::new();
-    let stopped = stop.clone();
+    let stopped = served.stop.clone();
     let taking = async {
         // The slots are never closed.
-        while let Some(slot) = free(&slots, &crowded).await {
+        while let Some(slot) = free(&slots, &served.crowded, &crowd).await {
             let (io, peer) = listener.accept().await;
-            let (securing, router, stop, crowded) = (secure(io), router.clone(), stop.clone(), Arc::clone(&crowded));
+            let Some(member) = crowd.admit(peer.ip()) else { continue };
+            let (securing, served) = (secure(io), served.clone());
             connections.spawn(async move {
-                connection(securing, peer, router, &stop, &crowded, bounds).await;
+                connection(securing, peer, member, &served).await;
                 drop(slot);
             });
             while connections.try_join_next().is_some() {}
@@ -134,16 +147,18 @@ async fn serve_on<L, Secure, Securing, Secured>(
 }
 
 /// A slot for a connection. While there is none, those that are there are told to end when they have
-/// nothing to do: a client that keeps one open for later must not keep others out.
-async fn free(slots: &Arc<Semaphore>, crowded: &Notify) -> Option<OwnedSemaphorePermit> {
+/// nothing to do: a client that keeps one open for later must not keep others out. Those whose requests do not come to
+/// their end are closed, the oldest first.
+async fn free(slots: &Arc<Semaphore>, crowded: &Notify, crowd: &Crowd) -> Option<OwnedSemaphorePermit> {
     if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
         return Some(slot);
     }
     limit_hit(Limit::Connections);
     loop {
         crowded.notify_waiters();
+        let wait = crowd.make_room(Instant::now()).unwrap_or(TOLD_AGAIN).min(TOLD_AGAIN);
         let slot = Arc::clone(slots).acquire_owned();
-        if let Ok(slot) = tokio::time::timeout(TOLD_AGAIN, slot).await {
+        if let Ok(slot) = tokio::time::timeout(wait, slot).await {
             return slot.ok();
         }
     }
@@ -152,22 +167,33 @@ async fn free(slots: &Arc<Semaphore>, crowded: &Notify) -> Option<OwnedSemaphore
 async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     securing: impl Future<Output = io::Result<Io>>,
     peer: SocketAddr,
-    router: Router,
-    stop: &CancellationToken,
-    crowded: &Notify,
-    bounds: Bounds,
+    member: Member,
+    served: &Served,
 ) {
     let secured = tokio::select! {
-        secured = tokio::time::timeout(bounds.head, securing) => secured,
-        () = stop.cancelled() => return,
+        secured = tokio::time::timeout(served.bounds.head, securing) => secured,
+        () = member.trial.evicted() => return limit_hit(Limit::HeadSeconds),
+        () = served.stop.cancelled() => return,
     };
     let io = match secured {
         Ok(Ok(io)) => io,
         Ok(Err(error)) => return tracing::debug!(%error, "a connection could not be secured"),
         Err(_) => return limit_hit(Limit::HeadSeconds),
     };
+    let conversation = converse(io, peer, Arc::clone(&member.trial), served);
     // On the heap, since an endless answer outlives it.
-    let Some((io, endless)) = Box::pin(converse(io, peer, router, stop, crowded, bounds)).await else { return };
+    let mut conversation = Box::pin(conversation);
+    let ended = tokio::select! {
+        ended = &mut conversation => ended,
+        () = member.trial.evicted() => {
+            tracing::debug!("a connection whose request did not come to its end was closed to make room");
+            return limit_hit(Limit::HeadSeconds);
+        }
+    };
+    drop(conversation);
+    let Some((io, endless)) = ended else { return };
+    member.trial.exempt();
+    let stop = &served.stop;
     let cut_off = async {
         stop.cancelled().await;
         tokio::time::sleep(FAREWELL).await;
@@ -185,22 +211,29 @@ async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     io: Io,
     peer: SocketAddr,
-    router: Router,
-    stop: &CancellationToken,
-    crowded: &Notify,
-    bounds: Bounds,
+    trial: Arc<Trial>,
+    served: &Served,
 ) -> Option<(Watched<Refusals<Io>>, EndlessBody)> {
-    let line = Arc::new(Line { awaits_head: AtomicBool::new(true), ..Line::default() });
-    let io = Watched { io: Refusals::on(io), patience: bounds.stall, stalled: None, line: Arc::clone(&line) };
+    let Served { router, stop, crowded, bounds, headers } = served.clone();
+    let line = Arc::new(Line::new(trial));
+    let io = Watched { io: Refusals::on(io, headers), patience: bounds.stall, stalled: None, line: Arc::clone(&line) };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
     let router = TowerToHyperService::new(router);
     let answered = Arc::clone(&line);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(OnTrial(Arc::clone(&answered.trial)));
         let (framing, line) = (Framing::of(&request), Arc::clone(&answered));
+        line.trial.end();
+        line.is_answered.store(false, Ordering::Relaxed);
         let answering = router.call(request);
-        async move { Ok::<_, Infallible>(line.endless.from(answering.await?, framing)) }
+        async move {
+            let answer = answering.await?;
+            line.trial.end();
+            line.is_answered.store(true, Ordering::Relaxed);
+            Ok::<_, Infallible>(line.endless.from(answer, framing))
+        }
     });
     let mut serving = http.serve_connection(TokioIo::new(io), service);
     // Where a head is coming, making room would take away a request that is on its way.
@@ -244,7 +277,6 @@ async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 /// What the parts of one connection tell each other.
-#[derive(Default)]
 struct Line {
     /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
     /// idleness between two requests.
@@ -253,6 +285,22 @@ struct Line {
     is_full: AtomicBool,
     /// The body of an endless answer whose head is being sent.
     endless: Taken,
+    /// Whether the answer to the newest request has begun: what comes then belongs to the next head.
+    is_answered: AtomicBool,
+    /// Progress of the client.
+    trial: Arc<Trial>,
+}
+
+impl Line {
+    fn new(trial: Arc<Trial>) -> Self {
+        Self {
+            awaits_head: AtomicBool::new(true),
+            is_full: AtomicBool::default(),
+            endless: Taken::default(),
+            is_answered: AtomicBool::default(),
+            trial,
+        }
+    }
 }
 
 /// A connection that is given up when its client takes nothing of what is sent to it for too long.
@@ -285,6 +333,9 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
         task::ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         if buf.filled().len() > before {
             self.line.awaits_head.store(true, Ordering::Relaxed);
+            if self.line.is_answered.load(Ordering::Relaxed) {
+                self.line.trial.begin();
+            }
         }
         Poll::Ready(Ok(()))
     }

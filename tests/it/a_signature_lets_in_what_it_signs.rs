@@ -6,7 +6,10 @@ use std::io::Write;
 use flate2::{Compression, write::GzEncoder};
 use reqwest::Method;
 
-use crate::guarded::{Guarded, KEY, message, signature, told};
+use crate::{
+    gateway::Gateway,
+    guarded::{Guarded, KEY, configuration, message, signature, told},
+};
 
 #[tokio::test]
 async fn a_hook_takes_the_signature_of_its_source_alone() {
@@ -81,4 +84,54 @@ async fn a_signature_is_of_the_bytes_that_are_sent() {
     assert_eq!(post("br", &gzip, &zstd).await, 401);
     assert_eq!(post("gzip", &gzip[1..], &gzip[1..]).await, 400);
     assert_eq!(post("gzip", &gzip[1..], &gzip).await, 401);
+}
+
+#[tokio::test]
+async fn headers_count_only_with_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys: String = ["fedora", "content-change"]
+        .map(|source| format!("[sources.{source}.signature]\nsecret = \"{KEY}\"\n"))
+        .concat();
+    let config = configuration(folder.path(), &keys);
+    let log = folder.path().join("log");
+    let gateway = Gateway::start_logging(&folder.path().join("data"), &["--config", &config], &log);
+    let post = async |source: &str, body: &str, fields: &[(&str, &str)]| {
+        let request = gateway.http.post(format!("{}/hooks/{source}", gateway.url)).body(body.to_owned());
+        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let event = [
+        ("org.fcrepo.jms.baseURL", "http://other.example/rest"),
+        ("org.fcrepo.jms.identifier", "/everything"),
+        ("org.fcrepo.jms.eventID", "urn:uuid:2b1bd3f2-1d30-4b4b-8a3c-6a0f8e4f5c11"),
+        ("org.fcrepo.jms.timestamp", "1700000000000"),
+        ("org.fcrepo.jms.eventType", "http://fedora.info/definitions/v4/event#ResourceDeletion"),
+    ];
+    // The signature of an empty body is the same for every event that is told by headers.
+    let with = |field: (&'static str, String)| -> Vec<(&'static str, String)> {
+        event.iter().map(|(name, value)| (*name, (*value).to_owned())).chain([field]).collect()
+    };
+    for (field, body, status) in [
+        (("x-hub-signature-256", signature(KEY, "")), "", 401),
+        (("x-hub-signature-256", signature(KEY, "{}")), "{}", 422),
+        (("authorization", "Bearer tdg_publisher".to_owned()), "", 201),
+    ] {
+        let fields = with(field);
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let (got, answer) = post("fedora", body, &fields).await;
+        assert_eq!(got, status, "{answer}");
+        assert_ne!(got == 201, answer.contains("signature covers the body alone"), "{answer}");
+    }
+    // A recorded message stays a repeat, whatever key it is sent with.
+    let body = r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
+    let signed = signature(KEY, body);
+    for (key, status) in [("one", 201), ("two", 200), ("three", 200)] {
+        let fields = [("x-hub-signature-256", signed.as_str()), ("idempotency-key", key)];
+        let (got, answer) = post("content-change", body, &fields).await;
+        assert_eq!((got, answer.contains("duplicate")), (status, status == 200), "{key}: {answer}");
+    }
+    let log = std::fs::read_to_string(log).unwrap();
+    let warned: Vec<_> = log.lines().filter(|line| line.contains("a signature covers the body alone")).collect();
+    assert!(warned.len() == 1 && warned[0].contains("fedora-events"), "{warned:?}");
 }

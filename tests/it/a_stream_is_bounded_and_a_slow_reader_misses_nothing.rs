@@ -39,7 +39,7 @@ async fn connect(gateway: &Gateway) -> TcpStream {
     let mut stream = socket.connect(address).await.unwrap().into_std().unwrap();
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(b"GET /stream?after=0 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.write_all(b"GET /stream?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     stream
 }
 

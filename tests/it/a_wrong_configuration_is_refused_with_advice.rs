@@ -73,7 +73,7 @@ fn in_a_file() {
         ("[server]\nlistn = 1", "unknown setting server.listn in my.toml; did you mean server.listen?"),
         (
             "[server]\nxyzzy = 1",
-            "unknown setting server.xyzzy in my.toml; server has listen, public_url, grace_seconds, heartbeat_seconds, insecure, tls.",
+            "unknown setting server.xyzzy in my.toml; server has listen, public_url, hosts, grace_seconds, heartbeat_seconds, insecure, tls.",
         ),
         ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
         (
@@ -82,6 +82,11 @@ fn in_a_file() {
              subscriptions.",
         ),
         ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),
+        (
+            "[server]\nhosts = [\"http://tidings\"]",
+            "the setting server.hosts in my.toml is wrong: \"http://tidings\" is no name of a host; give names of hosts without \
+             scheme and port, as in tidings.internal; IP addresses need no entry",
+        ),
         (
             "[server]\nlisten = 8080",
             "the setting server.listen in my.toml is wrong: it is 8080; give text in quotation marks",

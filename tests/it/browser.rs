@@ -28,6 +28,11 @@ pub(crate) struct Browser {
 impl Browser {
     /// Starts one that shows nothing yet.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with further arguments of the program.
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // It reads orders from its third file and writes answers to its fourth.
         let mut chromium = Command::new("sh");
@@ -35,7 +40,7 @@ impl Browser {
         chromium.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
         chromium.args(["--disable-background-networking", "--disable-component-update", "--no-proxy-server"]);
         chromium.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
-        chromium.args(["--remote-debugging-pipe", "about:blank"]);
+        chromium.args(arguments).args(["--remote-debugging-pipe", "about:blank"]);
         chromium.env("HOME", folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
         chromium.stderr(File::create(folder.path().join("log")).unwrap());
         let mut child = chromium.spawn().unwrap();

@@ -41,7 +41,7 @@ impl Hostile {
 
     /// It answers, and nothing in it has panicked.
     pub(crate) fn still_serves(&self, after: &str) {
-        let (ready, _) = self.raw(b"GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        let (ready, _) = self.raw(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert_eq!(ready, 200, "after {after}");
         let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
         assert!(!log.contains("panicked"), "after {after}:\n{log}");

@@ -38,8 +38,11 @@ async fn a_request_on_its_way_is_finished_and_an_idle_client_does_not_hold_it_up
     let mut slow = TcpStream::connect(&address).unwrap();
     slow.set_read_timeout(Some(crate::gateway::PATIENCE)).unwrap();
     let length = message.len();
-    write!(slow, "POST /hooks/fedora3 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n")
-        .unwrap();
+    write!(
+        slow,
+        "POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .unwrap();
     // The gateway asks for the body: the request is on its way.
     let mut asked = [0; 25];
     slow.read_exact(&mut asked).unwrap();
@@ -64,8 +67,11 @@ async fn a_client_that_never_finishes_is_cut_off_within_the_grace_time() {
     std::fs::write(&config, "[server]\ngrace_seconds = 3\n").unwrap();
     let mut gateway = Gateway::start_with(folder.path(), &["--config", config.to_str().unwrap()]);
     let mut slow = TcpStream::connect(gateway.url.strip_prefix("http://").unwrap()).unwrap();
-    write!(slow, "POST /hooks/fedora3 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n")
-        .unwrap();
+    write!(
+        slow,
+        "POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n"
+    )
+    .unwrap();
     slow.read_exact(&mut [0; 25]).unwrap();
     gateway.signal("TERM");
     let told = Instant::now();

@@ -48,8 +48,10 @@ async fn a_client_that_does_not_finish_its_head_is_cut_off_and_others_are_served
 async fn a_client_that_does_not_finish_its_body_is_told_so() {
     let gateway = Hostile::start("[limits]\nrequest_seconds = 1\n");
     let mut slow = gateway.connect();
-    slow.write_all(b"POST /hooks/fedora3 HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\nConnection: close\r\n\r\n<")
-        .unwrap();
+    slow.write_all(
+        b"POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nConnection: close\r\n\r\n<",
+    )
+    .unwrap();
     let (status, body) = answer(&mut slow);
     assert_eq!(status, 503, "{body}");
     assert!(body.contains("urn:tidings:problem:timeout"), "{body}");
@@ -67,7 +69,7 @@ async fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
     }
     let before = gateway.sockets();
     let mut deaf = gateway.connect();
-    deaf.write_all(b"GET /changes?limit=16 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    deaf.write_all(b"GET /changes?limit=16 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     until("the answer begins", || deaf.peek(&mut [0]).is_ok_and(|read| read == 1));
     until("the deaf client is cut off", || gateway.sockets() <= before);
     let mut came = Vec::new();
@@ -84,13 +86,15 @@ async fn more_connections_than_are_served_wait_until_one_is_free() {
     let mut held: Vec<_> = (0..2).map(|_| gateway.connect()).collect();
     for stream in &mut held {
         stream
-            .write_all(b"POST /hooks/fedora3 HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+            .write_all(
+                b"POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+            )
             .unwrap();
         // It is being served once it is asked for its body.
         stream.read_exact(&mut [0; 25]).unwrap();
     }
     let mut waiting = gateway.connect();
-    waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     waiting.set_nonblocking(true).unwrap();
     assert!(waiting.read(&mut [0]).is_err(), "it was served beyond the limit");
     waiting.set_nonblocking(false).unwrap();
@@ -102,7 +106,7 @@ async fn more_connections_than_are_served_wait_until_one_is_free() {
 async fn who_keeps_a_connection_for_later_keeps_nobody_out() {
     let gateway = Hostile::start("[limits]\nconnections = 1\n");
     let mut idle = gateway.connect();
-    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     idle.read_exact(&mut [0; 12]).unwrap();
     gateway.still_serves("an idle client");
 }
@@ -141,7 +145,7 @@ async fn more_bytes_than_are_held_at_once_are_refused_for_the_moment() {
     let began = Instant::now();
     let (mut held, refused) = 'held: loop {
         let mut held = gateway.connect();
-        let head = format!("POST /hooks/fedora3 HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n");
+        let head = format!("POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
         held.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
         held.write_all(&vec![b' '; length - 1]).unwrap();
         // Until what was sent above has been read; one of these may have come in between, and then it
@@ -163,4 +167,98 @@ async fn more_bytes_than_are_held_at_once_are_refused_for_the_moment() {
     while gateway.http.post(&url).body(" ".repeat(100_000)).send().await.unwrap().status() != 400 {
         assert!(began.elapsed() < PATIENCE, "the bytes are never let go");
     }
+}
+
+#[tokio::test]
+async fn a_query_lengthens_the_time_of_long_polls_alone() {
+    let gateway = Hostile::start("[limits]\nrequest_seconds = 1\nwait_seconds = 600\n");
+    for route in ["POST /hooks/content-change?wait=600", "POST /hooks/fedora3?wait=600", "POST /hub?wait=600"] {
+        let mut slow = gateway.connect();
+        let head = format!("{route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nConnection: close\r\n\r\n<");
+        slow.write_all(head.as_bytes()).unwrap();
+        let (status, body) = answer(&mut slow);
+        assert_eq!(status, 503, "{route}: {body}");
+        assert!(body.contains("urn:tidings:problem:timeout"), "{route}: {body}");
+    }
+    let began = Instant::now();
+    let poll = gateway.http.get(format!("{}/changes?wait=3", gateway.url)).send().await.unwrap();
+    assert_eq!((poll.status().as_u16(), began.elapsed().as_secs() >= 3), (200, true));
+}
+
+#[tokio::test]
+async fn slow_heads_keep_nobody_out() {
+    let gateway = Hostile::start("[limits]\nconnections = 3\nhead_seconds = 3600\nrequest_seconds = 3600\n");
+    let mut half: Vec<_> = (0..3).map(|_| gateway.connect()).collect();
+    for stream in &mut half {
+        stream.write_all(b"GET /feed HTTP/1.1\r\nHost: ").unwrap();
+    }
+    gateway.still_serves("slow heads");
+    assert_eq!(answer(&mut half[0]).0, 0, "the oldest is closed");
+    let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains(r#"tidings_limits_hit_total{limit="head_seconds"}"#), "{metrics}");
+}
+
+#[tokio::test]
+async fn slow_bodies_of_strangers_keep_nobody_out() {
+    let digest = tidings::web::Secret::new("tdg_reader").digest().to_hex();
+    let config = format!(
+        "[limits]\nconnections = 3\nhead_seconds = 3600\nrequest_seconds = 3600\n\
+         [sources.fedora3.signature]\nsecret = \"a key of the source\"\n\
+         [access.tokens.reader]\nsha256 = \"{digest}\"\nscopes = [\"read\"]\n"
+    );
+    let gateway = Hostile::start(&config);
+    let mut slow: Vec<_> = (0..3).map(|_| gateway.connect()).collect();
+    for (stream, field) in slow.iter_mut().zip(["", "Authorization: Bearer tdg_x\r\n", "X-Hub-Signature-256: sha256="])
+    {
+        let digits = if field.ends_with('=') { format!("{}\r\n", "0".repeat(64)) } else { String::new() };
+        let head = format!("POST /hooks/fedora3 HTTP/1.1\r\nHost: h\r\n{field}{digits}Content-Length: 9\r\n\r\n<");
+        stream.write_all(head.as_bytes()).unwrap();
+    }
+    for _ in 0..3 {
+        gateway.still_serves("slow bodies");
+    }
+}
+
+#[tokio::test]
+async fn one_token_cannot_have_all_streams() {
+    let digest = |token: &str| tidings::web::Secret::new(token).digest().to_hex();
+    let token = |name: &str| {
+        format!("[access.tokens.{name}]\nsha256 = \"{}\"\nscopes = [\"read\"]\n", digest(&format!("tdg_{name}")))
+    };
+    let config = format!("[limits]\nstreams = 4\nclient_percent = 50\n{}{}", token("greedy"), token("other"));
+    let gateway = Hostile::start(&config);
+    let stream = async |token: &str| {
+        let request = gateway.http.get(format!("{}/stream", gateway.url)).bearer_auth(token);
+        request.send().await.unwrap()
+    };
+    let held = [stream("tdg_greedy").await, stream("tdg_greedy").await];
+    assert!(held.iter().all(|stream| stream.status() == 200));
+    let refused = stream("tdg_greedy").await;
+    assert_eq!(refused.status(), 503);
+    assert!(refused.headers().contains_key("retry-after"));
+    assert!(refused.text().await.unwrap().contains("limits.client_percent"));
+    let poll = gateway.http.get(format!("{}/changes?wait=1", gateway.url)).bearer_auth("tdg_greedy");
+    assert_eq!(poll.send().await.unwrap().status(), 503);
+    assert_eq!(stream("tdg_other").await.status(), 200);
+    drop(held);
+    let began = Instant::now();
+    while stream("tdg_greedy").await.status() != 200 {
+        assert!(began.elapsed() < PATIENCE, "its places are never given back");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_bounded_as_it_comes_too() {
+    let gateway = Hostile::start("[limits]\nbody_bytes = 65536\n");
+    // A skippable frame of zstd (RFC 8878 section 3.1.2).
+    let skippable = [&[0x50, 0x2A, 0x4D, 0x18, 0, 4, 0, 0][..], &[0; 1024]].concat();
+    let zstd = zstd::encode_all(MESSAGE.as_bytes(), 3).unwrap();
+    let post = async |count: usize| {
+        let body = [skippable.repeat(count), zstd.clone()].concat();
+        let request =
+            gateway.http.post(format!("{}/hooks/content-change", gateway.url)).header("content-encoding", "zstd");
+        request.body(body).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(post(100).await, 413);
+    assert!(matches!(post(3).await, 200 | 201));
 }

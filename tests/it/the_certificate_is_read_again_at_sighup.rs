@@ -73,6 +73,7 @@ impl Encrypted {
         let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().tls_certs_only(trusted).tls_info(true);
         let answer = client.build().unwrap().get(format!("{}/healthz", self.gateway.url)).send().await.unwrap();
         assert_eq!(answer.status(), 200);
+        assert_eq!(answer.headers()["strict-transport-security"], "max-age=31536000");
         let info = answer.extensions().get::<reqwest::tls::TlsInfo>().unwrap();
         info.peer_certificate().unwrap().to_vec()
     }
@@ -130,7 +131,7 @@ async fn who_does_not_speak_tls_gets_nothing_and_holds_nothing_up() {
     let _silent = TcpStream::connect(address).unwrap();
     let mut plain = TcpStream::connect(address).unwrap();
     plain.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(plain, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    write!(plain, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
@@ -152,8 +153,11 @@ async fn a_request_on_its_way_is_finished_inside_tls_too() {
 
     let message = Call { number: 1, method: "purgeObject", pid: "demo:1", parameters: &[], returned: None }.message();
     let length = message.len();
-    write!(slow, "POST /hooks/fedora3 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n")
-        .unwrap();
+    write!(
+        slow,
+        "POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .unwrap();
     let mut asked = [0; 25];
     slow.read_exact(&mut asked).unwrap();
     assert!(asked.starts_with(b"HTTP/1.1 100"));

@@ -27,7 +27,7 @@ use tidings::{
     },
     model::{ChangeId, Seq},
     router::{Bounds, surrounded},
-    web::{self, Access, Routes, Rule, server},
+    web::{self, Access, OwnSite, Routes, Rule, server},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -60,11 +60,20 @@ impl Bare {
         };
         let routes = Routes::default().post("/hooks/{source}", Rule::Publish, receive, |hook: &Hook| hook.clone());
         let bounds = Bounds { body: 4 << 20, held: 256 << 20, time: Duration::from_secs(30), wait: Duration::ZERO };
-        let router = surrounded(routes.into_router(&hook, &Arc::new(Access::default())), bounds);
+        let router = surrounded(
+            routes.into_router(&hook, &Arc::new(Access::default())),
+            bounds,
+            OwnSite::new(&[], &[], false, true),
+        );
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let bounds = server::Bounds { connections: 800, head: Duration::from_secs(30), stall: Duration::from_secs(30) };
+        let bounds = server::Bounds {
+            connections: 800,
+            per_client: 800,
+            head: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
+        };
         runtime.spawn(server::serve(listener, None, router, CancellationToken::new(), bounds));
         runtime.spawn(async move {
             loop {

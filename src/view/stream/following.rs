@@ -296,6 +296,7 @@ mod tests {
             Journal, JournalError, KnownKey, Settings, Submission, TailBounds, settle::SourcePolicy, store::sqlite,
         },
         model::{Draft, SourceName},
+        web::Client,
         web::Spool,
     };
 
@@ -313,7 +314,7 @@ mod tests {
     }
 
     fn follow(waiting: &Waiting, name: &str) -> Following {
-        let place = waiting.admit("stream").ok().unwrap();
+        let place = waiting.admit("stream", &Client::Local).ok().unwrap();
         Following::new(waiting, place, Filter::default(), format(name).unwrap(), Some(Seq::ZERO))
     }
 
@@ -333,7 +334,7 @@ mod tests {
 
     fn bounds() -> waiting::Bounds {
         let hour = Duration::from_secs(3600);
-        waiting::Bounds { readers: 100, wait: hour, stream: hour, heartbeat: hour }
+        waiting::Bounds { readers: 100, per_client: 100, wait: hour, stream: hour, heartbeat: hour }
     }
 
     #[tokio::test]

@@ -19,7 +19,12 @@ use bytes::Bytes;
 use chrono::Utc;
 
 use self::{signature::Signature, token::Credentials};
-use super::{Problem, ProblemCode, Secret, extract::hear_out};
+use super::{
+    MayRead, Problem, ProblemCode, Secret, SignedBody,
+    client::TokenName,
+    crowd::{OnTrial, Trial},
+    extract::hear_out,
+};
 
 pub use token::{Scope, Token};
 
@@ -56,6 +61,7 @@ enum Refusal {
     Expired { token: String },
     WrongScope { token: String, needed: Scope },
     WrongSignature,
+    NothingSigned,
 }
 
 impl Access {
@@ -84,10 +90,10 @@ impl Access {
         self.tokens.iter().any(|token| holds(token) && token.expires.is_none_or(|expires| now < expires))
     }
 
-    /// Whether the credentials hold a token of that scope.
+    /// Returns the token of that scope which the credentials hold.
     ///
     /// Every token is compared, so that the time tells neither whether one fitted nor which.
-    fn admits(&self, credentials: &Credentials, needed: Scope) -> Result<(), Refusal> {
+    fn admits(&self, credentials: &Credentials, needed: Scope) -> Result<&Token, Refusal> {
         let presented = match credentials {
             Credentials::Token(token) => token.digest(),
             Credentials::None => return Err(Refusal::Nothing),
@@ -100,7 +106,7 @@ impl Access {
             return Err(Refusal::Expired { token: token.name.clone() });
         }
         if token.scopes.iter().any(|held| held.covers(&needed)) {
-            Ok(())
+            Ok(token)
         } else {
             Err(Refusal::WrongScope { token: token.name.clone(), needed })
         }
@@ -109,13 +115,15 @@ impl Access {
     /// What becomes of a request with these headers. A signature counts where no token fits.
     fn decide(&self, headers: &HeaderMap, rule: Rule, source: Option<&str>) -> Verdict<'_> {
         let needed = match (rule, source) {
-            (Rule::Open, _) => return Verdict::Admitted,
-            (Rule::Read, _) => Scope::Read,
+            (Rule::Open | Rule::Read, _) => Scope::Read,
             (Rule::Admin, _) => Scope::Admin,
             (Rule::Publish, Some(source)) => Scope::PublishTo(source.to_owned()),
             (Rule::Publish, None) => Scope::Publish,
         };
-        let Err(refusal) = self.admits(&Credentials::of(headers), needed) else { return Verdict::Admitted };
+        let refusal = match self.admits(&Credentials::of(headers), needed) {
+            Ok(token) => return Verdict::Admitted(token),
+            Err(refusal) => refusal,
+        };
         let Some(signature) = Signature::of(headers).filter(|_| rule == Rule::Publish) else {
             return Verdict::Refused(refusal);
         };
@@ -128,7 +136,8 @@ impl Access {
 }
 
 enum Verdict<'a> {
-    Admitted,
+    /// By this token.
+    Admitted(&'a Token),
     /// If the body is signed by this key.
     IfSigned(&'a Secret, Signature),
     Refused(Refusal),
@@ -145,15 +154,32 @@ pub(super) struct Guard {
 pub(super) async fn guard(
     State(Guard { access, rule }): State<Guard>,
     parameters: Result<RawPathParams, RawPathParamsRejection>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let source = parameters.as_ref().ok().and_then(|all| all.iter().find(|(name, _)| *name == "source"));
-    let request = match access.decide(request.headers(), rule, source.map(|(_, source)| source)) {
-        Verdict::Admitted => request,
+    let verdict = access.decide(request.headers(), rule, source.map(|(_, source)| source));
+    let request = match verdict {
+        verdict if rule == Rule::Open => {
+            let may_read = access.is_open() || matches!(verdict, Verdict::Admitted(_));
+            request.extensions_mut().insert(MayRead(may_read));
+            request
+        }
+        Verdict::Admitted(token) => {
+            if rule == Rule::Read {
+                request.extensions_mut().insert(TokenName(token.name.as_str().into()));
+            }
+            request
+        }
         Verdict::IfSigned(key, signature) => match read(request).await {
-            Ok((request, body)) if signature.is_of(&body, key) => request,
-            Ok((request, _)) => return refuse(&Refusal::WrongSignature, request).await,
+            Ok((request, body)) if !signature.is_of(&body, key) => {
+                return refuse(&Refusal::WrongSignature, request).await;
+            }
+            Ok((request, body)) if body.is_empty() => return refuse(&Refusal::NothingSigned, request).await,
+            Ok((mut request, _)) => {
+                request.extensions_mut().insert(SignedBody);
+                request
+            }
             Err(problem) => return problem.into_response(),
         },
         Verdict::Refused(refusal) => return refuse(&refusal, request).await,
@@ -164,9 +190,19 @@ pub(super) async fn guard(
 /// The request with its body read as it was sent, within [`super::BodyLimit`]: a sender signs what it
 /// sends, and nothing is inflated for somebody who is not known.
 async fn read(request: Request) -> Result<(Request, Bytes), Problem> {
+    on_trial(&request, Trial::begin);
     let (parts, body) = request.into_parts();
     let super::Body(body) = super::Body::as_sent(Request::from_parts(parts.clone(), body)).await?;
-    Ok((Request::from_parts(parts, body.clone().into()), body))
+    let request = Request::from_parts(parts, body.clone().into());
+    on_trial(&request, Trial::end);
+    Ok((request, body))
+}
+
+/// Tells the connection of a request whether it may be closed to make room for others.
+pub(super) fn on_trial(request: &Request, change: fn(&Trial)) {
+    if let Some(OnTrial(trial)) = request.extensions().get() {
+        change(trial);
+    }
 }
 
 /// A cache that several clients share must not give one what only the other may read, which `public`
@@ -185,6 +221,7 @@ async fn refuse(refusal: &Refusal, request: Request) -> Response {
     let peer = request.extensions().get().map(|ConnectInfo::<SocketAddr>(peer)| tracing::field::display(*peer));
     let path: String = request.uri().path().chars().take(LONGEST_LOGGED_PATH).collect();
     tracing::warn!(peer, method = %request.method(), path, reason = %refusal, "access refused");
+    on_trial(&request, Trial::begin);
     hear_out(request).await;
     refusal.problem().into_response()
 }
@@ -199,6 +236,7 @@ impl fmt::Display for Refusal {
             Self::Expired { token } => write!(f, "the token {token} has expired"),
             Self::WrongScope { token, needed } => write!(f, "the token {token} has not the scope {needed}"),
             Self::WrongSignature => f.write_str("a wrong signature"),
+            Self::NothingSigned => f.write_str("a signature of an empty body"),
         }
     }
 }
@@ -221,6 +259,10 @@ impl Refusal {
             Self::WrongSignature => {
                 "The signature in X-Hub-Signature-256 is not that of this body by this source's key: send sha256= and \
                  the HMAC-SHA256 of the body, as it is sent, in hexadecimal digits."
+            }
+            Self::NothingSigned => {
+                "The body is empty. A signature covers the body alone, so this one says nothing about the headers: send a \
+                 token with messages that have their content in headers."
             }
             Self::WrongScope { needed, .. } => {
                 let detail = format!("This needs the scope {needed}, which the token does not have.");

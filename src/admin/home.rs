@@ -1,0 +1,181 @@
+//! `GET /`: the page for somebody who opens the gateway's address in a browser, and the same for programs.
+
+use std::sync::LazyLock;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{
+        HeaderMap, HeaderValue,
+        header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY},
+    },
+    response::{IntoResponse, Response},
+};
+use quick_xml::escape::escape;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::health::{Health, Ready};
+use crate::{
+    broker::ConnectionState,
+    model::Seq,
+    web::{MayRead, Problem, ProblemCode, best_media_type, page_policy, problems},
+};
+
+const JSON: &str = "application/json";
+const HTML: &str = "text/html";
+
+/// One sentence about the program.
+const ABOUT: &str = "A content change notification gateway: repositories report what happened to their content, and \
+                     readers and subscribers get the changes in one order.";
+
+/// Surfaces that the page links to, relative to its own address.
+const LINKS: [(&str, &str); 5] = [
+    ("feed", "the changes as an Atom feed"),
+    ("live", "the changes as they come"),
+    ("docs", "the HTTP interface"),
+    ("metrics", "metrics for Prometheus"),
+    ("service", "the AtomPub service document"),
+];
+
+const STYLE: &str = "body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem } \
+                     :root { color-scheme: light dark }";
+
+/// Policy of the page. It is made of the style alone, so that nothing that gets into the page can widen it.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| page_policy(&format!("<style>{STYLE}</style>")));
+
+/// The gateway at a glance.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Home)]
+struct HomeView {
+    /// The name of the program.
+    name: &'static str,
+    /// One sentence about it.
+    about: &'static str,
+    /// Its version, for those who may read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'static str>,
+    /// `ready`; `degraded`, where a source is not read or a subscription fails; or `unavailable`.
+    status: &'static str,
+    /// Why it is not `ready`, for those who may read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The number of the newest change, for those who may read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Seq, required = false)]
+    head: Option<Seq>,
+    /// Addresses to go on to, relative to this one.
+    links: Vec<Link>,
+}
+
+/// An address to go on to.
+#[derive(Serialize, ToSchema)]
+struct Link {
+    /// The address.
+    href: &'static str,
+    /// What is there.
+    title: &'static str,
+}
+
+impl HomeView {
+    fn new(health: Result<Health, Problem>, may_read: bool) -> Self {
+        let (status, head, reason) = match health {
+            Ok(health) => (health.status, health.head, degradation(&health)),
+            Err(problem) => ("unavailable", None, Some(problem.detail().to_owned())),
+        };
+        let links = LINKS.into_iter().map(|(href, title)| Link { href, title }).collect();
+        let view = Self { name: "Tidings", about: ABOUT, version: None, status, reason: None, head: None, links };
+        if may_read { Self { version: Some(env!("CARGO_PKG_VERSION")), reason, head, ..view } } else { view }
+    }
+
+    fn html(&self) -> String {
+        let Self { name, about, version, status, reason, head, links } = self;
+        let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+        let reason = reason.as_deref().map(|reason| format!(": {}", escape(reason))).unwrap_or_default();
+        let head = head.map(|head| format!("\n<p>Newest change: {head}</p>")).unwrap_or_default();
+        let link = |Link { href, title }: &Link| format!("<li><a href=\"{href}\">{href}</a>: {title}</li>\n");
+        let links: String = links.iter().map(link).collect();
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{name}</title>\n<style>{STYLE}</style>\n\
+             <h1>{name}{version}</h1>\n<p>{about}</p>\n<p>Status: <strong>{status}</strong>{reason}</p>{head}\n\
+             <ul>\n{links}</ul>\n</html>\n"
+        )
+    }
+}
+
+/// Names the sources that are not connected and the subscriptions that fail; `None` if there are none.
+fn degradation(health: &Health) -> Option<String> {
+    let away = health.sources.iter().filter(|source| source.state != ConnectionState::Connected);
+    let sources: Vec<_> = away.map(|source| source.name.as_str()).collect();
+    let subscriptions: Vec<_> = health.subscriptions.iter().map(|failing| failing.name.as_str()).collect();
+    let parts = [("these sources are not connected", sources), ("these subscriptions fail", subscriptions)];
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<_> = parts.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+problems!(Problems: NotAcceptable);
+
+/// The gateway at a glance: whether it is ready, and where to go on, as JSON, or as a page for browsers. Without a token
+/// that may read there are no details, unless there is no access control.
+///
+/// # Errors
+/// `not-acceptable`.
+#[utoipa::path(
+    get,
+    path = "/",
+    operation_id = "getHome",
+    tag = "administration",
+    responses(
+        (status = 200, description = "The gateway at a glance.", content(
+            (HomeView = "application/json"), (String = "text/html"),
+        )),
+        Problems,
+    ),
+)]
+pub async fn page(
+    State(ready): State<Ready>,
+    MayRead(may_read): MayRead,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let offered = [JSON, HTML];
+    let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
+        let detail = format!("None of the accepted media types is offered here: {}.", offered.join(", "));
+        Problem::new(ProblemCode::NotAcceptable, detail).with("offered", offered.to_vec())
+    })?;
+    let home = HomeView::new(ready.check().await, may_read);
+    if chosen == JSON {
+        return Ok(([(VARY, "Accept")], Json(home)).into_response());
+    }
+    let html = home.html();
+    let headers = [(CONTENT_SECURITY_POLICY, POLICY.clone())];
+    Ok((headers, [(VARY, "Accept"), (CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConnectionState, Health, HomeView, Problem, ProblemCode};
+    use crate::{
+        admin::health::{SourceHealth, SubscriptionHealth},
+        delivery::State,
+        model::SubscriptionName,
+    };
+
+    #[test]
+    fn the_reason_is_text_and_for_those_who_may_read() {
+        let wrong = || Err(Problem::new(ProblemCode::Unavailable, "<b>full</b>"));
+        let page = HomeView::new(wrong(), true).html();
+        assert!(page.contains("<strong>unavailable</strong>: &lt;b&gt;full&lt;/b&gt;"), "{page}");
+        let page = HomeView::new(wrong(), false).html();
+        assert!(page.contains("<strong>unavailable</strong></p>") && !page.contains("full"), "{page}");
+        let away = SourceHealth { name: "secret".to_owned(), state: ConnectionState::Connecting };
+        let fails = SubscriptionHealth { name: SubscriptionName::parse("index").unwrap(), state: State::Retrying };
+        let health = Health { status: "degraded", head: None, sources: vec![away], subscriptions: vec![fails] };
+        let degraded = HomeView::new(Ok(health), true);
+        assert_eq!(
+            degraded.reason.unwrap(),
+            "these sources are not connected: secret; these subscriptions fail: index"
+        );
+    }
+}
