@@ -20,6 +20,7 @@ use tidings::{
     http_client::Guard,
     journal::{Journal, subscriptions::MadeBy},
     model::{SubscriptionName, Timestamp},
+    supervision::Supervisor,
 };
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +69,7 @@ pub(crate) fn measure() {
         .block_on(Subscriptions::open(journal.clone(), configured, Guard::of_the_operator(), Tuning::default()))
         .unwrap();
     let stop = CancellationToken::new();
-    let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10)));
+    let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10), Supervisor::default()));
     let bench = Bench { runtime, journal, subscriptions, next: 0 };
     bench.wait_until_idle();
     starved.starve();

@@ -22,6 +22,7 @@ use tidings::{
     http_client::Guard,
     journal::{Journal, subscriptions::MadeBy},
     model::{Seq, SubscriptionName},
+    supervision::Supervisor,
 };
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_util::sync::CancellationToken;
@@ -52,7 +53,7 @@ pub(crate) fn measure() {
     let opened = Subscriptions::open(journal.clone(), configured.into(), Guard::of_the_operator(), Tuning::default());
     let (subscriptions, runner) = runtime.block_on(opened).unwrap();
     let stop = CancellationToken::new();
-    let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10)));
+    let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10), Supervisor::default()));
     for name in ["ordered", "parallel"] {
         runtime.block_on(subscriptions.pause(&self::name(name))).unwrap();
     }

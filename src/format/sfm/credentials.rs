@@ -36,13 +36,13 @@ pub(super) fn taken_out(body: &[u8]) -> Redacted {
 
 /// Whether a body is text, in UTF-8, UTF-16 or UTF-32, that begins as an object or an array of JSON does.
 fn is_json_text(body: &[u8]) -> bool {
-    let is_text = match body.iter().position(|byte| *byte == 0) {
+    let is_before = |byte: &u8| matches!(byte, 0 | 0xEF | 0xBB | 0xBF | 0xFE | 0xFF | b' ' | b'\t' | b'\r' | b'\n');
+    let begins = body.iter().find(|byte| !is_before(byte));
+    let is_text = || match memchr::memchr(0, body) {
         None => std::str::from_utf8(body).is_ok_and(|text| !text.contains(is_binary)),
         Some(_) => is_wide_text(body),
     };
-    let begins =
-        body.iter().find(|byte| !matches!(byte, 0 | 0xEF | 0xBB | 0xBF | 0xFE | 0xFF | b' ' | b'\t' | b'\r' | b'\n'));
-    is_text && matches!(begins, Some(b'{' | b'['))
+    matches!(begins, Some(b'{' | b'[')) && is_text()
 }
 
 /// Whether the bytes are characters of UTF-16 or UTF-32, in either order of bytes, and none of them is binary.
@@ -119,12 +119,13 @@ fn first_mention(bytes: &[u8]) -> Option<usize> {
 /// wider encodings; and where the first was. `None` where there is none.
 fn without_escaped_backslashes(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     const ESCAPED: &[u8] = b"\\u005c";
+    memchr::memchr(b'5', bytes)?;
     let mut unescaped = Vec::with_capacity(bytes.len());
     let mut first = None;
     for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte != 0) {
         unescaped.push(*byte);
         let begin = unescaped.len().saturating_sub(ESCAPED.len());
-        if unescaped[begin..].eq_ignore_ascii_case(ESCAPED) {
+        if matches!(byte, b'c' | b'C') && unescaped[begin..].eq_ignore_ascii_case(ESCAPED) {
             unescaped.truncate(begin + 1);
             first.get_or_insert(at);
         }

@@ -66,7 +66,7 @@ fn news_of_an_object_is_told_though_its_items_are_as_they_were() {
         assert_eq!(world.known.state(&uri("a")), Some(&State::ACTIVE));
     }
     // What is late is no news.
-    assert_eq!(world.tell_draft(told(2, "p9", &["t9"], state(&State::ACTIVE))), None);
+    assert_eq!(world.tell_draft(told(2, "p9", &["t9"], DraftChange::There { content: None })), None);
 
     world.tell_draft(told(20, "p6", &["t3"], delete())).unwrap();
     let (again, _) = world.tell_draft(told(21, "p7", &["t3"], delete())).unwrap();
