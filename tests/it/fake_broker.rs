@@ -205,7 +205,7 @@ fn confirm(
         Mood::Nacks => answer(socket, channel, method::BASIC_NACK, &arguments),
         Mood::IsSilent => Ok(()),
         Mood::ClosesBadly => {
-            let arguments = [&[2, 24, 8][..], b"NO CAF\xe9!", &[0; 4]].concat();
+            let arguments = [&[1, 150, 8][..], b"NO CAF\xe9!", &[0; 4]].concat();
             answer(socket, channel, method::CHANNEL_CLOSE, &arguments)
         }
         Mood::ReturnsTheThird if publishing.ids.len() == 5 => {
