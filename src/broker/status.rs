@@ -1,7 +1,10 @@
 //! How a connection is, for those who administer it.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -92,6 +95,8 @@ pub const CONNECTION_FAILURES: &str = "tidings_connection_failures_total";
 pub struct ConnectionStatus {
     name: String,
     shown: Mutex<Shown>,
+    /// Whether the connection is gone, while its messages are still being worked on.
+    is_broken: AtomicBool,
 }
 
 impl ConnectionStatus {
@@ -107,6 +112,7 @@ impl ConnectionStatus {
         Self {
             name,
             shown: Mutex::new(Shown { state, since: now(), last_error: None, warning: None, next_attempt: None }),
+            is_broken: AtomicBool::new(false),
         }
     }
 
@@ -114,6 +120,14 @@ impl ConnectionStatus {
     pub fn is(&self, state: ConnectionState) -> bool {
         let mut shown = self.lock();
         shown.next_attempt = None;
+        let state = match state {
+            ConnectionState::Connected if self.is_broken.load(Ordering::Relaxed) => ConnectionState::Waiting,
+            ConnectionState::Connecting => {
+                self.is_broken.store(false, Ordering::Relaxed);
+                state
+            }
+            _ => state,
+        };
         self.enter(&mut shown, state)
     }
 
@@ -127,9 +141,15 @@ impl ConnectionStatus {
         metrics::counter!(CONNECTION_FAILURES, "connection" => self.name.clone()).increment(1);
     }
 
-    /// Notes that the connection broke, while what it brought is still being worked on.
+    /// Notes that the connection broke, while its messages are still being worked on. Until the next attempt the state is
+    /// `waiting`, or `paused` where that work waits for something.
     pub fn broke(&self, reason: &str) {
-        self.lock().last_error = Some(Failure { reason: reason.to_owned(), at: now() });
+        let mut shown = self.lock();
+        self.is_broken.store(true, Ordering::Relaxed);
+        shown.last_error = Some(Failure { reason: reason.to_owned(), at: now() });
+        if shown.state == ConnectionState::Connected {
+            self.enter(&mut shown, ConnectionState::Waiting);
+        }
     }
 
     /// Sets or clears the warning, and returns whether that changed it.
@@ -193,6 +213,22 @@ mod tests {
         let connected = status.shown();
         assert_eq!(connected.last_error.unwrap().reason, "nobody is there");
         assert_eq!(connected.next_attempt, None);
+    }
+
+    #[test]
+    fn a_broken_connection_is_not_shown_as_connected() {
+        let status = ConnectionStatus::of("sources.b".to_owned());
+        status.is(ConnectionState::Connected);
+        status.broke("it is gone");
+        let shown = status.shown();
+        assert_eq!((shown.state, shown.last_error.unwrap().reason.as_str()), (ConnectionState::Waiting, "it is gone"));
+        status.is(ConnectionState::Paused);
+        assert_eq!(status.shown().state, ConnectionState::Paused);
+        status.is(ConnectionState::Connected);
+        assert_eq!(status.shown().state, ConnectionState::Waiting);
+        status.is(ConnectionState::Connecting);
+        status.is(ConnectionState::Connected);
+        assert_eq!(status.shown().state, ConnectionState::Connected);
     }
 
     #[test]

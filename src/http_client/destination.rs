@@ -96,7 +96,7 @@ impl Guard {
     /// # Errors
     /// When it may not, whatever its name leads to.
     pub fn check(&self, url: &Url) -> Result<(), NotAllowed> {
-        url.host().map_or(Ok(()), |host| self.check_host(host, url.scheme() == "https"))
+        url.host().map_or(Ok(()), |host| self.check_host(&host, url.scheme() == "https"))
     }
 
     /// Checks a host of another protocol than HTTP, as far as its name tells. An IPv6 address has no brackets.
@@ -105,15 +105,15 @@ impl Guard {
     /// When no connection may go there, whatever the name leads to.
     pub fn check_named(&self, host: &str, is_encrypted: bool) -> Result<(), NotAllowed> {
         match host.parse().map_or_else(|_| Host::parse(host), |ip| Ok(ip_host(ip))) {
-            Ok(host) => self.check_host(host, is_encrypted),
+            Ok(host) => self.check_host(&host, is_encrypted),
             // A name that is none has no address either.
             Err(_) => Ok(()),
         }
     }
 
-    fn check_host(&self, host: Host<impl AsRef<str>>, is_encrypted: bool) -> Result<(), NotAllowed> {
+    fn check_host(&self, host: &Host<impl AsRef<str>>, is_encrypted: bool) -> Result<(), NotAllowed> {
         let Some(allow) = &self.0 else { return Ok(()) };
-        let name = match &host {
+        let name = match host {
             Host::Ipv4(ip) => return self.check_address("", (*ip).into(), is_encrypted),
             Host::Ipv6(ip) => return self.check_address("", (*ip).into(), is_encrypted),
             Host::Domain(name) => name.as_ref(),

@@ -203,9 +203,8 @@ fn confirm(
     match publishing.mood {
         Mood::Acks => answer(socket, channel, method::BASIC_ACK, &arguments),
         Mood::Nacks => answer(socket, channel, method::BASIC_NACK, &arguments),
-        Mood::IsSilent => Ok(()),
         Mood::ClosesBadly => {
-            let arguments = [&[2, 24, 8][..], b"NO CAF\xe9!", &[0; 4]].concat();
+            let arguments = [&[1, 150, 8][..], b"NO CAF\xe9!", &[0; 4]].concat();
             answer(socket, channel, method::CHANNEL_CLOSE, &arguments)
         }
         Mood::ReturnsTheThird if publishing.ids.len() == 5 => {
@@ -220,7 +219,7 @@ fn confirm(
             send(socket, BODY, channel, b"x")?;
             answer(socket, channel, method::BASIC_ACK, &[0, 0, 0, 0, 0, 0, 0, 5, 1])
         }
-        Mood::ReturnsTheThird => Ok(()),
+        Mood::IsSilent | Mood::ReturnsTheThird => Ok(()),
     }
 }
 

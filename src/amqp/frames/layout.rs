@@ -29,6 +29,7 @@ const REPLY_TEXT: Field = ShortString("the reply text");
 const CLOSE: &[Field] = &[Octets(2), REPLY_TEXT, Octets(4)];
 
 /// The arguments of a method that a broker sends, or `None` where no broker sends it.
+#[expect(clippy::match_same_arms, reason = "the methods stand by class, as in the specification")]
 pub(super) fn method(class: u16, method: u16) -> Option<&'static [Field]> {
     Some(match (class, method) {
         // connection

@@ -1,3 +1,5 @@
+//! Tests of the scanner, with the parser of the library as the judge of what it passes.
+
 use lapin::{
     BasicProperties,
     protocol::{AMQPClass, basic},
