@@ -120,7 +120,6 @@ impl Content {
     }
 
     /// The bytes as the body of an answer. A file is read as the client takes it.
-    #[must_use]
     pub fn body(&self) -> Body {
         match self {
             Self::Memory(bytes) => Body::from(bytes.clone()),
