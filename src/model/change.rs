@@ -61,7 +61,7 @@ impl Change {
         };
         let Settlement { filled, late, purge, as_of, lookup, items: notes } = &self.settlement;
         let notes = notes.iter().skip(range.start).take(range.len()).cloned().collect();
-        let (filled, late, lookup) = (filled.clone(), late.clone(), lookup.clone());
+        let (filled, late, lookup) = (*filled, *late, *lookup);
         let settlement = Settlement { filled, late, purge: *purge, as_of: *as_of, lookup, items: notes };
         Some(Self { seq: self.seq, received: self.received, modification, settlement })
     }

@@ -53,7 +53,7 @@ impl Engine {
             self.status.recovered();
             self.status.set(State::Running);
         }
-        self.report(tally);
+        self.report(&tally);
         match (trouble, interruption) {
             (Some(cut), _) => Err(cut),
             (None, Some(Interruption { outcome, changes })) => Err(self.interrupted(outcome, changes)),
@@ -76,7 +76,7 @@ impl Engine {
             }
             (Outcome::TooLarge { reason }, What::Changes(_)) => return Err(retry(reason)),
             (Outcome::Refused { reason }, What::Changes(changes)) => {
-                self.report(std::mem::take(tally));
+                self.report(&std::mem::take(tally));
                 self.park(&changes, &reason).await?;
             }
             (Outcome::Unroutable, What::Changes(changes)) => tally.unroutable += changes.count,
@@ -100,8 +100,8 @@ impl Engine {
         }
     }
 
-    fn report(&mut self, tally: Tally) {
-        let Tally { delivered, unroutable, through } = tally;
+    fn report(&mut self, tally: &Tally) {
+        let Tally { delivered, unroutable, through } = *tally;
         if delivered > 0 {
             self.status.delivered(delivered);
             metrics::delivered(&self.name, "delivered", delivered);
