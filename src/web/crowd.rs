@@ -49,13 +49,13 @@ impl Trial {
     fn new() -> Self {
         Self {
             opened: Instant::now(),
-            since: AtomicU64::new(1),
+            since: AtomicU64::new(0),
             is_evictable: AtomicBool::new(true),
             eviction: Notify::new(),
         }
     }
 
-    /// Begins, unless it has begun: the head of a request is awaited, or a body whose sender is not known.
+    /// Begins, unless it has begun: the head of a request has begun to come, or a body whose sender is not known.
     pub(super) fn begin(&self) {
         if self.since.load(Ordering::Relaxed) == 0 {
             let elapsed = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
@@ -196,11 +196,16 @@ mod tests {
     #[test]
     fn one_client_has_its_share_and_no_more() {
         let crowd = Crowd::new(2);
-        let mut first = vec![crowd.admit(ip("192.0.2.1")).unwrap(), crowd.admit(ip("192.0.2.1")).unwrap()];
+        let admit = || {
+            let member = crowd.admit(ip("192.0.2.1")).unwrap();
+            member.trial.begin();
+            member
+        };
+        let mut first = vec![admit(), admit()];
         assert!(crowd.admit(ip("192.0.2.2")).is_some(), "others have their own share");
         // The first is being answered; so the second goes, and then there is none to go.
         first[0].trial.end();
-        first.push(crowd.admit(ip("192.0.2.1")).unwrap());
+        first.push(admit());
         assert_eq!(evicted(&first), [false, true, false]);
         first[2].trial.end();
         assert!(crowd.admit(ip("192.0.2.1")).is_none());
@@ -215,6 +220,9 @@ mod tests {
         let (crowd, now) = (Crowd::new(9), Instant::now());
         assert_eq!(crowd.make_room(now), None);
         let members: Vec<_> = (0..3).map(|_| crowd.admit(ip("127.0.0.1")).unwrap()).collect();
+        assert_eq!(crowd.make_room(now + GRACE), None, "nothing has begun to come on them");
+        assert_eq!(evicted(&members), [false; 3]);
+        members.iter().for_each(|member| member.trial.begin());
         assert!(crowd.make_room(now).is_some_and(|wait| wait <= GRACE));
         assert_eq!(evicted(&members), [false; 3]);
         members[0].trial.end();

@@ -285,7 +285,7 @@ struct Line {
     is_full: AtomicBool,
     /// The body of an endless answer whose head is being sent.
     endless: Taken,
-    /// Whether the answer to the newest request has begun: what comes then belongs to the next head.
+    /// Whether the answer to the newest request has begun, if there was one: what comes then belongs to the next head.
     is_answered: AtomicBool,
     /// Progress of the client.
     trial: Arc<Trial>,
@@ -297,7 +297,7 @@ impl Line {
             awaits_head: AtomicBool::new(true),
             is_full: AtomicBool::default(),
             endless: Taken::default(),
-            is_answered: AtomicBool::default(),
+            is_answered: AtomicBool::new(true),
             trial,
         }
     }
