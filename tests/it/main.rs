@@ -51,6 +51,7 @@ mod a_websub_subscriber_is_verified;
 mod a_wrong_configuration_is_refused_with_advice;
 mod a_wrong_repository_is_refused_with_advice;
 mod a_wrong_subscription_is_refused_with_advice;
+mod abandoned_lookups_free_their_permits;
 mod access_control_begins_with_the_first_token;
 mod activemq;
 mod an_older_journal_is_brought_up_whole;
