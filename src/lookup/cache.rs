@@ -16,7 +16,7 @@ use futures_util::{
 };
 use tokio::time::Instant;
 
-use super::client::{Answer, LookupError};
+use super::{client::Answer, error::LookupError};
 
 /// The largest body that is kept, in bytes.
 const LARGEST: usize = 64 * 1024;

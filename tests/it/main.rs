@@ -61,6 +61,8 @@ mod archive_pages_never_change;
 mod browser;
 mod bus;
 mod changes_come_out_at_a_queue_in_order;
+mod check_opens_what_serve_opens;
+mod commands_find_the_gateway;
 mod commotion;
 mod credentials_are_kept_nowhere;
 mod destinations;
