@@ -99,6 +99,7 @@ mod nothing_is_lost_while_activemq_and_gateway_are_killed;
 mod nothing_is_lost_while_broker_and_gateway_are_killed;
 mod old_changes_go_and_the_registry_stays;
 mod own_broker;
+mod packaging_is_complete;
 mod parts_of_a_walk_follow_one_another;
 mod python;
 mod python_clients_follow_the_stream;
