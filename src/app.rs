@@ -23,7 +23,10 @@ use crate::{
         retention::Retention,
         store::{
             StoreError,
-            sqlite::{self, OpenError, SqliteStore},
+            sqlite::{
+                self, OpenError, SqliteStore,
+                inspect::{Found, inspect},
+            },
         },
     },
     model::SourceName,
@@ -246,6 +249,10 @@ fn spawn(
 /// What is allowed, and is perhaps not meant.
 fn warn_of_access(config: &Config) {
     let Config { server, access, .. } = config;
+    if server.lacks_public_url() {
+        let url = server.url_on_this_machine();
+        tracing::warn!(url, "server.public_url is not set: links lead to an address that only this machine reaches");
+    }
     let on_loopback = server.listen.ip().to_canonical().is_loopback();
     if access.is_open() && !on_loopback {
         tracing::warn!("there is no access control: whoever reaches this address may post, read and administer");
@@ -314,7 +321,11 @@ fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, WriterThre
         tail: journal::TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
         ..journal::Settings::default()
     };
+    let is_new = inspect(&config.journal.data).is_ok_and(|found| found == Found::Nothing);
     let store = SqliteStore::open(&config.journal.data, bounds)?;
+    if is_new {
+        tracing::info!(data = %config.journal.data.display(), "a new, empty journal was made");
+    }
     Ok(Journal::start_supervised(store, settings, supervisor)?)
 }
 

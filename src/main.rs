@@ -1,5 +1,4 @@
-//! The command line of Tidings: `serve`, `convert`, `replay`, `tail`, `check`, `token`, `backup`, `restore`,
-//! `verify`.
+//! The command line of Tidings; `src/command/` has a module for each command.
 
 mod command;
 

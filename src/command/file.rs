@@ -9,24 +9,38 @@ use std::{
 /// The largest message that is read, in bytes: more than a gateway takes, and less than a machine has.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 
-/// Every file of `paths`: a file as it is, a folder with all its files, those of its folders too,
-/// sorted by path. Of a folder only regular files count, and no sidecars.
+/// How the names of messages in a folder end. Other files there may be anything, secrets included.
+const MESSAGES: [&str; 4] = ["xml", "json", "jsonld", "bin"];
+
+/// The messages of some paths.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    /// Files of messages, in order.
+    pub(super) files: Vec<PathBuf>,
+    /// Files of folders that are no messages by their names.
+    pub(super) left_out: Vec<PathBuf>,
+}
+
+/// The messages of `paths`: a file as it is, of a folder the files whose names end as those of messages, those of its
+/// folders too, sorted by path. Of a folder only regular files count, and no sidecars.
 ///
 /// # Errors
 /// When a path cannot be read; the message names it.
-pub(super) fn all_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let mut files = Vec::new();
+pub(super) fn all_of(paths: &[PathBuf]) -> Result<Messages, String> {
+    let mut messages = Messages::default();
     for path in paths {
         if path.metadata().map_err(|error| cannot_read(path, &error))?.is_dir() {
             let mut found = Vec::new();
             walk(path, &mut found)?;
             found.sort();
-            files.append(&mut found);
+            let (mut files, mut left_out) = found.into_iter().partition(|path| is_message(path));
+            messages.files.append(&mut files);
+            messages.left_out.append(&mut left_out);
         } else {
-            files.push(path.clone());
+            messages.files.push(path.clone());
         }
     }
-    Ok(files)
+    Ok(messages)
 }
 
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
@@ -41,6 +55,11 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn is_message(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    MESSAGES.iter().any(|message| extension.eq_ignore_ascii_case(message))
 }
 
 fn is_sidecar(path: &Path) -> bool {
@@ -126,16 +145,29 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("b")).unwrap();
-        for name in ["c.xml", "a.json", "b/2.xml", "b/1.xml", "a.headers", "a.json.headers", "a.settings.json"] {
+        for name in ["c.xml", "a.json", "b/2.BIN", "b/1.jsonld", "a.headers", "a.json.headers", "a.settings.json"] {
             fs::write(path(name), "Name: value\n\nOther:x:y\n").unwrap();
         }
         std::os::unix::fs::symlink(folder.path(), path("circle")).unwrap();
-        let names = ["a.json", "b/1.xml", "b/2.xml", "c.xml"];
-        assert_eq!(all_of(&[folder.path().to_owned()]).unwrap(), names.map(path));
+        let names = ["a.json", "b/1.jsonld", "b/2.BIN", "c.xml"];
+        assert_eq!(all_of(&[folder.path().to_owned()]).unwrap().files, names.map(path));
         let mut given = names.map(path).to_vec();
         given.insert(0, path("c.xml"));
-        assert_eq!(all_of(&[path("c.xml"), folder.path().to_owned()]).unwrap(), given);
+        assert_eq!(all_of(&[path("c.xml"), folder.path().to_owned()]).unwrap().files, given);
         assert!(all_of(&[path("none")]).unwrap_err().starts_with("cannot read "));
+    }
+
+    #[test]
+    fn other_files_of_a_folder_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let others = ["journal.lock", "journal.sqlite", "no-extension", "tidings.toml", "xml"];
+        for name in others.into_iter().chain(["a.xml"]) {
+            fs::write(path(name), "").unwrap();
+        }
+        let messages = all_of(&[folder.path().to_owned(), path("tidings.toml")]).unwrap();
+        assert_eq!(messages.files, ["a.xml", "tidings.toml"].map(path), "one that is named itself is a message");
+        assert_eq!(messages.left_out, others.map(path));
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, Method, StatusCode, header::HeaderMap, redirect::Policy};
+use reqwest::{Client, Method, StatusCode, header::HeaderMap};
 use serde_json::Value;
-use tidings::{http_client::trouble, web::Secret};
+use tidings::{config::Config, http_client::trouble, web::Secret};
 use url::Url;
 
-use super::http::{CONNECT_TIMEOUT, USER_AGENT, may_pass, printable, why, with_token};
+use super::{
+    Failure,
+    http::{client_for, may_pass, printable, why, with_token},
+};
 
 /// How long an answer may take. A subscription that is paused waits for what is on its way.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,6 +42,15 @@ impl NoAnswer {
     }
 }
 
+/// The gateway of the configuration, as it is reached on this machine.
+///
+/// # Errors
+/// When its address makes no URL.
+pub(super) fn of_the_configuration(config: &Config) -> Result<Url, Failure> {
+    let url = config.server.url_on_this_machine();
+    Url::parse(&url).map_err(|_| Failure::Usage(format!("{url} is not an address; name the gateway with --gateway")))
+}
+
 /// A gateway that is asked.
 pub(super) struct Gateway {
     client: Client,
@@ -50,13 +62,7 @@ impl Gateway {
     /// # Errors
     /// When the token cannot be sent.
     pub(super) fn new(url: &Url, token: Option<&Secret>) -> Result<Self, String> {
-        let client = Client::builder()
-            .timeout(TIMEOUT)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(Policy::none())
-            .user_agent(USER_AGENT)
-            .build()
-            .map_err(|error| trouble(&error))?;
+        let client = client_for(url).timeout(TIMEOUT).build().map_err(|error| trouble(&error))?;
         let url = url.as_str().trim_end_matches('/').to_owned();
         Ok(Self { client, url, headers: with_token(HeaderMap::new(), token)? })
     }

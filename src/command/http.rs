@@ -4,12 +4,13 @@ use std::{convert::Infallible, time::Duration};
 
 use chrono::Utc;
 use reqwest::{
-    Response, StatusCode,
+    Client, ClientBuilder, Response, StatusCode,
     header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
+    redirect::Policy,
 };
 use serde::Deserialize;
 use tidings::{http_client, web::Secret};
-use url::Url;
+use url::{Host, Url};
 
 /// How long to wait for a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,6 +36,25 @@ pub(super) fn token(text: &str) -> Result<Secret, Infallible> {
 pub(super) fn http_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     if matches!(url.scheme(), "http" | "https") { Ok(url) } else { Err("it is neither http nor https".to_owned()) }
+}
+
+/// Settings of a client for requests to `to` alone.
+///
+/// It follows no redirect. It takes a proxy from the environment, but for addresses of this machine: a proxy elsewhere
+/// would reach another machine by them, and would see the token.
+pub(super) fn client_for(to: &Url) -> ClientBuilder {
+    let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none()).user_agent(USER_AGENT);
+    if is_loopback(to) { client.no_proxy() } else { client }
+}
+
+/// Whether a URL leads to this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.to_canonical().is_loopback(),
+        None => false,
+    }
 }
 
 /// # Errors
@@ -117,7 +137,24 @@ pub(super) fn pause(retries: u32) -> Duration {
 mod tests {
     use reqwest::StatusCode;
 
-    use super::{FIRST_PAUSE, LONGEST_PAUSE, pause, why};
+    use super::{FIRST_PAUSE, LONGEST_PAUSE, http_url, is_loopback, pause, why};
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        for (url, expected) in [
+            ("http://127.0.0.1:8080", true),
+            ("http://127.9.9.9", true),
+            ("https://[::1]:8080/", true),
+            ("http://[::ffff:127.0.0.1]/", true),
+            ("http://LOCALHOST:1", true),
+            ("http://a.localhost", true),
+            ("http://127.0.0.1.example.org", false),
+            ("http://10.0.0.1", false),
+            ("http://localhost.example.org", false),
+        ] {
+            assert_eq!(is_loopback(&http_url(url).unwrap()), expected, "{url}");
+        }
+    }
 
     #[test]
     fn pauses_grow_and_are_bounded() {

@@ -7,6 +7,7 @@ mod check;
 mod convert;
 mod file;
 mod gateway;
+mod health;
 mod http;
 mod progress;
 mod replay;
@@ -22,6 +23,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::OnceLock,
 };
 
 use clap::{Args, Parser, Subcommand};
@@ -49,7 +51,7 @@ Exit codes:
 /// Repositories post what happened to a hook, each in its own dialect. Tidings turns every event
 /// into one model, keeps it in its journal, and serves the changes as an Atom feed and as JSON.
 #[derive(Parser)]
-#[command(name = "tidings", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "tidings", version = version(), after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -64,6 +66,7 @@ enum Command {
     Subscriptions(subscriptions::Subscriptions),
     SeedRegistry(seed_registry::SeedRegistry),
     Check(check::Check),
+    Health(health::Health),
     Token(token::Token),
     Backup(backup::Backup),
     Restore(restore::Restore),
@@ -73,15 +76,26 @@ enum Command {
 /// Which configuration file.
 #[derive(Args)]
 struct ConfigFile {
-    /// The configuration file (TOML). Without one, the defaults and the environment count.
-    #[arg(long, value_name = "FILE")]
+    /// The configuration file (TOML). Without it, the one that the variable TIDINGS_CONFIG names; else the defaults and the
+    /// environment count.
+    #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }
 
 impl ConfigFile {
     fn load(&self, flags: &Flags) -> Result<Config, Failure> {
-        Ok(Config::load(self.config.as_deref(), flags)?)
+        let of_environment = || std::env::var_os("TIDINGS_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        Ok(Config::load(self.config.clone().or_else(of_environment).as_deref(), flags)?)
     }
+}
+
+/// The program's version, with the commit where the build was told it.
+fn version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| match option_env!("TIDINGS_COMMIT").filter(|commit| !commit.is_empty()) {
+        Some(commit) => format!("{} (commit {commit})", env!("CARGO_PKG_VERSION")),
+        None => env!("CARGO_PKG_VERSION").to_owned(),
+    })
 }
 
 /// How a command ends, other than well.
@@ -117,6 +131,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Subscriptions(subscriptions) => subscriptions.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Check(check) => check.run(),
+        Command::Health(health) => health.run(),
         Command::Token(token) => token.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),

@@ -59,8 +59,8 @@ fn with_origin(value: Value, path: Option<&String>) -> Value {
 /// variable has two underscores somewhere.
 ///
 /// Others that begin with `TIDINGS_` are not ours: Kubernetes sets `TIDINGS_PORT` and more of the
-/// kind where a service is called tidings. But one that would be a setting, had it two underscores,
-/// is an error: its author believes that it counts.
+/// kind where a service is called tidings. But one that would be a setting, had it two underscores, or that is the
+/// last name of a setting alone, as `TIDINGS_LISTEN`, is an error: its author believes that it counts.
 pub(super) fn variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     defaults: &Layer,
@@ -71,13 +71,24 @@ pub(super) fn variables(
         if name.contains("__") {
             let unreadable = || ConfigError::NotUnicode(format!("the environment variable {name}"));
             settings.insert(name.to_owned(), value.to_str().ok_or_else(unreadable)?.to_owned());
-        } else if let Some(meant) = defaults.variables().into_iter().find(|meant| meant.replace("__", "_") == name) {
+        } else if let Some(meant) = meant_by(name, &defaults.variables()) {
             return Err(ConfigError::Variable { found: name.to_owned(), meant });
         }
     }
     let environment =
         Environment::with_prefix("TIDINGS").prefix_separator("_").separator("__").source(Some(settings)).collect();
     environment.map(Layer).map_err(|error| ConfigError::Merge(error.to_string()))
+}
+
+/// The setting that a variable without two underscores was most likely meant for.
+fn meant_by(name: &str, settings: &[String]) -> Option<String> {
+    let is_meant = |setting: &&String| {
+        // Deeper settings have names that a variable for a secret may have as well, as TIDINGS_KEY.
+        let last = setting.split_once("__").map(|(_, name)| name).unwrap_or_default();
+        let is_slip = strsim::damerau_levenshtein(&setting.replace("__", "_"), name) <= 1;
+        is_slip || name.strip_prefix("TIDINGS_") == Some(last)
+    };
+    settings.iter().find(is_meant).cloned()
 }
 
 impl Layer {

@@ -9,6 +9,7 @@ mod access;
 mod error;
 mod hub;
 mod layer;
+mod log;
 mod queue;
 mod repository;
 mod secret;
@@ -21,21 +22,20 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use config::Value;
+pub use error::{ConfigError, Origin};
+pub use hub::HubConfig;
+pub use log::{Log, LogFormat};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
 };
-use tracing_subscriber::EnvFilter;
-
-pub use error::{ConfigError, Origin};
-pub use hub::HubConfig;
 use setting::{Setting, whole};
 pub use source::{Allowance, SourceConfig, Transport};
 
@@ -118,11 +118,33 @@ impl Server {
         format!("{scheme}://{bound}")
     }
 
+    /// The URL at which programs on this machine reach the gateway.
+    #[must_use]
+    pub fn url_on_this_machine(&self) -> String {
+        self.url_at(reachable(self.listen))
+    }
+
     /// The address under which readers reach the gateway when it listens on `bound`.
     #[must_use]
     pub fn public_url_at(&self, bound: SocketAddr) -> PublicUrl {
-        self.public_url.clone().unwrap_or_else(|| PublicUrl(self.url_at(bound)))
+        self.public_url.clone().unwrap_or_else(|| PublicUrl(self.url_at(reachable(bound))))
     }
+
+    /// Whether links in feeds and answers lead nowhere for readers on other machines: the gateway listens on all addresses
+    /// and cannot know by which of them it is reached.
+    #[must_use]
+    pub fn lacks_public_url(&self) -> bool {
+        self.public_url.is_none() && self.listen.ip().to_canonical().is_unspecified()
+    }
+}
+
+/// The address by which this machine reaches a listener on `bound`: `0.0.0.0` and `::` stand for all addresses, and no
+/// request can be sent there.
+fn reachable(mut bound: SocketAddr) -> SocketAddr {
+    if bound.ip().to_canonical().is_unspecified() {
+        bound.set_ip(if bound.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    bound
 }
 
 /// `[journal]`: where the journal is, and how much it holds in mind.
@@ -226,6 +248,25 @@ impl Limits {
         all.saturating_mul(usize::from(self.client_percent)).div_ceil(100).max(1)
     }
 
+    /// Refuses bounds that contradict each other. `streams` that nobody set stays below `connections` by itself.
+    fn refuse_contradictions(&self, table: &Setting) -> Result<(), ConfigError> {
+        let Self { body_bytes, held_bytes, connections, streams, .. } = *self;
+        if held_bytes < body_bytes {
+            let reason = format!(
+                "it is {held_bytes}, and a message may have {body_bytes} bytes (limits.body_bytes); give at least that"
+            );
+            return Err(table.entry("held_bytes")?.invalid(reason));
+        }
+        let setting = table.entry("streams")?;
+        if streams > connections && setting.origin() != Origin::Defaults {
+            let reason = format!(
+                "it is {streams}, and each stream holds one of {connections} connections (limits.connections); give less"
+            );
+            return Err(setting.invalid(reason));
+        }
+        Ok(())
+    }
+
     /// The bounds on one message that its dialect keeps.
     #[must_use]
     pub fn of_messages(&self) -> format::Limits {
@@ -247,35 +288,6 @@ pub struct Delivery {
     /// Where subscriptions may point that are not the configuration's own, beside the public internet.
     #[serde(deserialize_with = "allow_list")]
     pub allow: AllowList,
-}
-
-/// `[log]`: what is logged.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Log {
-    /// Directives of [`EnvFilter`], checked to be such.
-    #[serde(deserialize_with = "directives")]
-    pub filter: String,
-    /// How a line is written.
-    pub format: LogFormat,
-}
-
-/// How a line of the log is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For programs: a JSON object a line.
-    Json,
-}
-
-impl<'de> Deserialize<'de> for LogFormat {
-    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
-        match String::deserialize(setting)?.as_str() {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            other => Err(D::Error::custom(format_args!("it is {other:?}; give \"text\" or \"json\""))),
-        }
-    }
 }
 
 /// The address under which readers reach the gateway: `http` or `https`, a host, perhaps a path;
@@ -345,6 +357,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
         let Tables { server, journal, limits, log, delivery, hub, .. } = root.clone().read()?;
+        limits.refuse_contradictions(&root.entry("limits")?)?;
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
         for (name, setting) in root.entry("sources")?.entries()? {
@@ -354,7 +367,8 @@ impl Config {
             names.push(name);
         }
         let subscriptions = root.entry("subscriptions")?.entries()?.into_iter();
-        let subscriptions = subscriptions.map(|(name, setting)| subscription::read(&name, &setting, environment));
+        let subscriptions =
+            subscriptions.map(|(name, setting)| subscription::read(&name, &setting, environment, &names));
         let subscriptions = subscriptions.collect::<Result<_, _>>()?;
         let signature =
             |(name, source): (&SourceName, &SourceConfig)| Some((name.to_string(), source.signature.clone()?));
@@ -405,7 +419,11 @@ fn seconds<'de, const MIN: u64, const MAX: u64, D: Deserializer<'de>>(setting: D
 
 fn folder<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
     let text = String::deserialize(setting)?;
-    if text.is_empty() { Err(D::Error::custom("it is empty; give the path of a folder")) } else { Ok(text.into()) }
+    if text.is_empty() {
+        return Err(D::Error::custom("it is empty; give the path of a folder"));
+    }
+    // Whole, so that every message names the folder that is meant, wherever the program was started.
+    std::path::absolute(&text).map_err(D::Error::custom)
 }
 
 fn file<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
@@ -427,16 +445,6 @@ fn hosts<'de, D: Deserializer<'de>>(setting: D) -> Result<Vec<HostName>, D::Erro
         })
     };
     names.iter().map(parsed).collect()
-}
-
-fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error> {
-    let text = String::deserialize(setting)?;
-    match EnvFilter::try_new(&text) {
-        Ok(_) => Ok(text),
-        Err(_) => Err(D::Error::custom(format_args!(
-            "it is {text:?}; give a level, as in info, or directives, as in warn,tidings=debug"
-        ))),
-    }
 }
 
 /// The errors do not repeat the text: by mistake it may hold a password.

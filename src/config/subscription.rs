@@ -3,7 +3,7 @@
 
 use std::{ffi::OsString, sync::Arc};
 
-use super::{error::ConfigError, setting::Setting};
+use super::{error::ConfigError, setting::Setting, source::unknown};
 use crate::{
     delivery::{Definition, Maker},
     http_client::Guard,
@@ -11,11 +11,12 @@ use crate::{
     model::SubscriptionName,
 };
 
-/// Reads one subscription.
+/// Reads one subscription. `sources` are the names of all that are configured, enabled or not.
 pub(super) fn read(
     name: &str,
     table: &Setting,
     environment: &[(OsString, OsString)],
+    sources: &[String],
 ) -> Result<(SubscriptionName, Arc<Definition>), ConfigError> {
     let name = SubscriptionName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
     let variable = |name: &str| environment.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
@@ -25,5 +26,12 @@ pub(super) fn read(
     let definition = table.clone().read::<serde_json::Value>()?;
     let definition =
         Definition::read(definition, &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;
+    let is_known = |source: &str| sources.iter().any(|known| known == source);
+    if let Some(stranger) = definition.filter.sources.iter().find(|source| !is_known(source.as_str())) {
+        let known: Vec<&str> = sources.iter().map(String::as_str).collect();
+        let advice = "a source whose changes are still in the journal can stay with enabled = false";
+        let reason = format!("{}; {advice}", unknown("source", stranger.as_str(), &known));
+        return Err(table.at("filter.sources").invalid(reason));
+    }
     Ok((name, Arc::new(definition)))
 }

@@ -16,4 +16,4 @@ pub use allow::{AllowList, InvalidAllow};
 pub use client::{Answer, Client, ClientError, Opened, Settings, retry_after, trouble};
 pub use destination::{Destination, Guard, InvalidDestination, NotAllowed};
 pub use resolve::{Finding, Names, SystemNames};
-pub use trust::UntrustedError;
+pub use trust::{UntrustedError, check_authority};

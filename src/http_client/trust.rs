@@ -58,6 +58,14 @@ fn trusting(roots: Arc<RootCertStore>) -> Result<ClientConfig, rustls::Error> {
     Ok(config.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth())
 }
 
+/// Checks that a PEM file has a certificate of an authority that can be used.
+///
+/// # Errors
+/// When it cannot be read, or has none.
+pub fn check_authority(path: &Path) -> Result<(), UntrustedError> {
+    authority(path).map(|_| ())
+}
+
 fn authority(path: &Path) -> Result<RootCertStore, UntrustedError> {
     let unusable = |reason: String| UntrustedError::Authority { path: path.to_owned(), reason };
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);

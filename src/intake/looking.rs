@@ -180,13 +180,11 @@ impl Source {
                 self.wait_for(looking, draft, since).await;
                 Ok(())
             }
-            (Patience::Endless, _) => lookup.complete(draft, since).await,
+            (Patience::Endless, _) => complete_in_turn(lookup, draft, since).await,
             // A request that takes too long ends by itself, so that it is known to have failed.
             (Patience::OfOneRequest, _) => match timeout(within + SLACK, lookup.complete(draft, since)).await {
                 Ok(answered) => answered,
-                Err(_) => {
-                    Err(lookup.failed(LookupError::Silent(format!("no answer within {} seconds", within.as_secs()))))
-                }
+                Err(_) => Err(lookup.failed(LookupError::Late { within })),
             },
         };
         match answered {
@@ -236,6 +234,21 @@ impl Source {
             let before = looking.incomplete.fetch_add(more, Ordering::Relaxed);
             looking.series[0].set(gauge_of(before + more));
             looking.is_more.notify_one();
+        }
+    }
+}
+
+/// Asks as often as there is no request free for it. The repository answers others meanwhile, or it is left alone soon,
+/// which ends this.
+async fn complete_in_turn(lookup: &Lookup, draft: &mut Draft, since: Instant) -> Result<(), LookupError> {
+    loop {
+        let mut asked = draft.clone();
+        match lookup.complete(&mut asked, since).await {
+            Err(LookupError::Crowded { .. }) => {}
+            answered => {
+                *draft = asked;
+                return answered;
+            }
         }
     }
 }

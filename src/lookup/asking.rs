@@ -5,7 +5,8 @@ use tokio::time::Instant;
 
 use super::{
     cache::Cache,
-    client::{Answer, LookupError, Repository, There},
+    client::{Answer, Repository, There},
+    error::LookupError,
 };
 use crate::format::{Limits, Rejection};
 

@@ -2,11 +2,12 @@
 //!
 //! An answer holds for a message if the question was asked after the message had come: what the message speaks of had
 //! happened then. So nothing is told that is older than the event, however long an answer is kept. Who asks what is just
-//! being asked waits for the same answer. A failure is shared by those who wait for it, and not kept.
+//! being asked waits for the same answer. A failure is shared by those who wait for it, and not kept. An entry without an
+//! answer lives as long as a caller waits for it: nobody else would poll its request, nor its wait for a permit.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures_util::{
@@ -15,7 +16,7 @@ use futures_util::{
 };
 use tokio::time::Instant;
 
-use super::client::{Answer, LookupError};
+use super::{client::Answer, error::LookupError};
 
 /// The largest body that is kept, in bytes.
 const LARGEST: usize = 64 * 1024;
@@ -42,6 +43,25 @@ struct Generations {
 struct Kept {
     asked: Instant,
     answering: Answering,
+    /// One clone for each caller that waits, and one for each generation that has the entry.
+    clones: Arc<()>,
+}
+
+/// A caller that waits for an answer. The last one that leaves without it takes the entry along.
+struct Waiter<'c> {
+    cache: &'c Cache,
+    question: Question,
+    kept: Kept,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut generations = self.cache.lock();
+        let is_last = Arc::strong_count(&self.kept.clones) <= 1 + generations.count(&self.question, &self.kept);
+        if is_last && self.kept.answering.peek().is_none() {
+            generations.forget(&self.question, &self.kept);
+        }
+    }
 }
 
 impl Cache {
@@ -64,10 +84,11 @@ impl Cache {
             return ask().await;
         }
         let kept = self.lock().find_or_keep(&question, since, self.most, ask);
-        let answer = kept.answering.clone().await;
+        let waiter = Waiter { cache: self, question, kept };
+        let answer = waiter.kept.answering.clone().await;
         let is_worth_it = matches!(&answer, Ok(answer) if answer.size() <= LARGEST);
         if !is_worth_it {
-            self.lock().forget(&question, &kept);
+            self.lock().forget(&waiter.question, &waiter.kept);
         }
         answer
     }
@@ -100,9 +121,15 @@ impl Generations {
         if self.newer.len() >= most.div_ceil(2) {
             self.older = std::mem::take(&mut self.newer);
         }
-        let kept = Kept { asked: Instant::now(), answering: ask().shared() };
+        let kept = Kept { asked: Instant::now(), answering: ask().shared(), clones: Arc::default() };
         self.newer.insert(question.clone(), kept.clone());
         kept
+    }
+
+    /// In how many generations an entry is.
+    fn count(&self, question: &Question, kept: &Kept) -> usize {
+        let found = [&self.newer, &self.older].into_iter().filter_map(|held| held.get(question));
+        found.filter(|held| held.answering.ptr_eq(&kept.answering)).count()
     }
 
     fn forget(&mut self, question: &Question, gone: &Kept) {
@@ -116,9 +143,13 @@ impl Generations {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
 
     use futures_util::FutureExt;
+    use tokio::sync::Semaphore;
 
     use super::{Answer, Cache, Instant, LookupError};
     use crate::lookup::There;
@@ -175,6 +206,37 @@ mod tests {
         assert_eq!(asker.asked(), 1);
         tokio::join!(asker.ask("/b", since, Err(())), asker.ask("/b", since, Err(())));
         assert_eq!(asker.asked(), 2);
+    }
+
+    /// A permit that a request holds or waits for is free again when its last caller has left.
+    #[tokio::test]
+    async fn abandoned_requests_are_dropped_by_the_last_caller_alone() {
+        let cache = Cache::new(10);
+        let permits = Arc::new(Semaphore::new(1));
+        let (since, question) = (Instant::now(), ("GET", "/a".to_owned()));
+        let ask = || {
+            let permits = Arc::clone(&permits);
+            move || {
+                async move {
+                    let _permit = permits.acquire_owned().await;
+                    std::future::pending().await
+                }
+                .boxed()
+            }
+        };
+        let mut first = Box::pin(cache.answer(question.clone(), since, ask()));
+        let mut second = Box::pin(cache.answer(question.clone(), since, ask()));
+        let mut other = Box::pin(cache.answer(("GET", "/b".to_owned()), since, ask()));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        assert!(futures_util::poll!(&mut second).is_pending());
+        assert!(futures_util::poll!(&mut other).is_pending());
+        drop(first);
+        assert_eq!((permits.available_permits(), cache.lock().newer.len()), (0, 2));
+        // The other request waits for the permit, and is handed it now.
+        drop(second);
+        assert_eq!((permits.available_permits(), cache.lock().newer.len()), (0, 1));
+        drop(other);
+        assert_eq!((permits.available_permits(), cache.lock().newer.len()), (1, 0));
     }
 
     #[tokio::test]

@@ -8,16 +8,17 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use chrono::Utc;
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
 };
 
 use super::{
     breaker::{Breaker, Leave},
+    error::LookupError,
     settings::{Credentials, RepositorySettings},
 };
 use crate::{
-    http_client::{self, Client, ClientError, Guard, Opened, retry_after},
+    http_client::{self, Client, ClientError, Destination, Guard, Opened, retry_after},
     model::SourceName,
 };
 
@@ -35,7 +36,7 @@ struct Inner {
     settings: RepositorySettings,
     client: Client,
     authorization: Option<HeaderValue>,
-    in_flight: Semaphore,
+    in_flight: Arc<Semaphore>,
     breaker: Breaker,
     /// Tells that it answers again.
     recovered: Notify,
@@ -78,66 +79,12 @@ impl Body {
     }
 }
 
-/// Why there is no answer. None repeats a credential.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LookupError {
-    /// It has failed so often that it is left alone for a while.
-    #[error("the repository has failed too often, and is left alone for {} ms", again.as_millis())]
-    LeftAlone {
-        /// When it may be asked again.
-        again: Duration,
-    },
-    /// It did not answer.
-    #[error("the repository does not answer: {0}")]
-    Silent(String),
-    /// It does not let this gateway in.
-    #[error(
-        "the repository answers {0}: it does not let the gateway in; check username and password of [sources.NAME.repository]"
-    )]
-    Refused(u16),
-    /// It answers with something that is no answer to the question.
-    #[error("the repository answers {0}")]
-    Status(u16),
-    /// Its answer cannot be read.
-    #[error("the repository's answer cannot be read: {0}")]
-    Nonsense(String),
-    /// What is asked for is not in this repository.
-    #[error("it is not in this repository")]
-    Foreign,
-}
-
 impl Answer {
     /// How much of it there is, in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::There(there) => there.body.len(),
             Self::Nothing => 0,
-        }
-    }
-}
-
-impl LookupError {
-    /// Whether other questions would fare no better at present.
-    fn is_of_the_host(&self) -> bool {
-        matches!(self, Self::Silent(_) | Self::Refused(_)) || (matches!(self, Self::Status(_)) && self.is_transient())
-    }
-
-    /// How long it is at least until the same question may be answered, where that is known.
-    #[must_use]
-    pub fn again(&self) -> Option<Duration> {
-        match self {
-            Self::LeftAlone { again } => Some(*again),
-            _ => None,
-        }
-    }
-
-    /// Whether the same question may be answered soon, without anybody mending anything.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::LeftAlone { .. } | Self::Silent(_) => true,
-            Self::Status(status) => *status >= 500 || matches!(status, 408 | 425 | 429),
-            Self::Refused(_) | Self::Nonsense(_) | Self::Foreign => false,
         }
     }
 }
@@ -159,7 +106,7 @@ impl Repository {
         };
         let client = Client::new(client).await?;
         let authorization = settings.credentials.as_ref().and_then(basic);
-        let in_flight = Semaphore::new(settings.in_flight.max(1));
+        let in_flight = Arc::new(Semaphore::new(settings.in_flight.max(1)));
         let [answered, failed] = ["answered", "failed"].map(|outcome| {
             let counter = metrics::counter!(LOOKUPS, "source" => source.to_string(), "outcome" => outcome);
             // A rate needs to see the zero from which it rises.
@@ -198,9 +145,9 @@ impl Repository {
     /// # Errors
     /// As [`Repository::get`].
     pub async fn open(&self, path: &str, accept: &'static str) -> Result<Option<Body>, LookupError> {
-        let Inner { settings, client, in_flight, breaker, .. } = &*self.0;
+        let Inner { settings, client, breaker, .. } = &*self.0;
         let to = settings.url.at(path).ok_or(LookupError::Foreign)?;
-        let _permit = in_flight.acquire().await.map_err(|closed| LookupError::Silent(closed.to_string()))?;
+        let _permit = self.permit().await?;
         let leave = breaker.leave(Instant::now()).map_err(|again| LookupError::LeftAlone { again })?;
         let (judged, wait) = match client.open(&to, self.headers(&[("accept", accept)])).await {
             Ok(opened) => {
@@ -226,18 +173,43 @@ impl Repository {
         self.0.recovered.notified().await;
     }
 
+    /// Sends a request and waits for its answer.
+    ///
+    /// The request runs in a task of its own, which ends by the time limit of a request. So a caller that gives up
+    /// neither keeps its permit longer than that nor hides from the breaker that the repository does not answer.
     async fn ask(
         &self,
         method: Method,
         path: &str,
         headers: &[(&'static str, &'static str)],
     ) -> Result<Answer, LookupError> {
-        let Inner { settings, client, in_flight, breaker, .. } = &*self.0;
-        let to = settings.url.at(path).ok_or(LookupError::Foreign)?;
-        // It is never closed.
-        let _permit = in_flight.acquire().await.map_err(|closed| LookupError::Silent(closed.to_string()))?;
-        let leave = breaker.leave(Instant::now()).map_err(|again| LookupError::LeftAlone { again })?;
+        let to = self.0.settings.url.at(path).ok_or(LookupError::Foreign)?;
+        let permit = self.permit().await?;
         let headers = self.headers(headers);
+        let request = tokio::spawn(self.clone().send(permit, method, to, headers));
+        request.await.unwrap_or_else(|broken| Err(LookupError::Silent(format!("the request was broken off: {broken}"))))
+    }
+
+    /// Permission for one more request in flight, for which a caller waits as long as for an answer at the most.
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, LookupError> {
+        let Inner { settings, in_flight, .. } = &*self.0;
+        let within = settings.timeout;
+        match timeout(within, Arc::clone(in_flight).acquire_owned()).await {
+            // It is never closed.
+            Ok(permit) => permit.map_err(|closed| LookupError::Silent(closed.to_string())),
+            Err(_) => Err(LookupError::Crowded { in_flight: settings.in_flight, within }),
+        }
+    }
+
+    async fn send(
+        self,
+        _permit: OwnedSemaphorePermit,
+        method: Method,
+        to: Destination,
+        headers: HeaderMap,
+    ) -> Result<Answer, LookupError> {
+        let Inner { settings, client, breaker, .. } = &*self.0;
+        let leave = breaker.leave(Instant::now()).map_err(|again| LookupError::LeftAlone { again })?;
         let asking = async {
             if method == Method::HEAD { client.head(&to, headers).await } else { client.get(&to, headers).await }
         };
@@ -326,8 +298,57 @@ fn basic(credentials: &Credentials) -> Option<HeaderValue> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ANSWER_BYTES, Answer, Bytes, HeaderMap, LookupError, Method, StatusCode, basic, http_client, judge};
-    use crate::{lookup::Credentials, web::Secret};
+    use std::{sync::Arc, time::Duration};
+
+    use tokio::net::TcpListener;
+
+    use super::{
+        ANSWER_BYTES, Answer, Bytes, HeaderMap, LookupError, Method, Repository, RepositorySettings, StatusCode, basic,
+        http_client, judge,
+    };
+    use crate::{
+        lookup::{Api, BaseUrl, Credentials},
+        model::SourceName,
+        web::Secret,
+    };
+
+    /// A repository that accepts connections and never answers; one request may be in flight, for 50 ms.
+    async fn silent() -> (TcpListener, Repository) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = BaseUrl::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let mut settings = RepositorySettings::new(Api::Fedora3, base);
+        (settings.in_flight, settings.timeout) = (1, Duration::from_millis(50));
+        (listener, Repository::new(&SourceName::parse("s").unwrap(), settings).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_crowded_repository_is_not_called_silent() {
+        let (_listener, repository) = silent().await;
+        let permit = Arc::clone(&repository.0.in_flight).acquire_owned().await.unwrap();
+        for _ in 0..10 {
+            let error = repository.get("/a", "text/xml").await.unwrap_err();
+            assert!(matches!(error, LookupError::Crowded { in_flight: 1, .. }), "{error}");
+            assert!(error.is_transient() && !error.is_of_the_host());
+        }
+        assert_eq!(repository.left_alone(), None);
+        drop(permit);
+        assert!(matches!(repository.get("/a", "text/xml").await, Err(LookupError::Silent(_))));
+    }
+
+    /// Their callers never see that the repository is silent, and the breaker does.
+    #[tokio::test]
+    async fn abandoned_requests_end_by_their_own_time_limit() {
+        let (_listener, repository) = silent().await;
+        while repository.left_alone().is_none() {
+            let mut request = Box::pin(repository.get("/a", "text/xml"));
+            while repository.0.in_flight.available_permits() == 1 {
+                assert!(futures_util::poll!(&mut request).is_pending());
+            }
+            drop(request);
+            let _free = repository.0.in_flight.acquire().await.unwrap();
+        }
+    }
 
     #[test]
     fn each_status_says_whether_there_is_an_answer() {

@@ -7,7 +7,7 @@
 
 use futures_util::future::join_all;
 
-use super::{asking::Asking, client::LookupError};
+use super::{asking::Asking, error::LookupError};
 use crate::{
     format::fedora_rest::{
         DatastreamVersion, ListedDatastream, Relations, datastream_history, datastream_profile, datastreams, relations,

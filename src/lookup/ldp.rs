@@ -13,10 +13,7 @@ use axum::http::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use chrono::DateTime;
 
-use super::{
-    asking::Asking,
-    client::{LookupError, There},
-};
+use super::{asking::Asking, client::There, error::LookupError};
 use crate::{
     format::ldp::{Described, description, links},
     model::{

@@ -9,6 +9,7 @@ mod asking;
 mod breaker;
 mod cache;
 mod client;
+mod error;
 mod fedora3;
 mod ldp;
 mod settings;
@@ -22,7 +23,8 @@ use std::{
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
-pub use client::{Answer, Body, LOOKUPS, LookupError, Repository, There};
+pub use client::{Answer, Body, LOOKUPS, Repository, There};
+pub use error::LookupError;
 pub use settings::{Api, BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySettings};
 
 use self::{asking::Asking, cache::Cache};

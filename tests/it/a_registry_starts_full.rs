@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::{
     fedora3::{BASE, Call},
-    gateway::Gateway,
+    gateway::{Gateway, command},
     keeping::{journal_file, verified},
+    the_command_line_keeps_its_promises::ended,
     walked_repository::{Fake, Fedora3, Fedora6, Resource},
     walking::{BASE_6, Place, objects, part},
 };
@@ -178,6 +179,15 @@ async fn what_was_found_is_told_as_changes_once() {
     repository.change(|holds| holds.objects.extend(Fedora3::with(70).objects));
     assert!(place.seeded("fedora3", &["--restart"]).await.contains(" 10 filled, 0 changes, "));
     assert!(place.seeded("fedora3", &["--restart", "--emit"]).await.contains(" 0 filled, 0 changes, "));
+    // So the choice is made before the walk.
+    let mut undecided = place.command("fedora3", &["--restart", "--emit"]);
+    let (code, told, said) = ended(undecided.arg("--silent").spawn().unwrap());
+    assert!(code == 2 && told.is_empty() && said.contains("'--emit' cannot be used with '--silent'"), "{said}");
+    let mut undecided = command();
+    undecided.args(["seed-registry", "--source", "fedora3", "--config"]).arg(&place.config);
+    let undecided = undecided.output().unwrap();
+    let said = String::from_utf8(undecided.stderr).unwrap();
+    assert!(undecided.status.code() == Some(2) && said.contains("<--emit|--silent>"), "{said}");
     assert_eq!(purge(&gateway, 2, "demo:70").await["items"].as_array().unwrap().len(), 3);
     assert!(gateway.stop().success());
     assert!(verified(&journal_file(place.data())).complete);

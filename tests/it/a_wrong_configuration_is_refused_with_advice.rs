@@ -132,7 +132,23 @@ fn in_a_file() {
         ),
         (
             "[log]\nfilter = \"tidings=loud\"",
-            "the setting log.filter in my.toml is wrong: it is \"tidings=loud\"; give a level, as in info, or directives, as in warn,tidings=debug",
+            "the setting log.filter in my.toml is wrong: it is \"tidings=loud\"; give a level (error, warn, info, debug, trace, off), or directives, as in warn,tidings=debug",
+        ),
+        (
+            "[log]\nfilter = \"verbose\"",
+            "the setting log.filter in my.toml is wrong: it is \"verbose\"; \"verbose\" is no level; give a level (error, warn, info, debug, trace, off), or directives, as in warn,tidings=debug",
+        ),
+        (
+            "[limits]\nheld_bytes = 1048576",
+            "the setting limits.held_bytes in my.toml is wrong: it is 1048576, and a message may have 4194304 bytes (limits.body_bytes); give at least that",
+        ),
+        (
+            "[limits]\nbody_bytes = 1073741824",
+            "the setting limits.held_bytes in the defaults is wrong: it is 268435456, and a message may have 1073741824 bytes (limits.body_bytes); give at least that",
+        ),
+        (
+            "[limits]\nstreams = 900",
+            "the setting limits.streams in my.toml is wrong: it is 900, and each stream holds one of 800 connections (limits.connections); give less",
         ),
         (
             "[sources.Fedora]\nenabled = true",
@@ -434,6 +450,14 @@ fn in_the_environment() {
         (
             ("TIDINGS_SERVER_LISTEN", "x"),
             "the environment variable TIDINGS_SERVER_LISTEN sets nothing; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
+        ),
+        (
+            ("TIDINGS_LISTEN", "x"),
+            "the environment variable TIDINGS_LISTEN sets nothing; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
+        ),
+        (
+            ("TIDINGS_SERVER_LISTN", "x"),
+            "the environment variable TIDINGS_SERVER_LISTN sets nothing; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
         ),
         (
             ("TIDINGS_SOURCES__FEDORA__DIALECT", "x"),

@@ -21,7 +21,7 @@ fn the_defaults_are_what_is_promised() {
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "http://127.0.0.1:8080");
     assert_eq!(config.server.grace, Duration::from_secs(10));
-    assert_eq!(config.journal.data, Path::new("./data"));
+    assert_eq!(config.journal.data, std::path::absolute("data").unwrap());
     assert_eq!((config.journal.dedupe_days, config.journal.dedupe_events), (30, 1_000_000));
     assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (1024, 512, 1000));
     assert_eq!((config.limits.body_bytes, config.limits.page), (4 << 20, 1000));
@@ -95,7 +95,7 @@ fn each_layer_counts_before_the_one_below() {
     assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "https://h.example/tidings");
     assert_eq!(config.server.grace, Duration::from_secs(2));
     assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (2, 1, 1000));
-    assert_eq!(config.journal.data, Path::new("2026"));
+    assert_eq!(config.journal.data, std::path::absolute("2026").unwrap());
     assert_eq!(config.sources.keys().map(SourceName::as_str).collect::<Vec<_>>(), ["fedora", "fedora3", "new"]);
     assert!(config.sources[&SourceName::parse("fedora3").unwrap()].metadata_changes);
     let settings = &config.sources[&SourceName::parse("new").unwrap()].settings;
@@ -110,7 +110,7 @@ fn flags_count_before_all() {
     let flags = Flags { listen: Some("[::1]:0".parse().unwrap()), data: Some("b".into()), insecure: true };
     let config = Config::load_with(None, environment, &flags, &DIALECTS).unwrap();
     assert_eq!(config.server.listen, "[::1]:0".parse().unwrap());
-    assert_eq!(config.journal.data, Path::new("b"));
+    assert_eq!(config.journal.data, std::path::absolute("b").unwrap());
     assert!(config.server.insecure);
     assert_eq!(config.server.public_url_at("[::1]:7".parse().unwrap()).as_str(), "http://[::1]:7");
 }

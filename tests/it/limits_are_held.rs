@@ -139,7 +139,7 @@ async fn a_source_that_is_too_fast_is_told_when_to_come_back() {
 
 #[tokio::test]
 async fn more_bytes_than_are_held_at_once_are_refused_for_the_moment() {
-    let gateway = Hostile::start("[limits]\nheld_bytes = 1048576\n");
+    let gateway = Hostile::start("[limits]\nheld_bytes = 1048576\nbody_bytes = 1048576\n");
     let length = 1_000_000;
     let url = format!("{}/hooks/fedora3", gateway.url);
     let began = Instant::now();

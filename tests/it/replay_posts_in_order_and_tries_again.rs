@@ -58,6 +58,10 @@ async fn answer(State(hook): State<Arc<Hook>>, headers: HeaderMap, body: Bytes) 
         "moved" => (StatusCode::PERMANENT_REDIRECT, [("location", "/elsewhere")]).into_response(),
         "busy" if !tried_before => (StatusCode::SERVICE_UNAVAILABLE, at_once).into_response(),
         "hurried" if !tried_before => (StatusCode::TOO_MANY_REQUESTS, at_once).into_response(),
+        "401" => Problem::new(ProblemCode::Unauthorized, "give a token").into_response(),
+        "403" => StatusCode::FORBIDDEN.into_response(),
+        "404" => StatusCode::NOT_FOUND.into_response(),
+        "405" => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         "broken" => (StatusCode::INTERNAL_SERVER_ERROR, at_once, "no luck").into_response(),
         "held" => {
             hook.let_go.notified().await;
@@ -101,14 +105,15 @@ async fn every_file_is_posted_in_order_and_counted() {
         ("1.xml", "accepted"),
         ("2.json", "busy"),
         ("3/1.jsonld", "hurried"),
-        ("3/2", "duplicate"),
+        ("3/2.bin", "duplicate"),
         ("4.json", "unchanged"),
         ("4.json.headers", "Content-Type: application/ld+json\nX-One: of the file\n"),
         ("4.settings.json", "{}"),
         ("5.xml", "refused"),
         ("6.xml", "broken"),
-        ("7.xml", "moved"),
-        ("8.xml", "foreign"),
+        ("7.xml", "foreign"),
+        ("8.xml", "moved"),
+        ("tidings.toml", "secret"),
     ]);
     let path = files.path();
     let all = ["--retries", "2", "--header", "X-One: of all", "--header", "X-Two: of all"];
@@ -117,10 +122,14 @@ async fn every_file_is_posted_in_order_and_counted() {
     let told = [
         "5.xml: refused: 422 Unprocessable Entity: line 3, column 7: there is no date",
         "6.xml: failed: 500 Internal Server Error: no luck (3 tries)",
-        "7.xml: failed: the hook answers 308 Permanent Redirect and points to /elsewhere; post there",
+        "8.xml: failed: the hook answers 308 Permanent Redirect and points to /elsewhere; post there",
     ];
     let told = told.map(|line| format!("tidings: {}/{line}\n", path.display())).concat();
-    assert_eq!(err, told + "tidings: not everything was taken\n");
+    let left_out = format!(
+        "tidings: left out 1 files that are no messages by their names ({}/tidings.toml is the first)\n",
+        path.display()
+    );
+    assert_eq!(err, left_out + &told + "tidings: not everything was taken\n");
     assert_eq!(code, 1);
     let expected = [
         "accepted",
@@ -134,8 +143,8 @@ async fn every_file_is_posted_in_order_and_counted() {
         "broken",
         "broken",
         "broken",
-        "moved",
         "foreign",
+        "moved",
     ];
     assert_eq!(hook.bodies(), expected);
 
@@ -150,6 +159,20 @@ async fn every_file_is_posted_in_order_and_counted() {
         let got = ["content-type", "x-one", "x-two"].map(|name| headers[name].to_str().unwrap());
         assert_eq!(got, [content_type, one, "of all"], "{body}");
         assert_eq!(headers.get_all("content-type").iter().count(), 1, "{body}");
+    }
+}
+
+/// What is wrong with the hook is said once, and nothing more is sent to it.
+#[tokio::test]
+async fn an_answer_about_the_hook_ends_the_replay() {
+    for status in ["401", "403", "404", "405", "moved"] {
+        let (hook, url) = hook().await;
+        let files = folder(&[("1.xml", "accepted"), ("2.xml", status), ("3.xml", "accepted"), ("4.xml", "accepted")]);
+        let (code, out, err) = replay(files.path(), &url, &[]).await;
+        assert_eq!(out, "posted 2: 1 accepted, 0 duplicate, 0 unchanged, 0 refused, 1 failed\n", "{err}");
+        assert!(code == 1 && err.contains("2.xml: failed: "), "{err}");
+        assert!(err.ends_with("tidings: stopped; 2 of 4 files were not posted\n"), "{err}");
+        assert_eq!(hook.bodies().len(), 2);
     }
 }
 
@@ -175,7 +198,8 @@ async fn a_hook_that_is_not_there_is_tried_and_told_of() {
 #[tokio::test]
 async fn a_token_is_sent_and_never_told() {
     let (hook, url) = hook().await;
-    let files = folder(&[("a.xml", "accepted"), ("b.xml", "refused"), ("c", "own"), ("c.headers", "Authorization: x")]);
+    let files =
+        folder(&[("a.xml", "accepted"), ("b.xml", "refused"), ("c.bin", "own"), ("c.headers", "Authorization: x")]);
     let path = files.path().to_str().unwrap().to_owned();
     let run = |arguments: &[&str], variable: &str| {
         let mut replay = command(&[&["replay", &path, "--to", &url], arguments].concat());
@@ -215,7 +239,7 @@ async fn a_hook_that_never_answers_is_given_up() {
 #[tokio::test]
 async fn several_at_once_are_under_way_together() {
     let (hook, url) = hook().await;
-    let files = folder(&[("a", "held 1"), ("b", "held 2"), ("c", "held 3"), ("d", "held 4")]);
+    let files = folder(&[("a.bin", "held 1"), ("b.bin", "held 2"), ("c.bin", "held 3"), ("d.bin", "held 4")]);
     let path = files.path().to_owned();
     let running = tokio::spawn(async move { replay(&path, &url, &["--concurrency", "3"]).await });
     until(|| hook.bodies().len() == 3).await;
@@ -268,7 +292,7 @@ fn interrupt(child: &Child) {
 #[tokio::test]
 async fn ctrl_c_lets_the_message_in_flight_finish() {
     let (hook, url) = hook().await;
-    let files = folder(&[("a", "accepted"), ("b", "held"), ("c", "accepted too")]);
+    let files = folder(&[("a.bin", "accepted"), ("b.bin", "held"), ("c.bin", "accepted too")]);
     let interrupted = Interrupted::after(2, &hook, &files, &url).await;
     hook.let_go.notify_one();
     let (code, out, err) = interrupted.ended().await;
@@ -280,7 +304,7 @@ async fn ctrl_c_lets_the_message_in_flight_finish() {
 #[tokio::test]
 async fn a_second_ctrl_c_does_not_wait() {
     let (hook, url) = hook().await;
-    let files = folder(&[("a", "accepted"), ("b", "held"), ("c", "accepted too")]);
+    let files = folder(&[("a.bin", "accepted"), ("b.bin", "held"), ("c.bin", "accepted too")]);
     let interrupted = Interrupted::after(2, &hook, &files, &url).await;
     interrupt(&interrupted.child);
     let (code, out, err) = interrupted.ended().await;
@@ -291,10 +315,10 @@ async fn a_second_ctrl_c_does_not_wait() {
 #[tokio::test]
 async fn ctrl_c_ends_a_pause_before_another_try() {
     let (hook, url) = hook().await;
-    let files = folder(&[("a", "busy-for-long")]);
+    let files = folder(&[("a.bin", "busy-for-long")]);
     let (code, out, err) = Interrupted::after(1, &hook, &files, &url).await.ended().await;
     assert_eq!(out, "posted 1: 0 accepted, 0 duplicate, 0 unchanged, 0 refused, 1 failed\n");
-    assert!(err.contains("a: failed: 503 Service Unavailable (stopped before another try)"), "{err}");
+    assert!(err.contains("a.bin: failed: 503 Service Unavailable (stopped before another try)"), "{err}");
     assert_eq!(code, 1);
 }
 

@@ -68,10 +68,29 @@ async fn they_are_made_looked_at_and_told_how_to_go_on() {
         (&["rewind", "mine", "--to", "1"], "", "goes on there"),
     ] {
         let (code, shown, said) = on(arguments);
-        assert_eq!((code, said), (0, format!("tidings: the subscription mine {done}\n")), "{shown}");
+        let first = said.lines().next().unwrap();
+        assert_eq!((code, first), (0, format!("tidings: the subscription mine {done}").as_str()), "{shown}");
         assert!(shown.contains(&format!("\nstate               {state}")), "{shown}");
     }
     receiver.until(4).await;
+    for second in 2..=4 {
+        post(&gateway, second).await;
+    }
+    gateway.until_at("mine", 4).await;
+    for (to, moved) in [
+        ("2", "3 changes are examined again (its cursor was 4 and is 1)"),
+        ("4", "it skips 2 changes, which are not sent to it (its cursor was 1 and is 3)"),
+    ] {
+        on(&["pause", "mine"]);
+        let (code, _, said) = on(&["rewind", "mine", "--to", to]);
+        assert!(code == 0 && said.contains(moved), "{said}");
+    }
+    let mut resume = command();
+    resume.args(["subscriptions", "resume", "mine", "--config", &config]);
+    resume.env("TIDINGS_SERVER__LISTEN", gateway.url.trim_start_matches("http://")).env("TIDINGS_SECRET_KEY", SECRET);
+    let (code, _, said) = ran(resume);
+    let at = format!("tidings: the gateway is {}/\n", gateway.url);
+    assert!(code == 0 && said.starts_with(&at), "{said}");
     assert_eq!(on(&["remove", "mine"]), (0, String::new(), "tidings: the subscription mine is gone\n".to_owned()));
 
     // What is wrong is said in the gateway's words.

@@ -56,6 +56,9 @@ impl Place {
     pub(crate) fn command(&self, source: &str, more: &[&str]) -> Command {
         let mut command = command();
         command.args(["seed-registry", "--source", source, "--config"]).arg(&self.config).args(more);
+        if !more.contains(&"--emit") {
+            command.arg("--silent");
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -25,7 +25,8 @@ use self::{
     tally::Tally,
 };
 use super::{
-    Failure, file,
+    Failure,
+    file::{self, Messages},
     http::{header_map, http_url, token, with_token},
     print, runtime, say,
 };
@@ -39,6 +40,10 @@ Examples:
 The media type is told by the name: .xml is application/atom+xml, .json application/json, .jsonld
 application/ld+json, any other application/octet-stream. Lines `Name: value` in FILE.headers, or in
 a file of the same name that ends in .headers instead, are sent as headers of FILE.
+
+Of a folder only files count that end in .xml, .json, .jsonld or .bin; a file that is named itself is posted
+whatever it is. An answer that concerns the hook and not the message ends the replay: 401, 403, 404, 405, 410, a
+redirect, or an encrypted connection that cannot be made.
 
 Connection errors, 5xx, 408 and 429 are tried again, with a growing pause or after the Retry-After
 that the hook asks for (at most a minute). The last line on standard output is the summary:
@@ -54,7 +59,7 @@ Exit codes:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Replay {
-    /// Files, or folders: all files in them, sorted by path.
+    /// Files, or folders: the files in them that end in .xml, .json, .jsonld or .bin, sorted by path.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     /// The hook.
@@ -80,7 +85,11 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let files = file::all_of(&self.paths).map_err(Failure::Failed)?;
+        let Messages { files, left_out } = file::all_of(&self.paths).map_err(Failure::Failed)?;
+        if let [first, ..] = left_out.as_slice() {
+            let (count, first) = (left_out.len(), first.display());
+            say(&format!("left out {count} files that are no messages by their names ({first} is the first)"));
+        }
         let given = files.len();
         let stop = CancellationToken::new();
         let timeout = Duration::from_secs(self.timeout);
@@ -126,6 +135,10 @@ async fn post_all(poster: Arc<Poster>, files: Vec<PathBuf>, in_flight: usize, st
             Some(Ok((path, outcome))) => {
                 if let Some(reason) = outcome.reason() {
                     bar.suspend(|| say(&format!("{}: {reason}", path.display())));
+                }
+                if matches!(outcome, Outcome::NoHook(_)) {
+                    // The same would be said of every message.
+                    stop.cancel();
                 }
                 tally.count(&outcome);
                 bar.inc(1);

@@ -1,12 +1,11 @@
 //! Posting one message until it has an answer that counts.
 
-use std::{path::Path, time::Duration};
+use std::{error::Error, io, path::Path, time::Duration};
 
 use bytes::Bytes;
 use reqwest::{
-    Client, Response,
+    Client, Response, StatusCode,
     header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
-    redirect::Policy,
 };
 use serde::Deserialize;
 use tidings::http_client::trouble;
@@ -15,7 +14,7 @@ use url::Url;
 
 use super::super::{
     file,
-    http::{CONNECT_TIMEOUT, USER_AGENT, header_map, may_pass, pause, retry_after, told, why},
+    http::{client_for, header_map, may_pass, pause, retry_after, told, why},
 };
 
 /// What became of a message.
@@ -31,6 +30,8 @@ pub(super) enum Outcome {
     Refused(String),
     /// It could not be posted, and why.
     Failed(String),
+    /// No message can be posted, and why: the hook is not there, needs another token, or cannot be trusted.
+    NoHook(String),
 }
 
 impl Outcome {
@@ -39,7 +40,7 @@ impl Outcome {
         match self {
             Self::Accepted | Self::Duplicate | Self::Unchanged => None,
             Self::Refused(reason) => Some(format!("refused: {reason}")),
-            Self::Failed(reason) => Some(format!("failed: {reason}")),
+            Self::Failed(reason) | Self::NoHook(reason) => Some(format!("failed: {reason}")),
         }
     }
 }
@@ -69,14 +70,7 @@ impl Poster {
         timeout: Duration,
         stop: CancellationToken,
     ) -> Result<Self, String> {
-        let client = Client::builder()
-            .timeout(timeout)
-            .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-            // A redirect may turn a POST into a GET, which would look like success.
-            .redirect(Policy::none())
-            .user_agent(USER_AGENT)
-            .build()
-            .map_err(|error| trouble(&error))?;
+        let client = client_for(&to).timeout(timeout).build().map_err(|error| trouble(&error))?;
         Ok(Self { client, to, headers, retries, stop })
     }
 
@@ -117,9 +111,30 @@ impl Poster {
         let request = self.client.post(self.to.clone()).headers(headers.clone()).body(body.clone());
         match request.send().await {
             Ok(response) => judge(response).await,
+            Err(error) if is_of_tls(&error) => Answer::Final(Outcome::NoHook(trouble(&error))),
             Err(error) => Answer::Again { reason: trouble(&error), after: None },
         }
     }
+}
+
+/// Whether the two do not agree on an encrypted connection, which no other message changes.
+fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
+    // An error of I/O names as its source that of the error in it, and not that error.
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let cause = inner.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source());
+    error.is::<rustls::Error>() || cause.is_some_and(is_of_tls)
+}
+
+/// Whether an answer concerns the hook and the sender, and would be the same for every message.
+fn concerns_the_hook(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::GONE
+    )
 }
 
 /// What an answer means.
@@ -127,7 +142,7 @@ async fn judge(response: Response) -> Answer {
     let status = response.status();
     if status.is_redirection() {
         let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("nowhere");
-        return Answer::Final(Outcome::Failed(format!("the hook answers {status} and points to {target}; post there")));
+        return Answer::Final(Outcome::NoHook(format!("the hook answers {status} and points to {target}; post there")));
     }
     let after = retry_after(response.headers());
     let told = match told(response).await {
@@ -138,6 +153,8 @@ async fn judge(response: Response) -> Answer {
         Answer::Final(outcome_of(&told))
     } else if may_pass(status) {
         Answer::Again { reason: why(status, &told), after }
+    } else if concerns_the_hook(status) {
+        Answer::Final(Outcome::NoHook(why(status, &told)))
     } else {
         Answer::Final(Outcome::Refused(why(status, &told)))
     }

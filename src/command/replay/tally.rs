@@ -21,7 +21,7 @@ impl Tally {
             Outcome::Duplicate => &mut self.duplicate,
             Outcome::Unchanged => &mut self.unchanged,
             Outcome::Refused(_) => &mut self.refused,
-            Outcome::Failed(_) => &mut self.failed,
+            Outcome::Failed(_) | Outcome::NoHook(_) => &mut self.failed,
         };
         *counter += 1;
     }

@@ -28,17 +28,22 @@ use self::{
 };
 use super::{
     ConfigFile, Failure,
-    gateway::{Gateway, NoAnswer},
+    gateway::{Gateway, NoAnswer, of_the_configuration},
     http::{http_url, token},
     print, runtime, say,
 };
 
 const EXAMPLES: &str = "\
 Examples:
-  tidings seed-registry --source fedora3
-  tidings seed-registry --source fedora --config tidings.toml --rate 20
-  TIDINGS_TOKEN=tdg_… tidings seed-registry --source fedora --gateway https://tidings.example.org
+  tidings seed-registry --source fedora3 --emit
+  tidings seed-registry --source fedora3 --silent
+  tidings seed-registry --source fedora --emit --config tidings.toml --rate 20
+  TIDINGS_TOKEN=tdg_… tidings seed-registry --source fedora --silent --gateway https://tidings.example.org
   tidings seed-registry --source fedora3 --restart --emit
+
+Choose before the first walk: with --emit subscribers get a change for each object that is there, as an index that
+starts empty needs it; with --silent they do not, and cannot get them by a walk later. Whoever has missed them
+starts from /snapshot.
 
 Have the gateway run first, with a durable subscription or a queue at the repository's broker: what
 changes during the walk is then told by messages, and they count before what the walk saw.
@@ -64,7 +69,7 @@ pub(super) struct SeedRegistry {
     #[command(flatten)]
     config: ConfigFile,
     /// The gateway; without it, the one that the configuration has listening on this machine.
-    #[arg(long, value_name = "URL", value_parser = http_url)]
+    #[arg(long, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
     gateway: Option<Url>,
     /// The token to send. Others on this machine can see arguments, and not the environment.
     #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
@@ -72,9 +77,8 @@ pub(super) struct SeedRegistry {
     /// Begin anew, and do not go on where an earlier walk was cut off.
     #[arg(long)]
     restart: bool,
-    /// Tell what the registry does not know as changes. Otherwise nobody is told.
-    #[arg(long)]
-    emit: bool,
+    #[command(flatten)]
+    telling: Telling,
     /// How many requests the repository gets in a second at the most.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
@@ -89,11 +93,24 @@ pub(super) struct SeedRegistry {
     leave_out_failing: bool,
 }
 
+/// Whether subscribers learn of the objects. There is no default, since the choice cannot be changed later: what the
+/// registry knows makes no change any more.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Telling {
+    /// Publish a change for each object that the registry does not know. Subscribers and readers of the feed get them.
+    #[arg(long)]
+    emit: bool,
+    /// Fill the registry and publish nothing. Objects that are filled in so cannot be published later.
+    #[arg(long)]
+    silent: bool,
+}
+
 impl SeedRegistry {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = self.config.load(&Flags::default())?;
         let source = self.source(&config)?;
-        let gateway = self.gateway.clone().map_or_else(|| listening(&config), Ok)?;
+        let gateway = self.gateway.clone().map_or_else(|| of_the_configuration(&config), Ok)?;
         let to = Gateway::new(&gateway, self.token.as_ref()).map_err(Failure::Usage)?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let ended = runtime.block_on(self.walk(source, &to, &gateway));
@@ -134,7 +151,7 @@ impl SeedRegistry {
             ))
         })?;
         let stop = CancellationToken::new();
-        let mut parts = Parts::new(gateway, name, self.emit, self.retries, stop.clone());
+        let mut parts = Parts::new(gateway, name, self.telling.emit, self.retries, stop.clone());
         let begun = parts.begin(self.restart).await.map_err(|NoAnswer { why, may_pass }| {
             let advice =
                 if may_pass { "; is it running? `tidings serve` starts it, --gateway names another" } else { "" };
@@ -166,6 +183,10 @@ impl SeedRegistry {
         let ended = self.go(walk, &mut parts, &shown, &mut tally, &stop).await;
         listener.abort();
         shown.finish();
+        if self.telling.emit && tally.known > 0 {
+            let known = tally.known;
+            say(&format!("{known} objects were known already and are not published; /snapshot lists them"));
+        }
         print(format!("{tally}\n").as_bytes())?;
         ended?;
         if tally.left_out > 0 {
@@ -237,19 +258,4 @@ impl SeedRegistry {
         };
         Failure::Failed(format!("{error}; {advice}"))
     }
-}
-
-/// The gateway of the configuration, as it is reached on this machine.
-fn listening(config: &Config) -> Result<Url, Failure> {
-    let mut listen = config.server.listen;
-    if listen.ip().is_unspecified() {
-        listen.set_ip(if listen.is_ipv4() {
-            std::net::Ipv4Addr::LOCALHOST.into()
-        } else {
-            std::net::Ipv6Addr::LOCALHOST.into()
-        });
-    }
-    let scheme = if config.server.tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{listen}");
-    Url::parse(&url).map_err(|_| Failure::Usage(format!("{url} is not an address; name the gateway with --gateway")))
 }

@@ -79,7 +79,7 @@ pub(super) async fn listen_for_ctrl_c(stop: CancellationToken, shown: Arc<Shown>
 pub(super) struct Tally {
     filled: u64,
     changes: u64,
-    known: u64,
+    pub(super) known: u64,
     pub(super) left_out: usize,
 }
 

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidings::{model::SubscriptionName, web::Secret};
+use tidings::{config::Flags, model::SubscriptionName, web::Secret};
 use url::Url;
 
 use self::definition::{Key, key};
 use super::{
-    Failure,
-    gateway::Gateway,
+    ConfigFile, Failure,
+    gateway::{Gateway, NoAnswer, of_the_configuration},
     http::{http_url, token},
     print, runtime, say,
 };
@@ -25,6 +25,7 @@ use super::{
 const EXAMPLES: &str = "\
 Examples:
   tidings subscriptions list
+  tidings subscriptions list --config /etc/tidings/tidings.toml
   tidings subscriptions list --gateway https://tidings.example.org
   tidings subscriptions show index
   tidings subscriptions attempts index
@@ -51,9 +52,11 @@ Exit codes:
 pub(super) struct Subscriptions {
     #[command(subcommand)]
     order: Order,
-    /// The gateway.
-    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = http_url)]
-    gateway: Url,
+    #[command(flatten)]
+    config: ConfigFile,
+    /// The gateway; without it, the one that the configuration has listening on this machine.
+    #[arg(long, global = true, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
+    gateway: Option<Url>,
     /// The token to send. Others on this machine can see arguments, and not the environment.
     #[arg(long, global = true, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
@@ -86,7 +89,7 @@ enum Order {
     Pause(Named),
     /// Go on, also after it has ended, failed or waited.
     Resume(Named),
-    /// Go on from somewhere else, back or forward.
+    /// Go on from somewhere else, back or forward. Forward it skips changes, and says how many.
     Rewind {
         #[command(flatten)]
         named: Named,
@@ -108,16 +111,35 @@ struct Named {
 
 impl Subscriptions {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self { order, gateway, token, json } = self;
-        let gateway = Gateway::new(&gateway, token.as_ref()).map_err(Failure::Usage)?;
+        let Self { order, config, gateway, token, json } = self;
+        let at = match gateway {
+            Some(gateway) => gateway,
+            None => {
+                let at = of_the_configuration(&config.load(&Flags::default())?)?;
+                // Another gateway may be there than the one that is meant.
+                say(&format!("the gateway is {at}"));
+                at
+            }
+        };
+        let gateway = Gateway::new(&at, token.as_ref()).map_err(Failure::Usage)?;
         let asked = order.asked()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
-        let answer = runtime.block_on(gateway.ask(asked.method, &asked.path, asked.body));
+        let answer = runtime.block_on(async {
+            let before = match &asked.compared {
+                Some(path) => Some(gateway.ask(Method::GET, path, None).await?),
+                None => None,
+            };
+            let answer = gateway.ask(asked.method, &asked.path, asked.body).await?;
+            Ok::<_, NoAnswer>((before, answer))
+        });
         // A look-up of a name that nobody waits for any more would keep it.
         runtime.shutdown_background();
-        let answer = answer.map_err(|no_answer| Failure::Failed(no_answer.why))?;
+        let (before, answer) = answer.map_err(|no_answer| Failure::Failed(format!("{at}: {}", no_answer.why)))?;
         if let Some(done) = asked.done {
             say(&done);
+        }
+        if let Some(moved) = before.and_then(|before| shown::moved(&before, &answer)) {
+            say(&moved);
         }
         let text = match answer {
             Value::Null => String::new(),
@@ -137,18 +159,21 @@ struct Asked {
     show: fn(&Value) -> String,
     /// What is said when it is done.
     done: Option<String>,
+    /// Path of a subscription whose cursor is compared with that of the answer.
+    compared: Option<String>,
 }
 
 impl Order {
     fn asked(self) -> Result<Asked, Failure> {
         let one = |named: &Named, below: &str| format!("/subscriptions/{}{below}", named.name);
-        let look = |path, show| Asked { method: Method::GET, path, body: None, show, done: None };
+        let look = |path, show| Asked { method: Method::GET, path, body: None, show, done: None, compared: None };
         let act = |named: &Named, below: &str, done: &str| Asked {
             method: Method::POST,
             path: one(named, below),
             body: None,
             show: shown::one,
             done: Some(format!("the subscription {} {done}", named.name)),
+            compared: None,
         };
         Ok(match self {
             Self::List => look("/subscriptions".to_owned(), shown::list),
@@ -163,7 +188,8 @@ impl Order {
             Self::Rewind { named, to } => {
                 // The number of a change is a number.
                 let to = to.parse::<u64>().map_or_else(|_| json!(to), |number| json!(number));
-                Asked { body: Some(json!({ "to": to })), ..act(&named, "/rewind", "goes on there") }
+                let compared = Some(one(&named, ""));
+                Asked { body: Some(json!({ "to": to })), compared, ..act(&named, "/rewind", "goes on there") }
             }
             Self::Remove(named) => Asked { method: Method::DELETE, ..act(&named, "", "is gone") },
         })

@@ -1,5 +1,7 @@
 //! What a gateway says of subscriptions, for people.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 
 use super::super::http::printable;
@@ -68,6 +70,24 @@ pub(super) fn one(answer: &Value) -> String {
         }
     }
     shown
+}
+
+/// Number of changes that a rewind has a subscription skip or send again; `None` where it stays where it was.
+pub(super) fn moved(before: &Value, after: &Value) -> Option<String> {
+    let number = |answer: &Value, member: &str| answer.pointer(member).and_then(Value::as_u64);
+    let [from, to] = [number(before, "/cursor")?, number(after, "/cursor")?];
+    let [behind_before, behind_after] = [number(before, "/lag/changes")?, number(after, "/lag/changes")?];
+    match from.cmp(&to) {
+        Ordering::Less => {
+            let skipped = behind_before.saturating_sub(behind_after);
+            Some(format!("it skips {skipped} changes, which are not sent to it (its cursor was {from} and is {to})"))
+        }
+        Ordering::Greater => {
+            let again = behind_after.saturating_sub(behind_before);
+            Some(format!("{again} changes are examined again (its cursor was {from} and is {to})"))
+        }
+        Ordering::Equal => None,
+    }
 }
 
 /// Every attempt in a line.

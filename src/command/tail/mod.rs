@@ -16,7 +16,6 @@ use clap::Args;
 use reqwest::{
     Client, Response,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
-    redirect::Policy,
 };
 use tidings::{http_client::trouble, web::Secret};
 use url::{Url, form_urlencoded};
@@ -27,7 +26,7 @@ use self::{
 };
 use super::{
     Failure,
-    http::{CONNECT_TIMEOUT, USER_AGENT, http_url, may_pass, pause, retry_after, token, told, why, with_token},
+    http::{client_for, http_url, may_pass, pause, retry_after, token, told, why, with_token},
     runtime, say,
 };
 
@@ -57,7 +56,7 @@ const OUTPUT_BYTES: usize = 64 << 10;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Tail {
     /// The gateway.
-    #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = http_url)]
+    #[arg(value_name = "URL", env = "TIDINGS_GATEWAY", default_value = "http://127.0.0.1:8080", value_parser = http_url)]
     url: Url,
     /// The number of the change after which to begin; 0 is the place before the first of all. Without it: with the next change.
     #[arg(long, value_name = "N")]
@@ -125,13 +124,8 @@ impl Follower {
     fn new(tail: Tail) -> Result<Self, String> {
         let mut headers = with_token(HeaderMap::new(), tail.token.as_ref())?;
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let client = Client::builder()
-            .read_timeout(Duration::from_secs(tail.timeout))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(Policy::none())
-            .user_agent(USER_AGENT)
-            .build()
-            .map_err(|error| trouble(&error))?;
+        let timeout = Duration::from_secs(tail.timeout);
+        let client = client_for(&tail.url).read_timeout(timeout).build().map_err(|error| trouble(&error))?;
         Ok(Self {
             client,
             url: stream_of(tail.url, &tail.filter),

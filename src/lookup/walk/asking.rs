@@ -90,6 +90,7 @@ impl Asking {
             let pause = match &error {
                 // Nothing was asked, so it is no try.
                 LookupError::LeftAlone { again } => *again,
+                LookupError::Crowded { .. } => Duration::ZERO,
                 error if error.is_transient() && tries < self.manner.retries => {
                     tries += 1;
                     FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(tries - 1)).min(LONGEST_PAUSE)

@@ -82,6 +82,13 @@ impl Access {
         self.tokens.iter().map(|token| token.name.as_str())
     }
 
+    /// The names of the tokens that have expired.
+    pub fn expired(&self) -> impl Iterator<Item = &str> {
+        let now = Utc::now();
+        let is_over = move |token: &&Token| token.expires.is_some_and(|expires| expires <= now);
+        self.tokens.iter().filter(is_over).map(|token| token.name.as_str())
+    }
+
     /// Whether a token that has not expired has this scope.
     #[must_use]
     pub fn grants(&self, scope: &Scope) -> bool {

@@ -10,6 +10,7 @@ mod events;
 mod gathered;
 mod held;
 mod incomplete;
+pub mod inspect;
 mod key_filter;
 mod log;
 mod numbers;
