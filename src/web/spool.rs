@@ -23,7 +23,7 @@ use super::{
 pub const IN_MEMORY: usize = 1 << 20;
 
 /// Maximum size of all answers in memory together, in KiB.
-const MEMORY_KIB: usize = 64 << 10;
+const MEMORY_KIB: usize = 32 << 10;
 
 /// Maximum number of files at the same time.
 const FILES: usize = 256;
@@ -35,7 +35,7 @@ const STEP_KIB: u32 = 1 << 10;
 const PAGES_AT_ONCE: usize = 2;
 
 /// Number of whole documents (feeds, archive pages) that are written at the same time.
-const DOCUMENTS_AT_ONCE: usize = 2;
+const DOCUMENTS_AT_ONCE: usize = 1;
 
 /// The room for answers. Clones are handles to the same room.
 #[derive(Clone, Debug)]
