@@ -2,7 +2,7 @@
 """Follows the changes of a Tidings by its stream, and goes on where it was, also when it is started again.
 
     pip install httpx==0.28.1 httpx-sse==0.4.3     # tried with Python 3.11; 3.9 and newer will do
-    python3 examples/follow.py http://127.0.0.1:8080/stream place.txt
+    python3 examples/follow.py http://127.0.0.1:8395/stream place.txt
 
 A token, where one is asked for, is taken from the variable TIDINGS_TOKEN. A place that is no longer kept (410) ends
 it: start again from /snapshot.

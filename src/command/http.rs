@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn addresses_of_this_machine_are_known() {
         for (url, expected) in [
-            ("http://127.0.0.1:8080", true),
+            ("http://127.0.0.1:8395", true),
             ("http://127.9.9.9", true),
-            ("https://[::1]:8080/", true),
+            ("https://[::1]:8395/", true),
             ("http://[::ffff:127.0.0.1]/", true),
             ("http://LOCALHOST:1", true),
             ("http://a.localhost", true),

@@ -38,8 +38,8 @@ Exit codes:
 const EXAMPLES: &str = "\
 A first look, in two terminals:
   tidings serve
-  tidings replay message.xml --to http://127.0.0.1:8080/hooks/fedora3
-and then read http://127.0.0.1:8080/feed
+  tidings replay message.xml --to http://127.0.0.1:8395/hooks/fedora3
+and then read http://127.0.0.1:8395/feed
 
 Exit codes:
   0  done

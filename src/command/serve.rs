@@ -36,7 +36,7 @@ Exit codes:
 pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigFile,
-    /// The address and port to listen on, as in 127.0.0.1:8080; counts before the configuration.
+    /// The address and port to listen on, as in 127.0.0.1:8395; counts before the configuration.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// The folder of the journal; counts before the configuration.

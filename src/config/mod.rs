@@ -408,7 +408,7 @@ struct AccessTable {
 fn address<'de, D: Deserializer<'de>>(setting: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(setting)?;
     text.parse().map_err(|_| {
-        let expected = "give an IP address and a port, as in 127.0.0.1:8080 or [::1]:8080";
+        let expected = "give an IP address and a port, as in 127.0.0.1:8395 or [::1]:8395";
         D::Error::custom(format_args!("it is {text:?}; {expected}"))
     })
 }

@@ -93,7 +93,7 @@ fn in_a_file() {
         ),
         (
             "[server]\nlisten = \"localhost\"",
-            "the setting server.listen in my.toml is wrong: it is \"localhost\"; give an IP address and a port, as in 127.0.0.1:8080 or [::1]:8080",
+            "the setting server.listen in my.toml is wrong: it is \"localhost\"; give an IP address and a port, as in 127.0.0.1:8395 or [::1]:8395",
         ),
         (
             "[server]\npublic_url = \"ftp://h/\"",

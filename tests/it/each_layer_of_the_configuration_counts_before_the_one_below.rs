@@ -18,8 +18,8 @@ use crate::a_wrong_configuration_is_refused_with_advice::{DIALECTS, load};
 #[test]
 fn the_defaults_are_what_is_promised() {
     let config = Config::load_with(None, [], &Flags::default(), &DIALECTS).unwrap();
-    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "http://127.0.0.1:8080");
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8395");
+    assert_eq!(config.server.public_url_at(config.server.listen).as_str(), "http://127.0.0.1:8395");
     assert_eq!(config.server.grace, Duration::from_secs(10));
     assert_eq!(config.journal.data, std::path::absolute("data").unwrap());
     assert_eq!((config.journal.dedupe_days, config.journal.dedupe_events), (30, 1_000_000));

@@ -149,8 +149,8 @@ access        open to whoever reaches it
 #[test]
 fn the_defaults_serve_the_four_promised_hooks() {
     let expected = "\
-listen        127.0.0.1:8080
-public URL    http://127.0.0.1:8080
+listen        127.0.0.1:8395
+public URL    http://127.0.0.1:8395
 TLS           none, nothing is encrypted
 data          FOLDER/data (a new journal)
 access        open to whoever reaches it

@@ -33,7 +33,7 @@ use super::{
 
 const EXAMPLES: &str = "\
 Examples:
-  tidings replay message.xml --to http://127.0.0.1:8080/hooks/fedora3
+  tidings replay message.xml --to http://127.0.0.1:8395/hooks/fedora3
   tidings replay archive/2026 --to https://tidings.example.org/hooks/fedora --concurrency 8
   TIDINGS_TOKEN=tdg_… tidings replay events --to https://tidings.example.org/hooks/fedora
 

@@ -56,7 +56,7 @@ const OUTPUT_BYTES: usize = 64 << 10;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Tail {
     /// The gateway.
-    #[arg(value_name = "URL", env = "TIDINGS_GATEWAY", default_value = "http://127.0.0.1:8080", value_parser = http_url)]
+    #[arg(value_name = "URL", env = "TIDINGS_GATEWAY", default_value = "http://127.0.0.1:8395", value_parser = http_url)]
     url: Url,
     /// The number of the change after which to begin; 0 is the place before the first of all. Without it: with the next change.
     #[arg(long, value_name = "N")]
