@@ -182,7 +182,7 @@ pub const METRICS: [Metric; 30] = [
         name: delivery::LAG,
         kind: Kind::Gauge,
         labels: &["subscription"],
-        about: "By how many numbers of the journal a subscription is behind.",
+        about: "By how many changes of the journal a subscription is behind.",
     },
     Metric {
         name: delivery::UP,

@@ -164,7 +164,7 @@ async fn a_journal_that_cannot_be_written_pauses_the_queue_and_it_goes_on_by_its
             sent += 100;
             let taken_or_paused = until(&gateway, "they are taken or the queue is paused", async || {
                 let connection = connection(&gateway).await;
-                let head = gateway.json("/readyz").await["head"].as_u64().unwrap();
+                let head = gateway.head().await;
                 (connection["state"] == "paused" || head == sent).then_some(connection)
             });
             let connection = taken_or_paused.await;
@@ -179,7 +179,7 @@ async fn a_journal_that_cannot_be_written_pauses_the_queue_and_it_goes_on_by_its
         sent += 100;
         // No more was taken than the prefetch: the rest waits in the queue. What is acknowledged is in the journal.
         let waiting = u64::from(client.waiting(QUEUE).await);
-        let head = gateway.json("/readyz").await["head"].as_u64().unwrap();
+        let head = gateway.head().await;
         assert!(waiting + 40 >= sent - head, "{waiting} wait, {head} of {sent} are in the journal");
         fs::remove_file(filling).unwrap();
         until_state(&gateway, "connected").await;

@@ -50,7 +50,7 @@ async fn a_reader_that_starts_from_the_snapshot_ends_where_the_registry_is() {
 async fn a_query_that_makes_no_sense_is_refused_and_an_empty_registry_has_no_page() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
-    assert_eq!(gateway.json("/snapshot").await, json!({ "head": 0, "objects": [] }));
+    assert_eq!(gateway.json("/snapshot").await, json!({ "head": 0, "seeds": 0, "objects": [] }));
     for query in ["limit=0", "limit=1001", "after=x", "before=1"] {
         let refused = gateway.http.get(format!("{}/snapshot?{query}", gateway.url)).send().await.unwrap();
         assert_eq!(refused.status(), 400, "{query}");

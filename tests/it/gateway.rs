@@ -73,6 +73,11 @@ impl Gateway {
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
+    /// The number of the newest change, whether messages can be written at present or not.
+    pub(crate) async fn head(&self) -> u64 {
+        self.json("/snapshot?limit=1").await["head"].as_u64().unwrap()
+    }
+
     /// Every change of the journal, in order.
     pub(crate) async fn changes(&self) -> Vec<Value> {
         let mut all = Vec::new();

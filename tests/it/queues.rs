@@ -58,10 +58,8 @@ pub(crate) async fn connection(gateway: &Gateway) -> Value {
 
 /// Waits until the journal has that many changes.
 pub(crate) async fn until_head(gateway: &Gateway, head: u64) {
-    until(gateway, &format!("the journal has {head} changes"), async || {
-        (gateway.json("/readyz").await["head"].as_u64().unwrap() >= head).then_some(())
-    })
-    .await;
+    until(gateway, &format!("the journal has {head} changes"), async || (gateway.head().await >= head).then_some(()))
+        .await;
 }
 
 /// Waits until there is what is looked for; every minute counts as one as long as something moves.
@@ -71,7 +69,7 @@ pub(crate) async fn until<T>(gateway: &Gateway, what: &str, mut found: impl Asyn
         if let Some(found) = found().await {
             return found;
         }
-        let moved = gateway.json("/readyz").await["head"].as_u64().unwrap();
+        let moved = gateway.head().await;
         if moved != head {
             (since, head) = (Instant::now(), moved);
         }

@@ -63,7 +63,7 @@ impl Answer {
         socket.connect(&address.into()).unwrap();
         let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: h\r\n{headers}\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n").unwrap();
         let (mut reader, mut head) = (BufReader::with_capacity(64 * 1024, stream), String::new());
         while !head.ends_with("\r\n\r\n") {
             assert!(reader.read_line(&mut head).unwrap() > 0, "{path}: {head}");
