@@ -152,7 +152,7 @@ pub const METRICS: [Metric; 30] = [
         name: journal::FAILURES,
         kind: Kind::Counter,
         labels: &["reason"],
-        about: "What the journal could not write or read: full, read-only, io, damaged, busy or closed.",
+        about: "What the journal could not write or read: full, read-only, io, damaged, refused, busy or closed.",
     },
     Metric {
         name: journal::QUARANTINE_MESSAGES,
@@ -188,7 +188,7 @@ pub const METRICS: [Metric; 30] = [
         name: delivery::UP,
         kind: Kind::Gauge,
         labels: &["subscription"],
-        about: "1 while a subscription delivers or waits for changes, else 0.",
+        about: "1 while a subscription delivers or waits for changes, else 0: also while its receiver fails and has taken nothing since.",
     },
     Metric {
         name: delivery::PAUSED,

@@ -89,7 +89,7 @@ impl ConfigFile {
     }
 }
 
-/// The program's version, with the commit where the build was told it.
+/// Returns the program's version, with the commit where the build knows it (`build.rs`).
 fn version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| match option_env!("TIDINGS_COMMIT").filter(|commit| !commit.is_empty()) {

@@ -136,3 +136,20 @@ fn the_bound_on_the_json_of_a_change_holds_for_every_change() {
         })
         .unwrap();
 }
+
+#[tokio::test]
+async fn uris_that_a_browser_would_run_go_to_the_quarantine() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), LIMITS);
+    for uri in ["javascript:alert(1)", "JavaScript:alert(1)", "vbscript:x", "data:text/html,<script>"] {
+        let ordinary = "http://h/1/a";
+        for (object, item, content) in [(uri, ordinary, ordinary), (ordinary, uri, ordinary), (ordinary, ordinary, uri)]
+        {
+            let item = json!({ "uri": item, "change": "ADD", "content": { "url": content } });
+            let (status, answer) = post(&gateway, &json!({ "object": object, "items": [item] })).await;
+            assert_eq!(status, 422, "{object} {uri}: {answer}");
+        }
+    }
+    assert_eq!(gateway.head().await, 0);
+    assert_eq!(gateway.json("/quarantine").await["messages"].as_array().unwrap().len(), 12);
+}
