@@ -22,9 +22,9 @@ use crate::{
         self, Journal, WriterThread,
         retention::Retention,
         store::{
-            StoreError,
+            StoreError, StoreLimits,
             sqlite::{
-                self, OpenError, SqliteStore,
+                OpenError, SqliteOptions, SqliteStore,
                 inspect::{Found, inspect},
             },
         },
@@ -307,12 +307,11 @@ async fn close(writer: WriterThread) {
 }
 
 fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, WriterThread), ServeError> {
-    let bounds = sqlite::Bounds {
+    let limits = StoreLimits {
         dedupe_events: config.journal.dedupe_events,
         dedupe_millis: i64::from(config.journal.dedupe_days) * MILLIS_PER_DAY,
         quarantine_entries: config.limits.quarantine_entries,
         quarantine_bytes: config.limits.quarantine_bytes,
-        ..sqlite::Bounds::default()
     };
     let settings = journal::Settings {
         queue: config.journal.queue,
@@ -322,7 +321,7 @@ fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, WriterThre
         ..journal::Settings::default()
     };
     let is_new = inspect(&config.journal.data).is_ok_and(|found| found == Found::Nothing);
-    let store = SqliteStore::open(&config.journal.data, bounds)?;
+    let store = SqliteStore::open(&config.journal.data, SqliteOptions { limits, ..SqliteOptions::default() })?;
     if is_new {
         tracing::info!(data = %config.journal.data.display(), "a new, empty journal was made");
     }

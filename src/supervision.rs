@@ -38,10 +38,8 @@ macro_rules! workers {
 }
 
 workers! {
-    /// The thread that settles drafts.
+    /// The thread that settles drafts and writes them to the store.
     JournalWriter = "journal-writer",
-    /// The thread that writes batches to the store.
-    JournalDisk = "journal-disk",
     /// The thread that maintains the store.
     JournalUpkeep = "journal-upkeep",
     /// The task that waits for SIGTERM and Ctrl-C.

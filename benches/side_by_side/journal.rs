@@ -97,7 +97,7 @@ pub(crate) fn appends() {
 }
 
 pub(crate) fn open(folder: &Path) -> (Journal, WriterThread) {
-    let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+    let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
     Journal::start(store, Settings::default()).unwrap()
 }
 

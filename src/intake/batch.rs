@@ -243,7 +243,7 @@ mod tests {
         format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
         journal::{
             Journal, Settings,
-            store::sqlite::{Bounds, SqliteStore},
+            store::sqlite::{SqliteOptions, SqliteStore},
         },
         model::SourceName,
     };
@@ -270,7 +270,7 @@ mod tests {
     #[tokio::test]
     async fn a_message_at_which_the_dialect_panics_is_kept_and_the_others_are_journaled() {
         let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
+        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
         let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
         let name = SourceName::parse("s").unwrap();
         let source = Source::new(name, &KIND, serde_json::Value::Null, false, Limits::default()).unwrap();

@@ -1,12 +1,8 @@
-//! A batch being settled: what its drafts ask of the store, and what is to be written of it.
+//! Settling a batch: the questions of its drafts to the store, and the rows that it writes.
 //!
-//! Each draft sees what the ones before it have done: those of its own batch, and those of the batches
-//! before, which may be on their way to the disk while this one is settled ([`Promised`]).
+//! Each draft is settled on the facts that the store knows and on the drafts before it in the same batch.
 
-use std::{
-    collections::{BTreeSet, hash_map::Entry},
-    sync::Arc,
-};
+use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashSet};
@@ -15,13 +11,12 @@ use super::{
     bounds::ChangeBounds,
     json_of,
     order::{KnownKey, Outcome, Submission},
-    promised::Promised,
     registry::ObjectState,
     seed::{Filled, Seeded, Seeding, Walk},
     settle::{Settled, SourcePolicy, settle},
     sight::Before,
     store::{
-        Confirmed, Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, StoreError, Touching,
+        Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, StoreError, TouchedObject,
     },
 };
 use crate::model::{
@@ -81,10 +76,8 @@ pub(super) fn purge_keys(submissions: &[Submission], seedings: &[Seeding]) -> Ve
 /// What a batch is settled on.
 #[derive(Debug)]
 pub(super) struct Ground {
-    /// The answers of the store and of the batches in flight.
+    /// The answers of the store.
     pub(super) known: Known,
-    /// The numbers of items of the objects that are known and may get more, unless all their items are known.
-    pub(super) item_counts: HashMap<Uri, usize>,
     /// Bounds on one change and on one object.
     pub(super) bounds: ChangeBounds,
     /// The gateway's clock.
@@ -112,7 +105,7 @@ impl Batch {
         seedings: Vec<Seeding>,
         cursors: Vec<(SubscriptionName, Seq)>,
         ground: Ground,
-    ) -> Result<(Self, Promised), StoreError> {
+    ) -> Result<Self, StoreError> {
         let told = seedings.iter().map(|seeding| &seeding.submission);
         let drafts = submissions.iter().chain(told).map(|submission| submission.drafts.len()).sum();
         let mut settling = Settlements::new(ground, drafts);
@@ -143,37 +136,26 @@ struct Settlements {
 /// An object, and what of it was touched.
 #[derive(Default)]
 struct Settling {
-    object: KnownObject,
-    /// The number of items that are known of it and are not here.
-    others: usize,
-    /// Whether that number is unknown, since all of its items that the batch names are here.
-    is_uncounted: bool,
+    state: ObjectState,
+    /// Number of items that the registry has of it besides those in `state`, if the store has counted them.
+    others: Option<usize>,
+    /// Whether the object itself was touched.
     itself: bool,
-    /// Perhaps some more than once.
+    /// The items that were touched, perhaps some more than once.
     items: Vec<Uri>,
-    confirmed: Confirming,
 }
 
 /// A change that is settled, before it has its number.
 type Told = (ContentObjectModification, Settlement, Sight);
 
-/// What of an object was confirmed.
-#[derive(Default)]
-struct Confirming {
-    purged: bool,
-    items: BTreeSet<Uri>,
-}
-
 impl Settlements {
     fn new(ground: Ground, drafts: usize) -> Self {
-        let Ground { known, item_counts, bounds, now } = ground;
+        let Ground { known, bounds, now } = ground;
         let Known { head, received, mut seen, unchanged: known_unchanged, mut taken, objects } = known;
         // A clock that was set back must not make what comes now older than what came before.
         let received = received.map_or(now, |newest| newest.max(now));
-        let settling = |(uri, object): (Uri, KnownObject)| {
-            let count = item_counts.get(&uri);
-            let others = count.map_or(0, |count| count.saturating_sub(object.state.items.len()));
-            (uri, Settling { object, others, is_uncounted: count.is_none(), ..Settling::default() })
+        let settling = |(uri, KnownObject { state, others }): (Uri, KnownObject)| {
+            (uri, Settling { state, others, ..Settling::default() })
         };
         let objects = objects.into_iter().map(settling).collect();
         seen.reserve(drafts);
@@ -218,14 +200,14 @@ impl Settlements {
     fn is_too_much<'a, I: Iterator<Item = &'a Uri>>(&self, growth: impl Iterator<Item = (&'a Uri, I)>) -> bool {
         let mut new: HashMap<&Uri, HashSet<&Uri>> = HashMap::default();
         for (object, items) in growth {
-            let known = self.objects.get(object).map(|settling| &settling.object.state.items);
+            let known = self.objects.get(object).map(|settling| &settling.state.items);
             let mut unknown = items.filter(|item| known.is_none_or(|known| !known.contains_key(*item))).peekable();
             if unknown.peek().is_some() {
                 new.entry(object).or_default().extend(unknown);
             }
         }
         new.into_iter().any(|(object, items)| {
-            let known = self.objects.get(object).map_or(0, Settling::item_count);
+            let known = self.objects.get(object).map_or(0, |known| known.state.items.len() + known.others.unwrap_or_default());
             known + items.len() > self.bounds.object_items
         })
     }
@@ -256,11 +238,11 @@ impl Settlements {
     /// Takes over what was found of an object; says whether any of it was news.
     fn fill(&mut self, found: &FoundObject) -> bool {
         let settling = self.objects.entry(found.object.clone()).or_default();
-        let filled = Filled::news(found, self.received, &settling.object.state);
+        let filled = Filled::news(found, self.received, &settling.state);
         if filled.is_empty() {
             return false;
         }
-        Arc::make_mut(&mut settling.object.state).fill(&filled);
+        settling.state.fill(&filled);
         settling.itself |= filled.is_of_the_object();
         settling.items.extend(filled.items().cloned());
         self.seeds.push(Seed { object: found.object.clone(), filled });
@@ -287,7 +269,7 @@ impl Settlements {
         draft.id = draft.id.filter(|id| !self.taken.contains(id));
         let settling = self.objects.entry(draft.object.clone()).or_default();
         let untold = draft.lookup.untold;
-        let settled = settle(draft, policy, self.received, &settling.object.state);
+        let settled = settle(draft, policy, self.received, &settling.state);
         if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
             outcomes.push(first);
             return Ok(());
@@ -335,52 +317,29 @@ impl Settlements {
         outcomes: Vec<Vec<Outcome>>,
         seeded: Vec<Seeded>,
         cursors: Vec<(SubscriptionName, Seq)>,
-    ) -> (Batch, Promised) {
+    ) -> Batch {
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
         let mut touched: Vec<_> = self.objects.into_iter().filter(is_touched).collect();
         touched.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let mut touching = Touching::default();
-        let mut promised = Vec::with_capacity(touched.len());
-        let mut objects = Vec::with_capacity(touched.len());
-        let mut item_counts = Vec::with_capacity(touched.len());
-        for (uri, settling) in touched {
-            if !settling.is_uncounted {
-                item_counts.push((uri.clone(), settling.item_count()));
-            }
-            let Settling { object, itself, items, confirmed, .. } = settling;
-            let items = items.into_iter().collect();
-            let confirmed = confirmed.of(&object);
-            objects.push(touching.object(uri.clone(), &object, itself, items, confirmed));
-            promised.push((uri, object));
-        }
-        let (changes, unchanged, received, completed) = (self.changes, self.unchanged, self.received, self.completed);
-        let newest = changes.last().map(|newest| (newest.change.seq, newest.change.received));
-        let (seen, taken) = (self.seen, self.taken);
-        let promised =
-            Promised { newest, seen, unchanged: self.known_unchanged, taken, objects: promised, item_counts };
-        let Self { seeds, walks, .. } = self;
+        let object = |(uri, Settling { state, others, itself, items })| {
+            let item_count = others.map(|others| others + state.items.len());
+            TouchedObject { uri, itself, state, items: items.into_iter().collect(), item_count }
+        };
+        let objects = touched.into_iter().map(object).collect();
+        let Self { changes, unchanged, received, completed, seeds, walks, .. } = self;
         let decision = Decision { changes, unchanged, received, objects, cursors, completed, seeds, walks };
-        (Batch { decision, outcomes, seeded }, promised)
+        Batch { decision, outcomes, seeded }
     }
 }
 
 impl Settling {
-    /// The number of items that are known of it.
-    fn item_count(&self) -> usize {
-        self.others + self.object.state.items.len()
-    }
-
     /// Takes over what a draft of this object says; gives the changes that tell it, in order.
     fn take_over(&mut self, settled: Settled, bounds: &ChangeBounds) -> Result<Vec<Told>, StoreError> {
-        let state = Arc::make_mut(&mut self.object.state);
+        let state = &mut self.state;
         let Settled { change, confirmations, order } = settled;
         state.confirm(order, &confirmations);
         self.itself |= confirmations.purged;
-        self.confirmed.purged |= confirmations.purged;
-        for (uri, _) in confirmations.items {
-            self.items.push(uri.clone());
-            self.confirmed.items.insert(uri);
-        }
+        self.items.extend(confirmations.items.into_iter().map(|(uri, _)| uri));
         let Some((modification, settlement)) = change else { return Ok(Vec::new()) };
         let parts = bounds.divide(modification, settlement).into_iter();
         let part = |(modification, settlement)| {
@@ -392,13 +351,6 @@ impl Settling {
             Ok((modification, settlement, sight))
         };
         parts.map(part).collect()
-    }
-}
-
-impl Confirming {
-    fn of(self, KnownObject { state, .. }: &KnownObject) -> Option<Confirmed> {
-        let Self { purged, items } = self;
-        (purged || !items.is_empty()).then(|| Confirmed { state: Arc::clone(state), purged, items })
     }
 }
 

@@ -76,6 +76,7 @@ pub(super) fn failed(error: &JournalError) {
         JournalError::Store(StoreError::Full) => "full",
         JournalError::Store(StoreError::ReadOnly(_)) => "read-only",
         JournalError::Store(StoreError::Io(_)) => "io",
+        JournalError::Store(StoreError::Unavailable(_)) => "unavailable",
         JournalError::Store(StoreError::Damaged(_)) => "damaged",
         JournalError::Store(StoreError::Refused(_)) => "refused",
         JournalError::Busy(_) => "busy",

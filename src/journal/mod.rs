@@ -6,14 +6,10 @@
 
 mod batch;
 mod bounds;
-mod disk;
-mod handover;
-mod item_counts;
 mod kept;
 pub mod metrics;
 mod order;
 pub mod private_files;
-mod promised;
 pub mod quarantine;
 mod reading;
 pub mod registry;
@@ -49,11 +45,7 @@ use crate::{
     model::Seq,
     supervision::{Supervisor, Worker},
 };
-use disk::{Chore, Disk};
-use handover::Handover;
-use item_counts::ItemCounts;
 use order::Order;
-use promised::Promises;
 use quarantine::{NewQuarantined, QuarantineId};
 use seed::{Seeded, Seeding};
 use store::{Store, StoreError};
@@ -63,9 +55,6 @@ use writer::Writer;
 
 /// Room for the JSON of most changes, in bytes.
 const USUAL_JSON: usize = 1024;
-
-/// How many chores may wait, each of a batch.
-const CHORES: usize = 16;
 
 /// How the journal works.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +96,7 @@ pub struct Journal {
 /// The journal's threads. They end when every [`Journal`] has been dropped and every order is
 /// done.
 #[must_use = "the journal is closed properly by joining its writer"]
-pub struct WriterThread([JoinHandle<()>; 3]);
+pub struct WriterThread([JoinHandle<()>; 2]);
 
 /// Why the journal did not do as it was told.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -143,15 +132,6 @@ impl JournalError {
     }
 }
 
-/// Outcome of an order to remove old changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pruned {
-    /// Nothing was removed yet: the same order is to be repeated.
-    Preparing,
-    /// So many changes were removed; none, where none is left to remove.
-    Removed(usize),
-}
-
 impl Journal {
     /// Starts the writer over a store that is open, and fills the tail.
     ///
@@ -179,34 +159,22 @@ impl Journal {
         let left_out = store.left_out()?.into();
         let (moved, head) = watch::channel(head);
         let (orders, waiting) = mpsc::channel(settings.queue);
-        let (upkeep, chores) = sync_channel(CHORES);
-        let handover = Arc::new(Handover::default());
+        let (upkeep, due) = sync_channel(1);
         let writable = Arc::new(Writable::default());
         let writer = Writer {
             store: Arc::clone(&store),
             batch: settings.batch,
-            handover: Arc::clone(&handover),
-            waiting: Vec::with_capacity(settings.batch),
-            promises: Promises::default(),
-            failures: 0,
             bounds: settings.bounds,
-            item_counts: ItemCounts::default(),
-        };
-        let disk = Disk {
-            store: Arc::clone(&store),
             tail: Arc::clone(&tail),
             head: moved,
             first: Arc::clone(&first),
-            handover,
-            orders: orders.downgrade(),
             upkeep,
             writable: Arc::clone(&writable),
         };
-        let kept = Arc::clone(&store);
+        let kept_up = Arc::clone(&store);
         let threads = [
             thread(Worker::JournalWriter, supervisor, move || writer.run(waiting))?,
-            thread(Worker::JournalDisk, supervisor, move || disk.run())?,
-            thread(Worker::JournalUpkeep, supervisor, move || keep_up(&*kept, &chores))?,
+            thread(Worker::JournalUpkeep, supervisor, move || keep_up(&*kept_up, &due))?,
         ];
         let Settings { patience, bounds, .. } = settings;
         Ok((Self { store, tail, head, first, orders, writable, patience, bounds, left_out }, WriterThread(threads)))
@@ -290,12 +258,12 @@ impl Journal {
         self.first.get().unwrap_or(Seq::ZERO.next())
     }
 
-    /// Removes the oldest changes before `before`, `at_most` so many of them, or does a part of what comes before that, so
-    /// that appends wait for neither. The newest change always stays.
+    /// Removes the oldest changes before `before`, `at_most` so many of them; says how many went. The newest change always
+    /// stays.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub async fn prune(&self, before: Seq, at_most: usize) -> Result<Pruned, JournalError> {
+    pub async fn prune(&self, before: Seq, at_most: usize) -> Result<usize, JournalError> {
         self.order(|answer| Order::Prune { before, at_most, answer }).await
     }
 
@@ -398,17 +366,11 @@ fn thread(
     spawned.map_err(|error| StoreError::Io(format!("cannot start the thread {}: {error}", worker.name())))
 }
 
-/// Does what nobody waits for, until the writer has gone.
-fn keep_up(store: &dyn Store, chores: &Receiver<Chore>) {
-    while let Ok(chore) = chores.recv() {
-        match chore {
-            Chore::Free(old) => drop(old),
-            Chore::Upkeep if store.upkeep_is_due() => {
-                if let Err(error) = store.upkeep() {
-                    tracing::warn!(%error, "the journal's upkeep failed; it is tried again");
-                }
-            }
-            Chore::Upkeep => {}
+/// Does the store's upkeep after batches, until the writer has gone.
+fn keep_up(store: &dyn Store, due: &Receiver<()>) {
+    while due.recv().is_ok() {
+        if let Err(error) = store.upkeep() {
+            tracing::warn!(%error, "the journal's upkeep failed; it is tried again");
         }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{
-    Pruned,
     quarantine::{NewQuarantined, QuarantineId},
     seed::{Seeded, Seeding},
     settle::SourcePolicy,
@@ -79,23 +78,10 @@ pub(super) enum Order {
     Prune {
         before: Seq,
         at_most: usize,
-        answer: Answer<Pruned>,
+        answer: Answer<usize>,
     },
     /// To try whether a message can be written.
     Probe(Answer<()>),
-    /// Nothing: who waits for orders is to look whether what was on its way to the disk is there.
-    Look,
-}
-
-impl Order {
-    /// How many drafts it brings to be settled.
-    pub(super) fn drafts(&self) -> usize {
-        match self {
-            Self::Append(submissions, _) => submissions.iter().map(|submission| submission.drafts.len()).sum(),
-            Self::Seed(seeding, _) => seeding.submission.drafts.len() + seeding.found.len(),
-            _ => 0,
-        }
-    }
 }
 
 /// Where an answer goes.
@@ -105,11 +91,9 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 pub(super) type Answers<T> = Answer<Vec<T>>;
 
 impl Taken {
-    /// Whether there is more to do than to settle and to write what is settled.
-    pub(super) fn has_more(&self) -> bool {
-        let Self { messages, releases, writes, prunes, probes, .. } = self;
-        let is_empty = messages.is_empty() && releases.is_empty() && writes.is_empty();
-        !(is_empty && prunes.is_empty() && probes.is_empty())
+    /// Whether there is anything to settle, or a cursor to move.
+    pub(super) fn has_batch(&self) -> bool {
+        !(self.submitters.is_empty() && self.seeders.is_empty() && self.advancers.is_empty())
     }
 
     /// Tells those who wait for something settled that it is not written.
@@ -141,7 +125,7 @@ pub(super) struct Taken {
     pub(super) advancers: Vec<Answer<()>>,
     pub(super) writes: Vec<(Vec<Write>, Answer<Vec<u64>>)>,
     pub(super) probes: Vec<Answer<()>>,
-    pub(super) prunes: Vec<(Seq, usize, Answer<Pruned>)>,
+    pub(super) prunes: Vec<(Seq, usize, Answer<usize>)>,
 }
 
 /// Orders by what they ask for.
@@ -169,7 +153,6 @@ pub(super) fn sorted(orders: impl Iterator<Item = Order>) -> Taken {
             Order::Subscriptions(what, answer) => taken.writes.push((what, answer)),
             Order::Prune { before, at_most, answer } => taken.prunes.push((before, at_most, answer)),
             Order::Probe(answer) => taken.probes.push(answer),
-            Order::Look => {}
         }
     }
     taken

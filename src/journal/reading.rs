@@ -62,17 +62,7 @@ impl Journal {
         if let Some(changes) = in_memory {
             return Ok(changes);
         }
-        let found = self.read(move |store| {
-            let found = store.after_within(after, limit, bytes)?;
-            // The place is good if the change after it is there, or its own. Changes go from the oldest
-            // on, so when its own is still there now, none after it had gone before.
-            let is_good = match found.first() {
-                Some(first) if first.seq == after.next() => true,
-                None if after == Seq::ZERO => true,
-                _ => store.holds(after)?,
-            };
-            Ok(is_good.then_some(found))
-        });
+        let found = self.read(move |store| store.after(after, limit, bytes));
         found.await?.map(recorded).ok_or_else(|| JournalError::Gone { after, first: self.first() })
     }
 
@@ -106,7 +96,7 @@ impl Journal {
         if let Some(changes) = in_memory {
             return Ok(changes);
         }
-        self.read(move |store| store.before_within(before, limit, bytes).map(recorded)).await
+        self.read(move |store| store.before(before, limit, bytes).map(recorded)).await
     }
 
     /// The number of the change before that of `seq`, by the numbering alone, whether either is kept: the number before

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Journal, JournalError, Pruned};
+use super::{Journal, JournalError};
 use crate::model::{Seq, Timestamp};
 
 /// How many changes go in one transaction.
@@ -64,9 +64,8 @@ impl Retention {
         while before > journal.first() {
             let began = Instant::now();
             match journal.prune(before, AT_ONCE).await? {
-                Pruned::Preparing => {}
-                Pruned::Removed(0) => break,
-                Pruned::Removed(changes) => removed += changes,
+                0 => break,
+                changes => removed += changes,
             }
             tokio::time::sleep(began.elapsed()).await;
         }

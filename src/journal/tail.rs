@@ -234,7 +234,7 @@ impl Tail {
         let (mut newest, mut bytes, mut before) = (Vec::new(), 0_usize, head.next());
         while newest.len() < bounds.changes && bytes < bounds.bytes {
             let limit = FILLED_AT_ONCE.min(bounds.changes - newest.len());
-            let read = store.before_within(before, limit, bounds.bytes - bytes)?;
+            let read = store.before(before, limit, bounds.bytes - bytes)?;
             let Some(oldest) = read.last() else { break };
             before = oldest.seq;
             bytes += read.iter().map(|change| change.json.len()).sum::<usize>();
@@ -245,8 +245,8 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Adds the changes that follow the newest, and gives those that are too many, for their memory to be
-    /// freed where nobody waits. Where the numbering leaves some out, as it does once after a restore,
+    /// Adds the changes that follow the newest, and gives those beyond the bounds, so that the caller can free them after it has
+    /// answered. Where the numbering leaves some out, as it does once after a restore,
     /// the tail begins anew.
     pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<Recorded>>) -> Vec<Arc<Recorded>> {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,168 +1,114 @@
-//! The single writer: a thread that takes the orders that are waiting and has what they tell settled, and one that
-//! writes what is settled in one transaction (group commit), so that throughput grows with concurrency while each waits
-//! for one sync of the disk only.
+//! The single writer: one loop, one transaction a batch.
 //!
-//! While one batch is on its way to the disk the next is settled, on what the store knew before and what the batches
-//! on their way will have written ([`Promises`]). When one cannot be written, neither are those that were settled
-//! on it: their senders hear of the same error, and send again.
+//! The writer takes all requests that wait (group commit), and for their drafts does the following in one transaction: it
+//! begins, looks up the event keys and registry rows that the batch names, settles the drafts, writes and commits. Then it
+//! publishes the changes to the tail, moves the head, and answers. So throughput grows with the number of senders, and each
+//! sender waits for one sync of the disk. A reader hears of a change after it is on disk, never before.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, mpsc::SyncSender},
+    time::{Duration, Instant},
+};
 
-use foldhash::HashMap;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{
+    First,
     batch::{Batch, Ground, purge_keys, questions},
     bounds::ChangeBounds,
-    disk::Work,
-    handover::{Gone, Handover, Seen},
-    item_counts::ItemCounts,
-    order::{Order, Taken, sorted},
-    promised::{Promised, Promises},
-    store::{Decision, ItemsAsked, Known, Meanwhile, Questions, Store, StoreError},
+    metrics,
+    order::{Order, Taken, answer_all, sorted},
+    store::{Known, NewChange, Questions, Store, StoreError, Transaction},
+    tail::{Recorded, Tail},
+    writable::Writable,
 };
-use crate::model::{Timestamp, Uri};
+use crate::model::{Seq, Timestamp};
 
-/// From so many drafts on a batch is settled while another is written. A smaller one waits for those to
-/// come until that is done, since it costs some work to ask for the sake of few.
-const WORTH_SETTLING_AHEAD: usize = 128;
-
-/// The number of further changes of a purge that one question asks for.
+/// Number of further changes of a purge that one question asks for.
 const PARTS_ASKED_AT_ONCE: usize = 16;
-
-/// About so many drafts are settled at once, so that they can be written while the next are settled.
-const SETTLED_AT_ONCE: usize = 256;
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
-    /// How many orders go into one transaction at the most.
+    /// Most orders in one transaction.
     pub(super) batch: usize,
-    /// Where what is settled goes.
-    pub(super) handover: Arc<Handover>,
-    /// Orders that have been taken and are not settled yet.
-    pub(super) waiting: Vec<Order>,
-    /// What is settled and may not be in the store yet.
-    pub(super) promises: Promises,
-    /// How many failures were known when all that was settled.
-    pub(super) failures: u64,
     /// Bounds on one change and on one object.
     pub(super) bounds: ChangeBounds,
-    /// The numbers of items of the objects that were settled last.
-    pub(super) item_counts: ItemCounts,
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.handover.close();
-    }
+    pub(super) tail: Arc<Tail>,
+    pub(super) head: watch::Sender<Seq>,
+    pub(super) first: Arc<First>,
+    /// Wakes the thread that does the store's upkeep.
+    pub(super) upkeep: SyncSender<()>,
+    pub(super) writable: Arc<Writable>,
 }
 
 impl Writer {
     /// Works until all senders of orders are gone and all orders are done.
-    pub(super) fn run(mut self, mut orders: mpsc::Receiver<Order>) {
-        if self.work(&mut orders).is_err() {
-            return;
-        }
-        if let Err(error) = self.store.close() {
-            tracing::warn!(%error, "the journal could not be put in order; the next start takes a little longer");
-        }
-    }
-
-    fn work(&mut self, orders: &mut mpsc::Receiver<Order>) -> Result<(), Gone> {
-        let mut is_open = true;
-        loop {
-            let Seen { done, failures, is_idle, orders: settled } = self.handover.see()?;
-            self.forget(done, failures);
-            if self.settle(is_idle) {
-                continue;
+    pub(super) fn run(self, mut orders: mpsc::Receiver<Order>) {
+        let mut waiting = Vec::with_capacity(self.batch);
+        while orders.blocking_recv_many(&mut waiting, self.batch) > 0 {
+            let mut taken = sorted(waiting.drain(..));
+            if taken.has_batch() {
+                self.write_batch(&mut taken);
             }
-            let room = self.batch.saturating_sub(self.waiting.len() + settled);
-            if is_open && room > 0 {
-                is_open = orders.blocking_recv_many(&mut self.waiting, room) > 0;
-                self.waiting.retain(|order| !matches!(order, Order::Look));
-            } else if !is_open && is_idle && self.waiting.is_empty() {
-                return Ok(());
-            } else {
-                self.handover.wait(done, settled);
-            }
+            self.execute(taken);
+            // Where the thread is busy, it looks again by itself.
+            let _ = self.upkeep.try_send(());
         }
     }
 
-    /// Forgets what the store has by now, and what it never will: what was settled on what could not be written.
-    fn forget(&mut self, done: u64, failures: u64) {
-        if failures != self.failures {
-            self.failures = failures;
-            self.promises.clear();
-            self.item_counts.clear();
-        }
-        self.promises.forget(done);
-    }
-
-    /// Settles what is waiting, or some of it, if nothing is on its way to the disk or it is worth it; says whether.
-    fn settle(&mut self, is_idle: bool) -> bool {
-        let count = self.to_be_settled(is_idle);
-        if count == 0 {
-            return false;
-        }
-        let mut work = Work::new(count, sorted(self.waiting.drain(..count)));
-        let meanwhile = if is_idle { Meanwhile::Idle } else { Meanwhile::Writing };
-        let promised = match self.settled(&mut work.rest, meanwhile) {
-            Ok((batch, promised)) => {
-                work.batch = batch;
-                Some(promised)
+    /// Settles, writes and publishes the drafts, crawled facts and cursors of these orders, and answers their senders.
+    fn write_batch(&self, taken: &mut Taken) {
+        let began = Instant::now();
+        match self.commit_batch(taken) {
+            Ok(Batch { decision, outcomes, seeded }) => {
+                let took = began.elapsed();
+                if !outcomes.is_empty() {
+                    metrics::batch(outcomes.len(), took);
+                }
+                // Cursors by themselves take less room than a message, and prove nothing.
+                if !decision.changes.is_empty() {
+                    self.writable.note(&Ok(()));
+                }
+                let dropped = self.publish(decision.changes, took);
+                taken.advancers.drain(..).for_each(|advancer| drop(advancer.send(Ok(()))));
+                for (seeder, seeded) in taken.seeders.drain(..).zip(seeded) {
+                    let _ = seeder.send(Ok(seeded));
+                }
+                answer_all(std::mem::take(&mut taken.submitters), Ok(outcomes));
+                drop(dropped);
             }
             Err(error) => {
-                work.rest.refuse(&error);
-                None
+                self.writable.failed(&error);
+                taken.refuse(&error);
             }
-        };
-        let number = self.handover.put(work, self.failures);
-        if let Some(mut promised) = promised {
-            for (object, count) in promised.item_counts.drain(..) {
-                self.item_counts.set(object, count);
-            }
-            self.promises.add(number, promised);
         }
-        true
     }
 
-    /// How many of the orders that are waiting are settled now.
-    fn to_be_settled(&self, is_idle: bool) -> usize {
-        let drafts = || self.waiting.iter().map(Order::drafts);
-        if !is_idle && drafts().sum::<usize>() < WORTH_SETTLING_AHEAD {
-            return 0;
-        }
-        let mut before = 0;
-        let is_among_the_first = |drafts: &usize| {
-            let are_few = before < SETTLED_AT_ONCE;
-            before += drafts;
-            are_few
-        };
-        drafts().take_while(is_among_the_first).count()
-    }
-
-    fn settled(&mut self, taken: &mut Taken, meanwhile: Meanwhile) -> Result<(Batch, Promised), StoreError> {
+    fn commit_batch(&self, taken: &mut Taken) -> Result<Batch, StoreError> {
+        let mut transaction = self.store.begin()?;
         let questions = questions(&taken.submissions, &taken.seedings);
-        let is_empty = taken.submissions.is_empty() && taken.seedings.is_empty();
-        let mut known = if is_empty { Known::default() } else { self.store.look(&questions, meanwhile)? };
-        self.promises.tell(&questions, &mut known);
-        self.add_parts(taken, &mut known, meanwhile)?;
-        let item_counts = self.count_items(&questions, &known, meanwhile)?;
-        let (submissions, cursors) = (std::mem::take(&mut taken.submissions), std::mem::take(&mut taken.cursors));
-        let seedings = std::mem::take(&mut taken.seedings);
-        let ground = Ground { known, item_counts, bounds: self.bounds, now: Timestamp::now() };
-        Batch::settle(submissions, seedings, cursors, ground)
+        let mut known = transaction.look_up(&questions)?;
+        self.add_parts(&mut *transaction, taken, &mut known)?;
+        let ground = Ground { known, bounds: self.bounds, now: Timestamp::now() };
+        let (submissions, seedings) = (std::mem::take(&mut taken.submissions), std::mem::take(&mut taken.seedings));
+        let batch = Batch::settle(submissions, seedings, std::mem::take(&mut taken.cursors), ground)?;
+        transaction.write(&batch.decision)?;
+        transaction.commit()?;
+        Ok(batch)
     }
 
-    /// Adds the further changes that purges were journaled as which have come again.
-    fn add_parts(&self, taken: &Taken, known: &mut Known, meanwhile: Meanwhile) -> Result<(), StoreError> {
+    /// Looks up the further changes of purges that are repeated: the gateway divides a large purge into several changes.
+    fn add_parts(
+        &self,
+        transaction: &mut dyn Transaction,
+        taken: &Taken,
+        known: &mut Known,
+    ) -> Result<(), StoreError> {
         for key in purge_keys(&taken.submissions, &taken.seedings) {
             let mut parts = 1;
             while known.seen.contains_key(&key.part(parts)) {
                 let keys = (parts + 1..=parts + PARTS_ASKED_AT_ONCE).map(|part| key.part(part)).collect();
-                let questions = Questions { keys, ..Questions::default() };
-                let mut found = self.store.look(&questions, meanwhile)?;
-                self.promises.tell(&questions, &mut found);
+                let found = transaction.look_up(&Questions { keys, ..Questions::default() })?;
                 known.seen.extend(found.seen);
                 parts += PARTS_ASKED_AT_ONCE;
             }
@@ -170,39 +116,67 @@ impl Writer {
         Ok(())
     }
 
-    /// The numbers of items of the objects that are known and may get more.
-    fn count_items(
-        &mut self,
-        questions: &Questions,
-        known: &Known,
-        meanwhile: Meanwhile,
-    ) -> Result<HashMap<Uri, usize>, StoreError> {
-        let mut counts = HashMap::default();
-        let mut uncounted = Vec::new();
-        for (uri, asked) in &questions.objects {
-            let Some(object) = known.objects.get(uri) else { continue };
-            let ItemsAsked::Some(items) = asked else {
-                counts.insert(uri.clone(), object.state.items.len());
-                continue;
-            };
-            if items.as_slice().iter().all(|item| object.state.items.contains_key(item)) {
-                continue;
-            }
-            match self.item_counts.get(uri) {
-                Some(count) => drop(counts.insert(uri.clone(), count)),
-                None => uncounted.push(uri.clone()),
-            }
+    /// Shows committed changes to readers; gives the changes that have left the tail, so that they are freed after the answers.
+    fn publish(&self, changes: Vec<NewChange>, took: Duration) -> Vec<Arc<Recorded>> {
+        let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return Vec::new() };
+        let (oldest, newest) = (oldest.change.seq, newest.change.seq);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let count = changes.len();
+        tracing::debug!(changes = count, first_seq = oldest.0, last_seq = newest.0, took_us, "a batch is on disk");
+        if self.first.get().is_none() {
+            self.first.set(oldest);
         }
-        if !uncounted.is_empty() {
-            let found = self.store.item_counts(&uncounted, meanwhile)?;
-            counts.extend(uncounted.into_iter().zip(found));
-        }
-        Ok(counts)
+        let new = changes.into_iter().map(|new| Arc::new(Recorded::new(new.change, new.json, new.sight)));
+        let dropped = self.tail.extend(new);
+        self.head.send_replace(newest);
+        metrics::head(newest);
+        dropped
     }
-}
 
-impl Default for Batch {
-    fn default() -> Self {
-        Self { decision: Decision::nothing(Timestamp::EPOCH), outcomes: Vec::new(), seeded: Vec::new() }
+    /// Carries out the orders that have transactions of their own.
+    fn execute(&self, taken: Taken) {
+        let Taken { messages, senders, releases, writes, prunes, probes, .. } = taken;
+        // After the cursors, so that none undoes a rewind that was ordered later.
+        for (what, answer) in writes {
+            let written = self.store.write_subscriptions(&what);
+            let _ = written.as_ref().inspect_err(|error| self.writable.failed(error));
+            let _ = answer.send(written);
+        }
+        let quarantine_changes = !messages.is_empty() || !releases.is_empty();
+        if !messages.is_empty() {
+            let kept = self.store.quarantine(&messages);
+            self.writable.note(&kept);
+            metrics::dropped(kept.as_ref().map_or(0, |kept| kept.dropped));
+            answer_all(senders, kept.map(|kept| kept.ids));
+        }
+        for (id, answer) in releases {
+            let _ = answer.send(self.store.release(id));
+        }
+        if !probes.is_empty() {
+            let written = self.store.probe();
+            self.writable.note(&written);
+            for answer in probes {
+                let _ = answer.send(written.clone());
+            }
+        }
+        if quarantine_changes {
+            // The senders have their answers; if this fails, the gauges are old for a while.
+            let _ = self.store.quarantine_size().map(metrics::quarantined);
+        }
+        // Last: whoever waits for an answer does not wait for this.
+        for (before, at_most, answer) in prunes {
+            let _ = answer.send(self.prune(before, at_most));
+        }
+    }
+
+    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+        let removed = self.store.prune(before, at_most)?;
+        if removed > 0
+            && let Some(first) = self.store.first()?
+        {
+            self.first.set(first);
+            self.tail.drop_before(first);
+        }
+        Ok(removed)
     }
 }

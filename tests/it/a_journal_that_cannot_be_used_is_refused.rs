@@ -9,14 +9,14 @@ use tidings::{
         settle::SourcePolicy,
         store::{
             EventIdentity, Store, event_key,
-            sqlite::{Bounds, FILE_NAME, SqliteStore},
+            sqlite::{FILE_NAME, SqliteOptions, SqliteStore},
         },
     },
     model::{Draft, SourceName},
 };
 
 fn refusal(folder: &Path) -> String {
-    match SqliteStore::open(folder, Bounds::default()) {
+    match SqliteStore::open(folder, SqliteOptions::default()) {
         Ok(_) => panic!("it was opened"),
         Err(error) => error.to_string(),
     }
@@ -24,7 +24,7 @@ fn refusal(folder: &Path) -> String {
 
 /// A journal with so many changes, closed.
 fn journal_with(folder: &Path, changes: usize) {
-    let store = SqliteStore::open(folder, Bounds::default()).unwrap();
+    let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
     let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
     let source = SourceName::parse("s").unwrap();
     let drafts = (0..changes).map(|number| {
@@ -46,8 +46,8 @@ fn journal_with(folder: &Path, changes: usize) {
 fn a_journal_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     journal_with(folder.path(), 3);
-    let first = SqliteStore::open(folder.path(), Bounds::default()).unwrap().identity();
-    let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
+    let first = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap().identity();
+    let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
     assert_eq!(store.head().unwrap().0, 3);
     assert_eq!(store.identity(), first);
 }
@@ -55,7 +55,7 @@ fn a_journal_is_opened_again() {
 #[test]
 fn one_that_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
-    let _held = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
+    let _held = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
     let refusal = refusal(folder.path());
     assert!(refusal.contains(&format!("in use by another process (pid {})", std::process::id())), "{refusal}");
 }
@@ -121,7 +121,7 @@ fn one_with_rubbish_in_the_middle() {
         assert!(refusal.contains("is damaged"), "page {page}: {refusal}");
     }
     fs::write(&path, whole).unwrap();
-    assert!(SqliteStore::open(folder.path(), Bounds::default()).is_ok());
+    assert!(SqliteStore::open(folder.path(), SqliteOptions::default()).is_ok());
 }
 
 #[test]

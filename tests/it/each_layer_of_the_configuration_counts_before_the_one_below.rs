@@ -7,7 +7,7 @@ use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
     config::{Config, DEFAULTS, Flags, LogFormat, Transport},
     delivery::{DELIVERIES, Definition},
-    journal::{Settings, TailBounds, store::sqlite::Bounds},
+    journal::{Settings, TailBounds, store::StoreLimits},
     lookup::{Api, Mode, RepositorySettings},
     model::SourceName,
     web::{Scope, Secret},
@@ -56,7 +56,7 @@ fn the_journal_has_the_same_defaults_by_itself() {
         (queue, batch, changes, bytes),
         (journal.queue, journal.batch, journal.tail_changes, journal.tail_bytes)
     );
-    let Bounds { dedupe_events, dedupe_millis, quarantine_entries, quarantine_bytes, .. } = Bounds::default();
+    let StoreLimits { dedupe_events, dedupe_millis, quarantine_entries, quarantine_bytes } = StoreLimits::default();
     let day = 24 * 60 * 60 * 1000;
     assert_eq!((dedupe_events, dedupe_millis), (journal.dedupe_events, i64::from(journal.dedupe_days) * day));
     assert_eq!((quarantine_entries, quarantine_bytes), (limits.quarantine_entries, limits.quarantine_bytes));

@@ -33,7 +33,7 @@ impl Gateway {
     }
 
     pub(crate) async fn open_at(folder: &Path, public: &str) -> Self {
-        let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+        let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
         let (journal, writer) = Journal::start(
             store,
             Settings { tail: TailBounds { changes: 250, ..TailBounds::default() }, ..Settings::default() },

@@ -7,7 +7,7 @@
 use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 
 use rusqlite::Connection;
-use tidings::journal::store::sqlite::{Bounds, SqliteStore, backup::back_up};
+use tidings::journal::store::sqlite::{SqliteOptions, SqliteStore, backup::back_up};
 
 use crate::{
     gateway::Gateway,
@@ -94,7 +94,7 @@ async fn backup_holds_its_lock_on_the_journal() {
 #[test]
 fn journal_opens_while_another_program_reads_it() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || SqliteStore::open(folder.path(), Bounds::default());
+    let open = || SqliteStore::open(folder.path(), SqliteOptions::default());
     drop(open().unwrap());
     let reader = Connection::open(journal_file(folder.path())).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM changes").unwrap();

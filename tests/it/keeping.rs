@@ -14,7 +14,7 @@ use tidings::{
         store::{
             EventIdentity, event_key,
             sqlite::{
-                Bounds, FILE_NAME, SqliteStore,
+                FILE_NAME, SqliteOptions, SqliteStore,
                 verify::{Report, verify},
             },
         },
@@ -32,7 +32,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     pub(crate) fn at(folder: &Path) -> Self {
-        let store = SqliteStore::open(folder, Bounds::default()).unwrap();
+        let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
         let (journal, writer) = Journal::start(
             store,
             Settings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..Settings::default() },

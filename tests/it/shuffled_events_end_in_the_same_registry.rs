@@ -127,7 +127,7 @@ impl World {
 
     fn bounded(bounds: ChangeBounds) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = sqlite::SqliteStore::open(folder.path(), sqlite::Bounds::default()).unwrap();
+        let store = sqlite::SqliteStore::open(folder.path(), sqlite::SqliteOptions::default()).unwrap();
         let (journal, writer) = Journal::start(store, Settings { bounds, ..Settings::default() }).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let name = SourceName::parse("fedora3").unwrap();

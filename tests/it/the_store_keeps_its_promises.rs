@@ -12,9 +12,9 @@ use bytes::Bytes;
 use tidings::{
     journal::{
         store::{
-            Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, Meanwhile, NewChange, Questions, Store,
-            StoreError, Touched, event_key,
-            sqlite::{Bounds, SqliteStore},
+            Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError,
+            StoreLimits, TouchedObject, event_key,
+            sqlite::{SqliteOptions, SqliteStore},
         },
         subscriptions::{DefinitionText, MadeBy, NewDeadLetter, Write},
     },
@@ -23,12 +23,16 @@ use tidings::{
 
 use crate::keeping::copy_files;
 
-/// Opens a store over what is kept in the folder.
-type Open = fn(&Path, Bounds) -> Arc<dyn Store>;
+/// Opens the store whose files are in the folder.
+type Open = fn(&Path, StoreLimits) -> Arc<dyn Store>;
 
 /// Every store: a new one has a line here.
-const STORES: [(&str, Open); 1] =
-    [("sqlite", |folder, bounds| Arc::new(SqliteStore::open(folder, bounds).unwrap()) as Arc<dyn Store>)];
+const STORES: [(&str, Open); 1] = [("sqlite", open_sqlite)];
+
+/// Few keys to a run, so that short tests have many runs.
+fn open_sqlite(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(folder, SqliteOptions { limits, run_keys: 5 }).unwrap())
+}
 
 pub(crate) fn every_store(test: impl Fn(&Path, Open)) {
     for (name, open) in STORES {
@@ -56,9 +60,9 @@ pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
 }
 
 /// An object all of which is to be written.
-fn touched(known: &KnownObject) -> Touched {
-    let items = known.state.items.keys().cloned().collect();
-    Touched::new(object(), known, true, items, None)
+fn touched(KnownObject { state, .. }: KnownObject) -> TouchedObject {
+    let items = state.items.keys().cloned().collect();
+    TouchedObject { uri: object(), itself: true, state, items, item_count: None }
 }
 
 /// Appends what these events tell, as the writer does: an event that is known makes no change, and
@@ -69,9 +73,23 @@ pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, Stor
         objects: [(object(), ItemsAsked::All)].into_iter().collect(),
         ..Questions::default()
     };
-    let (decision, numbers) = decide(events, &store.look(&questions, Meanwhile::Idle)?);
-    store.append(vec![decision])?;
+    let mut transaction = store.begin()?;
+    let (decision, numbers) = decide(events, &transaction.look_up(&questions)?);
+    transaction.write(&decision)?;
+    transaction.commit()?;
     Ok(numbers)
+}
+
+/// Writes a decision in a transaction of its own.
+pub(crate) fn write(store: &dyn Store, decision: &Decision) -> Result<(), StoreError> {
+    let mut transaction = store.begin()?;
+    transaction.write(decision)?;
+    transaction.commit()
+}
+
+/// Asks in a transaction that writes nothing.
+fn look_up(store: &dyn Store, questions: &Questions) -> Known {
+    store.begin().unwrap().look_up(questions).unwrap()
 }
 
 fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
@@ -85,10 +103,10 @@ fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
         head = head.next();
         numbers.push(head);
         let new = change(head, *event);
-        Arc::make_mut(&mut object.state).take(&new.change);
+        object.state.take(&new.change);
         changes.push(new);
     }
-    (Decision { changes, objects: [touched(&object)].into(), ..nothing() }, numbers)
+    (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
 }
 
 /// A decision to write nothing.
@@ -99,12 +117,12 @@ pub(crate) fn nothing() -> Decision {
 /// Which of these events are known to have changed nothing.
 pub(crate) fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
     let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
-    let known = store.look(&questions, Meanwhile::Idle).unwrap();
+    let known = look_up(store, &questions);
     events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect()
 }
 
 pub(crate) fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
-    store.after(Seq(after), 10_000).unwrap().iter().map(|change| change.seq.0).collect()
+    store.after(Seq(after), 10_000, usize::MAX).unwrap().unwrap().iter().map(|change| change.seq.0).collect()
 }
 
 /// Copies the files as they are at this moment, as a crash would leave them.
@@ -119,10 +137,10 @@ fn as_after_a_crash(folder: &Path) -> tempfile::TempDir {
 #[test]
 fn promise_1_what_is_accepted_is_durable_on_return() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         append(&*store, &[1, 2, 3]).unwrap();
         let copy = as_after_a_crash(folder);
-        let reopened = open(copy.path(), Bounds::default());
+        let reopened = open(copy.path(), StoreLimits::default());
         assert_eq!(seqs(&*reopened, 0), [1, 2, 3]);
         assert_eq!(reopened.object(&object()).unwrap(), store.object(&object()).unwrap());
         assert_eq!(reopened.identity(), store.identity());
@@ -132,7 +150,7 @@ fn promise_1_what_is_accepted_is_durable_on_return() {
 #[test]
 fn promises_2_and_6_readers_see_a_growing_beginning_and_the_head_can_be_read() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let readers: Vec<_> = (0..2)
@@ -173,22 +191,18 @@ fn promises_2_and_6_readers_see_a_growing_beginning_and_the_head_can_be_read() {
 #[test]
 fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         append(&*store, &[1]).unwrap();
         let before = store.object(&object()).unwrap();
         let questions =
             Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
         // The second change takes a number that is taken: the store cannot write it.
-        let mut touched_object = store.look(&questions, Meanwhile::Idle).unwrap().objects.remove(&object()).unwrap();
-        Arc::make_mut(&mut touched_object.state).purged.at = Some(Timestamp::now());
+        let mut touched_object = look_up(&*store, &questions).objects.remove(&object()).unwrap();
+        touched_object.state.purged.at = Some(Timestamp::now());
         let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
         let unchanged = vec![key(4)];
-        let refused = store.append(vec![Decision {
-            changes,
-            unchanged,
-            objects: [touched(&touched_object)].into(),
-            ..nothing()
-        }]);
+        let objects = [touched(touched_object)].into();
+        let refused = write(&*store, &Decision { changes, unchanged, objects, ..nothing() });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
@@ -200,20 +214,20 @@ fn promise_4_a_batch_is_stored_as_a_whole_or_not_at_all() {
 #[test]
 fn promise_4_changes_get_the_numbers_that_they_were_told_or_none() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         // The first may leave numbers out, as after a restore.
         let changes = (5..=24).map(|seq| change(Seq(seq), seq)).collect();
-        store.append(vec![Decision { changes, ..nothing() }]).unwrap();
+        write(&*store, &Decision { changes, ..nothing() }).unwrap();
         let numbered = |changes: Vec<tidings::journal::store::StoredChange>| {
             let told = changes.iter().map(|stored| serde_json::from_slice::<Change>(&stored.json).unwrap().seq);
             told.zip(&changes).map(|(told, stored)| (told.0, stored.seq.0)).collect::<Vec<_>>()
         };
         let expected: Vec<_> = (5..=24).map(|seq| (seq, seq)).collect();
-        assert_eq!(numbered(store.after(Seq(0), 100).unwrap()), expected);
+        assert_eq!(numbered(store.after(Seq(0), 100, usize::MAX).unwrap().unwrap()), expected);
         // One is left out in the middle: nothing is written under a number that is not its own.
         let changes = (25..=45).filter(|seq| *seq != 28).map(|seq| change(Seq(seq), seq)).collect();
-        assert!(store.append(vec![Decision { changes, ..nothing() }]).is_err());
-        assert_eq!(numbered(store.after(Seq(0), 100).unwrap()), expected);
+        assert!(write(&*store, &Decision { changes, ..nothing() }).is_err());
+        assert_eq!(numbered(store.after(Seq(0), 100, usize::MAX).unwrap().unwrap()), expected);
     });
 }
 
@@ -221,7 +235,7 @@ fn promise_4_changes_get_the_numbers_that_they_were_told_or_none() {
 #[test]
 fn promise_4_holds_where_several_append_and_some_fail() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds { gathered_keys: 16, ..Bounds::default() });
+        let store = open(folder, StoreLimits::default());
         let one_at_a_time = Arc::new(Mutex::new(()));
         let writers: Vec<_> = (0..3_u64)
             .map(|writer| {
@@ -244,7 +258,7 @@ fn promise_4_holds_where_several_append_and_some_fail() {
         assert_eq!(seqs(&*store, 0), (1..=600).collect::<Vec<_>>());
         assert_eq!(acknowledged.iter().map(|(_, seq)| seq.0).collect::<Vec<_>>(), seqs(&*store, 0));
         drop(store);
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         for (event, seq) in acknowledged {
             assert_eq!(append(&*store, &[event]).unwrap(), [seq], "event {event}");
         }
@@ -254,25 +268,25 @@ fn promise_4_holds_where_several_append_and_some_fail() {
 /// Has a batch of two changes with one number decided on, which no store can write.
 fn fails(store: &dyn Store, event: u64) {
     let questions = Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
-    let known = store.look(&questions, Meanwhile::Idle).unwrap();
+    let known = look_up(store, &questions);
     let next = known.head.next();
     let changes = vec![change(next, event), change(next, event + 500)];
     let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
-    Arc::make_mut(&mut object.state).purged.at = Some(Timestamp::now());
+    object.state.purged.at = Some(Timestamp::now());
     let unchanged = vec![key(4)];
     assert!(
-        store.append(vec![Decision { changes, unchanged, objects: [touched(&object)].into(), ..nothing() }]).is_err()
+        write(&*store, &Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err()
     );
 }
 
 #[test]
 fn promise_5_reading_moves_nothing() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         append(&*store, &[1, 2, 3, 4]).unwrap();
         for _ in 0..2 {
             assert_eq!(seqs(&*store, 2), [3, 4]);
-            let newest_first: Vec<_> = store.before(Seq(4), 2).unwrap().iter().map(|change| change.seq.0).collect();
+            let newest_first: Vec<_> = store.before(Seq(4), 2, usize::MAX).unwrap().iter().map(|change| change.seq.0).collect();
             assert_eq!(newest_first, [3, 2]);
         }
         assert_eq!(seqs(&*store, 4), [] as [u64; 0]);
@@ -283,7 +297,7 @@ fn promise_5_reading_moves_nothing() {
 #[test]
 fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         let name = SubscriptionName::parse("index").unwrap();
         let put = |cursor| Write::Put {
             name: name.clone(),
@@ -292,7 +306,7 @@ fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
             cursor: Seq(cursor),
         };
         let advance = |to| {
-            store.append(vec![Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() }]).unwrap();
+            write(&*store, &Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() }).unwrap();
         };
         let kept = |store: &dyn Store| {
             let all = store.subscriptions().unwrap();
@@ -309,7 +323,7 @@ fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
             .write_subscriptions(&[Write::Rewind(name.clone(), Seq(2)), Write::Park(name.clone(), letter(4))])
             .unwrap();
         drop(store);
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         assert_eq!(kept(&*store), (4, true, 2), "a dead letter is written with the cursor past it");
 
         let letters = store.dead_letters(&name, None, 9).unwrap();
@@ -331,16 +345,16 @@ fn promise_5_a_cursor_goes_back_only_by_a_rewind() {
 #[test]
 fn what_is_incomplete_comes_with_its_change_and_goes_with_what_completes_it() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         let new = |seq: u64, untold| NewChange { incomplete: untold, ..change(Seq(seq), seq) };
         let source = change(Seq(1), 1).change.modification.origin.source;
         let changes = vec![new(1, Some(Untold::Content)), new(2, None), new(3, Some(Untold::Items))];
         let json = changes[2].json.clone();
-        store.append(vec![Decision { changes, ..nothing() }]).unwrap();
+        write(&*store, &Decision { changes, ..nothing() }).unwrap();
         // The change may go: what is to be asked stays.
         assert_eq!(store.prune(Seq(3), 9).unwrap(), 2);
         drop(store);
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         let seqs = |after, limit| {
             let found = store.incomplete(&source, Seq(after), limit).unwrap();
             found.iter().map(|incomplete| (incomplete.seq.0, incomplete.untold)).collect::<Vec<_>>()
@@ -351,9 +365,9 @@ fn what_is_incomplete_comes_with_its_change_and_goes_with_what_completes_it() {
         assert_eq!(store.incomplete_counts().unwrap(), [(source.clone(), 2)].into());
         let other = SourceName::parse("other").unwrap();
         assert!(store.incomplete(&other, Seq::ZERO, 9).unwrap().is_empty());
-        store.append(vec![Decision { completed: vec![Seq(1), Seq(2)], ..nothing() }]).unwrap();
+        write(&*store, &Decision { completed: vec![Seq(1), Seq(2)], ..nothing() }).unwrap();
         assert_eq!(seqs(0, 9), [(3, Untold::Items)]);
-        store.append(vec![Decision { completed: vec![Seq(3)], ..nothing() }]).unwrap();
+        write(&*store, &Decision { completed: vec![Seq(3)], ..nothing() }).unwrap();
         assert!(store.incomplete_counts().unwrap().is_empty());
     });
 }
@@ -361,7 +375,7 @@ fn what_is_incomplete_comes_with_its_change_and_goes_with_what_completes_it() {
 #[test]
 fn the_oldest_changes_can_be_removed_and_nothing_else_goes() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         assert_eq!((store.first().unwrap(), store.first_of_newest(3).unwrap()), (None, None));
         assert_eq!(store.prune(Seq(5), 9).unwrap(), 0);
         append(&*store, &(1..=10).collect::<Vec<_>>()).unwrap();
@@ -377,9 +391,10 @@ fn the_oldest_changes_can_be_removed_and_nothing_else_goes() {
         assert_eq!((seqs(&*store, 0), store.first().unwrap()), ((5..=10).collect(), Some(Seq(5))));
         assert_eq!(store.prune(Seq(8), 4).unwrap(), 3);
         assert_eq!(store.prune(Seq(u64::MAX), 9).unwrap(), 2, "the newest stays");
-        assert_eq!((store.holds(Seq(9)).unwrap(), store.holds(Seq(10)).unwrap()), (false, true));
+        let is_place = |seq| store.after(Seq(seq), 1, 1).unwrap().is_some();
+        assert_eq!([is_place(0), is_place(8), is_place(9), is_place(10), is_place(11)], [false, false, true, true, false]);
         drop(store);
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         assert_eq!((store.head().unwrap(), store.object(&object()).unwrap()), (Seq(10), known.clone()));
         assert_eq!(store.registry(None, 9).unwrap(), [(object(), known.unwrap())]);
         assert!(store.registry(Some(&object()), 9).unwrap().is_empty());

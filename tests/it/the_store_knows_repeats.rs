@@ -2,38 +2,35 @@
 //! event is by then, for as long as the window lasts.
 
 use tidings::{
-    journal::store::{
-        Decision,
-        sqlite::{self, Bounds},
-    },
+    journal::store::{Decision, StoreLimits, sqlite},
     model::Seq,
 };
 
-use crate::the_store_keeps_its_promises::{append, every_store, key, known_unchanged, nothing};
+use crate::the_store_keeps_its_promises::{append, every_store, key, known_unchanged, nothing, write};
 
 #[test]
 fn promise_3_a_repeat_returns_the_first_number() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         assert_eq!(append(&*store, &[1, 2]).unwrap(), [Seq(1), Seq(2)]);
         assert_eq!(append(&*store, &[2, 3, 1]).unwrap(), [Seq(2), Seq(3), Seq(1)]);
         drop(store);
-        assert_eq!(append(&*open(folder, Bounds::default()), &[1, 3, 4]).unwrap(), [Seq(1), Seq(3), Seq(4)]);
+        assert_eq!(append(&*open(folder, StoreLimits::default()), &[1, 3, 4]).unwrap(), [Seq(1), Seq(3), Seq(4)]);
     });
 }
 
 #[test]
 fn promise_3_holds_for_a_window_and_the_keys_before_it_go() {
     every_store(|folder, open| {
-        let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
-        let store = open(folder, bounds);
+        let limits = StoreLimits { dedupe_events: 10, dedupe_millis: -1, ..StoreLimits::default() };
+        let store = open(folder, limits);
         for event in 1..=40 {
             append(&*store, &[event]).unwrap();
         }
         assert_eq!(append(&*store, &[35]).unwrap(), [Seq(35)], "an event within the window");
         assert_eq!(append(&*store, &[3]).unwrap(), [Seq(41)], "an event before the window");
         drop(store);
-        let store = open(folder, Bounds { gathered_keys: 5, ..bounds });
+        let store = open(folder, limits);
         for event in 100..200 {
             append(&*store, &[event]).unwrap();
         }
@@ -48,14 +45,14 @@ fn promise_3_holds_for_a_window_and_the_keys_before_it_go() {
 #[test]
 fn promise_3_holds_for_events_that_changed_nothing() {
     every_store(|folder, open| {
-        let bounds = Bounds { dedupe_events: 10, dedupe_millis: -1, ..Bounds::default() };
-        let store = open(folder, bounds);
+        let limits = StoreLimits { dedupe_events: 10, dedupe_millis: -1, ..StoreLimits::default() };
+        let store = open(folder, limits);
         for event in 1..=40 {
-            store.append(vec![Decision { unchanged: vec![key(event), key(event)], ..nothing() }]).unwrap();
+            write(&*store, &Decision { unchanged: vec![key(event), key(event)], ..nothing() }).unwrap();
             assert_eq!(known_unchanged(&*store, &[event]), [event]);
         }
         drop(store);
-        let store = open(folder, bounds);
+        let store = open(folder, limits);
         assert_eq!(known_unchanged(&*store, &[35, 3, 41]), [35]);
         assert_eq!(store.head().unwrap(), Seq::ZERO);
     });
@@ -65,8 +62,8 @@ fn promise_3_holds_for_events_that_changed_nothing() {
 #[test]
 fn promise_3_holds_wherever_the_keys_are() {
     every_store(|folder, open| {
-        let bounds = Bounds { gathered_keys: 10, ..Bounds::default() };
-        let mut store = open(folder, bounds);
+        let limits = StoreLimits::default();
+        let mut store = open(folder, limits);
         let mut next = 1;
         for batch in [1, 7, 30, 2, 11, 3, 1, 25, 4, 4, 4, 19, 1, 1, 9] {
             let events: Vec<u64> = (next..next + batch).collect();
@@ -74,7 +71,7 @@ fn promise_3_holds_wherever_the_keys_are() {
             append(&*store, &events).unwrap();
             if batch % 2 == 1 {
                 drop(store);
-                store = open(folder, bounds);
+                store = open(folder, limits);
             }
             for event in 1..next {
                 assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)], "after {next}");
@@ -91,7 +88,7 @@ fn promise_3_holds_wherever_the_keys_are() {
 #[test]
 fn promise_3_holds_for_events_whose_changes_are_gone() {
     every_store(|folder, open| {
-        let mut store = open(folder, Bounds::default());
+        let mut store = open(folder, StoreLimits::default());
         for round in 0..5 {
             append(&*store, &(round * 20 + 1..=round * 20 + 20).collect::<Vec<_>>()).unwrap();
             assert!(store.prune(Seq(round * 20 + 11), usize::MAX).unwrap() > 0);
@@ -99,7 +96,7 @@ fn promise_3_holds_for_events_whose_changes_are_gone() {
                 assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)], "round {round}");
             }
             drop(store);
-            store = open(folder, Bounds::default());
+            store = open(folder, StoreLimits::default());
         }
         for event in 1..=100 {
             assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)]);

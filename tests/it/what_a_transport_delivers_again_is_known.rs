@@ -11,7 +11,7 @@ use tidings::{
 #[tokio::test]
 async fn a_status_that_is_delivered_again_is_a_duplicate_and_a_new_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let store = sqlite::SqliteStore::open(folder.path(), sqlite::Bounds::default()).unwrap();
+    let store = sqlite::SqliteStore::open(folder.path(), sqlite::SqliteOptions::default()).unwrap();
     let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
     let intake = Intake::new(journal);
     let settings = json!({"base_url": "https://sfm.example.org"});

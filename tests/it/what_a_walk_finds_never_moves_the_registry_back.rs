@@ -14,8 +14,8 @@ use tidings::{
         seed::{Filled, Seeding, Walk},
         settle::SourcePolicy,
         store::{
-            Decision, KnownObject, Seed, Store, Touched,
-            sqlite::{Bounds, SqliteStore},
+            Decision, Seed, Store, StoreLimits, TouchedObject,
+            sqlite::{SqliteOptions, SqliteStore},
         },
     },
     model::{Draft, FoundItem, FoundObject, NonEmpty, SourceName, State, Timestamp, Uri},
@@ -25,8 +25,8 @@ use uuid::Uuid;
 use crate::{
     keeping::{Opened, journal_file, verified},
     shuffled_events_end_in_the_same_registry::{arrivals, deed, drafts, seen},
-    the_store_keeps_its_promises::{every_store, nothing},
-    what_gathers_of_the_registry_is_never_lost::{append, copy, registry},
+    the_store_keeps_its_promises::{every_store, nothing, write},
+    registry_survives_crashes::{append, copy, registry},
 };
 
 pub(crate) fn uri(text: &str) -> Uri {
@@ -141,19 +141,16 @@ fn at_any_moment_of_any_history_it_is_told_again() {
     let cases = (
         prop::collection::vec(prop::collection::vec(deed(), 1..10), 4),
         prop::collection::vec(any::<u64>(), 48),
-        prop_oneof![Just(1), Just(4_000), Just(12_000)],
-        1..12_usize,
     );
     let seeds = std::cell::Cell::new(0);
     TestRunner::new(config)
-        .run(&cases, |(deeds, keys, gathered_bytes, gathered_changes)| {
+        .run(&cases, |(deeds, keys)| {
             let object = |number| uri(&format!("http://h/objects/{number}"));
             let events: Vec<_> =
                 deeds.iter().enumerate().flat_map(|(number, deeds)| drafts(&object(number), deeds)).collect();
-            let bounds = Bounds { gathered_bytes, gathered_changes, ..Bounds::default() };
             let folder = tempfile::tempdir().unwrap();
             let mut data = folder.path().join("0");
-            let open = |data: &Path| SqliteStore::open(data, bounds).unwrap();
+            let open = |data: &Path| SqliteStore::open(data, SqliteOptions::default()).unwrap();
             let mut running = Journal::start(open(&data), Settings::default()).unwrap();
             for (part, arriving) in arrivals(events.len(), &keys).chunks(3).enumerate() {
                 runtime.block_on(append(&running.0, arriving.iter().map(|event| events[*event].clone())));
@@ -318,25 +315,22 @@ async fn told_as_changes_it_is_told_once_and_only_what_is_not_known() {
 #[test]
 fn promise_4_a_part_of_a_walk_is_stored_as_a_whole() {
     every_store(|folder, open| {
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         let decision = |second, part| {
             let found = found("http://h/1", second, "ACTIVE");
             let filled = Filled::news(&found, time(100), &ObjectState::default());
             let mut state = ObjectState::default();
             state.fill(&filled);
             let items = state.items.keys().cloned().collect();
-            let mut object = KnownObject::default();
-            object.state = state.into();
-            let touched = Touched::new(found.object.clone(), &object, true, items, None);
+            let uri = found.object.clone();
+            let touched = TouchedObject { uri, itself: true, state, items, item_count: None };
             let seeds = vec![Seed { object: found.object, filled }];
             Decision { objects: [touched].into(), seeds, walks: vec![walk(part)], ..nothing() }
         };
         assert_eq!(store.walk(&source()).unwrap(), None);
-        store.append(vec![decision(1, 1)]).unwrap();
+        write(&*store, &decision(1, 1)).unwrap();
         // What cannot be written in the same transaction takes all of it along.
-        let (first, broken) = (decision(5, 2), decision(6, 3));
-        let twice = broken_by_its_changes(broken);
-        assert!(store.append(vec![first, twice]).is_err());
+        assert!(write(&*store, &broken_by_its_changes(decision(5, 2))).is_err());
         let held = |store: &dyn Store| {
             let state = store.object(&uri("http://h/1")).unwrap().unwrap();
             let content = state.content(&uri("http://h/1/DC")).unwrap().read().unwrap().url.to_string();
@@ -345,9 +339,9 @@ fn promise_4_a_part_of_a_walk_is_stored_as_a_whole() {
         let expected = ("http://h/1/DC?1".to_owned(), 1);
         assert_eq!(held(&*store), expected);
         drop(store);
-        let store = open(folder, Bounds::default());
+        let store = open(folder, StoreLimits::default());
         assert_eq!(held(&*store), expected);
-        store.append(vec![decision(5, 2)]).unwrap();
+        write(&*store, &decision(5, 2)).unwrap();
         assert_eq!(held(&*store), ("http://h/1/DC?5".to_owned(), 2));
     });
 }

@@ -15,7 +15,7 @@ use tidings::{
 use crate::{
     keeping::{Opened, journal_file, run, stderr, verified},
     what_a_walk_finds_never_moves_the_registry_back::{found, seed, source, time, uri},
-    what_gathers_of_the_registry_is_never_lost::append,
+    registry_survives_crashes::append,
 };
 
 fn seeds_in(folder: &Path) -> i64 {

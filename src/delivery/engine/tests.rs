@@ -28,7 +28,7 @@ use crate::{
     journal::{
         Journal, KnownKey, Settings, Submission, TailBounds, WriterThread,
         settle::SourcePolicy,
-        store::sqlite::{Bounds, SqliteStore},
+        store::sqlite::{SqliteOptions, SqliteStore},
         subscriptions::{DefinitionText, MadeBy, Write},
     },
     model::{Draft, Filter, Seq, SourceName, SubscriptionName},
@@ -191,7 +191,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
+        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
         let (journal, writer) = Journal::start(
             store,
             Settings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..Settings::default() },

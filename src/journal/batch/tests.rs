@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Batch, ChangeBounds, Ground, HashMap, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
-use crate::model::{Draft, SourceName};
+use super::{Batch, ChangeBounds, Ground, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
+use crate::model::{Draft, SourceName, Uri};
 
 fn ground(known: Known, now: Timestamp) -> Ground {
-    Ground { known, item_counts: HashMap::default(), bounds: ChangeBounds::default(), now }
+    Ground { known, bounds: ChangeBounds::default(), now }
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn a_clock_that_goes_back_does_not_take_the_times_of_receipt_back() {
         let known = Known { received: newest.map(time), ..Known::default() };
         let drafts = vec![(None, draft.clone())];
         let submission = Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same, completes: None };
-        let (batch, _) = Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(known, time(now))).unwrap();
+        let batch = Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(known, time(now))).unwrap();
         assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
         assert_eq!(batch.decision.changes[0].change.received, time(received));
     }
@@ -34,8 +34,8 @@ fn what_is_told_of_one_item_twice_is_written_once() {
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     let drafts = vec![(None, draft.clone()), (None, draft)];
     let submission = Submission { policy, drafts, known_key: KnownKey::Same, completes: None };
-    let (batch, _) =
+    let batch =
         Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(Known::default(), Timestamp::now())).unwrap();
-    let items: Vec<_> = batch.decision.objects[0].items.iter().map(|(uri, _)| uri.as_str()).collect();
+    let items: Vec<_> = batch.decision.objects[0].items.as_slice().iter().map(Uri::as_str).collect();
     assert_eq!((batch.decision.objects.len(), items), (1, vec!["http://h/a", "http://h/b"]));
 }

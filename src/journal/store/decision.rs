@@ -1,8 +1,6 @@
-//! What the writer decided, for the store to write in one transaction.
+//! The result of settling a batch, for the store to write in the batch's transaction.
 
-use std::{collections::BTreeSet, sync::Arc};
-
-use super::{EventKey, KnownObject, NewChange, Packed, UriSet, packed::Packing};
+use super::{EventKey, NewChange, UriSet};
 use crate::{
     journal::{
         registry::ObjectState,
@@ -11,113 +9,58 @@ use crate::{
     model::{Seq, SubscriptionName, Timestamp, Uri},
 };
 
-/// What the writer decided to write.
+/// The rows that a batch writes.
 #[derive(Debug)]
 pub struct Decision {
-    /// The changes, numbered on from the head without a gap.
+    /// New changes, numbered on from the head without a gap.
     pub changes: Vec<NewChange>,
-    /// The events that changed nothing, and are to be known again.
+    /// Keys of events without effect, so that a repeat is known.
     pub unchanged: Vec<EventKey>,
-    /// When all this was received.
+    /// Time of receipt of the batch.
     pub received: Timestamp,
-    /// The objects that changes or confirmations touched, each once, in order of their URIs.
-    pub objects: Vec<Touched>,
-    /// Subscriptions whose cursors go forward.
+    /// Objects of the registry that the batch touched, each once, in order of their URIs.
+    pub objects: Vec<TouchedObject>,
+    /// Cursors of subscriptions, which only move forward.
     pub cursors: Vec<(SubscriptionName, Seq)>,
-    /// Changes about which their repositories need not be asked any more.
+    /// Incomplete changes about which their repositories need not be asked again.
     pub completed: Vec<Seq>,
-    /// What walks told of objects, which are among those touched. It is in no change, so it is to be kept by itself,
-    /// in its place after the changes of this decision.
+    /// New facts that crawls found about objects, which are among [`Decision::objects`]. No change has them, so the store
+    /// keeps them in their place: after the changes of this batch.
     pub seeds: Vec<Seed>,
-    /// How far the walks are.
+    /// Progress of the crawls.
     pub walks: Vec<Walk>,
 }
 
-/// What a walk told the registry of an object.
+/// New facts that a crawl found about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
-    /// The object.
+    /// URI of the object.
     pub object: Uri,
-    /// What was new of it.
+    /// The new facts.
     pub filled: Filled,
 }
 
+/// An object that a batch touched.
+#[derive(Debug)]
+pub struct TouchedObject {
+    /// URI of the object.
+    pub uri: Uri,
+    /// Whether the batch touched the object itself: its parent, its types, the time of its purge.
+    pub itself: bool,
+    /// State of the object after the batch, with at least the items in `items`.
+    pub state: ObjectState,
+    /// The items that the batch touched.
+    pub items: UriSet,
+    /// Number of items that the registry has of the object after the batch; `None` where nobody counted them.
+    pub item_count: Option<usize>,
+}
+
 impl Decision {
-    /// The decision to write nothing.
+    /// A decision that writes nothing.
     #[must_use]
     pub fn nothing(received: Timestamp) -> Self {
         let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (completed, seeds, walks) = (Vec::new(), Vec::new(), Vec::new());
         Self { changes, unchanged, received, objects, cursors, completed, seeds, walks }
-    }
-
-    /// Whether there is nothing to write.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let Self { changes, unchanged, received: _, objects, cursors, completed, seeds, walks } = self;
-        let is_nothing_new = changes.is_empty() && unchanged.is_empty() && objects.is_empty();
-        is_nothing_new && cursors.is_empty() && completed.is_empty() && seeds.is_empty() && walks.is_empty()
-    }
-}
-
-/// What is to be written of an object.
-#[derive(Debug)]
-pub struct Touched {
-    /// The object.
-    pub uri: Uri,
-    /// What the store finds it by; `None` where it knows none yet.
-    pub(super) number: Option<i64>,
-    /// Whether the object itself was touched: its parent, its types, when it was purged.
-    pub itself: bool,
-    /// As it is now.
-    pub object: Packed,
-    /// The items that were touched, in order of their URIs, as they are now.
-    pub items: Vec<(Uri, Packed)>,
-    /// What of it events confirmed that changed nothing. They are not in the journal, so this is to be
-    /// kept by itself.
-    pub confirmed: Option<Confirmed>,
-}
-
-/// What of an object was confirmed.
-#[derive(Debug)]
-pub struct Confirmed {
-    /// The object as it is now.
-    pub state: Arc<ObjectState>,
-    /// Whether it is that it was purged.
-    pub purged: bool,
-    /// Items of which facts were confirmed.
-    pub items: BTreeSet<Uri>,
-}
-
-impl Touched {
-    /// An object as it is now, with those of its items that were touched.
-    #[must_use]
-    pub fn new(uri: Uri, object: &KnownObject, itself: bool, items: UriSet, confirmed: Option<Confirmed>) -> Self {
-        Touching::default().object(uri, object, itself, items, confirmed)
-    }
-}
-
-/// Makes [`Touched`], one after the other.
-#[derive(Default)]
-pub(in crate::journal) struct Touching(Packing);
-
-impl Touching {
-    /// As [`Touched::new`].
-    pub(in crate::journal) fn object(
-        &mut self,
-        uri: Uri,
-        object: &KnownObject,
-        itself: bool,
-        items: UriSet,
-        confirmed: Option<Confirmed>,
-    ) -> Touched {
-        let KnownObject { number, state } = object;
-        let object = Packed::object(state, &mut self.0);
-        let packed = |uri: Uri| {
-            let packed = Packed::item(state.items.get(&uri)?, &mut self.0);
-            Some((uri, packed))
-        };
-        let items = items.into_iter().filter_map(packed).collect();
-        Touched { uri, number: *number, itself, object, items, confirmed }
     }
 }

@@ -1,11 +1,11 @@
-//! Where the journal is kept: the [`Store`] trait with its promises, and its implementations.
+//! Storage of the journal: the [`Store`] trait with its promises, and its implementations.
 //!
 //! To add a store: one new module here that implements the trait, and one line in the conformance
 //! test, which holds every store to the promises.
 
 mod decision;
 mod event_key;
-mod packed;
+mod limits;
 mod questions;
 pub mod sqlite;
 mod uri_set;
@@ -15,11 +15,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use uuid::Uuid;
 
-pub(in crate::journal) use decision::Touching;
-pub use decision::{Confirmed, Decision, Seed, Touched};
+pub use decision::{Decision, Seed, TouchedObject};
 pub use event_key::{EventIdentity, EventKey, event_key};
-pub use packed::Packed;
-pub use questions::{ItemsAsked, Known, KnownObject, Meanwhile, Questions};
+pub use limits::StoreLimits;
+pub use questions::{ItemsAsked, Known, KnownObject, Questions};
 pub use uri_set::UriSet;
 
 use super::{
@@ -30,57 +29,30 @@ use super::{
 };
 use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri};
 
-/// A durable, totally ordered journal with the registry beside it. One writer at a time appends;
-/// any number read.
+/// A durable, totally ordered journal with the registry beside it. One thread writes; any number of threads read.
 ///
-/// What every store promises, each a test that runs over every store:
-/// 1. Durable on return: what [`append`](Store::append) has accepted is there after a crash.
-/// 2. Who saw number n never later sees a new smaller one.
-/// 3. A repeat returns the first number.
-/// 4. A batch, its registry changes, its event keys and the places of its walks are stored together or not at all.
-/// 5. A reader's place is its own: reading moves nothing in the store, and the same place gives
-///    the same changes again. A subscription's cursor goes back only by a rewind.
+/// The promises of every store, each held by a test that runs over every store:
+/// 1. Durable on return: after [`Transaction::commit`] has returned, a crash loses nothing of the batch.
+/// 2. A reader who saw number n never later sees a new smaller one.
+/// 3. A repeat of an event within the window of [`StoreLimits`] returns the number of its first change.
+/// 4. A batch, its registry rows, its event keys and the progress of its crawls are stored together or not at all.
+/// 5. A cursor moves back only by a rewind; reading moves nothing.
 /// 6. The head never runs ahead of what can be read.
+///
+/// The number of a change is a primary key, so a second writer that took the same number would fail and store nothing.
+/// After a restore from a backup the numbering leaves out every number that the lost journal may have given.
+/// URIs are in order of their octets.
 pub trait Store: Send + Sync + 'static {
-    /// What the writer must know before it can decide, as of a batch that has been appended: the newest, or the
-    /// one before if the newest is just being written.
+    /// Begins the transaction of a batch. The store has one such transaction at a time; dropping it rolls it back.
     ///
     /// # Errors
     /// When the storage fails.
-    fn look(&self, questions: &Questions, meanwhile: Meanwhile) -> Result<Known, StoreError>;
+    fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError>;
 
-    /// Writes what was decided, in this order and in one transaction, and gives the changes of each decision
-    /// back. It may have been decided on what the store knew earlier, if what was decided in between was
-    /// taken into account.
+    /// Does work that no batch waits for, if any is due. The journal calls it after batches, on a thread of its own.
     ///
     /// # Errors
-    /// When the storage fails; then nothing was written.
-    fn append(&self, decisions: Vec<Decision>) -> Result<Vec<Vec<NewChange>>, StoreError>;
-
-    /// How many items the registry knows of each of these objects, those included that are gone.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    fn item_counts(&self, objects: &[Uri], meanwhile: Meanwhile) -> Result<Vec<usize>, StoreError>;
-
-    /// Puts in order what can be put in order now, so that the next opening is quick. Nobody appends any
-    /// more.
-    ///
-    /// # Errors
-    /// When the storage fails; then opening takes longer, and nothing is lost.
-    fn close(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// Whether there is work to be done that nobody waits for.
-    fn upkeep_is_due(&self) -> bool {
-        false
-    }
-
-    /// Does such work, beside the appends.
-    ///
-    /// # Errors
-    /// When the storage fails; then it is still to be done.
+    /// When the storage fails; then the work is due again later.
     fn upkeep(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -108,31 +80,20 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails.
     fn head(&self) -> Result<Seq, StoreError>;
 
-    /// Up to `limit` changes after `after`, oldest first.
+    /// Up to `limit` changes after `after`, oldest first, as of one moment; it ends early once the changes have `bytes` of
+    /// JSON, and has at least one change if there is one. `None` where `after` is no place of this journal: the changes
+    /// after it are not all kept, or the journal never gave that number.
     ///
     /// # Errors
     /// When the storage fails.
-    fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError>;
+    fn after(&self, after: Seq, limit: usize, bytes: usize) -> Result<Option<Vec<StoredChange>>, StoreError>;
 
-    /// The same, and no more of them once they have `bytes` of JSON; one at least, if there is one.
+    /// Up to `limit` changes before `before`, newest first; it ends early once the changes have `bytes` of JSON, and has at
+    /// least one change if there is one.
     ///
     /// # Errors
     /// When the storage fails.
-    fn after_within(&self, after: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError>;
-
-    /// Up to `limit` changes before `before`, newest first.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    fn before(&self, before: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
-        self.before_within(before, limit, usize::MAX)
-    }
-
-    /// The same, and no more of them once they have `bytes` of JSON; one at least, if there is one.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    fn before_within(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError>;
+    fn before(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError>;
 
     /// The newest number before `seq`, where a restore left out the numbers between them, and else `None`. It is 0 where
     /// the restored journal had no change.
@@ -166,13 +127,6 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails.
     fn walk(&self, source: &SourceName) -> Result<Option<Walk>, StoreError>;
 
-    /// Whether the change of that number is there, or a restore made the numbering go on after it, and the first change after
-    /// the restore is there: a reader at that place has missed nothing.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    fn holds(&self, seq: Seq) -> Result<bool, StoreError>;
-
     /// The number of the oldest change that is kept; `None` when there is no change yet.
     ///
     /// # Errors
@@ -192,15 +146,6 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails.
     fn first_of_newest(&self, count: u64) -> Result<Option<Seq>, StoreError>;
 
-    /// Does a part of what must be done before [`prune`](Store::prune) with the same arguments takes no longer than an
-    /// append; returns whether more of that is left.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    fn prepare_to_prune(&self, _before: Seq, _at_most: usize) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
     /// Removes the oldest changes before `before`, `at_most` so many of them, and gives some of their
     /// room back; says how many went. The newest change always stays, and with it the head and the
     /// time of receipt that the next one is measured by. Registry, events and quarantine stay too.
@@ -209,11 +154,11 @@ pub trait Store: Send + Sync + 'static {
     /// When the storage fails; then none was removed.
     fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError>;
 
-    /// Keeps messages that could not be read; gives their identifiers in the same order.
+    /// Keeps messages that could not be read, and drops the oldest beyond the limits.
     ///
     /// # Errors
     /// When the storage fails; then none was kept.
-    fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError>;
+    fn quarantine(&self, messages: &[NewQuarantined]) -> Result<QuarantineReceipt, StoreError>;
 
     /// Up to `limit` messages of the quarantine before `before` (all, if `None`), newest first,
     /// without their bodies.
@@ -297,6 +242,36 @@ pub trait Store: Send + Sync + 'static {
     fn identity(&self) -> Uuid;
 }
 
+/// The transaction of one batch: the writer looks up, settles, writes and commits. Dropping it rolls it back.
+pub trait Transaction {
+    /// Answers questions, as of this transaction.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    fn look_up(&mut self, questions: &Questions) -> Result<Known, StoreError>;
+
+    /// Writes the rows of a batch. A transaction has one such call.
+    ///
+    /// # Errors
+    /// When the storage fails; then the transaction cannot be committed.
+    fn write(&mut self, decision: &Decision) -> Result<(), StoreError>;
+
+    /// Commits; on return the batch is durable.
+    ///
+    /// # Errors
+    /// When the storage fails; then nothing was written.
+    fn commit(self: Box<Self>) -> Result<(), StoreError>;
+}
+
+/// Result of an insertion into the quarantine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantineReceipt {
+    /// Identifiers of the messages, in their order.
+    pub ids: Vec<QuarantineId>,
+    /// Number of older messages that were dropped to hold the limits.
+    pub dropped: u64,
+}
+
 /// A change to be written.
 #[derive(Debug)]
 pub struct NewChange {
@@ -346,6 +321,9 @@ pub enum StoreError {
     /// The operating system failed to read or write.
     #[error("the journal cannot be read or written ({0}); check the disk, and whether it is still mounted for writing")]
     Io(String),
+    /// The storage does not answer in time, or somebody else holds it.
+    #[error("the journal's storage is not available ({0}); the gateway tries again by itself")]
+    Unavailable(String),
     /// What is stored does not make sense.
     #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]
     Damaged(String),
@@ -361,7 +339,7 @@ impl StoreError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Full | Self::ReadOnly(_) | Self::Io(_) => true,
+            Self::Full | Self::ReadOnly(_) | Self::Io(_) | Self::Unavailable(_) => true,
             Self::Damaged(_) | Self::Refused(_) => false,
         }
     }

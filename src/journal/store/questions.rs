@@ -1,6 +1,4 @@
-//! What the writer asks of the store before it settles a batch, and the answers.
-
-use std::sync::Arc;
+//! The facts that a batch is settled on: the writer's questions to the store, and the answers.
 
 use foldhash::{HashMap, HashSet};
 
@@ -10,85 +8,67 @@ use crate::{
     model::{ChangeId, Seq, Timestamp, Uri},
 };
 
-/// What is done while the writer asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meanwhile {
-    /// Nothing is written.
-    Idle,
-    /// A batch is written, or will be in a moment, and is not to be held up.
-    Writing,
-}
-
-/// What the writer must know before it can decide on a batch.
+/// The keys, identifiers and objects that a batch names.
 #[derive(Debug, Default)]
 pub struct Questions {
-    /// Which of these events are known?
+    /// Keys of events that may have made changes.
     pub keys: Vec<EventKey>,
-    /// Which of these events are known to have changed nothing?
+    /// Keys of events that may have been recorded as without effect.
     pub unchanged: Vec<EventKey>,
-    /// Which of these identifiers are taken?
+    /// Identifiers of changes that may be in use.
     pub ids: Vec<ChangeId>,
-    /// What is known of these objects and of which of their items?
+    /// Objects of the registry, with the items of each that the batch names.
     pub objects: HashMap<Uri, ItemsAsked>,
 }
 
-/// Which items of an object are asked for.
+/// The items of an object that a question names.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ItemsAsked {
-    /// All.
+    /// All items of the object.
     All,
-    /// These.
+    /// The items with these URIs.
     Some(UriSet),
 }
 
-/// The answers.
+/// The answers of the store to [`Questions`].
 #[derive(Debug, Default)]
 pub struct Known {
-    /// The number of the newest change.
+    /// Number of the newest change.
     pub head: Seq,
-    /// When the newest change was received.
+    /// Time at which the newest change was received.
     pub received: Option<Timestamp>,
-    /// The events that are known, with the number of their change, and its identifier where the
-    /// change is still there.
+    /// Known events: the number of the change that each made, and its identifier unless retention removed the change.
     pub seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
-    /// The events that are known to have changed nothing.
+    /// Events that were recorded as without effect.
     pub unchanged: HashSet<EventKey>,
-    /// The identifiers that are taken.
+    /// Identifiers that are in use.
     pub taken: HashSet<ChangeId>,
-    /// The objects that are known, with the items asked for.
+    /// Known objects, each with the items that the question names.
     pub objects: HashMap<Uri, KnownObject>,
 }
 
-/// An object of the registry.
+/// An object of the registry, with some of its items.
 #[derive(Clone, Debug, Default)]
 pub struct KnownObject {
-    /// What the store finds it by; `None` where it knows none yet.
-    pub(in crate::journal) number: Option<i64>,
-    /// What is known of it, and of the items asked for. What is in memory already is shared until it changes.
-    pub state: Arc<ObjectState>,
+    /// State of the object and of the items that the question names.
+    pub state: ObjectState,
+    /// Number of items that the registry has of the object besides those in `state`. The store counts them only where the
+    /// question names an item that the registry lacks, because only then can the object get more items.
+    pub others: Option<usize>,
 }
 
 impl ItemsAsked {
-    /// Asks for these items.
+    /// Asks for the items with these URIs.
     pub fn these(items: impl IntoIterator<Item = Uri>) -> Self {
         Self::Some(items.into_iter().collect())
     }
 
-    /// Whether this item is asked for.
-    #[must_use]
-    pub fn asks(&self, item: &Uri) -> bool {
-        match self {
-            Self::All => true,
-            Self::Some(items) => items.contains(item),
-        }
-    }
-
-    /// Asks for what either asks for.
+    /// Asks for the items that either of two questions names.
     pub(in crate::journal) fn widen(&mut self, other: Self) {
         match (&mut *self, other) {
             (Self::All, _) => {}
-            (held, Self::All) => *held = Self::All,
-            (Self::Some(held), Self::Some(more)) => held.extend(more),
+            (asked, Self::All) => *asked = Self::All,
+            (Self::Some(asked), Self::Some(more)) => asked.extend(more),
         }
     }
 }
@@ -98,7 +78,7 @@ mod tests {
     use super::{ItemsAsked, Uri};
 
     #[test]
-    fn items_are_asked_for_once_and_in_order_however_they_come() {
+    fn items_are_asked_for_once_and_in_order() {
         let uri = |name: &str| Uri::parse(&format!("http://h/{name}")).unwrap();
         let these = |names: &[&str]| ItemsAsked::these(names.iter().map(|name| uri(name)));
         let listed = |asked: &ItemsAsked| match asked {
@@ -115,9 +95,8 @@ mod tests {
             asked.widen(more);
             assert_eq!(listed(&asked), all.iter().map(|name| uri(name)).collect::<Vec<_>>());
         }
-        assert!(asked.asks(&uri("d")) && !asked.asks(&uri("f")));
         asked.widen(ItemsAsked::All);
         asked.widen(these(&["a"]));
-        assert!(asked == ItemsAsked::All && asked.asks(&uri("f")));
+        assert!(asked == ItemsAsked::All);
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 async fn view_of(changes: usize, folder: &std::path::Path) -> FeedView {
-    let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+    let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
     let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
     let draft: Draft =
         serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();

@@ -302,7 +302,7 @@ mod tests {
 
     /// A journal of so many changes, of which so many are in memory.
     async fn journal_of(changes: usize, held: usize, folder: &std::path::Path) -> Journal {
-        let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+        let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
         let tail = TailBounds { changes: held, ..TailBounds::default() };
         let (journal, _writer) = Journal::start(store, Settings { tail, ..Settings::default() }).unwrap();
         let draft: Draft =

@@ -16,9 +16,8 @@ use rusqlite::{
 };
 
 use super::{
-    FILE_NAME,
+    FILE_NAME, changes,
     open::{OpenError, check_is_ours, check_length, explain},
-    read,
 };
 use crate::{journal::private_files, model::Seq};
 
@@ -150,7 +149,7 @@ pub(super) fn copy(
         return Err(BackupError::Damaged(found));
     }
     let damaged = |error: crate::journal::store::StoreError| BackupError::Damaged(error.to_string());
-    let (first, head) = (read::first(&copy).map_err(damaged)?, read::head(&copy).map_err(damaged)?);
+    let (first, head) = (changes::first(&copy).map_err(damaged)?, changes::head(&copy).map_err(damaged)?);
     copy.close().map_err(|(_, error)| unwritable(error))?;
     let bytes = target.metadata().map_err(|error| cannot_write(target, error))?.len();
     Ok(Held { first, head, bytes })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, params};
 
 use super::rows;
 use crate::{
@@ -12,15 +12,15 @@ use crate::{
 
 /// Takes over what a decision says of it. The row comes and goes with the change that makes it necessary, and with the
 /// one that makes it superfluous.
-pub(super) fn write(transaction: &Transaction<'_>, decision: &Decision) -> Result<(), StoreError> {
+pub(super) fn write(connection: &Connection, decision: &Decision) -> Result<(), StoreError> {
     for seq in &decision.completed {
-        transaction.prepare_cached("DELETE FROM incomplete WHERE seq = ?")?.execute([rows::number(seq.0)])?;
+        connection.prepare_cached("DELETE FROM incomplete WHERE seq = ?")?.execute([rows::number(seq.0)])?;
     }
     for new in &decision.changes {
         let Some(untold) = new.incomplete else { continue };
         let json = std::str::from_utf8(&new.json).map_err(rows::damaged)?;
         let source = new.change.modification.origin.source.as_str();
-        transaction
+        connection
             .prepare_cached("INSERT INTO incomplete (seq, source, untold, json) VALUES (?, ?, ?, ?)")?
             .execute(params![rows::number(new.change.seq.0), source, untold.name(), json])?;
     }

@@ -110,7 +110,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::{Found, inspect};
-    use crate::journal::store::sqlite::{Bounds, FILE_NAME, SqliteStore};
+    use crate::journal::store::sqlite::{FILE_NAME, SqliteOptions, SqliteStore};
 
     fn names(folder: &std::path::Path) -> Vec<String> {
         let mut names: Vec<_> =
@@ -125,7 +125,7 @@ mod tests {
         let data = folder.path().join("a/b");
         assert_eq!(inspect(&data).unwrap(), Found::Nothing);
         assert!(names(folder.path()).is_empty());
-        let open = SqliteStore::open(&data, Bounds::default()).unwrap();
+        let open = SqliteStore::open(&data, SqliteOptions::default()).unwrap();
         assert_eq!(inspect(&data).unwrap(), Found::Journal, "while it is in use");
         drop(open);
         let before = names(&data);
@@ -139,7 +139,7 @@ mod tests {
         let refused = |data: &std::path::Path| {
             let [inspected, opened] = [
                 inspect(data).map(|_| ()).unwrap_err().to_string(),
-                SqliteStore::open(data, Bounds::default()).map(|_| ()).unwrap_err().to_string(),
+                SqliteStore::open(data, SqliteOptions::default()).map(|_| ()).unwrap_err().to_string(),
             ];
             (inspected, opened)
         };
@@ -157,7 +157,7 @@ mod tests {
         let (inspected, opened) = refused(folder.path());
         assert_eq!(inspected, opened);
         fs::remove_file(&path).unwrap();
-        drop(SqliteStore::open(folder.path(), Bounds::default()).unwrap());
+        drop(SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap());
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 9999).unwrap();
         let (inspected, opened) = refused(folder.path());
         assert_eq!(inspected, opened);

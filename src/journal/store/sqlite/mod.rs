@@ -3,52 +3,45 @@
 //! WAL with `synchronous=FULL`: a commit is on disk when it returns. One connection writes, a few
 //! read-only ones read, and neither blocks the other.
 
-mod append;
 pub mod backup;
-mod confirmations;
-mod events;
-mod gathered;
-mod held;
+mod changes;
+mod dedupe;
 mod incomplete;
 pub mod inspect;
-mod key_filter;
 mod log;
-mod numbers;
-mod objects;
 mod open;
 mod prune;
 mod quarantine;
-mod read;
 mod readers;
 mod registry;
 pub mod restore;
 mod rows;
-mod runs;
 mod schema;
 mod seeds;
-mod shared;
 mod subscriptions;
-mod together;
-mod unchanged;
+mod transaction;
 pub mod verify;
+mod version_8;
 
 use std::{
     collections::BTreeMap,
     fs::File,
-    sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use events::EventKeys;
+use dedupe::EventKeys;
 use log::Log;
-use numbers::Numbers;
 use readers::Readers;
 use rusqlite::Connection;
-use shared::SharedGathered;
 use uuid::Uuid;
 
 pub use open::OpenError;
 
-use super::{Decision, Incomplete, Known, Meanwhile, NewChange, Questions, Store, StoreError, StoredChange};
+use self::{registry::ItemCounts, transaction::SqliteTransaction};
+use super::{Incomplete, QuarantineReceipt, Store, StoreError, StoreLimits, StoredChange, Transaction};
 use crate::{
     journal::{
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
@@ -74,107 +67,70 @@ const FEW_PAGES: u64 = 256;
 /// Number of bytes that a probe writes: more than the pages that a message of usual size touches have.
 const PROBE_BYTES: i64 = 256 * 1024;
 
-/// Bounds that the store keeps by itself.
+/// Settings of the store.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Repeats are known for at least so many of the newest changes …
-    pub dedupe_events: u64,
-    /// … and for at least so many milliseconds.
-    pub dedupe_millis: i64,
-    /// How many keys of events gather in memory, at some 40 bytes each, before they are written as a run. The changes of as
-    /// many are read when a journal is opened.
-    pub gathered_keys: usize,
-    /// How many bytes of the registry gather in memory, about, before they go to its tables; half as many may
-    /// gather again while they do.
-    pub gathered_bytes: usize,
-    /// Of how many changes they are at the most: as many, and half as many again, are read when a
-    /// journal is opened that was not closed.
-    pub gathered_changes: usize,
-    /// How many messages the quarantine holds at most; the oldest go first.
-    pub quarantine_entries: u64,
-    /// How many bytes of bodies the quarantine holds at most; the oldest go first.
-    pub quarantine_bytes: u64,
+pub struct SqliteOptions {
+    /// Limits that every store keeps.
+    pub limits: StoreLimits,
+    /// Number of event keys in memory, at some 40 bytes each, from which on they are written as a run. As many changes are
+    /// read when a journal is opened.
+    pub run_keys: usize,
 }
 
-impl Default for Bounds {
+impl Default for SqliteOptions {
     fn default() -> Self {
-        Self {
-            dedupe_events: 1_000_000,
-            dedupe_millis: 30 * 24 * 60 * 60 * 1000,
-            gathered_keys: runs::USUAL,
-            gathered_bytes: 16 * 1024 * 1024,
-            gathered_changes: 64 * 1024,
-            quarantine_entries: 10_000,
-            quarantine_bytes: 256 * 1024 * 1024,
-        }
+        Self { limits: StoreLimits::default(), run_keys: dedupe::runs::USUAL }
     }
 }
 
 /// A journal in an SQLite file.
 pub struct SqliteStore {
-    bounds: Bounds,
+    options: SqliteOptions,
     identity: Uuid,
-    /// Changes are numbered after this one, or after the newest.
+    /// Changes are numbered after this number, or after the newest change.
     floor: Seq,
-    // Fields are dropped in this order. Whoever closes last empties the write-ahead log into the file,
-    // which a reader may not.
+    // Fields are dropped in this order. The connection that is closed last empties the write-ahead log into the file, which
+    // a reading connection may not do.
     readers: Readers,
     log: Log,
-    /// What is asked while `writing` is busy.
-    looking: Mutex<Connection>,
-    /// Under which numbers objects were found that were asked for.
-    numbers: Mutex<Numbers>,
-    writing: Mutex<Connection>,
-    /// Size of the quarantine, which changes only while `writing` is held.
+    write_side: Mutex<WriteSide>,
+    /// Size of the quarantine, which changes only while `write_side` is locked.
     quarantined: Mutex<QuarantineSize>,
-    /// What is in memory of the file. Both change only while `writing` is held.
-    keys: RwLock<EventKeys>,
-    gathered: SharedGathered,
-    /// Held for as long as the store is open, so that no second process writes.
+    /// Number of the newest seed.
+    seeds: AtomicU64,
+    /// Locked for as long as the store is open, so that no second process writes.
     _lock: File,
 }
 
+/// The connection that writes, and memory that follows its commits.
+struct WriteSide {
+    connection: Connection,
+    keys: EventKeys,
+    item_counts: ItemCounts,
+    /// Number of the newest seed.
+    seeds: i64,
+}
+
 impl SqliteStore {
-    fn writing(&self) -> MutexGuard<'_, Connection> {
+    fn write_side(&self) -> MutexGuard<'_, WriteSide> {
         // A panic in the middle of a transaction rolled it back when the transaction was dropped.
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.write_side.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn quarantined_mut(&self) -> MutexGuard<'_, QuarantineSize> {
         self.quarantined.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn keys(&self) -> RwLockReadGuard<'_, EventKeys> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn keys_mut(&self) -> RwLockWriteGuard<'_, EventKeys> {
-        self.keys.write().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Store for SqliteStore {
-    fn look(&self, questions: &Questions, meanwhile: Meanwhile) -> Result<Known, StoreError> {
-        self.look_up(questions, meanwhile)
-    }
-
-    fn item_counts(&self, objects: &[Uri], meanwhile: Meanwhile) -> Result<Vec<usize>, StoreError> {
-        self.count_items(objects, meanwhile)
-    }
-
-    fn append(&self, decisions: Vec<Decision>) -> Result<Vec<Vec<NewChange>>, StoreError> {
-        self.append_batches(decisions)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        self.move_all(&mut self.writing(), None)
-    }
-
-    fn upkeep_is_due(&self) -> bool {
-        self.log.is_due()
+    fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        Ok(Box::new(SqliteTransaction::begin(self)?))
     }
 
     fn upkeep(&self) -> Result<(), StoreError> {
+        if !self.log.is_due() {
+            return Ok(());
+        }
         for _ in 0..PASSES {
             self.log.checkpoint()?;
             if self.log.grown() < FEW_PAGES {
@@ -183,85 +139,73 @@ impl Store for SqliteStore {
         }
         // Only a log that has been moved as a whole begins again in its old place, which is faster to write than
         // a new one. What came meanwhile is little, and nobody adds to it for as long as it takes.
-        let _writing = self.writing();
+        let _write_side = self.write_side();
         self.log.checkpoint()
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        probe(&self.writing())
+        probe(&self.write_side().connection)
     }
 
     fn head(&self) -> Result<Seq, StoreError> {
-        self.readers.read(read::head)
+        self.readers.read(changes::head)
     }
 
     fn left_out(&self) -> Result<Vec<(Seq, Seq)>, StoreError> {
-        self.readers.read(read::left_out)
+        self.readers.read(changes::left_out)
     }
 
     fn seeds(&self) -> u64 {
-        self.gathered.read().newest().seed.unsigned_abs()
+        self.seeds.load(Ordering::Acquire)
     }
 
-    fn after(&self, after: Seq, limit: usize) -> Result<Vec<StoredChange>, StoreError> {
-        self.readers.read(|connection| read::after(connection, after, limit, usize::MAX))
+    fn after(&self, after: Seq, limit: usize, bytes: usize) -> Result<Option<Vec<StoredChange>>, StoreError> {
+        self.readers.read(|connection| changes::after(connection, after, limit, bytes))
     }
 
-    fn after_within(&self, after: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError> {
-        self.readers.read(|connection| read::after(connection, after, limit, bytes))
-    }
-
-    fn before_within(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError> {
-        self.readers.read(|connection| read::before(connection, before, limit, bytes))
+    fn before(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError> {
+        self.readers.read(|connection| changes::before(connection, before, limit, bytes))
     }
 
     fn before_restore(&self, seq: Seq) -> Result<Option<Seq>, StoreError> {
-        self.readers.read(|connection| read::before_restore(connection, seq))
+        self.readers.read(|connection| changes::before_restore(connection, seq))
     }
 
     fn by_id(&self, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
-        self.readers.read(|connection| read::by_id(connection, id))
+        self.readers.read(|connection| changes::by_id(connection, id))
     }
 
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError> {
-        self.readers.read(|connection| registry::object(connection, &self.gathered, object))
+        self.readers.read(|connection| registry::object(connection, object))
     }
 
     fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
-        self.readers.read(|connection| registry::page(connection, &self.gathered, after, limit))
+        self.readers.read(|connection| registry::page(connection, after, limit))
     }
 
     fn walk(&self, source: &SourceName) -> Result<Option<Walk>, StoreError> {
         self.readers.read(|connection| seeds::walk(connection, source))
     }
 
-    fn holds(&self, seq: Seq) -> Result<bool, StoreError> {
-        self.readers.read(|connection| read::holds(connection, seq))
-    }
-
     fn first(&self) -> Result<Option<Seq>, StoreError> {
-        self.readers.read(read::first)
+        self.readers.read(changes::first)
     }
 
     fn first_since(&self, time: Timestamp) -> Result<Option<Seq>, StoreError> {
-        self.readers.read(|connection| read::first_since(connection, time))
+        self.readers.read(|connection| changes::first_since(connection, time))
     }
 
     fn first_of_newest(&self, count: u64) -> Result<Option<Seq>, StoreError> {
-        self.readers.read(|connection| read::first_of_newest(connection, count))
-    }
-
-    fn prepare_to_prune(&self, before: Seq, at_most: usize) -> Result<bool, StoreError> {
-        SqliteStore::prepare_to_prune(self, before, at_most)
+        self.readers.read(|connection| changes::first_of_newest(connection, count))
     }
 
     fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
         self.prune_changes(before, at_most)
     }
 
-    fn quarantine(&self, messages: &[NewQuarantined]) -> Result<Vec<QuarantineId>, StoreError> {
-        let mut writing = self.writing();
-        quarantine::put(&mut writing, self.bounds, &mut self.quarantined_mut(), messages)
+    fn quarantine(&self, messages: &[NewQuarantined]) -> Result<QuarantineReceipt, StoreError> {
+        let mut side = self.write_side();
+        quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantined_mut(), messages)
     }
 
     fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
@@ -273,8 +217,8 @@ impl Store for SqliteStore {
     }
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
-        let writing = self.writing();
-        quarantine::remove(&writing, &mut self.quarantined_mut(), id)
+        let side = self.write_side();
+        quarantine::remove(&side.connection, &mut self.quarantined_mut(), id)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
@@ -286,7 +230,7 @@ impl Store for SqliteStore {
     }
 
     fn write_subscriptions(&self, writes: &[Write]) -> Result<Vec<u64>, StoreError> {
-        subscriptions::write(&mut self.writing(), writes)
+        subscriptions::write(&mut self.write_side().connection, writes)
     }
 
     fn dead_letters(
@@ -344,11 +288,10 @@ impl From<rusqlite::Error> for StoreError {
             Some(
                 ErrorCode::SystemIoFailure
                 | ErrorCode::CannotOpen
-                | ErrorCode::DatabaseBusy
-                | ErrorCode::DatabaseLocked
                 | ErrorCode::FileLockingProtocolFailed
                 | ErrorCode::OutOfMemory,
             ) => Self::Io(error.to_string()),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Unavailable(error.to_string()),
             Some(
                 ErrorCode::TooBig
                 | ErrorCode::ConstraintViolation

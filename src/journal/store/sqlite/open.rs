@@ -4,7 +4,7 @@ use std::{
     fs::{File, TryLockError},
     io::{ErrorKind, Read, Seek, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, RwLock},
+    sync::{Mutex, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -12,12 +12,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use uuid::Uuid;
 
 use super::{
-    Bounds, FILE_NAME, READERS, SqliteStore, confirmations,
-    events::EventKeys,
+    FILE_NAME, ItemCounts, READERS, SqliteOptions, SqliteStore, WriteSide,
+    dedupe::EventKeys,
     log::{LIMIT, Log},
     readers::Readers,
-    rows, schema,
-    shared::SharedGathered,
+    rows, schema, seeds,
 };
 use crate::journal::{private_files, store::StoreError};
 
@@ -91,7 +90,7 @@ pub enum OpenError {
         /// The journal.
         path: PathBuf,
         /// What SQLite said.
-        error: rusqlite::Error,
+        error: String,
     },
 }
 
@@ -101,7 +100,7 @@ impl SqliteStore {
     /// # Errors
     /// When the folder cannot be used, or the file is foreign, newer, damaged or in use: nothing is
     /// changed then.
-    pub fn open(folder: &Path, bounds: Bounds) -> Result<Self, OpenError> {
+    pub fn open(folder: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = folder.join(FILE_NAME);
         private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
         let lock = lock(folder, &path)?;
@@ -115,18 +114,16 @@ impl SqliteStore {
         check_is_ours(&path, &writer)?;
         let version = version(&writer).map_err(|error| explain(&path, error))?;
         configure(&writer, version == 0).map_err(|error| explain(&path, error))?;
-        schema::migrate(&mut writer, version).map_err(|error| explain(&path, error))?;
+        schema::migrate(&mut writer, version).map_err(|error| explain_store(&path, error))?;
         check_is_whole(&path, &writer)?;
         let identity = identity(&writer).map_err(|error| explain(&path, error))?;
         let floor = schema::floor(&writer).map_err(|error| explain(&path, error))?;
         let damaged = |error: StoreError| OpenError::Damaged { path: path.clone(), what: error.to_string() };
-        let keys = EventKeys::load(&writer, bounds).map_err(damaged)?;
-        let gathered = confirmations::load(&writer).map_err(damaged)?;
+        let keys = EventKeys::load(&writer, options).map_err(damaged)?;
+        let seeds = seeds::newest(&writer).map_err(|error| explain(&path, error))?;
         let log = read_write(&path).and_then(|connection| Log::new(connection, &mut writer));
         let log = log.map_err(|error| explain(&path, error))?;
         let quarantined = super::quarantine::size(&writer).map_err(damaged)?;
-        let looking = reader(&path).map_err(|error| explain(&path, error))?;
-        looking.set_prepared_statement_cache_capacity(64);
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
         if private_files::is_readable_by_everybody(folder, &path) {
@@ -137,16 +134,13 @@ impl SqliteStore {
             );
         }
         Ok(Self {
-            bounds,
+            options,
             identity,
             floor: rows::seq(floor).unwrap_or_default(),
             log,
-            looking: Mutex::new(looking),
-            numbers: Mutex::default(),
-            writing: Mutex::new(writer),
+            write_side: Mutex::new(WriteSide { connection: writer, keys, item_counts: ItemCounts::default(), seeds }),
             quarantined: Mutex::new(quarantined),
-            keys: RwLock::new(keys),
-            gathered: SharedGathered::new(gathered),
+            seeds: AtomicU64::new(seeds.unsigned_abs()),
             readers,
             _lock: lock,
         })
@@ -281,7 +275,7 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
             return Err(damaged(found));
         }
     }
-    let newest = super::read::before(connection, crate::model::Seq(u64::MAX), 1, usize::MAX)
+    let newest = super::changes::before(connection, crate::model::Seq(u64::MAX), 1, usize::MAX)
         .map_err(|error| damaged(error.to_string()))?;
     if let Some(newest) = newest.first() {
         serde_json::from_slice::<crate::model::Change>(&newest.json)
@@ -325,6 +319,14 @@ fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
     })
 }
 
+fn explain_store(path: &Path, error: StoreError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        StoreError::Damaged(what) | StoreError::Refused(what) => OpenError::Damaged { path, what },
+        error => OpenError::Storage { path, error: error.to_string() },
+    }
+}
+
 pub(super) fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
@@ -338,7 +340,7 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
             | ErrorCode::SystemIoFailure
             | ErrorCode::DatabaseBusy
             | ErrorCode::PermissionDenied,
-        ) => OpenError::Storage { path, error },
+        ) => OpenError::Storage { path, error: error.to_string() },
         _ => OpenError::Damaged { path, what: error.to_string() },
     }
 }

@@ -28,32 +28,17 @@ macro_rules! last_to_go {
     };
 }
 
-/// Number of rows of the registry that a transaction before a removal counts as touched: twice as many move to the tables.
-const MOVED_AT_ONCE: usize = 128;
-
 impl SqliteStore {
-    /// Moves some of what a removal needs in the registry's tables; returns whether they still lack something.
-    pub(super) fn prepare_to_prune(&self, before: Seq, at_most: usize) -> Result<bool, StoreError> {
-        let connection = &mut *self.writing();
-        match last_to_go(connection, before, at_most)? {
-            Some(last) => self.move_some(connection, Some(last), MOVED_AT_ONCE),
-            None => Ok(false),
-        }
-    }
-
     pub(super) fn prune_changes(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
-        let connection = &mut *self.writing();
-        if let Some(last) = last_to_go(connection, before, at_most)? {
-            // What such a change did to the registry cannot be told again without it. It has moved long ago, or when the
-            // removal was prepared.
-            self.move_all(connection, Some(last))?;
-            // So it is with the keys of events.
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let written = self.keys().write_up_to(&transaction, self.bounds, last)?;
+        let side = &mut *self.write_side();
+        if let Some(last) = last_to_go(&side.connection, before, at_most)? {
+            // The key of an event that is in no run stands in the row of its change alone.
+            let transaction = side.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let written = side.keys.write_up_to(&transaction, self.options, last)?;
             transaction.commit()?;
-            self.keys_mut().committed(written);
+            side.keys.committed(written);
         }
-        prune(connection, before, at_most)
+        prune(&mut side.connection, before, at_most)
     }
 }
 

@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{Bounds, rows};
+use super::rows;
 use crate::{
     journal::{
-        metrics,
         quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
-        store::StoreError,
+        store::{QuarantineReceipt, StoreError, StoreLimits},
     },
     model::SourceName,
 };
@@ -19,14 +18,14 @@ const COLUMNS: &str = "id, received, source, content_type, headers, place, reaso
 pub(super) const READ_LENGTHS: &str = "SELECT id, received, source, content_type, headers, place, reason, size, \
      length(body) AS length FROM quarantine ORDER BY id";
 
-/// Inserts messages and drops the oldest beyond the bounds. `held` is the size of the quarantine; counting it anew for each
+/// Inserts messages and drops the oldest beyond the limits. `held` is the size of the quarantine; counting it anew for each
 /// insertion would read the whole table.
 pub(super) fn put(
     connection: &mut Connection,
-    bounds: Bounds,
+    limits: StoreLimits,
     held: &mut QuarantineSize,
     messages: &[NewQuarantined],
-) -> Result<Vec<QuarantineId>, StoreError> {
+) -> Result<QuarantineReceipt, StoreError> {
     let transaction = connection.transaction()?;
     let mut size = *held;
     let mut ids = Vec::with_capacity(messages.len());
@@ -50,17 +49,16 @@ pub(super) fn put(
         size.messages += 1;
         size.bytes += message.body.len() as u64;
     }
-    let dropped = make_room(&transaction, bounds, &mut size)?;
+    let dropped = make_room(&transaction, limits, &mut size)?;
     transaction.commit()?;
     *held = size;
-    metrics::dropped(dropped);
-    Ok(ids)
+    Ok(QuarantineReceipt { ids, dropped })
 }
 
 /// Drops the oldest messages until the bounds hold; says how many. The newest message always stays.
-fn make_room(transaction: &Transaction<'_>, bounds: Bounds, size: &mut QuarantineSize) -> Result<u64, StoreError> {
+fn make_room(transaction: &Transaction<'_>, limits: StoreLimits, size: &mut QuarantineSize) -> Result<u64, StoreError> {
     let mut dropped = 0;
-    while size.messages > 1 && (size.messages > bounds.quarantine_entries || size.bytes > bounds.quarantine_bytes) {
+    while size.messages > 1 && (size.messages > limits.quarantine_entries || size.bytes > limits.quarantine_bytes) {
         let sql = "DELETE FROM quarantine WHERE id = (SELECT min(id) FROM quarantine) RETURNING size";
         let bytes: i64 = transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
         size.removed(bytes);
@@ -147,7 +145,7 @@ mod tests {
     };
 
     use super::{
-        super::schema, Bounds, Bytes, Connection, NewQuarantined, QuarantineSize, SourceName, put, remove, size,
+        super::schema, Bytes, Connection, NewQuarantined, QuarantineSize, SourceName, StoreLimits, put, remove, size,
     };
     use crate::model::Timestamp;
 
@@ -173,13 +171,13 @@ mod tests {
     fn size_is_that_of_the_table_after_insertions_and_removals() {
         let mut connection = journal();
         let mut held = QuarantineSize::default();
-        let bounds = Bounds { quarantine_entries: 3, quarantine_bytes: 1000, ..Bounds::default() };
+        let limits = StoreLimits { quarantine_entries: 3, quarantine_bytes: 1000, ..StoreLimits::default() };
         for (bytes, messages, sum) in [(10, 1, 10), (20, 2, 30), (30, 3, 60), (40, 3, 90), (990, 1, 990), (5, 2, 995)] {
-            put(&mut connection, bounds, &mut held, &[message(bytes)]).unwrap();
+            put(&mut connection, limits, &mut held, &[message(bytes)]).unwrap();
             assert_eq!(held, QuarantineSize { messages, bytes: sum }, "{bytes}");
             assert_eq!(size(&connection).unwrap(), held);
         }
-        let ids = put(&mut connection, bounds, &mut held, &[message(1)]).unwrap();
+        let ids = put(&mut connection, limits, &mut held, &[message(1)]).unwrap().ids;
         assert!(remove(&connection, &mut held, ids[0]).unwrap());
         assert!(!remove(&connection, &mut held, ids[0]).unwrap());
         assert_eq!(held, QuarantineSize { messages: 2, bytes: 995 });
@@ -190,7 +188,7 @@ mod tests {
     fn insertion_into_a_full_quarantine_takes_as_long_as_into_an_empty_one() {
         let mut connection = journal();
         let mut held = QuarantineSize::default();
-        let bounds = Bounds { quarantine_entries: 1000, ..Bounds::default() };
+        let limits = StoreLimits { quarantine_entries: 1000, ..StoreLimits::default() };
         let steps = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&steps);
         let count = move || {
@@ -200,7 +198,7 @@ mod tests {
         connection.progress_handler(1, Some(count)).unwrap();
         let mut steps_of_one = |connection: &mut Connection| {
             steps.store(0, Ordering::Relaxed);
-            put(connection, bounds, &mut held, &[message(1)]).unwrap();
+            put(connection, limits, &mut held, &[message(1)]).unwrap();
             steps.load(Ordering::Relaxed)
         };
         let into_empty = steps_of_one(&mut connection);

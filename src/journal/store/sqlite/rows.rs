@@ -1,19 +1,34 @@
 //! How values of the model are written as columns and read back. What cannot be read back was not
 //! written by us: the journal is damaged.
 
-use rusqlite::Row;
+use std::fmt::Display;
 
-pub(super) use crate::journal::store::packed::{damaged, json, time, uri};
+use serde::de::DeserializeOwned;
+
 use crate::{
-    journal::{
-        registry::{Beginning, ItemRecord, ObjectState},
-        store::{
-            StoreError,
-            packed::{BeginningColumns, ItemColumns, ObjectColumns, Times},
-        },
-    },
-    model::{Seq, Uri},
+    journal::store::StoreError,
+    model::{Seq, Timestamp, Uri},
 };
+
+/// Error for a value that the gateway has not written.
+pub(super) fn damaged(what: impl Display) -> StoreError {
+    StoreError::Damaged(what.to_string())
+}
+
+/// Reads a time in milliseconds since 1970.
+pub(super) fn time(millis: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_millis(millis).ok_or_else(|| damaged(format!("{millis} is not a time")))
+}
+
+/// Reads a URI.
+pub(super) fn uri(text: &str) -> Result<Uri, StoreError> {
+    Uri::parse(text).map_err(damaged)
+}
+
+/// Reads a value from JSON.
+pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(damaged)
+}
 
 /// SQLite has no unsigned numbers; a number past `i64::MAX` is past every row.
 pub(super) fn number(value: u64) -> i64 {
@@ -37,58 +52,4 @@ pub(super) fn checksum(seq: i64, json: &[u8], sight: Option<&[u8]>) -> i64 {
 /// A value as JSON text, for writing.
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(damaged)
-}
-
-fn text<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r str, StoreError> {
-    row.get_ref(index)?.as_str().map_err(damaged)
-}
-
-fn text_or_none<'r>(row: &'r Row<'_>, index: usize) -> Result<Option<&'r str>, StoreError> {
-    row.get_ref(index)?.as_str_or_null().map_err(damaged)
-}
-
-/// Columns `<fact>_at` and `<fact>_confirmed`, beginning at `index`.
-fn times(row: &Row<'_>, index: usize) -> Result<Times, StoreError> {
-    Ok(Times { at: row.get(index)?, confirmed: row.get(index + 1)? })
-}
-
-/// Reads the columns of an object, after its number, beginning at `index`.
-pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreError> {
-    let columns = ObjectColumns {
-        parent: text_or_none(row, index)?,
-        parent_times: times(row, index + 1)?,
-        types: text(row, index + 3)?,
-        types_times: times(row, index + 4)?,
-        purged: times(row, index + 6)?,
-    };
-    columns.state()
-}
-
-/// Reads the URI of an item, the first column after its object's number.
-pub(super) fn item_uri(row: &Row<'_>) -> Result<Uri, StoreError> {
-    uri(text(row, 0)?)
-}
-
-/// Reads the columns of an item after its URI, beginning at `index`.
-pub(super) fn item(row: &Row<'_>, index: usize) -> Result<Box<ItemRecord>, StoreError> {
-    let columns = ItemColumns {
-        existence: row.get(index)?,
-        existence_times: times(row, index + 1)?,
-        content: text_or_none(row, index + 3)?,
-        content_times: times(row, index + 4)?,
-        state: text_or_none(row, index + 6)?,
-        state_times: times(row, index + 7)?,
-        beginning: beginning_columns(row, index + 9)?,
-        unheard: row.get(index + 12)?,
-    };
-    columns.record()
-}
-
-/// Reads the columns of what an item begins in, beginning at `index`.
-pub(super) fn beginning(row: &Row<'_>, index: usize) -> Result<Option<Beginning>, StoreError> {
-    beginning_columns(row, index)?.beginning()
-}
-
-fn beginning_columns<'r>(row: &'r Row<'_>, index: usize) -> Result<BeginningColumns<'r>, StoreError> {
-    Ok(BeginningColumns { state: text_or_none(row, index)?, at: row.get(index + 1)?, confirmed: row.get(index + 2)? })
 }

@@ -2,7 +2,8 @@
 
 use rusqlite::Connection;
 
-use super::events;
+use super::{dedupe, version_8};
+use crate::journal::store::StoreError;
 
 /// Marks a file as a journal of ours (`PRAGMA application_id`): the letters `TDNG`.
 pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
@@ -12,12 +13,12 @@ pub(super) enum Step {
     /// By statements.
     Sql(&'static str),
     /// By statements, then by moving what is there, then by statements.
-    Moving(&'static str, fn(&Connection) -> rusqlite::Result<()>, &'static str),
+    Moving(&'static str, fn(&Connection) -> Result<(), StoreError>, &'static str),
 }
 
 /// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
 /// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [Step; 8] = [
+pub(super) const MIGRATIONS: [Step; 9] = [
     Step::Sql(
         "
     CREATE TABLE meta (
@@ -83,7 +84,7 @@ pub(super) const MIGRATIONS: [Step; 8] = [
     ",
     ),
     // Keys are random: an index over all of them, kept up with each append, had a page written for each
-    // key. They gather, and move to the tree in their order (see `events`).
+    // key. They gather, and move to the tree in their order (see `dedupe`).
     Step::Sql(
         "
     CREATE TABLE event_keys (
@@ -136,7 +137,7 @@ pub(super) const MIGRATIONS: [Step; 8] = [
     CREATE INDEX dead_letters_by_subscription ON dead_letters (subscription, id);
     ",
     ),
-    // The registry gathers in memory (see `gathered`).
+    // The registry gathers in memory (until version 8).
     Step::Sql(
         "
     -- The registry's tables hold everything up to the change `registry_moved` in `meta`, and may hold
@@ -155,7 +156,7 @@ pub(super) const MIGRATIONS: [Step; 8] = [
     INSERT INTO meta SELECT 'registry_moved', max(seq) FROM changes HAVING max(seq) IS NOT NULL;
     ",
     ),
-    // The keys of events are in runs, and those of the newest changes in their rows (see `events`).
+    // The keys of events are in runs, and those of the newest changes in their rows (see `dedupe`).
     Step::Moving(
         "
     -- The event that told a change, so that a repeat is known; none where it cannot be, or is in a run alone.
@@ -176,7 +177,7 @@ pub(super) const MIGRATIONS: [Step; 8] = [
         keys BLOB NOT NULL
     );
     ",
-        events::move_from_tree,
+        dedupe::move_from_tree,
         "
     DROP TABLE event_keys;
     DROP TABLE events;
@@ -223,6 +224,15 @@ pub(super) const MIGRATIONS: [Step; 8] = [
     ) WITHOUT ROWID;
     ",
     ),
+    // The registry's tables hold everything: each batch writes the rows that it touches.
+    Step::Moving(
+        "",
+        version_8::write_registry,
+        "
+    DROP TABLE confirmations;
+    DELETE FROM meta WHERE name IN ('registry_moved', 'confirmations_moved');
+    ",
+    ),
 ];
 
 /// The version that this program writes.
@@ -232,7 +242,7 @@ pub(super) fn current_version() -> i64 {
 
 /// Takes the journal from `version` to the current one, each step in a transaction of its own with
 /// the new version number, so that a crash leaves it at one version or the next.
-pub(super) fn migrate(connection: &mut Connection, version: i64) -> rusqlite::Result<()> {
+pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), StoreError> {
     let done = usize::try_from(version).unwrap_or(0);
     for (index, step) in MIGRATIONS.iter().enumerate().skip(done) {
         let transaction = connection.transaction()?;

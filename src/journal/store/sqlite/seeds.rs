@@ -3,11 +3,11 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::{gathered::Mark, rows};
+use super::{changes, rows};
 use crate::{
     journal::{
         seed::{Filled, Walk},
-        store::{Seed, StoreError},
+        store::{Decision, Seed, StoreError},
     },
     model::{Seq, SourceName, Uri},
 };
@@ -24,22 +24,41 @@ const WRITE_WALK: &str = "INSERT OR REPLACE INTO walks (source, id, part, place,
 
 const READ_WALK: &str = "SELECT id, part, place, objects, began, moved, done FROM walks WHERE source = ?";
 
-/// Writes seeds, in their place after the change `after.change`, as the rows that follow `after`; gives the moment with
-/// them.
-pub(super) fn write(connection: &Connection, after: Mark, seeds: &[Seed]) -> Result<Mark, StoreError> {
-    let mut mark = after;
-    let mut statement = connection.prepare_cached(INSERT)?;
-    for Seed { object, filled } in seeds {
-        mark.seed += 1;
-        let filled = rows::to_json(filled)?;
-        statement.execute(params![mark.seed, rows::number(mark.change.0), object.as_str(), filled])?;
+/// Name in `meta` of the number of the newest seed, which is there after retention has removed the seed.
+const NEWEST: &str = "seeds_moved";
+
+/// Number of the newest seed ever written.
+pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
+    let sql = "SELECT max(coalesce((SELECT max(number) FROM seeds), 0), \
+                   coalesce((SELECT value FROM meta WHERE name = ?), 0))";
+    connection.query_row(sql, [NEWEST], |row| row.get(0))
+}
+
+/// Writes the seeds of a batch as the rows after `newest`, in their place after the changes of the batch; gives the number of
+/// the last one, if there is any.
+pub(super) fn write(connection: &Connection, newest: i64, decision: &Decision) -> Result<Option<i64>, StoreError> {
+    if decision.seeds.is_empty() {
+        return Ok(None);
     }
-    Ok(mark)
+    let head = match decision.changes.last() {
+        Some(newest) => newest.change.seq,
+        None => changes::head(connection)?,
+    };
+    let mut statement = connection.prepare_cached(INSERT)?;
+    let mut number = newest;
+    for Seed { object, filled } in &decision.seeds {
+        number += 1;
+        let filled = rows::to_json(filled)?;
+        statement.execute(params![number, rows::number(head.0), object.as_str(), filled])?;
+    }
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?
+        .execute(params![NEWEST, number])?;
+    Ok(Some(number))
 }
 
 /// A row: what a walk told of an object.
 pub(super) struct Told {
-    pub(super) number: i64,
     /// The newest change at its moment.
     pub(super) change: Seq,
     pub(super) object: Uri,
@@ -82,7 +101,6 @@ impl<'s> Rows<'s> {
 
 fn told(row: &Row<'_>) -> Result<Told, StoreError> {
     Ok(Told {
-        number: row.get(0)?,
         change: rows::seq(row.get(1)?)?,
         object: rows::uri(&row.get::<_, String>(2)?)?,
         filled: rows::json(&row.get::<_, String>(3)?)?,

@@ -42,9 +42,9 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Stored>, StoreError> {
 }
 
 /// Moves a cursor forward, and never back.
-pub(super) fn advance(transaction: &Transaction<'_>, name: &SubscriptionName, cursor: Seq) -> Result<u64, StoreError> {
+pub(super) fn advance(connection: &Connection, name: &SubscriptionName, cursor: Seq) -> Result<u64, StoreError> {
     let sql = "UPDATE subscriptions SET cursor = ?2 WHERE name = ?1 AND cursor < ?2";
-    let concerned = transaction.prepare_cached(sql)?.execute(params![name.as_str(), rows::number(cursor.0)])?;
+    let concerned = connection.prepare_cached(sql)?.execute(params![name.as_str(), rows::number(cursor.0)])?;
     Ok(concerned as u64)
 }
 

@@ -9,8 +9,8 @@ use crate::{
     journal::store::{
         EventKey,
         sqlite::{
+            dedupe::runs::{self, Run},
             rows,
-            runs::{self, Run},
         },
     },
     model::Seq,

@@ -18,11 +18,9 @@ use uuid::Uuid;
 use self::registry::compare;
 use super::{
     backup::open_to_read,
-    confirmations,
-    gathered::Gathered,
-    objects,
     open::{OpenError, explain},
-    read, rows, seeds,
+    rows, seeds,
+    version_8::{self, Replayed},
 };
 use crate::{
     journal::{registry::Registry, store::StoreError},
@@ -103,34 +101,41 @@ fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMu
         failed = structure(connection, check, report).err().or(failed);
     }
     let total = count("SELECT count(*) FROM changes")?.unwrap_or_default();
-    let gathered = gathered(connection, report)?;
+    let (replayed, complete_up_to) = replayed(connection, report)?;
+    let without_row = "SELECT count(*) FROM (SELECT 1) WHERE NOT EXISTS (SELECT 1 FROM objects WHERE uri = ?)";
     report.objects = count("SELECT count(*) FROM objects")?.unwrap_or_default();
-    report.objects += gathered.without_rows(&mut objects::Reading::new(connection)?).unwrap_or_default();
+    for uri in replayed.keys() {
+        let mut statement = connection.prepare_cached(without_row)?;
+        report.objects += statement.query_row([uri.as_str()], |row| row.get::<_, i64>(0))?.unsigned_abs();
+    }
     let parts = report.objects / OBJECTS_AT_ONCE + 1;
     for part in 0..parts {
         let mut walk = Walk { connection, report, parts, part, registry: Registry::default(), before: None };
         walk.changes(&mut |done| progress(part * total + done, parts * total))?;
-        if part == 0 {
-            walk.all_can_be_told(gathered.moved().change)?;
+        if part == 0
+            && let Some(moved) = complete_up_to
+        {
+            walk.all_can_be_told(moved)?;
         }
         let Walk { registry, .. } = walk;
-        compare(connection, &gathered, registry, |uri| part_of(uri, parts) == part, report)?;
+        compare(connection, &replayed, registry, |uri| part_of(uri, parts) == part, report)?;
     }
     events::examine(connection, report)?;
     tables::examine(connection, report)?;
     failed.map_or(Ok(()), Err)
 }
 
-/// What is not in the registry's tables. An older version left nothing out of them.
-fn gathered(connection: &Connection, report: &mut Report) -> rusqlite::Result<Gathered> {
-    let nothing = |connection| Ok(confirmations::all_moved(read::head(connection).unwrap_or_default()));
-    if !confirmations::are_kept(connection)? {
-        return nothing(connection);
+/// Objects that the registry's tables do not hold, and the change up to which they hold everything, in a file of versions 5
+/// to 8. All others hold everything.
+fn replayed(connection: &Connection, report: &mut Report) -> rusqlite::Result<(Replayed, Option<Seq>)> {
+    if !version_8::is_version(connection)? {
+        return Ok((Replayed::new(), None));
     }
-    confirmations::load(connection).or_else(|error| {
+    let replayed = version_8::replay(connection).unwrap_or_else(|error| {
         report.find(format!("the registry: {error}"));
-        nothing(connection)
-    })
+        Replayed::new()
+    });
+    Ok((replayed, Some(version_8::complete_up_to(connection)?)))
 }
 
 /// SQLite's own checks of the file: pages, trees, indexes, references.

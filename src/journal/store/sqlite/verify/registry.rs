@@ -6,12 +6,10 @@
 //! have set can be held against it: a fact that a change set on time is newer than all that came
 //! before, so it must be in the registry just so.
 
-use std::sync::Arc;
-
 use rusqlite::Connection;
 
 use super::{
-    super::{gathered::Gathered, objects},
+    super::{registry::Reader, version_8::Replayed},
     Report,
 };
 use crate::{
@@ -26,13 +24,13 @@ use crate::{
 /// Holds the objects that `belongs` chooses against what the changes say.
 pub(super) fn compare(
     connection: &Connection,
-    gathered: &Gathered,
+    replayed: &Replayed,
     mut rebuilt: Registry,
     belongs: impl Fn(&Uri) -> bool,
     report: &mut Report,
 ) -> rusqlite::Result<()> {
-    let mut reading = objects::Reading::new(connection)?;
-    let mut held = gathered.after(None, usize::MAX);
+    let mut reader = Reader::new(connection)?;
+    let mut without_row: std::collections::BTreeSet<&Uri> = replayed.keys().collect();
     let mut hold = |uri: &Uri, held: Result<ObjectState, StoreError>, report: &mut Report| {
         let told = rebuilt.objects.remove(uri).unwrap_or_default();
         match held {
@@ -59,22 +57,29 @@ pub(super) fn compare(
             report.find(format!("the registry has an object that is no URI: {uri:?}"));
             continue;
         };
-        let held = held.remove(&uri);
+        without_row.remove(&uri);
         if belongs(&uri) {
-            let state = reading.object(&uri, &ItemsAsked::All).and_then(|in_tables| match held {
-                Some(held) => held.over(in_tables),
-                None => Ok(in_tables.map(|known| Arc::unwrap_or_clone(known.state)).unwrap_or_default()),
-            });
-            hold(&uri, state, report);
+            let stored = reader.object(&uri, &ItemsAsked::All);
+            let state = stored.map(|stored| stored.map(|(_, state)| state).unwrap_or_default());
+            hold(&uri, state.map(|state| with_replayed(state, replayed.get(&uri))), report);
         }
     }
-    for (uri, held) in held.into_iter().filter(|(uri, _)| belongs(uri)) {
-        hold(&uri, held.over(None), report);
+    for uri in without_row.into_iter().filter(|uri| belongs(uri)) {
+        hold(uri, Ok(with_replayed(ObjectState::default(), replayed.get(uri))), report);
     }
     for uri in rebuilt.objects.keys() {
         report.find(format!("the registry lacks the object {uri}, of which changes tell"));
     }
     Ok(())
+}
+
+/// State of an object with the facts that were replayed.
+fn with_replayed(mut stored: ObjectState, replayed: Option<&ObjectState>) -> ObjectState {
+    if let Some(ObjectState { parent, types, purged, items }) = replayed.cloned() {
+        stored.items.extend(items);
+        stored = ObjectState { parent, types, purged, items: stored.items };
+    }
+    stored
 }
 
 /// What the registry holds otherwise than the changes tell.

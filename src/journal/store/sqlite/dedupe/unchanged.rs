@@ -4,14 +4,14 @@
 use foldhash::HashSet;
 use rusqlite::{Connection, params};
 
-use super::{Bounds, rows};
-use crate::journal::store::{Decision, EventKey, StoreError};
+use super::super::rows;
+use crate::journal::store::{Decision, EventKey, StoreError, StoreLimits};
 
 /// How many outdated keys an append removes at the most, so that none takes long.
 const PRUNED_AT_ONCE: i64 = 2048;
 
 /// Adds those of the keys that are known.
-pub(super) fn find(
+pub(in super::super) fn find(
     connection: &Connection,
     keys: &[EventKey],
     found: &mut HashSet<EventKey>,
@@ -29,7 +29,7 @@ pub(super) fn find(
 }
 
 /// Writes the new ones, and forgets some that are out of the window in which repeats are known.
-pub(super) fn write(connection: &Connection, bounds: Bounds, decision: &Decision) -> Result<(), StoreError> {
+pub(in super::super) fn write(connection: &Connection, limits: StoreLimits, decision: &Decision) -> Result<(), StoreError> {
     if decision.unchanged.is_empty() {
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub(super) fn write(connection: &Connection, bounds: Bounds, decision: &Decision
     let sql = "DELETE FROM unchanged WHERE received < ?1
                AND number <= (SELECT max(number) FROM unchanged) - ?2
                AND number < (SELECT min(number) FROM unchanged) + ?3";
-    let kept = rows::number(bounds.dedupe_events);
-    connection.prepare_cached(sql)?.execute(params![now - bounds.dedupe_millis, kept, PRUNED_AT_ONCE])?;
+    let kept = rows::number(limits.dedupe_events);
+    connection.prepare_cached(sql)?.execute(params![now - limits.dedupe_millis, kept, PRUNED_AT_ONCE])?;
     Ok(())
 }

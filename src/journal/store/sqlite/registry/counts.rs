@@ -1,8 +1,7 @@
-//! The numbers of items that the registry knows of objects, for the bound on them.
+//! Cache of the numbers of items per object, for the limit on them.
 //!
-//! The store counts an object's items when the first new one comes, and the count is kept from then on: every new item of
-//! the registry is settled by the same thread. Counts are dropped when many newer ones have come, long after the batches in
-//! flight that they were made with.
+//! To count the items of a large object reads all their rows. The store counts them when an object gets its first new item,
+//! and keeps the number up to date with each batch that it commits. The cache has two generations, so it is bounded.
 
 use std::mem;
 
@@ -10,33 +9,28 @@ use foldhash::HashMap;
 
 use crate::model::Uri;
 
-/// The most counts in one generation; there are two.
+/// Most counts in one generation; there are two generations.
 const GENERATION: usize = 8192;
 
-/// Counts of the objects that were settled last.
+/// Numbers of items of the objects that got new items last.
 #[derive(Debug, Default)]
-pub(super) struct ItemCounts {
+pub(in super::super) struct ItemCounts {
     young: HashMap<Uri, usize>,
     old: HashMap<Uri, usize>,
 }
 
 impl ItemCounts {
-    /// The count of an object, if it is here.
-    pub(super) fn get(&self, object: &Uri) -> Option<usize> {
+    /// Number of items of an object, if the cache has it.
+    pub(in super::super) fn get(&self, object: &Uri) -> Option<usize> {
         self.young.get(object).or_else(|| self.old.get(object)).copied()
     }
 
-    /// Keeps the count of an object.
-    pub(super) fn set(&mut self, object: Uri, count: usize) {
+    /// Sets the number of items of an object.
+    pub(in super::super) fn set(&mut self, object: Uri, count: usize) {
         if self.young.len() >= GENERATION && !self.young.contains_key(&object) {
             self.old = mem::take(&mut self.young);
         }
         self.young.insert(object, count);
-    }
-
-    /// Drops all counts, as when a batch that they were made with could not be written.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
     }
 }
 
@@ -57,7 +51,5 @@ mod tests {
         }
         assert_eq!(counts.get(&uri(0)), None);
         assert!(counts.young.len() + counts.old.len() <= 2 * GENERATION);
-        counts.clear();
-        assert_eq!(counts.get(&uri(3 * GENERATION - 1)), None);
     }
 }

@@ -1,6 +1,5 @@
-//! While a batch is written the next is settled, on what that one will have written: each event makes one change, and
-//! each change tells the state that the one before it left. When a batch cannot be written, what was settled on it
-//! is not either.
+//! Each event makes one change, and each change tells the state that the one before it left, also where batches fail in
+//! between because the disk is full.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +16,7 @@ use tidings::{
         settle::SourcePolicy,
         store::{
             EventIdentity, event_key,
-            sqlite::{Bounds, SqliteStore},
+            sqlite::{SqliteOptions, SqliteStore},
         },
     },
     model::{ChangeId, Draft, ItemChange, Seq, SourceName, State},
@@ -143,9 +142,9 @@ async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
 async fn with_many_senders_and_a_disk_that_is_full_for_a_while() {
     let disk = SmallDisk::of(48);
     let data = disk.path().join("data");
-    let bounds = Bounds { gathered_bytes: 30_000, gathered_keys: 500, ..Bounds::default() };
+    let options = SqliteOptions { run_keys: 500, ..SqliteOptions::default() };
     let (journal, writer) = Journal::start(
-        SqliteStore::open(&data, bounds).unwrap(),
+        SqliteStore::open(&data, options).unwrap(),
         Settings { tail: TailBounds { changes: 100, ..TailBounds::default() }, ..Settings::default() },
     )
     .unwrap();

@@ -1,12 +1,20 @@
-//! The keys of events, by which a repeat is known.
+//! The dedupe window: the keys of events, by which a repeat is known.
 //!
-//! Keys are random, so a tree of a million of them has no page that the next batch is likely to touch again: kept in one,
-//! each key costs a page of the write-ahead log, and each look a page that is not in memory. So a key is
-//! written in the row of its change, and held in memory; when enough ([`Bounds::gathered_keys`]) have gathered they are
-//! written together as a run, in their own order, which nothing touches again (see [`runs`]). In which of the runs a key
-//! may be is known in memory (see [`KeyFilter`]), so the file is not asked about events that are new. The
-//! oldest run leaves as a whole when all of it is out of the window. After a crash what was in no run is read from the
-//! changes again.
+//! This is a log-structured merge tree without the merging:
+//!
+//! 1. A key is written in the row of its change, and put into a write buffer in memory ([`EventKeys::recent`]).
+//! 2. When the buffer has [`SqliteOptions::run_keys`] keys, they are written as one sorted run ([`runs`]).
+//! 3. A Bloom filter for each run ([`filter`]) tells in memory which runs may have a key, so that new events read nothing.
+//! 4. The oldest run is removed as a whole once all its keys are out of the window.
+//!
+//! After a crash the buffer is read again from the rows of the changes after the newest run.
+//!
+//! Keys are digests, so they are random. In one B-tree of a million keys nearly every key would dirty a page of its own: 8 KiB
+//! of the write-ahead log for 24 octets.
+
+mod filter;
+pub(super) mod runs;
+pub(super) mod unchanged;
 
 use std::collections::VecDeque;
 
@@ -14,14 +22,13 @@ use foldhash::HashMap;
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use uuid::Uuid;
 
-use super::{
-    Bounds,
-    key_filter::KeyFilter,
-    read, rows,
-    runs::{self, Finding, Run},
+use self::{
+    filter::KeyFilter,
+    runs::{Finding, Run},
 };
+use super::{SqliteOptions, changes, rows};
 use crate::{
-    journal::store::{EventKey, NewChange, StoreError},
+    journal::store::{EventKey, NewChange, StoreError, StoreLimits},
     model::{ChangeId, Seq, Timestamp},
 };
 
@@ -61,11 +68,11 @@ struct NewRun {
 
 impl EventKeys {
     /// Reads what there is when the journal is opened.
-    pub(super) fn load(connection: &Connection, bounds: Bounds) -> Result<Self, StoreError> {
+    pub(super) fn load(connection: &Connection, options: SqliteOptions) -> Result<Self, StoreError> {
         let runs = VecDeque::from(runs::all(connection)?);
         let largest = runs.iter().map(|run| run.keys).max().unwrap_or_default();
         let oldest = runs.front().map_or(1, |run| run.number);
-        let mut filter = KeyFilter::new(largest.max(bounds.gathered_keys), oldest);
+        let mut filter = KeyFilter::new(largest.max(options.run_keys), oldest);
         runs::each(connection, |run, key| filter.insert(run, std::iter::once(key)))?;
         let last = runs.back().map_or(Seq::ZERO, |run| run.last);
         let sql = "SELECT key, seq FROM changes WHERE seq > ? AND key IS NOT NULL ORDER BY seq";
@@ -92,17 +99,17 @@ impl EventKeys {
     }
 
     /// What the keys of new changes do, which stand in their rows; writes a run if enough have gathered.
-    pub(super) fn write<'c>(
+    pub(super) fn write(
         &self,
         connection: &Connection,
-        bounds: Bounds,
-        changes: impl Iterator<Item = &'c NewChange>,
+        options: SqliteOptions,
+        changes: &[NewChange],
     ) -> Result<Written, StoreError> {
-        let mut newest = None;
-        let new = changes.inspect(|new| newest = Some(new.change.received));
-        let new = new.filter_map(|new| Some((new.key?, new.change.seq))).collect();
-        let gathered = match newest {
-            Some(newest) if self.recent.len() >= bounds.gathered_keys => self.gather(connection, bounds, newest)?,
+        let new = changes.iter().filter_map(|new| Some((new.key?, new.change.seq))).collect();
+        let gathered = match changes.last() {
+            Some(newest) if self.recent.len() >= options.run_keys => {
+                self.gather(connection, options, newest.change.received)?
+            }
             _ => None,
         };
         Ok(Written { new, gathered })
@@ -112,13 +119,13 @@ impl EventKeys {
     pub(super) fn write_up_to(
         &self,
         connection: &Connection,
-        bounds: Bounds,
+        options: SqliteOptions,
         last: Seq,
     ) -> Result<Written, StoreError> {
         let gathered = match self.recent.values().min() {
             Some(oldest) if *oldest <= last => {
-                let newest = read::newest(connection)?.1.unwrap_or(Timestamp::EPOCH);
-                self.gather(connection, bounds, newest)?
+                let newest = changes::newest(connection)?.1.unwrap_or(Timestamp::EPOCH);
+                self.gather(connection, options, newest)?
             }
             _ => None,
         };
@@ -141,12 +148,12 @@ impl EventKeys {
 
     /// Writes what has gathered as a run, or adds it to the newest one where that has room, and removes those that are
     /// out of the window.
-    fn gather(&self, connection: &Connection, bounds: Bounds, now: Timestamp) -> Result<Option<NewRun>, StoreError> {
+    fn gather(&self, connection: &Connection, options: SqliteOptions, now: Timestamp) -> Result<Option<NewRun>, StoreError> {
         let (Some(first), Some(last)) = (self.recent.values().min(), self.recent.values().max()) else {
             return Ok(None);
         };
         let newest = self.runs.back();
-        let widened = newest.filter(|run| run.keys + self.recent.len() <= bounds.gathered_keys);
+        let widened = newest.filter(|run| run.keys + self.recent.len() <= options.run_keys);
         let mut keys = widened.map(|run| runs::read(connection, *run)).transpose()?.unwrap_or_default();
         keys.extend(self.recent.iter().map(|(key, seq)| (*key, *seq)));
         let keys = runs::in_order(keys);
@@ -158,19 +165,19 @@ impl EventKeys {
             keys: keys.len(),
         };
         runs::write(connection, run, &keys)?;
-        Ok(Some(NewRun { run, gone: self.remove_outdated(connection, bounds, now, widened.is_some())? }))
+        Ok(Some(NewRun { run, gone: self.remove_outdated(connection, options.limits, now, widened.is_some())? }))
     }
 
     /// Removes the oldest runs, but for the newest one where that is being written; says how many.
     fn remove_outdated(
         &self,
         connection: &Connection,
-        bounds: Bounds,
+        limits: StoreLimits,
         now: Timestamp,
         newest_stays: bool,
     ) -> Result<usize, StoreError> {
-        let kept_from = read::first_of_newest(connection, bounds.dedupe_events)?.unwrap_or_default();
-        let cutoff = now.millis().saturating_sub(bounds.dedupe_millis);
+        let kept_from = changes::first_of_newest(connection, limits.dedupe_events)?.unwrap_or_default();
+        let cutoff = now.millis().saturating_sub(limits.dedupe_millis);
         let mut gone = 0;
         for run in self.runs.iter().take(self.runs.len() - usize::from(newest_stays)) {
             let is_outdated = run.last < kept_from && run.received < cutoff;
@@ -193,15 +200,15 @@ fn received(connection: &Connection, seq: Seq) -> Result<Option<i64>, StoreError
 /// Looks up what events have made already.
 pub(super) struct Lookup<'a> {
     connection: &'a Connection,
-    bounds: Bounds,
+    limits: StoreLimits,
     finding: Finding<'a>,
     id: CachedStatement<'a>,
 }
 
 impl<'a> Lookup<'a> {
-    pub(super) fn new(connection: &'a Connection, bounds: Bounds) -> rusqlite::Result<Self> {
+    pub(super) fn new(connection: &'a Connection, limits: StoreLimits) -> rusqlite::Result<Self> {
         let id = connection.prepare_cached("SELECT id FROM changes WHERE seq = ?")?;
-        Ok(Self { connection, bounds, finding: Finding::new(connection)?, id })
+        Ok(Self { connection, limits, finding: Finding::new(connection)?, id })
     }
 
     /// The change that an event has made, and its identifier where it is still there; `None` where the event is
@@ -239,17 +246,17 @@ impl<'a> Lookup<'a> {
     /// as received with the newest of its run.
     fn is_outdated(&self, seq: Seq, run: Option<Run>, now: Timestamp) -> Result<bool, StoreError> {
         let received = received(self.connection, seq)?.or(run.map(|run| run.received));
-        let cutoff = now.millis().saturating_sub(self.bounds.dedupe_millis);
+        let cutoff = now.millis().saturating_sub(self.limits.dedupe_millis);
         if received.is_some_and(|received| received >= cutoff) {
             return Ok(false);
         }
-        let kept_from = read::first_of_newest(self.connection, self.bounds.dedupe_events)?;
+        let kept_from = changes::first_of_newest(self.connection, self.limits.dedupe_events)?;
         Ok(kept_from.is_some_and(|kept_from| seq < kept_from))
     }
 }
 
 /// Writes the keys of a journal of version 5 as runs, in the order of their changes.
-pub(super) fn move_from_tree(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn move_from_tree(connection: &Connection) -> Result<(), StoreError> {
     let mut statement = connection.prepare("SELECT key, seq, received FROM events ORDER BY seq")?;
     let mut found = statement.query([])?;
     let (mut keys, mut run) = (Vec::with_capacity(runs::USUAL), None::<Run>);
@@ -266,5 +273,5 @@ pub(super) fn move_from_tree(connection: &Connection) -> rusqlite::Result<()> {
             number += 1;
         }
     }
-    run.map_or(Ok(()), |run| runs::write(connection, run, &runs::in_order(keys)))
+    Ok(run.map_or(Ok(()), |run| runs::write(connection, run, &runs::in_order(keys)))?)
 }

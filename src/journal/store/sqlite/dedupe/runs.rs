@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How many keys a run has, where nothing else is set: a part of as many fills most of a page.
-pub(super) const USUAL: usize = 16 * 1024;
+pub(in super::super) const USUAL: usize = 16 * 1024;
 
 /// Into how many parts a run is cut.
 const PARTS: u64 = 64;
@@ -24,21 +24,21 @@ const ENTRY: usize = 16 + 8;
 
 /// A run, without its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(in super::super) struct Run {
     /// Its number; each is one more than that of the run before.
-    pub(super) number: u64,
+    pub(in super::super) number: u64,
     /// The oldest of its changes, …
-    pub(super) first: Seq,
+    pub(in super::super) first: Seq,
     /// … the newest, …
-    pub(super) last: Seq,
+    pub(in super::super) last: Seq,
     /// … and when that was received, in milliseconds since 1970.
-    pub(super) received: i64,
+    pub(in super::super) received: i64,
     /// How many keys it has.
-    pub(super) keys: usize,
+    pub(in super::super) keys: usize,
 }
 
 /// Puts keys in their order. Of a key that is there twice, since it came again after the window, the newest change counts.
-pub(super) fn in_order(mut keys: Vec<(EventKey, Seq)>) -> Vec<(EventKey, Seq)> {
+pub(in super::super) fn in_order(mut keys: Vec<(EventKey, Seq)>) -> Vec<(EventKey, Seq)> {
     // As numbers they compare faster than octet by octet.
     keys.sort_unstable_by_key(|(key, seq)| (u128::from_be_bytes(key.0), Reverse(*seq)));
     keys.dedup_by_key(|(key, _)| *key);
@@ -46,7 +46,7 @@ pub(super) fn in_order(mut keys: Vec<(EventKey, Seq)>) -> Vec<(EventKey, Seq)> {
 }
 
 /// Every run, oldest first.
-pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
+pub(in super::super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
     let mut statement = connection.prepare("SELECT run, first, last, received, keys FROM key_runs ORDER BY run")?;
     let found = statement.query_map([], |row| {
         let whole = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
@@ -57,7 +57,7 @@ pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
 }
 
 /// Writes a run with its keys, which are in their order, in place of what it had before.
-pub(super) fn write(connection: &Connection, run: Run, keys: &[(EventKey, Seq)]) -> rusqlite::Result<()> {
+pub(in super::super) fn write(connection: &Connection, run: Run, keys: &[(EventKey, Seq)]) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO key_runs (run, first, last, received, keys) VALUES (?, ?, ?, ?, ?)";
     let count = rows::number(keys.len() as u64);
     let [number, first, last] = [run.number, run.first.0, run.last.0].map(rows::number);
@@ -76,7 +76,7 @@ pub(super) fn write(connection: &Connection, run: Run, keys: &[(EventKey, Seq)])
 }
 
 /// Removes a run.
-pub(super) fn remove(connection: &Connection, run: Run) -> rusqlite::Result<()> {
+pub(in super::super) fn remove(connection: &Connection, run: Run) -> rusqlite::Result<()> {
     let parts = params![rows::number(run.number * PARTS), rows::number((run.number + 1) * PARTS)];
     connection.prepare_cached("DELETE FROM key_parts WHERE part >= ? AND part < ?")?.execute(parts)?;
     connection.prepare_cached("DELETE FROM key_runs WHERE run = ?")?.execute([rows::number(run.number)])?;
@@ -84,7 +84,7 @@ pub(super) fn remove(connection: &Connection, run: Run) -> rusqlite::Result<()> 
 }
 
 /// The keys of a run.
-pub(super) fn read(connection: &Connection, run: Run) -> Result<Vec<(EventKey, Seq)>, StoreError> {
+pub(in super::super) fn read(connection: &Connection, run: Run) -> Result<Vec<(EventKey, Seq)>, StoreError> {
     let mut keys = Vec::with_capacity(run.keys);
     let parts = "SELECT keys FROM key_parts WHERE part >= ? AND part < ?";
     let mut statement = connection.prepare_cached(parts)?;
@@ -96,7 +96,7 @@ pub(super) fn read(connection: &Connection, run: Run) -> Result<Vec<(EventKey, S
 }
 
 /// Every key that is in a run, with the number of that run.
-pub(super) fn each(connection: &Connection, mut take: impl FnMut(u64, EventKey)) -> Result<(), StoreError> {
+pub(in super::super) fn each(connection: &Connection, mut take: impl FnMut(u64, EventKey)) -> Result<(), StoreError> {
     let mut statement = connection.prepare("SELECT part, keys FROM key_parts ORDER BY part")?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
@@ -107,15 +107,15 @@ pub(super) fn each(connection: &Connection, mut take: impl FnMut(u64, EventKey))
 }
 
 /// Looks for keys in runs.
-pub(super) struct Finding<'a>(CachedStatement<'a>);
+pub(in super::super) struct Finding<'a>(CachedStatement<'a>);
 
 impl<'a> Finding<'a> {
-    pub(super) fn new(connection: &'a Connection) -> rusqlite::Result<Self> {
+    pub(in super::super) fn new(connection: &'a Connection) -> rusqlite::Result<Self> {
         connection.prepare_cached("SELECT keys FROM key_parts WHERE part = ?").map(Self)
     }
 
     /// The change of that key, if the run has it.
-    pub(super) fn find(&mut self, run: Run, key: EventKey) -> Result<Option<Seq>, StoreError> {
+    pub(in super::super) fn find(&mut self, run: Run, key: EventKey) -> Result<Option<Seq>, StoreError> {
         let part = rows::number(part_of(run.number, key));
         let found = self.0.query_row([part], |row| Ok(find(row.get_ref(0)?, key))).optional()?;
         found.transpose().map(Option::flatten)

@@ -1,11 +1,11 @@
-//! Reading changes.
+//! The table of changes.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows;
 use crate::{
-    journal::store::{StoreError, StoredChange},
+    journal::store::{NewChange, StoreError, StoredChange},
     model::{ChangeId, Seq, Timestamp},
 };
 
@@ -23,14 +23,48 @@ pub(super) fn head(connection: &Connection) -> Result<Seq, StoreError> {
     newest(connection).map(|(seq, _)| seq)
 }
 
+// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite keeps a copy of every page, so that it can take back
+// one statement. The gateway takes back the whole transaction.
+const INSERT: &str =
+    "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?, ?)";
+
+/// Inserts changes under the numbers that they have.
+pub(super) fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(INSERT)?;
+    let mut before: Option<Seq> = None;
+    for NewChange { change, json, sight, key, .. } in changes {
+        if before.is_some_and(|before| change.seq != before.next()) {
+            return Err(StoreError::Refused(format!("change {} does not follow the one before", change.seq)));
+        }
+        before = Some(change.seq);
+        let seq = rows::number(change.seq.0);
+        let checksum = rows::checksum(seq, json, sight.as_deref());
+        // The gateway has written the JSON, so it is UTF-8.
+        let json = std::str::from_utf8(json).map_err(rows::damaged)?;
+        let sight = sight.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
+        let (id, key) = (change.modification.id.uuid(), key.as_ref().map(|key| key.0.as_slice()));
+        let (id, received) = (id.as_bytes().as_slice(), change.received.millis());
+        statement.execute(params![seq, id, received, checksum, json, sight, key])?;
+    }
+    Ok(())
+}
+
+/// Reads changes after a place; `None` where it is no place of this journal.
 pub(super) fn after(
     connection: &Connection,
     after: Seq,
     limit: usize,
     bytes: usize,
-) -> Result<Vec<StoredChange>, StoreError> {
+) -> Result<Option<Vec<StoredChange>>, StoreError> {
+    let transaction = connection.unchecked_transaction()?;
     let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq > ? ORDER BY seq LIMIT ?";
-    changes(connection, sql, after, limit, bytes)
+    let found = changes(&transaction, sql, after, limit, bytes)?;
+    let is_place = match found.first() {
+        Some(first) if first.seq == after.next() => true,
+        None if after == Seq::ZERO => true,
+        _ => holds(&transaction, after)?,
+    };
+    Ok(is_place.then_some(found))
 }
 
 pub(super) fn before(
@@ -87,7 +121,9 @@ pub(super) fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
     Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json), sight: sight.map(Bytes::from) })
 }
 
-pub(super) fn holds(connection: &Connection, seq: Seq) -> Result<bool, StoreError> {
+/// Whether the change of that number is there, or a restore made the numbering go on after it and the first change after the
+/// restore is there: a reader at that place has missed nothing.
+fn holds(connection: &Connection, seq: Seq) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM changes WHERE seq = ?1
                UNION ALL
                SELECT 1 FROM restores JOIN changes ON changes.seq = restores.floor + 1 WHERE restores.head = ?1";

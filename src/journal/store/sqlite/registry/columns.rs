@@ -1,0 +1,107 @@
+//! The columns of objects and items, and their values. A value that cannot be read was not written by the gateway: the
+//! journal is damaged.
+
+use rusqlite::{Row, types::ToSqlOutput};
+
+use super::super::rows;
+use crate::{
+    journal::{
+        KeptContent,
+        registry::{Beginning, Clock, ItemRecord, ObjectState, Register},
+        store::StoreError,
+    },
+    model::{State, Timestamp, Uri},
+};
+
+/// The columns of an object after its number.
+macro_rules! object_columns {
+    () => {
+        "parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed"
+    };
+}
+
+/// The columns of an item after the number of its object.
+macro_rules! item_columns {
+    () => {
+        "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
+         state, state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, unheard"
+    };
+}
+
+/// The columns of an item in a file that no version since the column `unheard` has opened, as a backup may be.
+macro_rules! item_columns_of_version_7 {
+    () => {
+        "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
+         state, state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, 0"
+    };
+}
+
+pub(super) use {item_columns, item_columns_of_version_7, object_columns};
+
+/// JSON of an empty list of types, which most objects have.
+const NO_TYPES: &str = "[]";
+
+/// Reads [`object_columns`], the first of them at `index`.
+pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreError> {
+    let types = row.get_ref(index + 3)?.as_str().map_err(rows::damaged)?;
+    Ok(ObjectState {
+        parent: Register {
+            value: text(row, index)?.map(rows::uri).transpose()?,
+            clock: clock(row, index + 1)?,
+        },
+        types: Register {
+            value: if types == NO_TYPES { Vec::new() } else { rows::json(types)? },
+            clock: clock(row, index + 4)?,
+        },
+        purged: clock(row, index + 6)?,
+        items: std::collections::BTreeMap::new(),
+    })
+}
+
+/// Reads [`item_columns`].
+pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> {
+    let uri = rows::uri(row.get_ref(0)?.as_str().map_err(rows::damaged)?)?;
+    let record = ItemRecord {
+        existence: Register { value: row.get(1)?, clock: clock(row, 2)? },
+        content: Register { value: text(row, 4)?.map(KeptContent::from_json), clock: clock(row, 5)? },
+        state: Register { value: text(row, 7)?.map(state).transpose()?, clock: clock(row, 8)? },
+        begins_in: beginning(row, 10)?,
+        unheard: row.get(13)?,
+    };
+    Ok((uri, Box::new(record)))
+}
+
+/// Reads the three columns of a beginning, the first of them at `index`.
+pub(in super::super) fn beginning(row: &Row<'_>, index: usize) -> Result<Option<Beginning>, StoreError> {
+    let (Some(name), Some(at)) = (text(row, index)?, time(row, index + 1)?) else { return Ok(None) };
+    Ok(Some(Beginning { state: state(name)?, at, confirmed: time(row, index + 2)? }))
+}
+
+/// Values of the three columns of a beginning.
+pub(super) fn write_beginning(beginning: Option<&Beginning>) -> (Option<&str>, Option<i64>, Option<i64>) {
+    let confirmed = beginning.and_then(|beginning| beginning.confirmed);
+    let at = beginning.map(|beginning| beginning.at.millis());
+    (beginning.map(|beginning| beginning.state.as_str()), at, confirmed.map(Timestamp::millis))
+}
+
+/// Value of the column `types`.
+pub(super) fn write_types(types: &[Uri]) -> Result<ToSqlOutput<'static>, StoreError> {
+    Ok(if types.is_empty() { NO_TYPES.into() } else { rows::to_json(&types)?.into() })
+}
+
+fn text<'r>(row: &'r Row<'_>, index: usize) -> Result<Option<&'r str>, StoreError> {
+    row.get_ref(index)?.as_str_or_null().map_err(rows::damaged)
+}
+
+fn time(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>, StoreError> {
+    row.get::<_, Option<i64>>(index)?.map(rows::time).transpose()
+}
+
+/// Reads the columns `<fact>_at` and `<fact>_confirmed`.
+fn clock(row: &Row<'_>, index: usize) -> Result<Clock, StoreError> {
+    Ok(Clock { at: time(row, index)?, confirmed: time(row, index + 1)? })
+}
+
+fn state(text: &str) -> Result<State, StoreError> {
+    State::parse(text).map_err(rows::damaged)
+}

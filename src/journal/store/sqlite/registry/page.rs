@@ -1,0 +1,57 @@
+//! Reads whole objects, for views.
+
+use rusqlite::{Connection, params};
+
+use super::{super::rows, Reader};
+use crate::{
+    journal::{
+        registry::ObjectState,
+        store::{ItemsAsked, StoreError},
+    },
+    model::Uri,
+};
+
+/// Number of items after which a page ends early.
+const PAGE_ITEMS: usize = 20_000;
+
+/// Number of bytes of URIs and content locations after which a page ends early.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Reads an object with all its items.
+pub(in super::super) fn object(connection: &Connection, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    let found = Reader::new(&transaction)?.object(uri, &ItemsAsked::All)?;
+    Ok(found.map(|(_, state)| state))
+}
+
+/// Reads up to `limit` objects after `after`, in order of their URIs, as of one moment.
+pub(in super::super) fn page(
+    connection: &Connection,
+    after: Option<&Uri>,
+    limit: usize,
+) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut statement = transaction.prepare_cached("SELECT uri FROM objects WHERE uri > ? ORDER BY uri LIMIT ?")?;
+    let mut found = statement.query(params![after.map_or("", Uri::as_str), rows::number(limit as u64)])?;
+    let mut reader = Reader::new(&transaction)?;
+    let mut page = Vec::new();
+    let (mut items, mut bytes) = (0, 0);
+    while items < PAGE_ITEMS
+        && bytes < PAGE_BYTES
+        && let Some(row) = found.next()?
+    {
+        let uri = rows::uri(&row.get::<_, String>(0)?)?;
+        let Some((_, state)) = reader.object(&uri, &ItemsAsked::All)? else { continue };
+        items += state.items.len();
+        bytes += uri.as_str().len() + size(&state);
+        page.push((uri, state));
+    }
+    Ok(page)
+}
+
+/// About the number of bytes that a page spends on an object.
+fn size(state: &ObjectState) -> usize {
+    let item = |item: &Uri| item.as_str().len() + state.content(item).map_or(0, |content| content.json().len());
+    let types = state.types().iter().map(|uri| uri.as_str().len()).sum::<usize>();
+    types + state.items.keys().map(item).sum::<usize>()
+}

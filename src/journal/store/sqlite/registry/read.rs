@@ -1,0 +1,82 @@
+//! Reads single objects and items.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+
+use super::columns::{self, item_columns, item_columns_of_version_7, object_columns};
+use crate::{
+    journal::{
+        registry::{ItemRecord, ObjectState},
+        store::{ItemsAsked, StoreError},
+    },
+    model::Uri,
+};
+
+const NUMBER: &str = "SELECT object FROM objects WHERE uri = ?";
+const OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM objects WHERE uri = ?");
+const ITEMS: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ?");
+const ITEM: &str = concat!("SELECT ", item_columns!(), " FROM items WHERE object = ? AND uri = ?");
+const ITEMS_OF_VERSION_7: &str = concat!("SELECT ", item_columns_of_version_7!(), " FROM items WHERE object = ?");
+const ITEM_OF_VERSION_7: &str =
+    concat!("SELECT ", item_columns_of_version_7!(), " FROM items WHERE object = ? AND uri = ?");
+
+/// Prepared statements that read objects and items.
+pub(in super::super) struct Reader<'c> {
+    number: CachedStatement<'c>,
+    object: CachedStatement<'c>,
+    items: CachedStatement<'c>,
+    item: CachedStatement<'c>,
+}
+
+impl<'c> Reader<'c> {
+    pub(in super::super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            number: connection.prepare_cached(NUMBER)?,
+            object: connection.prepare_cached(OBJECT)?,
+            items: connection.prepare_cached(ITEMS).or_else(|_| connection.prepare_cached(ITEMS_OF_VERSION_7))?,
+            item: connection.prepare_cached(ITEM).or_else(|_| connection.prepare_cached(ITEM_OF_VERSION_7))?,
+        })
+    }
+
+    /// Reads an object with the items that are asked for; gives its row number too.
+    pub(in super::super) fn object(
+        &mut self,
+        uri: &Uri,
+        items: &ItemsAsked,
+    ) -> Result<Option<(i64, ObjectState)>, StoreError> {
+        let mut found = self.object.query([uri.as_str()])?;
+        let Some(row) = found.next()? else { return Ok(None) };
+        let (number, mut state) = (row.get::<_, i64>(0)?, columns::object(row, 1)?);
+        drop(found);
+        match items {
+            ItemsAsked::All => self.items(number, &mut state.items)?,
+            ItemsAsked::Some(asked) => {
+                for item in asked.as_slice() {
+                    let record = self.item(number, item)?;
+                    state.items.extend(record.map(|record| (item.clone(), record)));
+                }
+            }
+        }
+        Ok(Some((number, state)))
+    }
+
+    /// Row number of an object, if it has a row.
+    pub(in super::super) fn number(&mut self, uri: &Uri) -> Result<Option<i64>, StoreError> {
+        Ok(self.number.query_row([uri.as_str()], |row| row.get(0)).optional()?)
+    }
+
+    /// Reads one item of the object with that row number.
+    pub(in super::super) fn item(&mut self, number: i64, item: &Uri) -> Result<Option<Box<ItemRecord>>, StoreError> {
+        let mut found = self.item.query(params![number, item.as_str()])?;
+        found.next()?.map(|row| Ok(columns::item(row)?.1)).transpose()
+    }
+
+    fn items(&mut self, number: i64, items: &mut BTreeMap<Uri, Box<ItemRecord>>) -> Result<(), StoreError> {
+        let mut found = self.items.query([number])?;
+        while let Some(row) = found.next()? {
+            items.extend([columns::item(row)?]);
+        }
+        Ok(())
+    }
+}

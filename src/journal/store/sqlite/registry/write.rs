@@ -1,0 +1,116 @@
+//! Writes single objects and items.
+
+use rusqlite::{CachedStatement, Connection, params};
+
+use super::columns::{item_columns, object_columns, write_beginning, write_types};
+use crate::{
+    journal::{
+        KeptContent,
+        registry::{Clock, ItemRecord, ObjectState},
+        store::StoreError,
+    },
+    model::{State, Timestamp, Uri},
+};
+
+// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite keeps a copy of every page, so that it can take back
+// one statement. The gateway takes back the whole transaction.
+const INSERT_OBJECT: &str =
+    concat!("INSERT OR FAIL INTO objects (", object_columns!(), ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
+const UPDATE_OBJECT: &str =
+    concat!("UPDATE OR FAIL objects SET (", object_columns!(), ") = (?, ?, ?, ?, ?, ?, ?, ?) WHERE object = ?");
+const PUT_ITEM: &str = concat!(
+    "INSERT OR REPLACE INTO items (object, ",
+    item_columns!(),
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
+
+/// Prepared statements that write objects and items.
+pub(in super::super) struct Writer<'c> {
+    connection: &'c Connection,
+    insert: CachedStatement<'c>,
+    update: CachedStatement<'c>,
+    put_item: CachedStatement<'c>,
+}
+
+impl<'c> Writer<'c> {
+    pub(in super::super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            connection,
+            insert: connection.prepare_cached(INSERT_OBJECT)?,
+            update: connection.prepare_cached(UPDATE_OBJECT)?,
+            put_item: connection.prepare_cached(PUT_ITEM)?,
+        })
+    }
+
+    /// Inserts an object without items; gives its row number.
+    pub(in super::super) fn insert(&mut self, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
+        let ObjectState { parent, types, purged, items: _ } = state;
+        let [parent_at, parent_confirmed] = times(parent.clock);
+        let [types_at, types_confirmed] = times(types.clock);
+        let [purged_at, purged_confirmed] = times(*purged);
+        self.insert.execute(params![
+            parent.value.as_ref().map(Uri::as_str),
+            parent_at,
+            parent_confirmed,
+            write_types(&types.value)?,
+            types_at,
+            types_confirmed,
+            purged_at,
+            purged_confirmed,
+            uri.as_str(),
+        ])?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// Updates the row of an object, without its items.
+    pub(in super::super) fn update(&mut self, number: i64, state: &ObjectState) -> Result<(), StoreError> {
+        let ObjectState { parent, types, purged, items: _ } = state;
+        let [parent_at, parent_confirmed] = times(parent.clock);
+        let [types_at, types_confirmed] = times(types.clock);
+        let [purged_at, purged_confirmed] = times(*purged);
+        self.update.execute(params![
+            parent.value.as_ref().map(Uri::as_str),
+            parent_at,
+            parent_confirmed,
+            write_types(&types.value)?,
+            types_at,
+            types_confirmed,
+            purged_at,
+            purged_confirmed,
+            number,
+        ])?;
+        Ok(())
+    }
+
+    /// Inserts or replaces an item of the object with that row number.
+    pub(in super::super) fn put_item(&mut self, number: i64, uri: &Uri, record: &ItemRecord) -> Result<(), StoreError> {
+        let ItemRecord { existence, content, state, begins_in, unheard } = record;
+        let [existence_at, existence_confirmed] = times(existence.clock);
+        let [content_at, content_confirmed] = times(content.clock);
+        let [state_at, state_confirmed] = times(state.clock);
+        let (beginning, beginning_at, beginning_confirmed) = write_beginning(begins_in.as_ref());
+        self.put_item.execute(params![
+            number,
+            uri.as_str(),
+            existence.value,
+            existence_at,
+            existence_confirmed,
+            content.value.as_ref().map(KeptContent::json),
+            content_at,
+            content_confirmed,
+            state.value.as_ref().map(State::as_str),
+            state_at,
+            state_confirmed,
+            beginning,
+            beginning_at,
+            beginning_confirmed,
+            unheard,
+        ])?;
+        Ok(())
+    }
+}
+
+/// Values of the columns `<fact>_at` and `<fact>_confirmed`.
+fn times(clock: Clock) -> [Option<i64>; 2] {
+    [clock.at, clock.confirmed].map(|time| time.map(Timestamp::millis))
+}

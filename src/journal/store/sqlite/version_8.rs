@@ -1,0 +1,180 @@
+//! Journals of versions 5 to 8, which kept the newest rows of the registry in memory.
+//!
+//! In such a file the registry's tables hold everything up to the change `registry_moved` in `meta`, and may hold parts of
+//! later changes. The rest is replayed from three tables: `changes`, `confirmations` (times at which events found a fact
+//! unchanged) and `seeds` (facts that crawls found). The migration to version 9 writes the result to the tables;
+//! `tidings verify` replays without writing, because a backup may be of any version.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::{
+    changes,
+    registry::{self, Reader, Writer},
+    rows, seeds,
+};
+use crate::{
+    journal::{
+        registry::{Beginning, ObjectState},
+        store::{ItemsAsked, StoreError},
+    },
+    model::{Change, Seq, Timestamp, Uri},
+};
+
+const CONFIRMATIONS: &str = "SELECT number, seq, object, item, purged_confirmed, existence_confirmed, \
+     content_confirmed, state_confirmed, begins_in, begins_in_at, begins_in_confirmed \
+     FROM confirmations WHERE number > ? ORDER BY number";
+
+const CHANGES: &str = "SELECT seq, checksum, json, sight FROM changes WHERE seq > ? ORDER BY seq";
+
+/// Objects that the tables do not hold for certain, each with those of its items that were replayed.
+pub(super) type Replayed = BTreeMap<Uri, ObjectState>;
+
+/// Whether the file is of a version that kept rows of the registry in memory.
+pub(super) fn is_version(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'confirmations'")?.exists([])
+}
+
+/// Number of the change up to which the registry's tables hold everything.
+pub(super) fn complete_up_to(connection: &Connection) -> rusqlite::Result<Seq> {
+    Ok(Seq(mark(connection, "registry_moved")?.unsigned_abs()))
+}
+
+/// Writes to the registry's tables what they lack.
+pub(super) fn write_registry(connection: &Connection) -> Result<(), StoreError> {
+    let replayed = replay(connection)?;
+    let (mut reader, mut writer) = (Reader::new(connection)?, Writer::new(connection)?);
+    for (uri, state) in &replayed {
+        let number = match reader.number(uri)? {
+            Some(number) => {
+                writer.update(number, state)?;
+                number
+            }
+            None => writer.insert(uri, state)?,
+        };
+        for (item, record) in &state.items {
+            writer.put_item(number, item, record)?;
+        }
+    }
+    Ok(())
+}
+
+/// Replays the changes, confirmations and seeds that the registry's tables do not hold for certain.
+pub(super) fn replay(connection: &Connection) -> Result<Replayed, StoreError> {
+    let moved = complete_up_to(connection)?;
+    let mut replay = Replay { reader: Reader::new(connection)?, objects: Replayed::new() };
+    let mut seeds = connection.prepare(seeds::reading(connection)?)?;
+    let mut seeds = seeds::Rows::of(seeds.query([mark(connection, "seeds_moved")?])?)?;
+    let mut confirmations = connection.prepare(CONFIRMATIONS)?;
+    let mut confirmations = confirmations.query([mark(connection, "confirmations_moved")?])?;
+    let mut confirmation = confirmations.next()?.map(Confirmation::read).transpose()?;
+    let mut changes = connection.prepare(CHANGES)?;
+    let mut changes = changes.query([rows::number(moved.0)])?;
+    loop {
+        let change = changes.next()?;
+        let number = change.map(|row| row.get::<_, i64>(0)).transpose()?.map(rows::seq).transpose()?;
+        // The seeds first: a confirmation may be of a fact that a seed has brought.
+        while let Some(due) = seeds.before(number)? {
+            replay.object(&due.object, due.filled.items())?.fill(&due.filled);
+        }
+        while let Some(due) = confirmation.take_if(|due| number.is_none_or(|number| due.change < number)) {
+            let object = replay.object(&due.object, due.item.iter())?;
+            due.apply(object);
+            confirmation = confirmations.next()?.map(Confirmation::read).transpose()?;
+        }
+        let Some(row) = change else { return Ok(replay.objects) };
+        match read_change(row) {
+            Ok(change) => {
+                let modification = &change.modification;
+                let items = modification.items.iter().map(|item| &item.uri);
+                replay.object(&modification.object, items)?.take(&change);
+            }
+            // No reader gets such a change either; `tidings verify` reports it.
+            Err(error) => tracing::error!(%error, "the registry lacks the facts of a change that cannot be read"),
+        }
+    }
+}
+
+/// Reads a number of `meta`; 0 where there is none.
+fn mark(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = ?")?;
+    Ok(statement.query_row([name], |row| row.get(0)).optional()?.unwrap_or_default())
+}
+
+fn read_change(row: &Row<'_>) -> Result<Change, StoreError> {
+    serde_json::from_slice(&changes::change(row)?.json).map_err(rows::damaged)
+}
+
+struct Replay<'c> {
+    reader: Reader<'c>,
+    objects: Replayed,
+}
+
+impl Replay<'_> {
+    /// State of an object with these items, as far as the tables or the replay have them.
+    fn object<'i>(
+        &mut self,
+        uri: &Uri,
+        items: impl Iterator<Item = &'i Uri>,
+    ) -> Result<&mut ObjectState, StoreError> {
+        let state = match self.objects.entry(uri.clone()) {
+            Entry::Occupied(replayed) => replayed.into_mut(),
+            Entry::Vacant(free) => {
+                let stored = self.reader.object(uri, &ItemsAsked::these([]))?;
+                free.insert(stored.map(|(_, state)| state).unwrap_or_default())
+            }
+        };
+        let missing: Vec<_> = items.filter(|item| !state.items.contains_key(*item)).collect();
+        if !missing.is_empty()
+            && let Some(number) = self.reader.number(uri)?
+        {
+            for item in missing {
+                state.items.extend(self.reader.item(number, item)?.map(|record| (item.clone(), record)));
+            }
+        }
+        Ok(state)
+    }
+}
+
+/// A row of `confirmations`: all times of confirmation of an item, or of the purge of an object, at one moment.
+struct Confirmation {
+    /// Number of the newest change at that moment.
+    change: Seq,
+    object: Uri,
+    item: Option<Uri>,
+    purged: Option<Timestamp>,
+    existence: Option<Timestamp>,
+    content: Option<Timestamp>,
+    state: Option<Timestamp>,
+    begins_in: Option<Beginning>,
+}
+
+impl Confirmation {
+    fn read(row: &Row<'_>) -> Result<Self, StoreError> {
+        let time = |index| row.get::<_, Option<i64>>(index)?.map(rows::time).transpose();
+        Ok(Self {
+            change: rows::seq(row.get(1)?)?,
+            object: rows::uri(&row.get::<_, String>(2)?)?,
+            item: row.get::<_, Option<String>>(3)?.as_deref().map(rows::uri).transpose()?,
+            purged: time(4)?,
+            existence: time(5)?,
+            content: time(6)?,
+            state: time(7)?,
+            begins_in: registry::beginning(row, 8)?,
+        })
+    }
+
+    fn apply(self, state: &mut ObjectState) {
+        let Some(item) = self.item else {
+            state.purged.confirmed = self.purged;
+            return;
+        };
+        if let Some(record) = state.items.get_mut(&item) {
+            record.existence.clock.confirmed = self.existence;
+            record.content.clock.confirmed = self.content;
+            record.state.clock.confirmed = self.state;
+            record.begins_in = self.begins_in;
+        }
+    }
+}
