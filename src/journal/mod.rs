@@ -1,8 +1,32 @@
 //! The append-only, totally ordered log of changes, with the registry beside it.
 //!
-//! [`Draft`](crate::model::Draft)s come in through the intake alone; a single writer settles each against the
-//! registry and appends it in the same transaction. Views and deliveries read [`Recorded`] changes
-//! by number and wait on the head. What the store behind it promises stands at [`store::Store`].
+//! ```text
+//!  intake, walks, engines, admin ──Order──▶ queue of `Settings::queue` orders
+//!                                               │
+//!             thread journal-writer ◀───────────┘  up to `Settings::batch` orders are one batch
+//!               1 begin a transaction              store
+//!               2 look up keys and registry rows   batch::questions
+//!               3 settle each draft                settle::settle, sight
+//!               4 write the decision               store
+//!               5 commit (one sync of the disk)
+//!               6 publish                          tail, then the head
+//!               7 answer the senders
+//!                                               │
+//!             thread journal-upkeep ◀───────────┘  checkpoints of the write-ahead log
+//!
+//!  views, deliveries ◀── tail (newest changes, in memory) or store (all others, on blocking threads)
+//! ```
+//!
+//! [`Draft`](crate::model::Draft)s come in through the intake alone. Readers get [`Recorded`] changes by number and wait on the
+//! head. The promises of the storage stand at [`store::Store`].
+//!
+//! The files:
+//!
+//! * the way in: `order` (requests to the writer), `writer` (the loop), `batch` (one batch), [`settle`] (one draft), `sight`
+//!   (visibility to the public), `bounds`, `writable` (whether a message can be written at present);
+//! * the facts: [`registry`], [`seed`] (facts that crawls found), `kept` (locations of content);
+//! * the way out: `tail`, `reading`, [`subscriptions`], [`quarantine`];
+//! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
 
 mod batch;
 mod bounds;
