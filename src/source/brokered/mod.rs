@@ -24,15 +24,22 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    broker::{Backoff, ConnectionState, ConnectionStatus},
+    broker::{ConnectionState, ConnectionStatus},
     intake::{Arrived, Intake, Source, SourceName},
+    retry::Backoff,
 };
 
 use self::{
-    caution::{Caution, Trouble},
+    caution::{Caution, STABLE, Trouble},
     session::Session,
 };
 pub(super) use body::whole;
+
+/// First wait after a failure, at most.
+const BASE_WAIT: Duration = Duration::from_millis(250);
+
+/// Longest wait for a broker, at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// Where messages come from, as one protocol knows it.
 pub trait Broker: Send + Sync + 'static {
@@ -147,7 +154,7 @@ impl<B: Broker> BrokeredSource<B> {
     /// Reads until `stop` is cancelled. Then what was taken is finished and acknowledged; what was not stays
     /// with the broker.
     pub async fn run(self, stop: CancellationToken) {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(BASE_WAIT, LONGEST_WAIT);
         let mut caution = Caution::default();
         let mut trouble = Trouble::default();
         while !stop.is_cancelled() {
@@ -169,7 +176,13 @@ impl<B: Broker> BrokeredSource<B> {
                 }
                 caution.begin(self.broker.prefetch());
             }
-            let again = backoff.after_failure(worked.unwrap_or_default(), error.is_transient());
+            if worked.is_some_and(|worked| worked >= STABLE) {
+                backoff.reset();
+            }
+            if !error.is_transient() {
+                backoff.raise_to_cap();
+            }
+            let again = backoff.next_wait();
             self.status.failed(ConnectionState::Waiting, &reason, again);
             let again_ms = again.as_millis();
             if trouble.note(&reason, worked.unwrap_or_default(), session.acknowledged()) {
