@@ -172,6 +172,17 @@ mod tests {
     }
 
     #[test]
+    fn retry_after_is_heeded_up_to_the_longest_time() {
+        for (asked, waits) in [(LONGEST / 2, LONGEST / 2), (LONGEST * 60, LONGEST)] {
+            let (breaker, now) = (Breaker::default(), Instant::now());
+            for _ in 0..FAILURES {
+                breaker.leave(now).unwrap().failed(now, Some(asked));
+            }
+            assert_eq!(breaker.open_for(now), Some(waits));
+        }
+    }
+
+    #[test]
     fn a_trial_that_is_given_up_leaves_room_for_the_next() {
         let (breaker, now) = (Breaker::default(), Instant::now());
         open(&breaker, now);

@@ -176,13 +176,7 @@ impl<B: Broker> BrokeredSource<B> {
                 }
                 caution.begin(self.broker.prefetch());
             }
-            if worked.is_some_and(|worked| worked >= STABLE) {
-                backoff.reset();
-            }
-            if !error.is_transient() {
-                backoff.raise_to_cap();
-            }
-            let again = backoff.next_wait();
+            let again = wait_after(&mut backoff, worked.unwrap_or_default(), error.is_transient());
             self.status.failed(ConnectionState::Waiting, &reason, again);
             let again_ms = again.as_millis();
             if trouble.note(&reason, worked.unwrap_or_default(), session.acknowledged()) {
@@ -235,5 +229,33 @@ impl<B: Broker> BrokeredSource<B> {
         {
             tracing::warn!(source = %self.source.name(), place = %self.broker.place(), warning, "the source is read with a warning");
         }
+    }
+}
+
+/// Returns the wait after a connection that worked for this time and failed. Failures before a stable connection no longer
+/// count; the wait for an administrator is the longest from the start.
+fn wait_after(backoff: &mut Backoff, worked: Duration, is_transient: bool) -> Duration {
+    if worked >= STABLE {
+        backoff.reset();
+    }
+    if !is_transient {
+        backoff.raise_to_cap();
+    }
+    backoff.next_wait()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BASE_WAIT, Backoff, Duration, LONGEST_WAIT, STABLE, wait_after};
+
+    #[test]
+    fn waits_are_short_after_a_stable_connection_and_long_for_an_administrator() {
+        let mut backoff = Backoff::new(BASE_WAIT, LONGEST_WAIT);
+        for _ in 0..20 {
+            wait_after(&mut backoff, Duration::ZERO, true);
+        }
+        assert!(wait_after(&mut backoff, STABLE / 2, true) >= LONGEST_WAIT / 2);
+        assert!(wait_after(&mut backoff, STABLE, true) <= BASE_WAIT);
+        assert!(wait_after(&mut backoff, STABLE, false) >= LONGEST_WAIT / 2);
     }
 }
