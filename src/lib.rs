@@ -21,15 +21,19 @@ pub mod admin;
 pub mod delivery;
 pub mod view;
 
-// Around: what every HTTP surface has in common, connections to brokers, requests of our own, every URL,
-// their description, the configuration, the wiring, and the supervision of threads and tasks.
+// Around: what every HTTP surface has in common, connections to brokers, requests of our own, waits between
+// attempts, every URL, their description, the configuration, suggestions for misspelt names, caches in memory,
+// the wiring, and the supervision of threads and tasks.
 pub mod amqp;
 pub mod app;
 pub mod broker;
+mod cache;
 pub mod config;
 pub mod http_client;
 pub mod openapi;
+pub mod retry;
 pub mod router;
 pub mod stomp;
+mod suggestion;
 pub mod supervision;
 pub mod web;

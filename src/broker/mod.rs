@@ -1,19 +1,16 @@
 //! What every connection to a broker has in common, whatever is spoken on it: where the broker is and
-//! whom it trusts, how long to wait before the next attempt, and how the connection is, for those who
-//! administer it.
+//! whom it trusts, and how the connection is, for those who administer it.
 //!
 //! `amqp` and `stomp` speak; whoever uses their connections supervises them: on any error it drops what
-//! it has, waits as [`Backoff`] says, and connects again. What of that an administrator is to see stands in
+//! it has, waits for a while, and connects again. What of that an administrator is to see stands in
 //! [`ConnectionStatus`].
 
 mod authority;
-mod backoff;
 mod endpoint;
 mod socket;
 mod status;
 
 pub use authority::{InvalidAuthority, authority};
-pub use backoff::Backoff;
 pub use endpoint::{Endpoint, InvalidEndpoint, Schemes};
 pub use socket::{Resolver, Resolving, SocketError, SocketGuard, Stream, open as open_socket, system_resolver};
 pub use status::{CONNECTION_FAILURES, CONNECTION_STATE, ConnectionState, ConnectionStatus, Failure, Shown};

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, StatusCode, header::HeaderMap};
 use serde_json::Value;
-use tidings::{config::Config, http_client::trouble, web::Secret};
+use tidings::{
+    config::Config,
+    http_client::{is_transient, trouble},
+    web::Secret,
+};
 use url::Url;
 
 use super::{
     Failure,
-    http::{client_for, may_pass, printable, why, with_token},
+    http::{client_for, printable, why, with_token},
 };
 
 /// How long an answer may take. A subscription that is paused waits for what is on its way.
@@ -24,12 +28,12 @@ pub(super) struct NoAnswer {
     /// In a sentence.
     pub(super) why: String,
     /// Whether the same may do better later.
-    pub(super) may_pass: bool,
+    pub(super) is_transient: bool,
 }
 
 impl NoAnswer {
     fn for_good(why: String) -> Self {
-        Self { why, may_pass: false }
+        Self { why, is_transient: false }
     }
 
     /// What answers is something else.
@@ -38,7 +42,7 @@ impl NoAnswer {
     }
 
     fn broken(error: &reqwest::Error) -> Self {
-        Self { why: trouble(error), may_pass: true }
+        Self { why: trouble(error), is_transient: true }
     }
 }
 
@@ -90,7 +94,7 @@ impl Gateway {
                 let why = format!("{}; give a token with the scope admin in TIDINGS_TOKEN", why(status, &told));
                 Err(NoAnswer::for_good(why))
             }
-            _ if !status.is_success() => Err(NoAnswer { why: why(status, &told), may_pass: may_pass(status) }),
+            _ if !status.is_success() => Err(NoAnswer { why: why(status, &told), is_transient: is_transient(status) }),
             _ if told.is_empty() => Ok(Value::Null),
             _ => serde_json::from_slice(&told).map_err(|error| NoAnswer::strange(&error)),
         }

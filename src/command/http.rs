@@ -9,7 +9,7 @@ use reqwest::{
     redirect::Policy,
 };
 use serde::Deserialize;
-use tidings::{http_client, web::Secret};
+use tidings::{http_client, retry::Backoff, web::Secret};
 use url::{Host, Url};
 
 /// How long to wait for a connection.
@@ -17,10 +17,10 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The name by which the commands call themselves.
 pub(super) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
-/// The pause before the first retry; each next one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause of our own choice.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// First wait before a request is sent again, at most.
+const BASE_WAIT: Duration = Duration::from_millis(250);
+/// Longest wait before a request is sent again, at most, where the gateway asks for none.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The longest `Retry-After` that is honoured; a longer one is cut to this.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How much of an answer is read, in bytes.
@@ -84,11 +84,6 @@ pub(super) fn with_token(mut headers: HeaderMap, token: Option<&Secret>) -> Resu
     Ok(headers)
 }
 
-/// Whether the same request may do better later.
-pub(super) fn may_pass(status: StatusCode) -> bool {
-    status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
-}
-
 /// How long the gateway asks to be left alone.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     http_client::retry_after(headers, Utc::now()).map(|after| after.min(LONGEST_RETRY_AFTER))
@@ -125,19 +120,16 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The pause after so many retries: it doubles, and up to half of it is left to chance, so that
-/// several commands do not come back at the same moment.
-pub(super) fn pause(retries: u32) -> Duration {
-    let longest = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(retries)).min(LONGEST_PAUSE);
-    let chance = f64::from(u32::from(uuid::Uuid::new_v4().as_bytes()[0])) / 255.0;
-    longest.mul_f64(0.5 + chance / 2.0)
+/// Returns the waits between the attempts of a command.
+pub(super) const fn backoff() -> Backoff {
+    Backoff::new(BASE_WAIT, LONGEST_WAIT)
 }
 
 #[cfg(test)]
 mod tests {
     use reqwest::StatusCode;
 
-    use super::{FIRST_PAUSE, LONGEST_PAUSE, http_url, is_loopback, pause, why};
+    use super::{http_url, is_loopback, why};
 
     #[test]
     fn addresses_of_this_machine_are_known() {
@@ -153,17 +145,6 @@ mod tests {
             ("http://localhost.example.org", false),
         ] {
             assert_eq!(is_loopback(&http_url(url).unwrap()), expected, "{url}");
-        }
-    }
-
-    #[test]
-    fn pauses_grow_and_are_bounded() {
-        for (retries, longest) in [(0, FIRST_PAUSE), (1, 2 * FIRST_PAUSE), (4, 16 * FIRST_PAUSE), (1000, LONGEST_PAUSE)]
-        {
-            for _ in 0..100 {
-                let pause = pause(retries);
-                assert!(pause <= longest && pause >= longest / 2, "{pause:?} after {retries}");
-            }
         }
     }
 

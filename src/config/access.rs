@@ -3,13 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::{
-    Server,
-    error::{ConfigError, nearest},
-    setting::Setting,
-};
+use super::{Server, error::ConfigError, setting::Setting};
 use crate::{
     model::SourceName,
+    suggestion::nearest_name,
     web::{Access, Scope, SecretDigest, Token},
 };
 
@@ -48,7 +45,7 @@ fn token(name: String, table: &Setting, sources: &[String]) -> Result<Token, Con
 }
 
 fn no_such_source(sources: &[String], source: &str) -> String {
-    match nearest(source, sources.iter().map(String::as_str)) {
+    match nearest_name(source, sources.iter().map(String::as_str)) {
         Some(nearest) => format!("there is no source that one of its scopes names; did you mean publish:{nearest}?"),
         None => format!("there is no source that one of its scopes names; there are {}", sources.join(", ")),
     }

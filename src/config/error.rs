@@ -2,6 +2,8 @@
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
+use crate::suggestion::nearest_name;
+
 /// Why a configuration is wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -121,18 +123,9 @@ fn table_of(key: &str) -> (&str, &str) {
 fn suggestion(key: &str, known: &[String]) -> String {
     let (table, name) = table_of(key);
     let path = |name: &str| if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
-    match nearest(name, known.iter().map(String::as_str)) {
+    match nearest_name(name, known.iter().map(String::as_str)) {
         Some(nearest) => format!("did you mean {}?", path(nearest)),
         None if table.is_empty() => format!("the tables are {}.", known.join(", ")),
         None => format!("{table} has {}.", known.join(", ")),
     }
-}
-
-/// The known word that `word` was most likely meant to be, if it is like any.
-pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    known
-        .map(|known| (strsim::damerau_levenshtein(word, known), known))
-        .filter(|(distance, known)| *distance <= 1 + known.len() / 3)
-        .min()
-        .map(|(_, known)| known)
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, de::Error as _};
 use tracing_subscriber::EnvFilter;
 
-use super::error::nearest;
+use crate::suggestion::nearest_name;
 
 /// The target of all lines that are the gateway's own.
 const OURS: &str = "tidings";
@@ -70,10 +70,10 @@ fn silencing(filter: &str) -> Option<String> {
         if is_level || first == OURS {
             None
         } else if !has_level {
-            let meant = nearest(&target.to_lowercase(), LEVELS.into_iter().chain([OURS]));
+            let meant = nearest_name(&target.to_lowercase(), LEVELS.into_iter().chain([OURS]));
             let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
             Some(format!("{target:?} is no level{meant}"))
-        } else if nearest(first, [OURS].into_iter()).is_some() {
+        } else if nearest_name(first, [OURS]).is_some() {
             Some(format!("{target:?} is no part of the program; did you mean {OURS}?"))
         } else {
             None

@@ -5,7 +5,7 @@ use std::{ffi::OsString, fmt};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use super::{
-    error::{ConfigError, nearest},
+    error::ConfigError,
     queue::{self, QueueTable},
     repository::{self, RepositoryTable},
     secret,
@@ -18,6 +18,7 @@ use crate::{
     lookup::{Mode, RepositorySettings},
     model::SourceName,
     stomp::StompSettings,
+    suggestion::advice,
     web::Secret,
 };
 
@@ -274,9 +275,5 @@ pub(super) fn read(
 }
 
 pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
-    let there_are = known.join(", ");
-    match nearest(name, known.iter().copied()) {
-        Some(nearest) => format!("there is no {what} {name:?}; did you mean {nearest:?}? There are {there_are}"),
-        None => format!("there is no {what} {name:?}; there are {there_are}"),
-    }
+    format!("there is no {what} {name:?}; {}", advice(name, known))
 }

@@ -11,6 +11,7 @@ use crate::{
     http_client::Guard,
     journal::subscriptions::MadeBy,
     model::Filter,
+    suggestion::advice,
 };
 
 /// The format of messages where the definition names none.
@@ -161,15 +162,6 @@ fn named(
         None => default
             .map(ToOwned::to_owned)
             .ok_or_else(|| InvalidDefinition::new(key, format!("it is missing; add it: there are {there_are}"))),
-    }
-}
-
-/// What was most likely meant, or what there is.
-fn advice(word: &str, known: &[&str]) -> String {
-    let distance = |known: &&&str| strsim::damerau_levenshtein(word, known);
-    match known.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= 1 + nearest.len() / 3) {
-        Some(nearest) => format!("did you mean {nearest:?}? There are {}", known.join(", ")),
-        None => format!("there are {}", known.join(", ")),
     }
 }
 

@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 use self::send::Session;
 use super::{
     Delivery,
-    backoff::Backoff,
     cursors::Cursors,
     flight::Flight,
     memory::MemoryBudget,
@@ -37,6 +36,7 @@ use crate::{
     format::FormatKind,
     journal::{Journal, JournalError},
     model::{Filter, Seq, SubscriptionName},
+    retry::Backoff,
 };
 
 /// The longest that a receiver may ask to be left alone.
@@ -160,7 +160,7 @@ impl Engine {
             if backoff.failures() == 0 {
                 failing_since = Instant::now();
             }
-            let wait = backoff.next().max(after.unwrap_or_default().min(LONGEST_AFTER));
+            let wait = backoff.next_wait().max(after.unwrap_or_default().min(LONGEST_AFTER));
             metrics::delivered(&self.name, "retried", 1);
             self.status.retrying(&reason, wait, backoff.failures());
             let again_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

@@ -8,8 +8,8 @@
 //! To add a delivery: one new file, and one line in [`DELIVERIES`].
 
 mod amqp;
+mod answer;
 mod attempts;
-mod backoff;
 mod cursors;
 mod definition;
 mod engine;

@@ -23,6 +23,7 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Serialize;
 
 use super::{Batch, Beside, Carrier, FormatKind, Header};
@@ -143,33 +144,27 @@ fn headers(change: &Change, carrier: Carrier) -> Vec<Header> {
     let header =
         |prefix: &str, name: &str, value: String| Header { name: Cow::Owned(format!("{prefix}{name}")), value };
     match carrier {
-        Carrier::Http => attributes.map(|(name, value)| header("ce-", name, percent_encoded(&value))).collect(),
+        Carrier::Http => attributes
+            .map(|(name, value)| header("ce-", name, utf8_percent_encode(&value, NOT_IN_HEADER).to_string()))
+            .collect(),
         Carrier::Amqp => attributes
             .flat_map(|(name, value)| [header("cloudEvents_", name, value.clone()), header("ce-", name, value)])
             .collect(),
     }
 }
 
-/// HTTP Protocol Binding section 3.1.3.2: all but the visible characters of ASCII, and of these the
-/// quotation mark and the percent sign.
-fn percent_encoded(value: &str) -> String {
-    let mut encoded = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        match byte {
-            b'!'..=b'~' if byte != b'"' && byte != b'%' => encoded.push(char::from(byte)),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
-}
+/// ASCII characters that are percent-encoded in a header (HTTP Protocol Binding section 3.1.3.2). All other characters
+/// than ASCII are too.
+const NOT_IN_HEADER: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 #[cfg(test)]
 mod tests {
-    use super::percent_encoded;
+    use super::{NOT_IN_HEADER, utf8_percent_encode};
 
     #[test]
     fn a_header_has_visible_ascii_alone() {
-        assert_eq!(percent_encoded("Euro € 😀"), "Euro%20%E2%82%AC%20%F0%9F%98%80");
-        assert_eq!(percent_encoded("a\"%20~!"), "a%22%2520~!");
+        let encoded = |value| utf8_percent_encode(value, NOT_IN_HEADER).to_string();
+        assert_eq!(encoded("Euro € 😀"), "Euro%20%E2%82%AC%20%F0%9F%98%80");
+        assert_eq!(encoded("a\"%20~!"), "a%22%2520~!");
     }
 }

@@ -8,55 +8,62 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Blocks of IPv4: the first address, the bits of the prefix, and what they are.
-const BLOCKS_V4: [([u8; 4], u32, &str); 16] = [
-    ([0, 0, 0, 0], 8, "of this host (unspecified)"),
-    ([10, 0, 0, 0], 8, "private"),
-    ([100, 64, 0, 0], 10, "shared by the customers of a provider"),
-    ([127, 0, 0, 0], 8, "a loopback address"),
-    ([169, 254, 0, 0], 16, "link-local"),
-    ([172, 16, 0, 0], 12, "private"),
-    ([192, 0, 0, 0], 24, "reserved for protocols"),
-    ([192, 0, 2, 0], 24, "for documentation"),
-    ([192, 88, 99, 0], 24, "reserved (6to4 relays)"),
-    ([192, 168, 0, 0], 16, "private"),
-    ([198, 18, 0, 0], 15, "for benchmarks"),
-    ([198, 51, 100, 0], 24, "for documentation"),
-    ([203, 0, 113, 0], 24, "for documentation"),
-    ([224, 0, 0, 0], 4, "multicast"),
-    ([255, 255, 255, 255], 32, "the broadcast address"),
-    ([240, 0, 0, 0], 4, "reserved"),
-];
+use ipnet::IpNet;
 
-/// Blocks of IPv6, the narrower before the wider.
-const BLOCKS_V6: [([u16; 8], u32, &str); 17] = [
-    ([0, 0, 0, 0, 0, 0, 0, 0], 128, "unspecified"),
-    ([0, 0, 0, 0, 0, 0, 0, 1], 128, "a loopback address"),
-    ([0, 0, 0, 0, 0, 0, 0, 0], 96, "IPv4-compatible"),
-    ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, "of a network's own NAT64"),
-    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "for discarding"),
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, "of a Teredo tunnel"),
-    ([0x2001, 2, 0, 0, 0, 0, 0, 0], 48, "for benchmarks"),
-    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "for documentation"),
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "reserved for protocols"),
-    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, "of a 6to4 tunnel"),
-    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "for documentation"),
-    ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "private (unique local)"),
-    ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local"),
-    ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "private (site-local)"),
-    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "multicast"),
+/// Blocks of addresses and what they are, the narrower before the wider.
+const BLOCKS: [(IpNet, &str); 34] = [
+    (v4([0, 0, 0, 0], 8), "of this host (unspecified)"),
+    (v4([10, 0, 0, 0], 8), "private"),
+    (v4([100, 64, 0, 0], 10), "shared by the customers of a provider"),
+    (v4([127, 0, 0, 0], 8), "a loopback address"),
+    (v4([169, 254, 0, 0], 16), "link-local"),
+    (v4([172, 16, 0, 0], 12), "private"),
+    (v4([192, 0, 0, 0], 24), "reserved for protocols"),
+    (v4([192, 0, 2, 0], 24), "for documentation"),
+    (v4([192, 88, 99, 0], 24), "reserved (6to4 relays)"),
+    (v4([192, 168, 0, 0], 16), "private"),
+    (v4([198, 18, 0, 0], 15), "for benchmarks"),
+    (v4([198, 51, 100, 0], 24), "for documentation"),
+    (v4([203, 0, 113, 0], 24), "for documentation"),
+    (v4([224, 0, 0, 0], 4), "multicast"),
+    (v4([255, 255, 255, 255], 32), "the broadcast address"),
+    (v4([240, 0, 0, 0], 4), "reserved"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "a loopback address"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 0], 96), "IPv4-compatible"),
+    (v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), "of a network's own NAT64"),
+    (v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64), "for discarding"),
+    (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), "of a Teredo tunnel"),
+    (v6([0x2001, 2, 0, 0, 0, 0, 0, 0], 48), "for benchmarks"),
+    (v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), "for documentation"),
+    (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), "reserved for protocols"),
+    (v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), "of a 6to4 tunnel"),
+    (v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), "for documentation"),
+    (v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7), "private (unique local)"),
+    (v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local"),
+    (v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10), "private (site-local)"),
+    (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "multicast"),
     // What is left below and above global unicast (2000::/3) has not been given to anybody.
-    ([0, 0, 0, 0, 0, 0, 0, 0], 3, "reserved"),
-    ([0x4000, 0, 0, 0, 0, 0, 0, 0], 2, "reserved"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 0], 3), "reserved"),
+    (v6([0x4000, 0, 0, 0, 0, 0, 0, 0], 2), "reserved"),
+    (v6([0x8000, 0, 0, 0, 0, 0, 0, 0], 1), "reserved"),
 ];
 
 /// The well-known prefix of NAT64 (RFC 6052 section 2.1).
-const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
+const NAT64: IpNet = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
+
+const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> IpNet {
+    IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix)
+}
+
+const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> IpNet {
+    IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix)
+}
 
 /// The address that a packet for this one ends at: what a mapped or a NAT64 address carries, or itself.
 pub(super) fn carried(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) if in_block(IpAddr::V6(v6), IpAddr::V6(NAT64), 96) => {
+        IpAddr::V6(v6) if NAT64.contains(&IpAddr::V6(v6)) => {
             let [.., a, b, c, d] = v6.octets();
             IpAddr::V4(Ipv4Addr::new(a, b, c, d))
         }
@@ -67,32 +74,12 @@ pub(super) fn carried(address: IpAddr) -> IpAddr {
 /// What an address is, if it is not that of a host of the public internet.
 pub(super) fn special(address: IpAddr) -> Option<&'static str> {
     let address = carried(address);
-    let of_v4 = BLOCKS_V4.into_iter().map(|(first, bits, what)| (IpAddr::from(first), bits, what));
-    let of_v6 = BLOCKS_V6.into_iter().map(|(first, bits, what)| (IpAddr::from(first), bits, what));
-    let found = of_v4.chain(of_v6).find(|(first, bits, _)| in_block(address, *first, *bits));
-    found.map(|(_, _, what)| what).or_else(|| match address {
-        // 8000::/1, as far as it is none of the above.
-        IpAddr::V6(v6) if v6.octets()[0] >= 0x80 => Some("reserved"),
-        _ => None,
-    })
-}
-
-/// Whether the first `bits` bits of an address are those of `first`.
-pub(super) fn in_block(address: IpAddr, first: IpAddr, bits: u32) -> bool {
-    match (address, first) {
-        (IpAddr::V4(address), IpAddr::V4(first)) => {
-            (address.to_bits() ^ first.to_bits()).checked_shr(32_u32.saturating_sub(bits)).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(address), IpAddr::V6(first)) => {
-            (address.to_bits() ^ first.to_bits()).checked_shr(128_u32.saturating_sub(bits)).unwrap_or(0) == 0
-        }
-        _ => false,
-    }
+    BLOCKS.iter().find(|(block, _)| block.contains(&address)).map(|(_, what)| *what)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCKS_V4, IpAddr, Ipv4Addr, Ipv6Addr, carried, special};
+    use super::{BLOCKS, IpAddr, IpNet, Ipv6Addr, carried, special};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -190,9 +177,10 @@ mod tests {
     /// Whatever is refused in IPv4 is refused in the forms of IPv6 that carry it.
     #[test]
     fn what_carries_a_special_address_is_special() {
-        for (first, _, what) in BLOCKS_V4 {
-            let v4 = Ipv4Addr::from(first);
-            let [a, b, c, d] = first.map(u16::from);
+        for (block, what) in BLOCKS {
+            let IpNet::V4(block) = block else { continue };
+            let v4 = block.addr();
+            let [a, b, c, d] = v4.octets().map(u16::from);
             let (high, low) = (a << 8 | b, c << 8 | d);
             for v6 in [v4.to_ipv6_mapped(), Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low)] {
                 assert_eq!((special(v6.into()), carried(v6.into())), (Some(what), v4.into()), "{v6}");

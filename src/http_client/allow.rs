@@ -2,22 +2,16 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use url::Host;
 
-use super::address::{carried, in_block};
+use super::address::carried;
 
 /// A list of networks and names of hosts (`delivery.allow`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList {
-    networks: Vec<Network>,
+    networks: Vec<IpNet>,
     names: Vec<String>,
-}
-
-/// A block of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
-    first: IpAddr,
-    bits: u32,
 }
 
 /// Why an entry of the list is none.
@@ -39,12 +33,10 @@ impl AllowList {
         for entry in entries {
             let entry = entry.as_ref();
             let invalid = |reason| InvalidAllow { entry: entry.to_owned(), reason };
-            if let Some((first, bits)) = entry.split_once('/') {
-                let first: IpAddr = first.parse().map_err(|_| invalid("has no address before the slash"))?;
-                list.networks.push(Network::new(first, bits).map_err(invalid)?);
+            if let Some((first, prefix)) = entry.split_once('/') {
+                list.networks.push(network(first, prefix).map_err(invalid)?);
             } else if let Ok(address) = entry.parse::<IpAddr>() {
-                let first = address.to_canonical();
-                list.networks.push(Network { first, bits: width(first) });
+                list.networks.push(address.to_canonical().into());
             } else {
                 let name = name(entry)
                     .filter(|name| !name.contains('*'))
@@ -68,23 +60,16 @@ impl AllowList {
     /// Whether an address, or what it carries, is in one of the networks.
     pub(super) fn has_address(&self, address: IpAddr) -> bool {
         let forms = [address, carried(address)];
-        self.networks.iter().any(|network| forms.iter().any(|form| in_block(*form, network.first, network.bits)))
+        self.networks.iter().any(|network| forms.iter().any(|form| network.contains(form)))
     }
 }
 
-impl Network {
-    fn new(first: IpAddr, bits: &str) -> Result<Self, &'static str> {
-        let bits = bits.parse().ok().filter(|bits| *bits <= width(first)).ok_or("has no length of a prefix")?;
-        let beyond = match first {
-            IpAddr::V4(first) => first.to_bits().checked_shl(bits).unwrap_or(0) != 0,
-            IpAddr::V6(first) => first.to_bits().checked_shl(bits).unwrap_or(0) != 0,
-        };
-        if beyond { Err("is not the first address of its network") } else { Ok(Self { first, bits }) }
-    }
-}
-
-fn width(address: IpAddr) -> u32 {
-    if address.is_ipv4() { 32 } else { 128 }
+/// Reads a network in its two parts; in the error stands what is wrong with it.
+fn network(first: &str, prefix: &str) -> Result<IpNet, &'static str> {
+    let first: IpAddr = first.parse().map_err(|_| "has no address before the slash")?;
+    let network = prefix.parse().ok().and_then(|prefix| IpNet::new(first, prefix).ok());
+    let network = network.ok_or("has no length of a prefix")?;
+    if network.network() == first { Ok(network) } else { Err("is not the first address of its network") }
 }
 
 /// A name as it is compared: in small letters, international ones in their ASCII form, without the dot of the root.

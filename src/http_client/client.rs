@@ -3,9 +3,8 @@
 
 use std::{error::Error, path::PathBuf, sync::Arc, time::Duration};
 
-use axum::http::{HeaderMap, Method, StatusCode, header::RETRY_AFTER};
+use axum::http::{HeaderMap, Method, StatusCode};
 use bytes::{Bytes, BytesMut};
-use chrono::{DateTime, Utc};
 use reqwest::{Response, redirect::Policy};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -255,18 +254,6 @@ fn broken(error: &reqwest::Error) -> ClientError {
     ClientError::Broken(trouble(error))
 }
 
-/// How long a server asks to be left alone: `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3). There
-/// is no bound on it.
-#[must_use]
-pub fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    match value.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        // An HTTP date is a date of RFC 2822.
-        Err(_) => Some((DateTime::parse_from_rfc2822(value).ok()?.to_utc() - now).to_std().unwrap_or_default()),
-    }
-}
-
 /// What went wrong with a request, and what caused it, without the URL, which may hold a password.
 #[must_use]
 pub fn trouble(error: &reqwest::Error) -> String {
@@ -283,28 +270,4 @@ pub fn trouble(error: &reqwest::Error) -> String {
         next = cause.source();
     }
     line
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::HeaderValue;
-
-    use super::{DateTime, Duration, HeaderMap, RETRY_AFTER, Utc, retry_after};
-
-    #[test]
-    fn a_server_says_when_to_come_back() {
-        let now: DateTime<Utc> = "2026-11-21T08:00:00Z".parse().unwrap();
-        for (value, wait) in [
-            ("3", Some(3)),
-            ("0", Some(0)),
-            ("86400", Some(86_400)),
-            ("Sat, 21 Nov 2026 08:00:05 GMT", Some(5)),
-            ("Sat, 21 Nov 2026 07:00:00 GMT", Some(0)),
-            ("soon", None),
-            ("-1", None),
-        ] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]);
-            assert_eq!(retry_after(&headers, now), wait.map(Duration::from_secs), "{value}");
-        }
-    }
 }

@@ -10,10 +10,12 @@ mod allow;
 mod client;
 mod destination;
 mod resolve;
+mod status;
 mod trust;
 
 pub use allow::{AllowList, InvalidAllow};
-pub use client::{Answer, Client, ClientError, Opened, Settings, retry_after, trouble};
+pub use client::{Answer, Client, ClientError, Opened, Settings, trouble};
 pub use destination::{Destination, Guard, InvalidDestination, NotAllowed};
 pub use resolve::{Finding, Names, SystemNames};
+pub use status::{is_transient, retry_after};
 pub use trust::{UntrustedError, check_authority};

@@ -16,12 +16,13 @@ use crate::{
     },
     lookup::LookupError,
     model::{Aspect, Change, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, Seq},
+    retry::Backoff,
 };
 
 /// How many changes are asked about at once.
 const PAGE: usize = 64;
 
-/// The first and the longest wait until the repository is asked again.
+/// First and longest wait until the repository is asked again, at most.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -51,7 +52,7 @@ impl FollowUp {
     }
 
     async fn keep_asking(&self, looking: &Looking) {
-        let mut wait = SHORTEST;
+        let mut backoff = Backoff::new(SHORTEST, LONGEST);
         // What is left of an earlier time is shown at once.
         let _ = self.count(looking).await;
         loop {
@@ -61,16 +62,17 @@ impl FollowUp {
             });
             match round {
                 Round::Done => {
-                    wait = SHORTEST;
+                    backoff.reset();
                     looking.is_more.notified().await;
                     // What has just failed is not asked in the same moment.
                     sleep(SHORTEST).await;
                 }
                 Round::Left { any_answered } => {
-                    wait = if any_answered { SHORTEST } else { (wait * 2).min(LONGEST) };
-                    let jittered = wait.mul_f64(0.5 + 0.5 * fastrand::f64());
+                    if any_answered {
+                        backoff.reset();
+                    }
                     tokio::select! {
-                        () = sleep(jittered) => {}
+                        () = sleep(backoff.next_wait()) => {}
                         () = looking.lookup.repository().recovers() => {}
                     }
                 }

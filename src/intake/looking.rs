@@ -17,6 +17,7 @@ use crate::{
     journal::{Outcome, store::EventKey},
     lookup::{Health, Lookup, LookupError, Mode},
     model::{Draft, DraftChange, DraftItems, LookupMark},
+    retry::{Backoff, jittered},
 };
 
 /// The metric of changes about which a repository is to be asked again.
@@ -25,7 +26,7 @@ pub const INCOMPLETE: &str = "tidings_incomplete_changes";
 /// The metric of events that wait for an answer of their repository.
 pub const WAITING: &str = "tidings_waiting_events";
 
-/// The first and the longest wait until a repository is asked again for an event that waits.
+/// First and longest wait until a repository is asked again for an event that waits, at most.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(15);
 
@@ -199,7 +200,7 @@ impl Source {
 
     /// Asks until there is an answer.
     async fn wait_for(&self, looking: &Looking, draft: &mut Draft, since: Instant) {
-        let mut wait = SHORTEST;
+        let mut backoff = Backoff::new(SHORTEST, LONGEST);
         let mut waits = None;
         loop {
             // What was answered of an earlier attempt may be outdated by the next.
@@ -214,12 +215,8 @@ impl Source {
                         tracing::debug!(source = %self.name(), object = %draft.object, %error, "an event waits for its repository");
                     }
                     waits.get_or_insert_with(|| Waits::begin(looking));
-                    let again = match error {
-                        LookupError::LeftAlone { again } => again,
-                        _ => wait,
-                    };
-                    sleep(again.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
-                    wait = (wait * 2).min(LONGEST);
+                    let wait = backoff.next_wait();
+                    sleep(error.again().map_or(wait, jittered)).await;
                 }
             }
         }

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::{
-    cache::Cache,
+    cache::AnswerCache,
     client::{Answer, Repository, There},
     error::LookupError,
 };
@@ -14,7 +14,7 @@ use crate::format::{Limits, Rejection};
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) repository: &'a Repository,
-    pub(super) cache: &'a Cache,
+    pub(super) cache: &'a AnswerCache,
     pub(super) limits: Limits,
     pub(super) since: Instant,
 }

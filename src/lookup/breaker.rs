@@ -8,13 +8,15 @@ use std::{
 
 use tokio::time::Instant;
 
+use crate::retry::Backoff;
+
 /// After so many failures in a row it opens.
 const FAILURES: u32 = 5;
 
-/// For how long it stays open at first.
+/// First time for which it stays open, at most.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// For how long at the most.
+/// Longest time for which it stays open, at most; a longer `Retry-After` is cut to this.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Who has waited for so long for an answer, and then gives up, has seen the host fail.
@@ -27,17 +29,22 @@ const SOON: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     failures: u32,
+    backoff: Backoff,
     open: Option<Open>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { failures: 0, backoff: Backoff::new(SHORTEST, LONGEST), open: None }
+    }
 }
 
 #[derive(Debug)]
 struct Open {
     until: Instant,
-    /// For how long it was opened.
-    wait: Duration,
     is_tried: bool,
 }
 
@@ -83,8 +90,7 @@ impl Leave<'_> {
     pub(super) fn answered(mut self) -> bool {
         self.is_told = true;
         let mut state = self.breaker.lock();
-        state.open = None;
-        std::mem::take(&mut state.failures) > 0
+        std::mem::take(&mut *state).failures > 0
     }
 
     /// The host has failed; says whether that opened the breaker. `wait` is how long the host asks to be left alone.
@@ -96,17 +102,12 @@ impl Leave<'_> {
     fn fail(&self, now: Instant, wait: Option<Duration>) -> bool {
         let mut state = self.breaker.lock();
         state.failures = state.failures.saturating_add(1);
-        let next = match &state.open {
-            Some(_) if !self.is_trial => return false,
-            Some(open) => (open.wait * 2).min(LONGEST),
-            None if state.failures >= FAILURES => SHORTEST,
-            None => return false,
-        };
-        let wait = wait.map_or(next, |asked| asked.clamp(next, LONGEST));
-        // Many who lost the same host do not come back at once.
-        let until = now + wait.mul_f64(0.5 + 0.5 * fastrand::f64());
         let is_new = state.open.is_none();
-        state.open = Some(Open { until, wait, is_tried: false });
+        if (is_new && state.failures < FAILURES) || (!is_new && !self.is_trial) {
+            return false;
+        }
+        let wait = state.backoff.next_wait().max(wait.unwrap_or_default().min(LONGEST));
+        state.open = Some(Open { until: now + wait, is_tried: false });
         is_new
     }
 }
@@ -168,6 +169,17 @@ mod tests {
         breaker.leave(now).unwrap().answered();
         open(&breaker, now);
         assert!(breaker.leave(now).unwrap_err() <= SHORTEST);
+    }
+
+    #[test]
+    fn retry_after_is_heeded_up_to_the_longest_time() {
+        for (asked, waits) in [(LONGEST / 2, LONGEST / 2), (LONGEST * 60, LONGEST)] {
+            let (breaker, now) = (Breaker::default(), Instant::now());
+            for _ in 0..FAILURES {
+                breaker.leave(now).unwrap().failed(now, Some(asked));
+            }
+            assert_eq!(breaker.open_for(now), Some(waits));
+        }
     }
 
     #[test]

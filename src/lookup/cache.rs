@@ -27,7 +27,7 @@ pub(super) type Question = (&'static str, String);
 type Answering = Shared<BoxFuture<'static, Result<Answer, LookupError>>>;
 
 /// The newest answers of one repository.
-pub(super) struct Cache {
+pub(super) struct AnswerCache {
     most: usize,
     kept: Mutex<Generations>,
 }
@@ -49,7 +49,7 @@ struct Kept {
 
 /// A caller that waits for an answer. The last one that leaves without it takes the entry along.
 struct Waiter<'c> {
-    cache: &'c Cache,
+    cache: &'c AnswerCache,
     question: Question,
     kept: Kept,
 }
@@ -64,7 +64,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-impl Cache {
+impl AnswerCache {
     /// For at most so many answers.
     pub(super) fn new(most: usize) -> Self {
         Self { most, kept: Mutex::default() }
@@ -148,21 +148,22 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
+    use axum::http::StatusCode;
     use futures_util::FutureExt;
     use tokio::sync::Semaphore;
 
-    use super::{Answer, Cache, Instant, LookupError};
+    use super::{Answer, AnswerCache, Instant, LookupError};
     use crate::lookup::There;
 
     /// Asks with a cache, and counts how often it came to that.
     struct Asker {
-        cache: Cache,
+        cache: AnswerCache,
         asked: AtomicUsize,
     }
 
     impl Asker {
         fn new(most: usize) -> Self {
-            Self { cache: Cache::new(most), asked: AtomicUsize::new(0) }
+            Self { cache: AnswerCache::new(most), asked: AtomicUsize::new(0) }
         }
 
         async fn ask(&self, path: &str, since: Instant, answer: Result<usize, ()>) {
@@ -171,7 +172,8 @@ mod tests {
                 async move {
                     tokio::task::yield_now().await;
                     let there = |bytes| There { headers: Default::default(), body: vec![0; bytes].into() };
-                    answer.map(|bytes| Answer::There(there(bytes))).map_err(|()| LookupError::Status(500))
+                    let failed = LookupError::Status(StatusCode::INTERNAL_SERVER_ERROR);
+                    answer.map(|bytes| Answer::There(there(bytes))).map_err(|()| failed)
                 }
                 .boxed()
             };
@@ -211,7 +213,7 @@ mod tests {
     /// A permit that a request holds or waits for is free again when its last caller has left.
     #[tokio::test]
     async fn abandoned_requests_are_dropped_by_the_last_caller_alone() {
-        let cache = Cache::new(10);
+        let cache = AnswerCache::new(10);
         let permits = Arc::new(Semaphore::new(1));
         let (since, question) = (Instant::now(), ("GET", "/a".to_owned()));
         let ask = || {

@@ -282,8 +282,8 @@ fn judge_status(status: StatusCode) -> Result<bool, LookupError> {
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(false),
         StatusCode::OK => Ok(true),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LookupError::Refused(status.as_u16())),
-        status => Err(LookupError::Status(status.as_u16())),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LookupError::Refused(status)),
+        status => Err(LookupError::Status(status)),
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
+
+use crate::http_client::is_transient;
+
 /// Why there is no answer. None repeats a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
@@ -30,12 +34,13 @@ pub enum LookupError {
     },
     /// It does not let this gateway in.
     #[error(
-        "the repository answers {0}: it does not let the gateway in; check username and password of [sources.NAME.repository]"
+        "the repository answers {}: it does not let the gateway in; check username and password of [sources.NAME.repository]",
+        .0.as_u16()
     )]
-    Refused(u16),
+    Refused(StatusCode),
     /// It answers with something that is no answer to the question.
-    #[error("the repository answers {0}")]
-    Status(u16),
+    #[error("the repository answers {}", .0.as_u16())]
+    Status(StatusCode),
     /// Its answer cannot be read.
     #[error("the repository's answer cannot be read: {0}")]
     Nonsense(String),
@@ -64,7 +69,7 @@ impl LookupError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::LeftAlone { .. } | Self::Crowded { .. } | Self::Silent(_) | Self::Late { .. } => true,
-            Self::Status(status) => *status >= 500 || matches!(status, 408 | 425 | 429),
+            Self::Status(status) => is_transient(*status),
             Self::Refused(_) | Self::Nonsense(_) | Self::Foreign => false,
         }
     }

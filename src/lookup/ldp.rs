@@ -11,7 +11,6 @@ use axum::http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, LINK},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use chrono::DateTime;
 
 use super::{asking::Asking, client::There, error::LookupError};
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
     model::{
         ContentLocation, Digest, DigestAlgorithm, Draft, DraftItems, LookupMark, MediaType, Timestamp, Untold, Uri,
     },
+    web::header_date,
 };
 
 /// Which digests are wanted, those first that Fedora 6 and Fedora 4 have at hand (RFC 3230).
@@ -81,7 +81,8 @@ pub(super) async fn complete(asking: &Asking<'_>, object: Option<&str>, draft: &
 /// digests may be known there.
 async fn asked(asking: &Asking<'_>, path: &str) -> Result<Option<There>, LookupError> {
     match asking.head(path, WANT_DIGEST, is_resource).await {
-        Err(LookupError::Silent(_) | LookupError::Status(400..=499)) => asking.head(path, &[], is_resource).await,
+        Err(LookupError::Silent(_)) => asking.head(path, &[], is_resource).await,
+        Err(LookupError::Status(status)) if status.is_client_error() => asking.head(path, &[], is_resource).await,
         answer => answer,
     }
 }
@@ -186,9 +187,7 @@ fn digest(header: &str) -> Option<Digest> {
 
 /// Whether what is there was modified after `time`; a header tells whole seconds.
 fn is_newer(headers: &HeaderMap, time: Option<Timestamp>) -> bool {
-    let told = headers.get(LAST_MODIFIED).and_then(|value| value.to_str().ok());
-    let modified = told.and_then(|told| DateTime::parse_from_rfc2822(told).ok());
-    match (modified, time) {
+    match (header_date(headers, &LAST_MODIFIED), time) {
         (Some(modified), Some(time)) => modified.timestamp_millis() > time.millis(),
         _ => false,
     }

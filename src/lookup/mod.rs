@@ -27,7 +27,7 @@ pub use client::{Answer, Body, LOOKUPS, Repository, There};
 pub use error::LookupError;
 pub use settings::{Api, BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySettings};
 
-use self::{asking::Asking, cache::Cache};
+use self::{asking::Asking, cache::AnswerCache};
 use crate::{
     format::Limits,
     model::{Draft, LookupMark, Untold},
@@ -46,7 +46,7 @@ pub struct Health {
 pub struct Lookup {
     mode: Mode,
     repository: Repository,
-    cache: Cache,
+    cache: AnswerCache,
     limits: Limits,
     last_error: Mutex<Option<(String, DateTime<Utc>)>>,
 }
@@ -55,7 +55,7 @@ impl Lookup {
     /// Sets it up for a repository; what is read of an answer is bounded as what is read of a message.
     #[must_use]
     pub fn new(mode: Mode, repository: Repository, limits: Limits) -> Self {
-        let cache = Cache::new(repository.settings().cached_answers);
+        let cache = AnswerCache::new(repository.settings().cached_answers);
         Self { mode, repository, cache, limits, last_error: Mutex::default() }
     }
 

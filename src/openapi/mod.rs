@@ -26,7 +26,7 @@ use crate::{
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
     source::http,
     view::{changes, feed, live, objects, service, snapshot, stream},
-    web::{Cache, Page, Problem, Representation, problems},
+    web::{CachePolicy, Page, Problem, Representation, problems},
 };
 
 /// Every operation.
@@ -136,7 +136,7 @@ impl Documentation {
             }
         }
         let document = interface.to_json().unwrap_or_default();
-        Self(Representation::new("application/json", document, Cache::Revalidate))
+        Self(Representation::new("application/json", document, CachePolicy::Revalidate))
     }
 }
 

@@ -17,8 +17,8 @@ use crate::{
     journal::{Journal, Recorded, metrics::tail_read},
     model::{Change, ChangeId, Seq},
     web::{
-        Cache, Client, Content, DocumentWriter, Path, Problem, ProblemCode, Query, Spool, SpoolWriter, best_media_type,
-        problems, spool_problem,
+        CachePolicy, Client, Content, DocumentWriter, Path, Problem, ProblemCode, Query, Spool, SpoolWriter,
+        best_media_type, problems, spool_problem,
     },
 };
 
@@ -335,7 +335,7 @@ pub async fn one(
         let body = format.map(|format| (format.write)(change)).unwrap_or_default();
         let mut document = DocumentWriter::new(&spool);
         document.write_all(&body).map_err(spool_problem)?;
-        let document = document.finish(chosen, Cache::Immutable).map_err(spool_problem)?;
+        let document = document.finish(chosen, CachePolicy::Immutable).map_err(spool_problem)?;
         Ok(document.last_modified(change.received.datetime()).varying_by_accept())
     };
     let document = Spool::blocking(turn, write).await?;

@@ -33,13 +33,17 @@ use super::{
     feed_document::FeedWriter,
     filtered::{self, Parameters, Selection},
     journal_problem, page_gone,
-    pages::{PageCache, PageFolder},
+    pages::{PageFolder, size_in_cache},
     store_problem, wait_for, write_problem,
 };
 use crate::{
+    cache::LruCache,
     journal::{Journal, Recorded, store::StoreError},
     model::{Seq, Timestamp},
-    web::{self, Cache, Content, DocumentWriter, Problem, ProblemCode, Representation, Spool, problems, spool_problem},
+    web::{
+        self, CachePolicy, Content, DocumentWriter, Problem, ProblemCode, Representation, Spool, problems,
+        spool_problem,
+    },
 };
 
 /// How many changes a page has. It is part of what an archive page's address means, and so can
@@ -50,7 +54,8 @@ const PAGE_CHANGES: u64 = 100;
 /// of the same changes (a snapshot test tells): pages on disk are of one version.
 const RENDERING: u32 = 1;
 
-/// How many bytes of archive pages are held in memory.
+/// Largest number of archive pages in memory, and of their bytes.
+const CACHE_PAGES: usize = 1024;
 const CACHE_BYTES: usize = 16 << 20;
 
 /// Number of archive pages that are fetched or rendered at the same time.
@@ -70,7 +75,7 @@ pub(super) struct Parts {
     newest: Mutex<Option<Newest>>,
     newest_turn: Arc<tokio::sync::Mutex<()>>,
     folder: PageFolder,
-    cache: PageCache,
+    cache: LruCache<u64, Representation>,
     /// The turns of archive pages, by their number: a page is fetched or rendered by one reader at a time.
     archive_turns: [Arc<tokio::sync::Mutex<()>>; PAGES_AT_ONCE],
     spool: Spool,
@@ -97,7 +102,7 @@ impl FeedView {
         let site = Site { base, journal: journal.identity(), hub };
         Self(Arc::new(Parts {
             folder: PageFolder::open(data, &fingerprint(&site)),
-            cache: PageCache::new(CACHE_BYTES),
+            cache: LruCache::new(CACHE_PAGES, CACHE_BYTES),
             newest: Mutex::default(),
             newest_turn: Arc::default(),
             archive_turns: Default::default(),
@@ -260,25 +265,25 @@ impl Parts {
         links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
         let updated = received.unwrap_or(Timestamp::EPOCH);
         let frame = Frame { id: self.site.journal, subtitle: SUBTITLE.to_owned(), updated, links, archive: false };
-        let document = self.render(frame, &mut changes, Cache::Revalidate)?;
+        let document = self.render(frame, &mut changes, CachePolicy::Revalidate)?;
         let oldest = changes.oldest().unwrap_or(Seq::ZERO);
         Ok(Newest::new(head, oldest, received.map(Timestamp::datetime), document))
     }
 
     /// An archive page: from memory, or from disk, or rendered.
     async fn archive_page(self: &Arc<Self>, page: u64) -> Result<Representation, Problem> {
-        if let Some(document) = self.cache.get(page) {
+        if let Some(document) = self.cache.get(&page) {
             return Ok(document);
         }
         let turns = usize::try_from(page % PAGES_AT_ONCE as u64).unwrap_or(0);
         let turn = Arc::clone(&self.archive_turns[turns]).lock_owned().await;
-        if let Some(document) = self.cache.get(page) {
+        if let Some(document) = self.cache.get(&page) {
             return Ok(document);
         }
         let parts = Arc::clone(self);
         let (turn, kept) = blocking(move || {
             let kept = parts.folder.load(page);
-            kept.iter().for_each(|document| parts.cache.put(page, document));
+            kept.iter().for_each(|document| parts.cache_page(page, document));
             Ok((turn, kept))
         })
         .await?;
@@ -293,10 +298,14 @@ impl Parts {
             let document = parts.render_archive(page, prev)?;
             let document = parts.folder.keep(page, document);
             parts.folder.forget_before(page_of(parts.journal.first()));
-            parts.cache.put(page, &document);
+            parts.cache_page(page, &document);
             Ok(document)
         })
         .await
+    }
+
+    fn cache_page(&self, number: u64, page: &Representation) {
+        self.cache.insert(number, page.clone(), size_in_cache(page));
     }
 
     /// Renders an archive page. Its links depend on the numbers of the journal alone, and not on which of the other pages
@@ -314,7 +323,7 @@ impl Parts {
         links.extend(prev.map(|page| page_link("prev-archive", self.site.archive(page))));
         let id = self.site.journal;
         let frame = Frame { id, subtitle: SUBTITLE.to_owned(), updated: received, links, archive: true };
-        let document = self.render(frame, &mut changes, Cache::Immutable)?;
+        let document = self.render(frame, &mut changes, CachePolicy::Immutable)?;
         if changes.oldest() != Some(first_of(page)) {
             return Err(page_gone(page, self.journal.first()));
         }
@@ -329,7 +338,7 @@ impl Parts {
         Spool::blocking(turn, move || {
             let found = filtered::find(&parts.journal, &selection)?;
             let frame = filtered::frame(&parts.site, &selection, &found, SUBTITLE);
-            parts.render(frame, found.changes.into_iter().map(Ok), Cache::Revalidate)
+            parts.render(frame, found.changes.into_iter().map(Ok), CachePolicy::Revalidate)
         })
         .await
     }
@@ -338,7 +347,7 @@ impl Parts {
         &self,
         frame: Frame,
         changes: impl Iterator<Item = Result<Arc<Recorded>, Problem>>,
-        cache: Cache,
+        cache: CachePolicy,
     ) -> Result<Representation, Problem> {
         let writer = FeedWriter::begin(&self.site, frame, DocumentWriter::new(&self.spool));
         let mut writer = writer.map_err(write_problem)?;

@@ -1,16 +1,15 @@
-//! Archive pages that have been rendered: on disk for as long as the data folder lives, and the
-//! ones asked for of late in memory, so that no page is rendered twice.
+//! Archive pages that have been rendered, on disk for as long as the data folder lives, so that no page is rendered
+//! twice.
 //!
 //! What is on disk is a copy of what the journal can give again: a page that is damaged is rendered
 //! anew, one that cannot be written is served all the same, and the folder may be removed.
 
 use std::{
-    collections::HashMap,
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -23,7 +22,7 @@ use super::atom::MEDIA_TYPE;
 use crate::{
     journal::private_files,
     model::Timestamp,
-    web::{Cache, Content, IN_MEMORY, Representation, SpooledFile},
+    web::{CachePolicy, Content, IN_MEMORY, Representation, SpooledFile},
 };
 
 /// The rendered pages on disk, `<data>/pages/<fingerprint>/<n>.atom` and `<n>.atom.gz`.
@@ -150,7 +149,7 @@ fn whole_page(mut body: File, mut gzip: File) -> io::Result<Option<Representatio
         [(body, length), (gzip, gzip_length)].map(|(file, length)| Content::File(SpooledFile::new(file, length)))
     };
     let digest = digest.finalize().into();
-    let page = Representation::compressed_before(MEDIA_TYPE, body, Some(gzip), digest, Cache::Immutable);
+    let page = Representation::compressed_before(MEDIA_TYPE, body, Some(gzip), digest, CachePolicy::Immutable);
     Ok(Some(page.last_modified(time.datetime())))
 }
 
@@ -161,71 +160,11 @@ fn updated(beginning: &[u8]) -> Option<Timestamp> {
     Timestamp::parse(std::str::from_utf8(&beginning[start..start + length]).ok()?).ok()
 }
 
-/// The pages asked for of late, in memory.
-#[derive(Debug)]
-pub(super) struct PageCache {
-    room: usize,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
-    pages: HashMap<u64, (u64, Representation)>,
-    bytes: usize,
-    clock: u64,
-}
-
-impl PageCache {
-    /// Holds up to `room` bytes of pages.
-    pub(super) fn new(room: usize) -> Self {
-        Self { room, held: Mutex::default() }
-    }
-
-    /// The page, if it is held.
-    pub(super) fn get(&self, number: u64) -> Option<Representation> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.clock += 1;
-        let now = held.clock;
-        let (used, page) = held.pages.get_mut(&number)?;
-        *used = now;
-        Some(page.clone())
-    }
-
-    /// Holds the page, and drops those that nobody has asked for the longest. One that is larger
-    /// than the room is not held.
-    pub(super) fn put(&self, number: u64, page: &Representation) {
-        let size = size(page);
-        if size > self.room {
-            return;
-        }
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.forget(number);
-        while held.bytes + size > self.room {
-            // A few hundred pages fit: looking at each costs less than keeping them in order.
-            let Some(oldest) = held.pages.iter().min_by_key(|(_, (used, _))| *used).map(|(number, _)| *number) else {
-                break;
-            };
-            held.forget(oldest);
-        }
-        held.clock += 1;
-        held.bytes += size;
-        let now = held.clock;
-        held.pages.insert(number, (now, page.clone()));
-    }
-}
-
-impl Held {
-    fn forget(&mut self, number: u64) {
-        if let Some((_, page)) = self.pages.remove(&number) {
-            self.bytes -= size(&page);
-        }
-    }
-}
-
-/// Share in the room of a page that is in files: it takes two of the files that the system lets a process have open.
+/// Share in the cache of a page that is in files: it takes two of the files that the system lets a process have open.
 const OPEN_FILES: usize = 256 << 10;
 
-fn size(page: &Representation) -> usize {
+/// Size of a page in a cache, in bytes.
+pub(super) fn size_in_cache(page: &Representation) -> usize {
     let parts = [Some(&page.body), page.gzip.as_ref()].into_iter().flatten();
     let open = if matches!(page.body, Content::File(_)) { OPEN_FILES } else { 0 };
     open + parts.map(Content::in_memory).sum::<usize>()
@@ -235,13 +174,13 @@ fn size(page: &Representation) -> usize {
 mod tests {
     use std::fs;
 
-    use super::{Cache, Content, MEDIA_TYPE, PageCache, PageFolder, Representation, size};
+    use super::{CachePolicy, Content, MEDIA_TYPE, PageFolder, Representation, size_in_cache};
 
     const FINGERPRINT: &str = "00112233445566778899aabbccddeeff";
 
     fn page(filling: &str) -> Representation {
         let body = format!("<feed><updated>2026-01-02T03:04:05.006+00:00</updated>{}</feed>", filling.repeat(2000));
-        Representation::new(MEDIA_TYPE, body, Cache::Immutable)
+        Representation::new(MEDIA_TYPE, body, CachePolicy::Immutable)
     }
 
     #[test]
@@ -275,7 +214,7 @@ mod tests {
         let loaded = folder.load(1).unwrap();
         assert!(matches!(loaded.body, Content::File(_)));
         assert_eq!((bytes(&loaded.body) == body, loaded.etag.clone()), (true, etag));
-        assert!(size(&loaded) < 1 << 20);
+        assert!(size_in_cache(&loaded) < 1 << 20);
     }
 
     #[test]
@@ -327,19 +266,5 @@ mod tests {
         let folder = PageFolder::open(data.path(), FINGERPRINT);
         folder.keep(1, page("x"));
         assert!(folder.load(1).is_none());
-    }
-
-    #[test]
-    fn what_nobody_has_asked_for_goes_first() {
-        let cache = PageCache::new(3 * size(&page("x")));
-        (1..=3).for_each(|number| cache.put(number, &page("x")));
-        assert!(cache.get(1).is_some());
-        cache.put(4, &page("x"));
-        let held = |number| cache.get(number).is_some();
-        assert_eq!([1, 2, 3, 4].map(held), [true, false, true, true]);
-        cache.put(4, &page("x"));
-        assert_eq!([1, 2, 3, 4].map(held), [true, false, true, true]);
-        cache.put(5, &page("much larger than the room that there is in all"));
-        assert_eq!([1, 2, 3, 4, 5].map(held), [true, false, true, true, false]);
     }
 }

@@ -13,7 +13,7 @@ use quick_xml::{
     events::{BytesDecl, BytesText, Event},
 };
 
-use crate::web::{Cache, Problem, Representation, problems};
+use crate::web::{CachePolicy, Problem, Representation, problems};
 
 /// The media type of a service document (RFC 5023 section 16.2).
 const MEDIA_TYPE: &str = "application/atomsvc+xml";
@@ -57,7 +57,7 @@ problems!(Problems:);
 )]
 pub async fn document(State(service): State<Service>, method: Method, headers: HeaderMap) -> Result<Response, Problem> {
     let body = render(&service).map_err(Problem::internal)?;
-    Ok(Representation::new(MEDIA_TYPE, body, Cache::Revalidate).respond(&method, &headers))
+    Ok(Representation::new(MEDIA_TYPE, body, CachePolicy::Revalidate).respond(&method, &headers))
 }
 
 fn render(service: &Service) -> std::io::Result<Vec<u8>> {

@@ -47,7 +47,7 @@ pub use observe::{REQUEST_SECONDS, REQUESTS};
 pub use page::{Page, page_policy};
 pub use problem::{Problem, ProblemCode};
 pub use query::{InvalidQuery, Query};
-pub use representation::{Cache, DocumentWriter, Representation};
+pub use representation::{CachePolicy, DocumentWriter, Representation, header_date};
 pub use routes::{Route, Routes};
 pub use secret::{Secret, SecretDigest};
 pub use site::{HostName, OwnSite};

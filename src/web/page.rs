@@ -8,7 +8,7 @@ use axum::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{Cache, Representation};
+use super::{CachePolicy, Representation};
 
 /// A page that never changes.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ impl Page {
     /// Prepares a document of HTML.
     #[must_use]
     pub fn new(html: &'static str) -> Self {
-        let document = Representation::new("text/html; charset=utf-8", html, Cache::Revalidate);
+        let document = Representation::new("text/html; charset=utf-8", html, CachePolicy::Revalidate);
         Self { document, policy: page_policy(html) }
     }
 

@@ -15,6 +15,7 @@ use serde::{
 use url::form_urlencoded;
 
 use super::{Problem, ProblemCode, extract::in_words};
+use crate::suggestion::nearest_name;
 
 /// The query parameters as `T`, a struct that names every parameter (and flattens none: a
 /// flattened struct hides its names). A `Vec` takes a parameter that is given several times.
@@ -61,13 +62,8 @@ impl InvalidQuery {
     fn unknown(name: &str, known: &[&str]) -> Self {
         let name: String = name.chars().take(64).collect();
         let name = name.as_str();
-        let nearest = known
-            .iter()
-            .map(|known| (strsim::damerau_levenshtein(name, known), known))
-            .filter(|(distance, known)| *distance <= 1 + known.len() / 3)
-            .min();
-        let hint = match nearest {
-            Some((_, nearest)) => format!("did you mean {nearest:?}?"),
+        let hint = match nearest_name(name, known.iter().copied()) {
+            Some(nearest) => format!("did you mean {nearest:?}?"),
             None if known.is_empty() => "there are none here.".to_owned(),
             None => format!("there are {}.", known.join(", ")),
         };

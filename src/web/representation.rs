@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use axum::{
     body::Body,
     http::{
-        HeaderMap, HeaderValue, Method, StatusCode,
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
         header::{
             CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH,
             LAST_MODIFIED, VARY,
@@ -18,7 +18,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use chrono::{DateTime, NaiveDateTime, SubsecRound, Utc};
+use chrono::{DateTime, SubsecRound, Utc};
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 
@@ -30,7 +30,7 @@ use super::{
 
 /// How long a cache may use the document without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
+pub enum CachePolicy {
     /// For ever: the document at this address never changes (RFC 8246).
     Immutable,
     /// Not at all: it must ask each time, and is told 304 while nothing has changed.
@@ -55,7 +55,7 @@ pub struct Representation {
     /// answer would take longer than the answer.
     last_modified: Option<(DateTime<Utc>, HeaderValue)>,
     /// How long a cache may use it.
-    pub cache: Cache,
+    pub cache: CachePolicy,
     /// Whether another `Accept` gives another document at the same address.
     pub vary_accept: bool,
 }
@@ -66,7 +66,7 @@ impl Representation {
 
     /// A small document, compressed where that is worth it, its tag made of a digest of its bytes.
     #[must_use]
-    pub fn new(media_type: &'static str, body: impl Into<Bytes>, cache: Cache) -> Self {
+    pub fn new(media_type: &'static str, body: impl Into<Bytes>, cache: CachePolicy) -> Self {
         let body = body.into();
         let gzip = compressed(&body).map(Content::from);
         let digest = Sha256::digest(&body).into();
@@ -80,7 +80,7 @@ impl Representation {
         body: Content,
         gzip: Option<Content>,
         digest: [u8; 32],
-        cache: Cache,
+        cache: CachePolicy,
     ) -> Self {
         let digest = hex::encode(&digest[..16]);
         let [etag, etag_gzip] = ["", "-gzip"].map(|coding| field(&format!("\"{digest}{coding}\"")));
@@ -145,8 +145,7 @@ impl Representation {
     }
 
     fn not_modified_since(&self, request: &HeaderMap) -> bool {
-        let since = request.get(IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok()).and_then(parse_http_date);
-        match (&self.last_modified, since) {
+        match (&self.last_modified, header_date(request, &IF_MODIFIED_SINCE)) {
             (Some((modified, _)), Some(since)) => modified.trunc_subsecs(0) <= since,
             _ => false,
         }
@@ -159,8 +158,8 @@ impl Representation {
         let headers = response.headers_mut();
         headers.insert(ETAG, tag.clone());
         let cache = match self.cache {
-            Cache::Immutable => "public, max-age=31536000, immutable",
-            Cache::Revalidate => "no-cache",
+            CachePolicy::Immutable => "public, max-age=31536000, immutable",
+            CachePolicy::Revalidate => "no-cache",
         };
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
         let vary = if self.vary_accept { "Accept, Accept-Encoding" } else { "Accept-Encoding" };
@@ -213,7 +212,7 @@ impl DocumentWriter {
     ///
     /// # Errors
     /// As for [`SpoolWriter::finish`].
-    pub fn finish(self, media_type: &'static str, cache: Cache) -> io::Result<Representation> {
+    pub fn finish(self, media_type: &'static str, cache: CachePolicy) -> io::Result<Representation> {
         let gzip = self.gzip.finish()?;
         let length = self.plain.length();
         let is_worth_it = length >= Representation::WORTH_COMPRESSING as u64 && gzip.length() < length;
@@ -245,12 +244,11 @@ fn http_date(time: DateTime<Utc>) -> String {
     time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// Reads the three forms that RFC 9110 section 5.6.7 asks a recipient to read.
-fn parse_http_date(raw: &str) -> Option<DateTime<Utc>> {
-    ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"]
-        .into_iter()
-        .find_map(|form| NaiveDateTime::parse_from_str(raw.trim(), form).ok())
-        .map(|time| time.and_utc())
+/// Reads a header that is a date, in any of the three forms of RFC 9110 section 5.6.7.
+#[must_use]
+pub fn header_date(headers: &HeaderMap, name: &HeaderName) -> Option<DateTime<Utc>> {
+    let value = headers.get(name)?.to_str().ok()?;
+    httpdate::parse_http_date(value.trim()).ok().map(DateTime::from)
 }
 
 #[cfg(test)]
@@ -259,17 +257,17 @@ mod tests {
 
     use axum::{
         body::to_bytes,
-        http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode},
+        http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::LAST_MODIFIED},
         response::Response,
     };
     use bytes::Bytes;
     use chrono::{DateTime, Utc};
 
-    use super::{Cache, Content, DocumentWriter, Representation, Spool, Write, parse_http_date};
+    use super::{CachePolicy, Content, DocumentWriter, Representation, Spool, Write, header_date};
 
     fn document() -> Representation {
         let modified: DateTime<Utc> = "1994-11-06T08:49:37.750Z".parse().unwrap();
-        Representation::new("text/plain", "tidings ".repeat(1000), Cache::Revalidate).last_modified(modified)
+        Representation::new("text/plain", "tidings ".repeat(1000), CachePolicy::Revalidate).last_modified(modified)
     }
 
     fn get(document: &Representation, request: &[(&'static str, &str)]) -> Response {
@@ -374,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_never_changes_says_so() {
-        let page = Representation::new("text/plain", "x", Cache::Immutable).varying_by_accept();
+        let page = Representation::new("text/plain", "x", CachePolicy::Immutable).varying_by_accept();
         assert!(page.gzip.is_none());
         let response = get(&page, &[("accept-encoding", "gzip")]);
         assert_eq!(response.headers()["cache-control"], "public, max-age=31536000, immutable");
@@ -387,10 +385,10 @@ mod tests {
         let spool = Spool::new(folder.path(), 64 << 20);
         for (count, is_large) in [(1, false), (1000, false), (200_000, true)] {
             let text = "tidings ".repeat(count);
-            let at_once = Representation::new("text/plain", text.clone(), Cache::Revalidate);
+            let at_once = Representation::new("text/plain", text.clone(), CachePolicy::Revalidate);
             let mut writer = DocumentWriter::new(&spool);
             text.as_bytes().chunks(1021).for_each(|piece| writer.write_all(piece).unwrap());
-            let in_pieces = writer.finish("text/plain", Cache::Revalidate).unwrap();
+            let in_pieces = writer.finish("text/plain", CachePolicy::Revalidate).unwrap();
             assert_eq!(matches!(in_pieces.body, Content::File(_)), is_large, "{count}");
             for accepted in ["identity", "gzip"] {
                 let [expected, sent] =
@@ -407,7 +405,7 @@ mod tests {
     #[test]
     fn dates_that_are_none_are_none() {
         for raw in ["", "0", "Mon, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 CET"] {
-            assert_eq!(parse_http_date(raw), None, "{raw}");
+            assert_eq!(header_date(&headers(&[("last-modified", raw)]), &LAST_MODIFIED), None, "{raw}");
         }
     }
 }

@@ -8,23 +8,32 @@ use std::{
 };
 
 /// Which modules a module may import. What has no row here may import nothing.
-const TABLE: [(&str, &[&str]); 20] = [
+const TABLE: [(&str, &[&str]); 23] = [
     ("model", &[]),
     ("supervision", &[]),
-    ("web", &[]),
+    ("retry", &[]),
+    ("cache", &[]),
+    ("suggestion", &[]),
+    ("web", &["suggestion"]),
     ("broker", &["web"]),
     ("amqp", &["broker"]),
     ("stomp", &["broker", "web"]),
     ("http_client", &["web"]),
     ("format", &["model"]),
     ("journal", &["model", "supervision"]),
-    ("lookup", &["model", "format", "http_client", "web"]),
-    ("intake", &["model", "format", "journal", "lookup"]),
-    ("delivery", &["amqp", "http_client", "journal", "model", "format", "supervision", "web"]),
-    ("source", &["amqp", "stomp", "broker", "intake", "format", "web"]),
-    ("view", &["journal", "model", "format", "web"]),
+    ("lookup", &["model", "format", "http_client", "retry", "web"]),
+    ("intake", &["model", "format", "journal", "lookup", "retry"]),
+    (
+        "delivery",
+        &["amqp", "cache", "http_client", "journal", "model", "format", "retry", "suggestion", "supervision", "web"],
+    ),
+    ("source", &["amqp", "stomp", "broker", "intake", "format", "retry", "web"]),
+    ("view", &["cache", "journal", "model", "format", "web"]),
     ("admin", &["broker", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
-    ("config", &["amqp", "stomp", "delivery", "http_client", "journal", "lookup", "model", "format", "web"]),
+    (
+        "config",
+        &["amqp", "stomp", "delivery", "http_client", "journal", "lookup", "model", "format", "suggestion", "web"],
+    ),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
     (

@@ -45,7 +45,7 @@ Of a folder only files count that end in .xml, .json, .jsonld or .bin; a file th
 whatever it is. An answer that concerns the hook and not the message ends the replay: 401, 403, 404, 405, 410, a
 redirect, or an encrypted connection that cannot be made.
 
-Connection errors, 5xx, 408 and 429 are tried again, with a growing pause or after the Retry-After
+Connection errors, 5xx, 408, 425 and 429 are tried again, with a growing pause or after the Retry-After
 that the hook asks for (at most a minute). The last line on standard output is the summary:
   posted 12: 9 accepted, 1 duplicate, 1 unchanged, 1 refused, 0 failed
 Ctrl-C lets the message in flight finish and prints what was done; a second one does not wait.

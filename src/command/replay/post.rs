@@ -8,13 +8,13 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
 use serde::Deserialize;
-use tidings::http_client::trouble;
+use tidings::http_client::{is_transient, trouble};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::super::{
     file,
-    http::{client_for, header_map, may_pass, pause, retry_after, told, why},
+    http::{backoff, client_for, header_map, retry_after, told, why},
 };
 
 /// What became of a message.
@@ -80,17 +80,18 @@ impl Poster {
             Ok(message) => message,
             Err(reason) => return Outcome::Failed(reason),
         };
-        let mut tries = 0;
+        let mut backoff = backoff();
         loop {
             let (reason, after) = match self.post_once(&headers, &body).await {
                 Answer::Final(outcome) => return outcome,
                 Answer::Again { reason, after } => (reason, after),
             };
-            if tries == self.retries {
-                return Outcome::Failed(format!("{reason} ({} tries)", tries + 1));
+            if backoff.failures() == self.retries {
+                return Outcome::Failed(format!("{reason} ({} tries)", self.retries + 1));
             }
+            let wait = backoff.next_wait();
             tokio::select! {
-                () = tokio::time::sleep(after.unwrap_or_else(|| pause(tries))) => tries += 1,
+                () = tokio::time::sleep(after.unwrap_or(wait)) => {}
                 () = self.stop.cancelled() => return Outcome::Failed(format!("{reason} (stopped before another try)")),
             }
         }
@@ -151,7 +152,7 @@ async fn judge(response: Response) -> Answer {
     };
     if status.is_success() {
         Answer::Final(outcome_of(&told))
-    } else if may_pass(status) {
+    } else if is_transient(status) {
         Answer::Again { reason: why(status, &told), after }
     } else if concerns_the_hook(status) {
         Answer::Final(Outcome::NoHook(why(status, &told)))

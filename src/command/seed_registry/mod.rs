@@ -152,9 +152,9 @@ impl SeedRegistry {
         })?;
         let stop = CancellationToken::new();
         let mut parts = Parts::new(gateway, name, self.telling.emit, self.retries, stop.clone());
-        let begun = parts.begin(self.restart).await.map_err(|NoAnswer { why, may_pass }| {
+        let begun = parts.begin(self.restart).await.map_err(|NoAnswer { why, is_transient }| {
             let advice =
-                if may_pass { "; is it running? `tidings serve` starts it, --gateway names another" } else { "" };
+                if is_transient { "; is it running? `tidings serve` starts it, --gateway names another" } else { "" };
             Failure::Failed(format!("the gateway at {at} does not tell where the walk begins: {why}{advice}"))
         })?;
         let place = match begun {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::super::{
     gateway::{Gateway, NoAnswer},
-    http::pause,
+    http::backoff,
 };
 
 /// How large the JSON of what is sent at once may be, about, in bytes: well below what a gateway takes.
@@ -121,17 +121,17 @@ impl<'g> Parts<'g> {
 
     /// A part that was written, and whose answer was lost, is known again.
     async fn send(&self, body: Value) -> Result<Value, String> {
-        let mut tries = 0;
+        let mut backoff = backoff();
         loop {
             let no_answer = match self.gateway.ask(Method::POST, &self.path, Some(body.clone())).await {
                 Ok(answer) => return Ok(answer),
                 Err(no_answer) => no_answer,
             };
-            if !no_answer.may_pass || tries == self.retries {
+            if !no_answer.is_transient || backoff.failures() == self.retries {
                 return Err(no_answer.why);
             }
             tokio::select! {
-                () = tokio::time::sleep(pause(tries)) => tries += 1,
+                () = tokio::time::sleep(backoff.next_wait()) => {}
                 () = self.stop.cancelled() => return Err(format!("{} (stopped before another try)", no_answer.why)),
             }
         }

@@ -17,7 +17,11 @@ use reqwest::{
     Client, Response,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
-use tidings::{http_client::trouble, web::Secret};
+use tidings::{
+    http_client::{is_transient, trouble},
+    retry::Backoff,
+    web::Secret,
+};
 use url::{Url, form_urlencoded};
 
 use self::{
@@ -26,7 +30,7 @@ use self::{
 };
 use super::{
     Failure,
-    http::{client_for, http_url, may_pass, pause, retry_after, token, told, why, with_token},
+    http::{backoff, client_for, http_url, retry_after, token, told, why, with_token},
     runtime, say,
 };
 
@@ -115,8 +119,8 @@ struct Follower {
     shown: Shown,
     /// The identifier of the last change that was shown, or that needs not be.
     last: String,
-    /// Attempts since something came.
-    failures: u32,
+    /// Waits since something came.
+    backoff: Backoff,
     retry: Duration,
 }
 
@@ -132,7 +136,7 @@ impl Follower {
             headers,
             shown: tail.format,
             last: tail.after.map(|after| after.to_string()).unwrap_or_default(),
-            failures: 0,
+            backoff: backoff(),
             retry: Duration::ZERO,
         })
     }
@@ -157,19 +161,18 @@ impl Follower {
             let (reason, after) = match self.connection().await {
                 Ended::Refused(reason) => return Err(Failure::Failed(reason)),
                 Ended::Unread => return Ok(()),
-                Ended::Over if self.failures == 0 => {
-                    tokio::time::sleep(pause(0).max(self.retry)).await;
+                Ended::Over if self.backoff.failures() == 0 => {
+                    tokio::time::sleep(backoff().next_wait().max(self.retry)).await;
                     continue;
                 }
                 Ended::Over => ("the stream ended before anything came".to_owned(), None),
                 Ended::Cut { reason, after } => (reason, after),
             };
             // One line for the same trouble, however long it lasts.
-            if self.failures == 0 {
+            if self.backoff.failures() == 0 {
                 say(&format!("{reason}; trying again"));
             }
-            let wait = pause(self.failures).max(self.retry).max(after.unwrap_or_default());
-            self.failures = self.failures.saturating_add(1);
+            let wait = self.backoff.next_wait().max(self.retry).max(after.unwrap_or_default());
             tokio::time::sleep(wait).await;
         }
     }
@@ -194,9 +197,9 @@ impl Follower {
                 Ok(None) => return Ended::Over,
                 Err(error) => return Ended::Cut { reason: trouble(&error), after: None },
             };
-            if self.failures > 0 {
+            if self.backoff.failures() > 0 {
                 say("connected again");
-                self.failures = 0;
+                self.backoff.reset();
             }
             let came = match events.take(&piece) {
                 Ok(came) => came,
@@ -272,7 +275,7 @@ async fn opened(response: Response) -> Result<Response, Ended> {
     let after = retry_after(response.headers());
     let told = told(response).await.map_err(|error| Ended::Cut { reason: trouble(&error), after: None })?;
     let reason = why(status, &told);
-    Err(if may_pass(status) { Ended::Cut { reason, after } } else { Ended::Refused(reason) })
+    Err(if is_transient(status) { Ended::Cut { reason, after } } else { Ended::Refused(reason) })
 }
 
 #[cfg(test)]

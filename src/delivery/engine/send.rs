@@ -16,13 +16,13 @@ use super::{
 use crate::{
     delivery::{
         Outcome, Outgoing, Pending,
-        backoff::Backoff,
         flight::{Flight, SentChanges},
         memory::{Reservation, Reserving},
     },
     format::KEPT,
     journal::{Recorded, store::StoreError, subscriptions::DeadLetter},
     model::Seq,
+    retry::Backoff,
 };
 
 /// How many dead letters are read at once to be sent again: each may be large.

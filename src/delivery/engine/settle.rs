@@ -7,13 +7,13 @@ use super::{Cut, End, Engine, Session, retry};
 use crate::{
     delivery::{
         Outcome,
-        backoff::Backoff,
         flight::{Interruption, Landed, SentChanges, What},
         metrics,
         status::State,
     },
     journal::subscriptions::{DeadLetterId, NewDeadLetter, Write},
     model::Seq,
+    retry::Backoff,
 };
 
 /// Messages that have landed since the cursor was moved.
@@ -169,7 +169,7 @@ impl Engine {
                 // Other dead letters wait for a while, so that they take no time from changes.
                 session.letters.clear();
                 session.look_for_letters = true;
-                session.letters_after = Some(Instant::now() + session.letters_backoff.next());
+                session.letters_after = Some(Instant::now() + session.letters_backoff.next_wait());
                 Ok(false)
             }
         }

@@ -4,7 +4,6 @@
 //! are on their way at once. There is no connection to speak of: it is made with the first message, kept while
 //! messages go, and made anew when something went wrong with it.
 
-mod answer;
 mod settings;
 mod signature;
 
@@ -20,9 +19,10 @@ use std::{
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 
-use self::{answer::judge, settings::Settings, signature::signatures};
+use self::{settings::Settings, signature::signatures};
 use super::{
     Delivery, DeliveryError, DeliveryKind, Doing, Outcome, Outgoing, Pending, Window,
+    answer::judge,
     attempts::{Attempt, AttemptOutcome, Attempts, beginning},
 };
 use crate::{

@@ -5,6 +5,7 @@
 //! How far they have come is remembered, so that an attempt after a failure goes on where the one before it ended.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -13,7 +14,7 @@ use std::{
 };
 
 use axum::http::{
-    HeaderMap, HeaderValue, StatusCode,
+    HeaderMap, HeaderValue,
     header::{CONTENT_TYPE, LINK},
 };
 use bytes::Bytes;
@@ -29,10 +30,10 @@ use super::{
 use crate::{
     delivery::{
         Attempts, Blueprint, Delivery, DeliveryError, DeliveryKind, Doing, InvalidDefinition, Outcome, Outgoing,
-        Pending, Window,
+        Pending, Window, answer::judge,
     },
     format::{Batch, Beside, FormatKind},
-    http_client::{Client, retry_after},
+    http_client::{Answer, Client, ClientError},
     journal::Recorded,
     model::{SubscriptionName, Timestamp},
     web::Secret,
@@ -180,15 +181,10 @@ impl Callback {
                 Ok(headers) => headers,
                 Err(reason) => return retry(reason),
             };
-            let answer = match self.shared.client.post(&self.kept.callback, headers, document.body.clone()).await {
-                Ok(answer) => answer,
-                Err(error) => return retry(error.to_string()),
-            };
-            match judge(answer.status, &answer.headers) {
+            let answer = self.shared.client.post(&self.kept.callback, headers, document.body.clone()).await;
+            match outcome(&answer, document.entries) {
                 Outcome::Delivered => progress.has_arrived(&document),
-                _ if answer.status == StatusCode::PAYLOAD_TOO_LARGE && document.entries > 1 => {
-                    progress.was_too_large(&document);
-                }
+                Outcome::TooLarge { .. } => progress.was_too_large(&document),
                 other => return other,
             }
         }
@@ -250,16 +246,11 @@ impl Delivery for Distribution {
     }
 }
 
-/// Every answer but 2xx and 410 is a failure, and redirects are not followed; the body means nothing.
-fn judge(status: StatusCode, headers: &HeaderMap) -> Outcome {
-    let reason = format!("it answered {status}");
-    match status {
-        _ if status.is_success() => Outcome::Delivered,
-        StatusCode::GONE => Outcome::Gone { reason },
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            Outcome::Retry { reason, after: retry_after(headers, chrono::Utc::now()) }
-        }
-        _ => Outcome::Retry { reason, after: None },
+/// Returns the outcome of a document with this number of entries. A document of one entry cannot be made smaller.
+fn outcome(answer: &Result<Answer, ClientError>, entries: usize) -> Outcome {
+    match judge(answer, &BTreeSet::new()) {
+        Outcome::TooLarge { reason } if entries <= 1 => Outcome::Retry { reason, after: None },
+        outcome => outcome,
     }
 }
 
@@ -285,7 +276,9 @@ fn mac<M: Mac + KeyInit>(key: &[u8], body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{HeaderMap, Outcome, Secret, SignatureMethod, StatusCode, judge};
+    use axum::http::StatusCode;
+
+    use super::{Answer, Bytes, HeaderMap, Outcome, Secret, SignatureMethod, outcome};
 
     /// RFC 4231, test case 2.
     #[test]
@@ -302,7 +295,11 @@ mod tests {
     #[test]
     fn every_answer_but_success_and_the_end_is_a_failure() {
         for status in 200..600 {
-            let judged = judge(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
+            let status_code = StatusCode::from_u16(status).unwrap();
+            let answer =
+                Ok(Answer { status: status_code, headers: HeaderMap::new(), beginning: Bytes::new(), is_whole: true });
+            let judged = outcome(&answer, 1);
+            assert_eq!(matches!(outcome(&answer, 2), Outcome::TooLarge { .. }), status == 413);
             let right = match status {
                 200..=299 => judged == Outcome::Delivered,
                 410 => matches!(judged, Outcome::Gone { .. }),

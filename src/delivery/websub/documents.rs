@@ -3,16 +3,12 @@
 //! A change with many items fills several documents, each of them valid by itself. Subscribers to the same topic share
 //! a document while it is in the cache.
 
-use std::{
-    collections::VecDeque,
-    ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
 use super::Topics;
-use crate::{format::KEPT, journal::Recorded, model::Seq};
+use crate::{cache::LruCache, format::KEPT, journal::Recorded, model::Seq};
 
 /// Maximum number of bytes in a document of several entries. Subscribers accept a megabyte as a rule.
 pub(super) const DOCUMENT_BYTES: usize = 500_000;
@@ -53,7 +49,7 @@ struct Key {
 /// Renders documents and caches the newest of them.
 pub(super) struct Documents {
     topics: Arc<dyn Topics>,
-    cache: Mutex<VecDeque<(Key, Document)>>,
+    cache: LruCache<Key, Document>,
 }
 
 /// A range of the items of a change.
@@ -61,7 +57,7 @@ type Slice = (Arc<Recorded>, Range<usize>);
 
 impl Documents {
     pub(super) fn new(topics: Arc<dyn Topics>) -> Self {
-        Self { topics, cache: Mutex::default() }
+        Self { topics, cache: LruCache::new(CACHE_DOCUMENTS, CACHE_BYTES) }
     }
 
     /// The next document of at most `bytes`, or of one entry that is larger, with the entries of these changes from
@@ -88,11 +84,11 @@ impl Documents {
         let (Some((front, items)), Some((last, _))) = (left.first(), left.last()) else { return Ok(None) };
         let from = Position { seq: front.seq(), item: items.start };
         let key = Key { topic: topic.to_owned(), from, last: last.seq(), bytes };
-        if let Some((_, document)) = self.cache().iter().find(|(cached, _)| *cached == key) {
-            return Ok(Some(document.clone()));
+        if let Some(document) = self.cache.get(&key) {
+            return Ok(Some(document));
         }
         let document = self.cut(topic, &left, bytes)?;
-        self.retain(key, document.clone());
+        self.cache.insert(key, document.clone(), document.body.len());
         Ok(Some(document))
     }
 
@@ -135,19 +131,6 @@ impl Documents {
         }
         let body = Bytes::from(self.topics.entries(topic, changes.make_contiguous())?);
         Ok(Document { body, entries: count - missing, next })
-    }
-
-    fn cache(&self) -> MutexGuard<'_, VecDeque<(Key, Document)>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn retain(&self, key: Key, document: Document) {
-        let mut cache = self.cache();
-        cache.push_back((key, document));
-        let mut bytes: usize = cache.iter().map(|(_, document)| document.body.len()).sum();
-        while bytes > CACHE_BYTES || cache.len() > CACHE_DOCUMENTS {
-            bytes -= cache.pop_front().map_or(0, |(_, document)| document.body.len());
-        }
     }
 }
 

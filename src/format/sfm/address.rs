@@ -1,12 +1,9 @@
 //! Where things are: SFM's messages have identifiers and paths of files, and a change has URIs.
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 
-use super::{
-    super::routing::SystemUrl,
-    refused,
-    template::{Template, encoded, is_of_segment},
-};
+use super::{super::routing::SystemUrl, refused, template::Template};
 use crate::{format::Rejection, model::Uri};
 
 /// The dialect's settings.
@@ -103,6 +100,24 @@ impl Settings {
     }
 }
 
+/// ASCII characters that no path has: neither a slash nor of a segment (`pchar`, RFC 3986 section 3.3).
+const NOT_IN_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
 /// The files of SFM: a folder, and where it is served.
 pub(super) struct Files {
     url: SystemUrl,
@@ -124,8 +139,9 @@ impl Files {
         if within.split('/').any(|segment| matches!(segment, "." | "..")) {
             return Err(refused(pointer, format!("the path {path:?} leads out of its folder or in circles")));
         }
-        let segments: Vec<_> = within.split('/').map(|segment| encoded(segment, is_of_segment)).collect();
-        self.url.join(&segments.join("/")).map_err(|error| refused(pointer, format!("this makes no URL: {error}")))
+        self.url
+            .join(&utf8_percent_encode(within, NOT_IN_PATH).to_string())
+            .map_err(|error| refused(pointer, format!("this makes no URL: {error}")))
     }
 }
 

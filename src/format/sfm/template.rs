@@ -1,6 +1,6 @@
 //! The address of one kind of thing: a URI template (RFC 6570, level 1) with one variable.
 
-use std::borrow::Cow;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{super::routing::SystemUrl, refused};
 use crate::format::Rejection;
@@ -44,7 +44,8 @@ impl Template {
     }
 
     fn expand(&self, value: &str) -> Result<Uri, crate::model::InvalidUri> {
-        Uri::parse(&self.literals.join(&*encoded(value, is_unreserved)))
+        let value = utf8_percent_encode(value, NOT_UNRESERVED).to_string();
+        Uri::parse(&self.literals.join(&value))
     }
 
     /// The URI of what has the identifier, which stands at `pointer` of a message.
@@ -56,31 +57,8 @@ impl Template {
     }
 }
 
-/// RFC 3986 section 2.3.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
-/// The text with every byte percent-encoded that may not stand as it is (RFC 3986 section 2.1).
-pub(super) fn encoded(text: &str, may_stand: impl Fn(u8) -> bool) -> Cow<'_, str> {
-    if text.bytes().all(&may_stand) {
-        return Cow::Borrowed(text);
-    }
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if may_stand(byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    Cow::Owned(encoded)
-}
-
-/// What may stand in a segment of a path (RFC 3986 section 3.3, `pchar`).
-pub(super) fn is_of_segment(byte: u8) -> bool {
-    is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
-}
+/// ASCII characters that are not unreserved (RFC 3986 section 2.3).
+const NOT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,16 @@ use std::{sync::Mutex, time::Duration};
 use tokio::time::Instant;
 
 use super::{LeftOut, Manner, WalkError};
-use crate::lookup::{Answer, Body, LookupError, Repository, There};
+use crate::{
+    lookup::{Answer, Body, LookupError, Repository, There},
+    retry::Backoff,
+};
 
-/// The pause before a request is tried again for the first time; each next one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// First wait before a request is tried again, at most.
+const BASE_WAIT: Duration = Duration::from_millis(200);
 
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Longest wait before a request is tried again, at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// How fast a walk asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +83,7 @@ impl Asking {
     }
 
     async fn again<T>(&self, path: &str, ask: impl AsyncFn() -> Result<T, LookupError>) -> Result<T, WalkError> {
-        let mut tries = 0;
+        let mut backoff = Backoff::new(BASE_WAIT, LONGEST_WAIT);
         loop {
             self.wait_for_a_turn().await;
             let error = match ask().await {
@@ -91,10 +94,7 @@ impl Asking {
                 // Nothing was asked, so it is no try.
                 LookupError::LeftAlone { again } => *again,
                 LookupError::Crowded { .. } => Duration::ZERO,
-                error if error.is_transient() && tries < self.manner.retries => {
-                    tries += 1;
-                    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(tries - 1)).min(LONGEST_PAUSE)
-                }
+                error if error.is_transient() && backoff.failures() < self.manner.retries => backoff.next_wait(),
                 _ => return Err(WalkError::Asked { path: path.to_owned(), error }),
             };
             tracing::debug!(path, %error, "the repository is asked again");

@@ -11,7 +11,6 @@ use axum::http::{
     HeaderMap,
     header::{CONTENT_LENGTH, CONTENT_TYPE, LAST_MODIFIED, LINK},
 };
-use chrono::DateTime;
 use futures_util::future::join_all;
 
 use super::{
@@ -24,6 +23,7 @@ use crate::{
     format::{ldp::links, resource_at},
     lookup::LookupError,
     model::{ContentLocation, Digest, DigestAlgorithm, FoundItem, FoundObject, MediaType, NonEmpty, Timestamp, Uri},
+    web::header_date,
 };
 
 /// How deep containers may be nested.
@@ -274,7 +274,7 @@ impl Way {
         content: ContentLocation,
     ) -> Result<FoundObject, WalkError> {
         let object = self.named(path)?;
-        let at = last_modified(headers).unwrap_or(Timestamp::EPOCH);
+        let at = header_date(headers, &LAST_MODIFIED).map_or(Timestamp::EPOCH, Timestamp::from_datetime);
         let item = FoundItem { uri: object.clone(), at, content: Some(content), state: None };
         Ok(FoundObject { object, at, parent, types: facts.types, items: NonEmpty::one(item) })
     }
@@ -329,12 +329,6 @@ fn targets<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
-}
-
-/// An HTTP date is a date of RFC 2822.
-fn last_modified(headers: &HeaderMap) -> Option<Timestamp> {
-    let date = DateTime::parse_from_rfc2822(text(headers, LAST_MODIFIED.as_str())?).ok()?;
-    Some(Timestamp::from_datetime(date.to_utc()))
 }
 
 /// `urn:sha-512:…`, as Fedora writes digests.

@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
-/// A connection that worked for so long without an acknowledgement did not end by the message that came first.
-const STABLE: Duration = Duration::from_secs(10);
+/// Time after which a connection counts as stable: it did not end by the message that came first, and failures before it
+/// no longer count.
+pub(super) const STABLE: Duration = Duration::from_secs(10);
 
 /// Number of messages that are still to be read one at a time.
 #[derive(Debug, Default)]

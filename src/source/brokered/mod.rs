@@ -24,15 +24,22 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    broker::{Backoff, ConnectionState, ConnectionStatus},
+    broker::{ConnectionState, ConnectionStatus},
     intake::{Arrived, Intake, Source, SourceName},
+    retry::Backoff,
 };
 
 use self::{
-    caution::{Caution, Trouble},
+    caution::{Caution, STABLE, Trouble},
     session::Session,
 };
 pub(super) use body::whole;
+
+/// First wait after a failure, at most.
+const BASE_WAIT: Duration = Duration::from_millis(250);
+
+/// Longest wait for a broker, at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// Where messages come from, as one protocol knows it.
 pub trait Broker: Send + Sync + 'static {
@@ -147,7 +154,7 @@ impl<B: Broker> BrokeredSource<B> {
     /// Reads until `stop` is cancelled. Then what was taken is finished and acknowledged; what was not stays
     /// with the broker.
     pub async fn run(self, stop: CancellationToken) {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(BASE_WAIT, LONGEST_WAIT);
         let mut caution = Caution::default();
         let mut trouble = Trouble::default();
         while !stop.is_cancelled() {
@@ -169,7 +176,7 @@ impl<B: Broker> BrokeredSource<B> {
                 }
                 caution.begin(self.broker.prefetch());
             }
-            let again = backoff.after_failure(worked.unwrap_or_default(), error.is_transient());
+            let again = wait_after(&mut backoff, worked.unwrap_or_default(), error.is_transient());
             self.status.failed(ConnectionState::Waiting, &reason, again);
             let again_ms = again.as_millis();
             if trouble.note(&reason, worked.unwrap_or_default(), session.acknowledged()) {
@@ -222,5 +229,33 @@ impl<B: Broker> BrokeredSource<B> {
         {
             tracing::warn!(source = %self.source.name(), place = %self.broker.place(), warning, "the source is read with a warning");
         }
+    }
+}
+
+/// Returns the wait after a connection that worked for this time and failed. Failures before a stable connection no longer
+/// count; the wait for an administrator is the longest from the start.
+fn wait_after(backoff: &mut Backoff, worked: Duration, is_transient: bool) -> Duration {
+    if worked >= STABLE {
+        backoff.reset();
+    }
+    if !is_transient {
+        backoff.raise_to_cap();
+    }
+    backoff.next_wait()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BASE_WAIT, Backoff, Duration, LONGEST_WAIT, STABLE, wait_after};
+
+    #[test]
+    fn waits_are_short_after_a_stable_connection_and_long_for_an_administrator() {
+        let mut backoff = Backoff::new(BASE_WAIT, LONGEST_WAIT);
+        for _ in 0..20 {
+            wait_after(&mut backoff, Duration::ZERO, true);
+        }
+        assert!(wait_after(&mut backoff, STABLE / 2, true) >= LONGEST_WAIT / 2);
+        assert!(wait_after(&mut backoff, STABLE, true) <= BASE_WAIT);
+        assert!(wait_after(&mut backoff, STABLE, false) >= LONGEST_WAIT / 2);
     }
 }

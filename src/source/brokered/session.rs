@@ -13,13 +13,14 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Acknowledging, Arrivals, Broker, BrokeredSource, Message, Opened};
+use super::{Acknowledging, Arrivals, BASE_WAIT, Broker, BrokeredSource, Message, Opened};
 use crate::{
-    broker::{Backoff, ConnectionState},
+    broker::ConnectionState,
     intake::{Arrived, Batch},
+    retry::Backoff,
 };
 
-/// The longest wait for a journal that cannot be written.
+/// Longest wait for a journal that cannot be written.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How many batches may have been read and wait to be written: they are written together. The broker sends
@@ -243,10 +244,10 @@ impl<B: Broker> BrokeredSource<B> {
 
     /// Tries until the batch is on disk; says whether it is. It gives up when the gateway is stopping.
     async fn write_one(&self, batch: &mut Batch, stop: &CancellationToken) -> bool {
-        let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+        let mut backoff = Backoff::new(BASE_WAIT, LONGEST_PAUSE);
         let mut paused = false;
         while let Err(error) = self.intake.accept_batch(&self.source, batch).await {
-            let again = backoff.after_failure(Duration::ZERO, true);
+            let again = backoff.next_wait();
             self.status.failed(ConnectionState::Paused, &error.to_string(), again);
             if !paused {
                 tracing::error!(source = %self.source.name(), %error, "the source is not read on: the journal cannot be written");

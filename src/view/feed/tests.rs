@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
 
-use super::{Cache, Content, FeedView, Newest, Representation, Seq, Spool};
+use super::{CachePolicy, Content, FeedView, Newest, Representation, Seq, Spool};
 use crate::{
     journal::{Journal, KnownKey, Settings, Submission, settle::SourcePolicy, store::sqlite},
     model::{Draft, SourceName},
@@ -57,7 +57,7 @@ async fn a_crowd_causes_one_rendering() {
 
 #[test]
 fn the_feed_is_dated_when_its_last_second_is_over_for_good() {
-    let document = Representation::new("text/plain", "x", Cache::Revalidate);
+    let document = Representation::new("text/plain", "x", CachePolicy::Revalidate);
     let served = |age| {
         let received = Some(Utc::now() - TimeDelta::seconds(age));
         let answer = Newest::new(Seq(1), Seq(1), received, document.clone())

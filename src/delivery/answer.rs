@@ -1,10 +1,10 @@
-//! What an answer of a receiver means.
+//! Outcomes of requests to a receiver, by its answer. Webhooks and WebSub have the same.
 //!
 //! | answer | what it means |
 //! | --- | --- |
 //! | 2xx | the message has arrived |
 //! | 410 | the receiver wants no more: the subscription ends |
-//! | one of `refused_statuses` | this message never: a dead letter |
+//! | one of `refused_statuses` (webhooks) | this message never: a dead letter |
 //! | 413 | several changes: at once in smaller messages; one change: later |
 //! | 429, 503 | later, and not before the time of `Retry-After` |
 //! | any other, or none | later |
@@ -18,11 +18,10 @@ use std::collections::BTreeSet;
 use axum::http::StatusCode;
 use chrono::Utc;
 
-use crate::{
-    delivery::Outcome,
-    http_client::{Answer, ClientError, retry_after},
-};
+use super::Outcome;
+use crate::http_client::{Answer, ClientError, retry_after};
 
+/// Returns the outcome of a request that was answered so, where the statuses in `refused` refuse a message for good.
 pub(super) fn judge(answer: &Result<Answer, ClientError>, refused: &BTreeSet<u16>) -> Outcome {
     let answer = match answer {
         Ok(answer) => answer,
@@ -68,6 +67,10 @@ mod tests {
     fn every_status_has_its_meaning() {
         let too_large = judge(&answer(413, None), &BTreeSet::new());
         assert_eq!(too_large, Outcome::TooLarge { reason: "it answered 413 Payload Too Large".to_owned() });
+        assert_eq!(
+            judge(&answer(503, None), &BTreeSet::new()),
+            Outcome::Retry { reason: "it answered 503 Service Unavailable".to_owned(), after: None }
+        );
         let refused = BTreeSet::from([413, 422, 503]);
         for status in 200..=599 {
             let judged = judge(&answer(status, None), &refused);
