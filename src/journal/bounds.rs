@@ -79,3 +79,33 @@ impl ChangeBounds {
         lengths
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ChangeBounds, json_size};
+    use crate::model::Change;
+
+    /// A purge of five items.
+    fn purge() -> Change {
+        let item = |number| {
+            let id = format!("urn:uuid:00000000-0000-4000-8000-00000000000{number}");
+            serde_json::json!({ "id": id, "uri": format!("http://h/1/{number}"), "change": "DELETE" })
+        };
+        let change = serde_json::json!({
+            "seq": 1, "id": "urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a49", "source": "s", "user": { "name": "u" },
+            "received": "2026-01-02T03:04:05.006Z", "time": "2026-01-02T03:04:05.000Z", "object": "http://h/1",
+            "description": "", "purge": true, "items": (1..=5).map(item).collect::<Vec<_>>(),
+        });
+        serde_json::from_str(&change.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_purge_of_too_many_bytes_is_divided() {
+        let Change { modification, settlement, .. } = purge();
+        let bytes = json_size::of_change(&modification) + 2 * json_size::of_item(&modification.items[0]);
+        let bounds = ChangeBounds { bytes, ..ChangeBounds::default() };
+        let parts = bounds.divide(modification, settlement);
+        let parts: Vec<_> = parts.iter().map(|(part, settlement)| (part.items.len(), settlement.purge)).collect();
+        assert_eq!(parts, [(2, false), (2, false), (1, true)]);
+    }
+}

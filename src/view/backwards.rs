@@ -71,3 +71,46 @@ impl Iterator for Backwards<'_> {
         Some(Ok(change))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Backwards, Journal, PIECE_BYTES, Seq};
+    use crate::{
+        journal::{KnownKey, Settings, Submission, TailBounds, settle::SourcePolicy, store::sqlite},
+        model::{Draft, SourceName},
+    };
+
+    /// A journal of changes that have more bytes than a piece each; memory has the newest alone.
+    async fn journal_of(large: usize, folder: &std::path::Path) -> Journal {
+        let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+        let tail = TailBounds { changes: 1, ..TailBounds::default() };
+        let (journal, _writer) = Journal::start(store, Settings { tail, ..Settings::default() }).unwrap();
+        let item = |number: usize| serde_json::json!({ "uri": format!("http://h/1/{number}"), "change": "ADD" });
+        // In JSON an item has more than fifty bytes.
+        let items: Vec<_> = (0..PIECE_BYTES / 50).map(item).collect();
+        let draft = serde_json::json!({ "object": "http://h/1", "items": items });
+        let draft: Draft = serde_json::from_value(draft).unwrap();
+        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
+        let drafts = vec![(None, draft); large];
+        journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+        journal
+    }
+
+    #[tokio::test]
+    async fn a_piece_of_large_changes_has_one_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal_of(3, folder.path()).await;
+        let read = move || {
+            let mut changes = Backwards::open(&journal, Seq(1), Seq(3)).unwrap();
+            let mut numbers = Vec::new();
+            loop {
+                assert!(changes.piece.len() <= 1, "{} are in memory", changes.piece.len());
+                let Some(change) = changes.next() else { break numbers };
+                numbers.push(change.unwrap().seq().0);
+            }
+        };
+        assert_eq!(tokio::task::spawn_blocking(read).await.unwrap(), [3, 2, 1]);
+    }
+}

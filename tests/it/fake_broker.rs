@@ -5,6 +5,7 @@ use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -20,8 +21,10 @@ pub(crate) enum Mood {
     IsSilent,
     /// It takes everything.
     Acks,
-    /// It confirms five messages at once and returns the third, with a reply text and a routing key that are not UTF-8
-    /// and with headers nested 18 000 levels deep.
+    /// It takes everything, and reads nothing for [`PAUSE`] once a message has begun.
+    TakesItsTime,
+    /// It returns the third of five messages, with a reply text and a routing key that are not UTF-8 and with headers
+    /// nested 18 000 levels deep. Then it confirms the first message, and then the others at once.
     ReturnsTheThird,
     /// It closes the channel with a reply text that is not UTF-8.
     ClosesBadly,
@@ -68,11 +71,18 @@ mod method {
     pub(super) const BASIC_NACK: [u8; 4] = [0, 60, 0, 120];
 }
 
+/// Length of the pause of [`Mood::TakesItsTime`], in seconds: longer than any operation on the connection may take
+/// that moves no message.
+const PAUSE: u64 = 12;
+
 const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const BODY: u8 = 3;
 const HEARTBEAT: u8 = 8;
 const END: u8 = 0xce;
+
+/// A heartbeat.
+const ALIVE: [u8; 8] = [HEARTBEAT, 0, 0, 0, 0, 0, 0, END];
 
 impl FakeBroker {
     pub(crate) fn start(mood: Mood) -> Self {
@@ -140,12 +150,18 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
             METHOD if !answered(&mut socket, channel, &payload, shared, &mut publishing)? => return Ok(()),
             METHOD => {}
             // Without an answer the other side would end the connection by itself.
-            HEARTBEAT => socket.write_all(&[HEARTBEAT, 0, 0, 0, 0, 0, 0, END])?,
+            HEARTBEAT => socket.write_all(&ALIVE)?,
             HEADER => {
                 publishing.expected = u64::from_be_bytes(payload[4..12].try_into().unwrap());
                 publishing.ids.push(message_id(&payload[14..]));
             }
             BODY => {
+                if publishing.mood == Mood::TakesItsTime && publishing.body.is_empty() {
+                    for _ in 0..PAUSE {
+                        std::thread::sleep(Duration::from_secs(1));
+                        socket.write_all(&ALIVE)?;
+                    }
+                }
                 publishing.body.extend(payload);
                 if publishing.body.len() as u64 == publishing.expected {
                     confirm(&mut socket, channel, shared, &mut publishing)?;
@@ -201,7 +217,7 @@ fn confirm(
     // The tag, and no bit.
     let arguments = [&publishing.tag.to_be_bytes()[..], &[0]].concat();
     match publishing.mood {
-        Mood::Acks => answer(socket, channel, method::BASIC_ACK, &arguments),
+        Mood::Acks | Mood::TakesItsTime => answer(socket, channel, method::BASIC_ACK, &arguments),
         Mood::Nacks => answer(socket, channel, method::BASIC_NACK, &arguments),
         Mood::ClosesBadly => {
             let arguments = [&[1, 150, 8][..], b"NO CAF\xe9!", &[0; 4]].concat();
@@ -217,7 +233,10 @@ fn confirm(
             let header = [&properties.concat()[..], &[u8::try_from(id.len()).unwrap()], id].concat();
             send(socket, HEADER, channel, &header)?;
             send(socket, BODY, channel, b"x")?;
-            answer(socket, channel, method::BASIC_ACK, &[0, 0, 0, 0, 0, 0, 0, 5, 1])
+            for (tag, multiple) in [(1, 0), (5, 1)] {
+                answer(socket, channel, method::BASIC_ACK, &[0, 0, 0, 0, 0, 0, 0, tag, multiple])?;
+            }
+            Ok(())
         }
         Mood::IsSilent | Mood::ReturnsTheThird => Ok(()),
     }

@@ -70,6 +70,7 @@ mod commands_find_the_gateway;
 mod commotion;
 mod credentials_are_kept_nowhere;
 mod cross_site_requests_are_refused;
+mod cutting_proxy;
 mod destinations;
 mod each_layer_of_the_configuration_counts_before_the_one_below;
 mod emitted;

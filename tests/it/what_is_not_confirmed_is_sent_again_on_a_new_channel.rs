@@ -1,12 +1,12 @@
 //! A receiver that refuses, says nothing or goes away gets everything again from the first message that it did
 //! not confirm, on a channel that was opened since: the old one may be spoilt for as long as it lives.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     fake_broker::{FakeBroker, Mood},
     gateway::Gateway,
-    subscribing::{gateway, index, post},
+    subscribing::{gateway, index, post, post_event},
 };
 
 const MESSAGES: u64 = 5;
@@ -65,4 +65,19 @@ async fn a_connection_that_breaks_ends_the_wait_for_what_was_on_its_way() {
     let reason = tries_again(&gateway).await;
     assert!(reason.contains("the connection to the broker"), "{reason}");
     arrives(&broker, &gateway).await;
+}
+
+#[tokio::test]
+async fn a_large_message_has_as_long_as_its_confirmation() {
+    let broker = FakeBroker::start(Mood::TakesItsTime);
+    let folder = tempfile::tempdir().unwrap();
+    let subscription = index(&broker.url(), "format = \"json\"\nconfirm_seconds = 600");
+    let gateway = gateway(folder.path(), &format!("[limits]\nbody_bytes = 16777216\n{subscription}"));
+    // More than the sockets between them hold while the broker reads nothing.
+    let uri = |number| format!("http://h.example/{number}/{}", "x".repeat(1400));
+    let items = (0..8000).map(|number| json!({ "uri": uri(number), "change": "ADD" })).collect::<Vec<_>>();
+    post_event(&gateway, &json!({ "object": "http://h.example/large", "items": items })).await;
+    let shown = gateway.until_at("index", 1).await;
+    assert_eq!(shown["lastError"], Value::Null, "{shown:#}");
+    assert_eq!(broker.published(Mood::TakesItsTime).len(), 1);
 }

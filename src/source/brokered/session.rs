@@ -281,3 +281,6 @@ async fn cause<B: Broker>(arrivals: &mut B::Arrivals) -> Option<B::Error> {
     };
     tokio::time::timeout(CAUSE, reading).await.ok()
 }
+
+#[cfg(test)]
+mod tests;

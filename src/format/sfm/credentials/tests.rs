@@ -138,7 +138,8 @@ fn a_body_made_to_be_slow_is_not() {
     for body in ["c\0\0\0".repeat(300_000), "\\".repeat(1_000_000), "\\u0063".repeat(200_000), "\"".repeat(1_000_001)] {
         let began = std::time::Instant::now();
         kept(body.as_bytes());
-        assert!(began.elapsed() < std::time::Duration::from_secs(5));
+        // Hours where the time grows with the square of the size.
+        assert!(began.elapsed() < std::time::Duration::from_secs(60));
     }
 }
 
