@@ -218,7 +218,7 @@ impl Config {
     /// # Errors
     /// When the file cannot be read, or a setting is unknown, missing or wrong.
     pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, ConfigError> {
-        Self::load_with(file, std::env::vars_os(), flags, DIALECTS.as_slice())
+        Self::load_with(file, std::env::vars_os(), flags, DIALECTS)
     }
 
     /// Loads the configuration with this environment and these dialects.

@@ -12,8 +12,8 @@ use super::{
     source::unknown,
 };
 use crate::{
-    format::DialectKind,
-    lookup::{Api, BaseUrl, Credentials, Mode, RepositorySettings},
+    format::{DialectKind, RepositoryApi, dialects_with_repository},
+    lookup::{BaseUrl, Credentials, Mode, RepositorySettings},
     web::Secret,
 };
 
@@ -71,18 +71,19 @@ pub(super) fn read(
         },
     };
     let table = source.entry("repository")?;
-    let api = Api::of_dialect(dialect.name);
+    let api = dialect.repository.map(|repository| repository.api);
     match (mode, told, api) {
         (Mode::Off, None, _) => Ok((mode, None)),
-        (_, Some(told), Some(api)) => Ok((mode, Some(repository(told, api, dialect, settings, &table, environment)?))),
+        (_, Some(told), Some(api)) => Ok((mode, Some(repository(told, api, settings, &table, environment)?))),
         (_, None, Some(_)) => {
             let reason = "there is no repository to ask; give its url in the table `repository` of this source";
             Err(source.entry("lookup")?.invalid(reason))
         }
         (mode, _, None) => {
             let reason = format!(
-                "what sends the dialect {:?} cannot be asked; fedora-apim, fedora-events and islandora can: leave it out",
-                dialect.name
+                "what sends the dialect {:?} cannot be asked; {} can: leave it out",
+                dialect.name,
+                dialects_with_repository(|_| true)
             );
             let of = if mode == Mode::Off { table } else { source.entry("lookup")? };
             Err(of.invalid(reason))
@@ -92,8 +93,7 @@ pub(super) fn read(
 
 fn repository(
     told: &RepositoryTable,
-    api: Api,
-    dialect: &DialectKind,
+    api: RepositoryApi,
     settings: &serde_json::Value,
     table: &Setting,
     environment: &[(OsString, OsString)],
@@ -106,8 +106,7 @@ fn repository(
     let mut public_urls =
         told.public_urls.iter().map(|text| base(text, "public_urls")).collect::<Result<Vec<_>, _>>()?;
     // What the dialect puts before every identifier is this repository's name as well.
-    if dialect.name != "islandora"
-        && let Some(named) = settings.get("base_url").and_then(serde_json::Value::as_str)
+    if let Some(named) = settings.get("base_url").and_then(serde_json::Value::as_str)
         && let Ok(base) = BaseUrl::parse(named)
     {
         public_urls.push(base);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Blueprint, DELIVERIES, DeliveryKind, Start};
 use crate::{
-    format::{FORMATS, FormatKind, format},
+    format::{FORMATS, FormatKind},
     http_client::Guard,
     journal::subscriptions::MadeBy,
     model::Filter,
@@ -93,15 +93,12 @@ impl Definition {
         let Value::Object(mut table) = definition else {
             return Err(InvalidDefinition::new("", "give an object with the keys of a subscription"));
         };
-        let delivery = named(&mut table, "delivery", None, &DELIVERIES.map(|kind| kind.name))?;
-        let delivery = DELIVERIES.into_iter().find(|kind| kind.name == delivery);
-        let delivery = delivery.ok_or_else(|| InvalidDefinition::new("delivery", "there is no such delivery"))?;
+        let delivery = named(&mut table, "delivery", None, DELIVERIES, |kind| kind.name)?;
         if let Some(unknown) = table.keys().find(|key| !is_known(key, delivery)) {
             let known: Vec<&str> = Self::KEYS.into_iter().chain(delivery.keys.iter().map(|key| key.name)).collect();
             return Err(InvalidDefinition::new(unknown, format!("there is no such key; {}", advice(unknown, &known))));
         }
-        let name = named(&mut table, "format", Some(DEFAULT_FORMAT), &FORMATS.map(|kind| kind.name))?;
-        let format = format(&name).ok_or_else(|| InvalidDefinition::new("format", "there is no such format"))?;
+        let format = named(&mut table, "format", Some(DEFAULT_FORMAT), FORMATS, |kind| kind.name)?;
         let filter: Filter = take(&mut table, "filter")?.unwrap_or_default();
         if filter.since.is_some() {
             return Err(InvalidDefinition::new("filter.since", "a subscription begins at its start; give that"));
@@ -144,24 +141,24 @@ fn is_known(key: &str, delivery: &DeliveryKind) -> bool {
     Definition::KEYS.contains(&key) || delivery.keys.iter().any(|known| known.name == key)
 }
 
-/// Takes a key whose value is one of these names.
-fn named(
+/// Removes a key from the table and returns the kind that its value names.
+fn named<K>(
     table: &mut Map<String, Value>,
     key: &str,
     default: Option<&str>,
-    known: &[&str],
-) -> Result<String, InvalidDefinition> {
-    let there_are = known.join(", ");
-    match table.remove(key).filter(|value| !value.is_null()) {
-        Some(Value::String(name)) if known.contains(&name.as_str()) => Ok(name),
-        Some(Value::String(name)) => {
-            Err(InvalidDefinition::new(key, format!("there is no {key} {name:?}; {}", advice(&name, known))))
-        }
-        Some(_) => Err(InvalidDefinition::new(key, format!("give a name; there are {there_are}"))),
-        None => default
-            .map(ToOwned::to_owned)
-            .ok_or_else(|| InvalidDefinition::new(key, format!("it is missing; add it: there are {there_are}"))),
-    }
+    kinds: &[&'static K],
+    name_of: fn(&K) -> &'static str,
+) -> Result<&'static K, InvalidDefinition> {
+    let known: Vec<_> = kinds.iter().map(|kind| name_of(kind)).collect();
+    let wrong = |reason: &str| InvalidDefinition::new(key, format!("{reason} there are {}", known.join(", ")));
+    let value = table.remove(key).filter(|value| !value.is_null()).or(default.map(Value::from));
+    let name = value.as_ref().ok_or_else(|| wrong("it is missing; add it:"))?;
+    let name = name.as_str().ok_or_else(|| wrong("give a name;"))?;
+    kinds
+        .iter()
+        .copied()
+        .find(|kind| name_of(kind) == name)
+        .ok_or_else(|| InvalidDefinition::new(key, format!("there is no {key} {name:?}; {}", advice(name, &known))))
 }
 
 /// What was most likely meant, or what there is.

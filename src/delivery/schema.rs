@@ -36,7 +36,10 @@ fn shape(kind: &DeliveryKind) -> ObjectBuilder {
         .title(Some(kind.name))
         .property("delivery", words([kind.name]).description(Some("How messages are pushed.")))
         .required("delivery")
-        .property("format", words(FORMATS.map(|format| format.name)).description(Some("What they are written in.")))
+        .property(
+            "format",
+            words(FORMATS.iter().map(|format| format.name)).description(Some("What they are written in.")),
+        )
         .property("filter", Filter::schema())
         .property("start", Start::schema())
         .property("dead_letters", whole(0, MOST_DEAD_LETTERS).description(Some("How many refused messages are kept.")));
@@ -68,7 +71,7 @@ impl ToSchema for Start {
     }
 }
 
-fn words<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {
+fn words(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words))
 }
 

@@ -282,7 +282,7 @@ impl Page {
 
 /// The format of batches that the client likes better than our JSON, which is for all who do not say.
 fn batch_of_others(accepted: &HeaderMap) -> Option<(&'static FormatKind, Batch)> {
-    let batches: Vec<_> = FORMATS.into_iter().filter_map(|format| Some((format, format.batch?))).collect();
+    let batches: Vec<_> = FORMATS.iter().copied().filter_map(|format| Some((format, format.batch?))).collect();
     let offered: Vec<_> = batches.iter().map(|(_, batch)| batch.media_type).collect();
     let chosen = best_media_type(accepted, &offered)?;
     batches.into_iter().find(|(_, batch)| batch.media_type == chosen).filter(|_| chosen != JSON)
@@ -319,7 +319,7 @@ pub async fn one(
         let detail = format!("There is no change {id:?} in the journal. GET /changes lists what there is.");
         Problem::new(ProblemCode::NotFound, detail)
     };
-    let formats = || FORMATS.into_iter().filter(|format| format.is_whole());
+    let formats = || FORMATS.iter().copied().filter(|format| format.is_whole());
     let offered: Vec<_> = formats().map(|format| format.media_type).collect();
     let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
         let detail = format!("A change is offered as {}.", offered.join(", "));

@@ -7,8 +7,9 @@ use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
     config::{Config, DEFAULTS, Flags, LogFormat, Transport},
     delivery::{DELIVERIES, Definition},
+    format::RepositoryApi,
     journal::{Settings, TailBounds, store::sqlite::Bounds},
-    lookup::{Api, Mode, RepositorySettings},
+    lookup::{Mode, RepositorySettings},
     model::SourceName,
     web::{Scope, Secret},
 };
@@ -174,7 +175,7 @@ fn the_defaults_document_every_setting() {
     let staging = &config.sources[&SourceName::parse("staging").unwrap()];
     assert!(staging.signature.is_some() && staging.lookup == Mode::BestEffort);
     let repository = staging.repository.as_ref().unwrap();
-    let usual = RepositorySettings::new(Api::Fedora3, repository.url.clone());
+    let usual = RepositorySettings::new(RepositoryApi::Fedora3, repository.url.clone());
     let bounds = |told: &RepositorySettings| (told.timeout, told.in_flight, told.cached_answers);
     assert_eq!(bounds(repository), bounds(&usual));
     assert_eq!(repository.public_urls.len(), 1);
