@@ -18,6 +18,7 @@ mod setting;
 mod source;
 mod stomp;
 mod subscription;
+mod transport;
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +40,8 @@ use serde::{
     de::{Error as _, IgnoredAny},
 };
 use setting::{Setting, whole};
-pub use source::{Allowance, SourceConfig, Transport};
+pub use source::{Allowance, SourceConfig};
+pub use transport::Transport;
 
 use crate::{
     delivery::Definition,

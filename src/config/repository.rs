@@ -9,7 +9,7 @@ use super::{
     queue::authority,
     secret,
     setting::{Setting, whole},
-    source::unknown,
+    source::named,
 };
 use crate::{
     format::{DialectKind, RepositoryApi, dialects_with_repository},
@@ -54,22 +54,12 @@ fn cached<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Err
 
 /// Reads how the repository of a source of this dialect is asked. One may be there that is not asked.
 pub(super) fn read(
-    lookup: Option<&str>,
     told: Option<&RepositoryTable>,
     (dialect, settings): (&DialectKind, &serde_json::Value),
     source: &Setting,
     environment: &[(OsString, OsString)],
 ) -> Result<(Mode, Option<RepositorySettings>), ConfigError> {
-    let mode = match lookup {
-        None => Mode::default(),
-        Some(name) => match Mode::ALL.into_iter().find(|mode| mode.name() == name) {
-            Some(mode) => mode,
-            None => {
-                let reason = unknown("way to look up", name, &Mode::ALL.map(Mode::name));
-                return Err(source.entry("lookup")?.invalid(reason));
-            }
-        },
-    };
+    let mode = named(source, "lookup", "way to look up", &Mode::ALL, Mode::name)?.unwrap_or_default();
     let table = source.entry("repository")?;
     let api = dialect.repository.map(|repository| repository.api);
     match (mode, told, api) {

@@ -24,7 +24,7 @@ const TABLE: [(&str, &[&str]); 20] = [
     ("source", &["amqp", "stomp", "broker", "intake", "format", "web"]),
     ("view", &["journal", "model", "format", "web"]),
     ("admin", &["broker", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
-    ("config", &["amqp", "stomp", "delivery", "http_client", "journal", "lookup", "model", "format", "web"]),
+    ("config", &["amqp", "stomp", "delivery", "http_client", "journal", "lookup", "model", "format", "source", "web"]),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
     (

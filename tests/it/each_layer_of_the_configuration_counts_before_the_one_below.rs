@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
-    config::{Config, DEFAULTS, Flags, LogFormat, Transport},
+    config::{Config, DEFAULTS, Flags, LogFormat},
     delivery::{DELIVERIES, Definition},
     format::RepositoryApi,
     journal::{Settings, TailBounds, store::sqlite::Bounds},
@@ -34,7 +34,7 @@ fn the_defaults_are_what_is_promised() {
         .sources
         .iter()
         .map(|(name, source)| {
-            assert!(matches!(source.transport, Transport::Http));
+            assert!(source.transport.broker.is_none());
             assert!(!source.metadata_changes);
             (name.as_str(), source.dialect.name)
         })
