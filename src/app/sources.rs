@@ -18,14 +18,14 @@ use crate::{
 };
 
 /// Starts to read what brokers have for the sources.
-pub(super) fn read_queues(
+pub(super) fn read_brokers(
     config: &Config,
     journal: &Journal,
     sources: &BTreeMap<String, Listed>,
     stop: &CancellationToken,
     supervisor: &Supervisor,
 ) -> JoinSet<()> {
-    let mut queues = JoinSet::new();
+    let mut reading_tasks = JoinSet::new();
     let intake = Intake::new(journal.clone());
     let largest = config.limits.body_bytes;
     for listed in sources.values() {
@@ -37,9 +37,9 @@ pub(super) fn read_queues(
         }
         let (intake, source) = (intake.clone(), Arc::clone(&listed.source));
         let reading = broker.read(BrokeredSource { intake, source, broker: (), largest, status }, stop.clone());
-        queues.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), reading));
+        reading_tasks.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), reading));
     }
-    queues
+    reading_tasks
 }
 
 /// Starts to ask repositories about what they have not answered. What they are asked when the gateway stops they are asked
