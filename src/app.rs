@@ -429,7 +429,7 @@ fn surfaces(
         subscriptions,
         hub: None,
         metrics,
-        documentation: Documentation::new(public_url, config.limits.page),
+        documentation: Documentation::new(router::routes().into_interface(), public_url, config.limits.page),
         journal,
     }
 }

@@ -98,6 +98,9 @@ struct PageView {
 problems!(PageProblems: InvalidQuery, Gone, Unavailable);
 problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 
+/// The path of the pages, whose requests may ask to wait for changes.
+pub const PATH: &str = "/changes";
+
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Going on with
 /// `after=next` misses nothing and repeats nothing. With `wait` it is answered as soon as there is a change. By
 /// `Accept` it is a batch of CloudEvents; then the header `Link` has the following page.
@@ -107,7 +110,7 @@ problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 /// journal cannot be read.
 #[utoipa::path(
     get,
-    path = "/changes",
+    path = PATH,
     operation_id = "listChanges",
     tag = "out",
     params(PageQuery),
