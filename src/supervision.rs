@@ -14,56 +14,37 @@ use tokio_util::sync::CancellationToken;
 #[cfg(debug_assertions)]
 const FAULT_POINT: &str = "FAULT_POINT";
 
-macro_rules! workers {
-    ($($(#[$about:meta])* $worker:ident = $name:literal,)*) => {
-        /// A thread or task that runs for as long as the gateway does.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Worker {
-            $($(#[$about])* $worker,)*
-        }
-
-        impl Worker {
-            /// Every worker.
-            pub const ALL: &[Self] = &[$(Self::$worker,)*];
-
-            /// The worker's name in the log.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$worker => $name,)*
-                }
-            }
-        }
-    };
-}
-
-workers! {
-    /// The thread that settles drafts.
-    JournalWriter = "journal-writer",
-    /// The thread that writes batches to the store.
-    JournalDisk = "journal-disk",
-    /// The thread that maintains the store.
-    JournalUpkeep = "journal-upkeep",
-    /// The task that waits for SIGTERM and Ctrl-C.
-    Signals = "signals",
-    /// The task that reads the certificate again at SIGHUP.
-    CertificateReload = "certificate-reload",
-    /// A task that reads a source from its broker.
-    Source = "source",
-    /// A task that asks a source's repository about incomplete changes.
-    FollowUps = "follow-ups",
-    /// The task that removes old changes.
-    Retention = "retention",
-    /// The task that starts the engines and writes their cursors.
-    Deliveries = "deliveries",
-    /// The engine of a subscription.
-    Engine = "engine",
-    /// The WebSub hub.
-    Hub = "hub",
-    /// The task that wakes streams and long polls.
-    Herald = "herald",
-    /// The task that maintains the metrics.
-    Metrics = "metrics",
+named_values! {
+    /// A thread or task that runs for as long as the gateway does.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Worker {
+        /// The thread that settles drafts.
+        JournalWriter = "journal-writer",
+        /// The thread that writes batches to the store.
+        JournalDisk = "journal-disk",
+        /// The thread that maintains the store.
+        JournalUpkeep = "journal-upkeep",
+        /// The task that waits for SIGTERM and Ctrl-C.
+        Signals = "signals",
+        /// The task that reads the certificate again at SIGHUP.
+        CertificateReload = "certificate-reload",
+        /// A task that reads a source from its broker.
+        Source = "source",
+        /// A task that asks a source's repository about incomplete changes.
+        FollowUps = "follow-ups",
+        /// The task that removes old changes.
+        Retention = "retention",
+        /// The task that starts the engines and writes their cursors.
+        Deliveries = "deliveries",
+        /// The engine of a subscription.
+        Engine = "engine",
+        /// The WebSub hub.
+        Hub = "hub",
+        /// The task that wakes streams and long polls.
+        Herald = "herald",
+        /// The task that maintains the metrics.
+        Metrics = "metrics",
+    }
 }
 
 /// The end of a worker that ended by a fault of the gateway.

@@ -1,11 +1,11 @@
 //! What a subscription is: the same keys in the configuration file and over HTTP.
 
-use std::{ffi::OsString, fmt, sync::Arc};
+use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Blueprint, DELIVERIES, DeliveryKind, Start};
+use super::{Blueprint, DELIVERIES, DeliveryKind, Key, Start};
 use crate::{
     format::{FORMATS, FormatKind},
     http_client::Guard,
@@ -16,11 +16,8 @@ use crate::{
 /// The format of messages where the definition names none.
 const DEFAULT_FORMAT: &str = "atom";
 
-/// How many dead letters are kept where the definition does not say.
-const DEFAULT_DEAD_LETTERS: u64 = 1000;
-
-/// The most dead letters that a definition may have kept.
-pub(super) const MOST_DEAD_LETTERS: u64 = 1_000_000;
+pub(super) const DEAD_LETTERS: Key =
+    Key::number("dead_letters", 0..=1_000_000, 1000, "How many refused messages are kept.");
 
 /// Who defines a subscription, and what they may refer to.
 #[derive(Clone, Copy)]
@@ -38,6 +35,16 @@ impl<'a> Maker<'a> {
     #[must_use]
     pub fn api(guard: &'a Guard) -> Self {
         Self { made_by: MadeBy::Api, variable: &|name| std::env::var_os(name), guard }
+    }
+
+    /// Takes the file of an authority, which only the configuration may name, out of a definition.
+    pub(super) fn take_authority(&self, table: &mut Map<String, Value>) -> Result<Option<PathBuf>, InvalidDefinition> {
+        match take(table, "ca")? {
+            Some(_) if self.made_by == MadeBy::Api => {
+                Err(InvalidDefinition::new("ca", "only the configuration file may name a file; define it there"))
+            }
+            ca => Ok(ca),
+        }
     }
 }
 
@@ -83,7 +90,7 @@ impl InvalidDefinition {
 
 impl Definition {
     /// The keys that every subscription has, whatever its delivery.
-    pub const KEYS: [&'static str; 5] = ["delivery", "format", "filter", "start", "dead_letters"];
+    pub const KEYS: [&'static str; 5] = ["delivery", "format", "filter", "start", DEAD_LETTERS.name];
 
     /// Reads a definition.
     ///
@@ -108,11 +115,7 @@ impl Definition {
             return Err(InvalidDefinition::new(format!("filter.{condition}"), reason));
         }
         let start = take(&mut table, "start")?.unwrap_or_default();
-        let dead_letters = take(&mut table, "dead_letters")?.unwrap_or(DEFAULT_DEAD_LETTERS);
-        if dead_letters > MOST_DEAD_LETTERS {
-            let reason = format!("it is {dead_letters}; give a whole number from 0 to {MOST_DEAD_LETTERS}");
-            return Err(InvalidDefinition::new("dead_letters", reason));
-        }
+        let dead_letters = DEAD_LETTERS.take(&mut table)? as u64;
         let blueprint = (delivery.read)(table, maker)?;
         if blueprint.max_batch() > 1 && format.batch.is_none() {
             let can: Vec<_> = FORMATS.iter().filter(|kind| kind.batch.is_some()).map(|kind| kind.name).collect();

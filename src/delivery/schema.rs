@@ -10,7 +10,7 @@ use utoipa::{
     },
 };
 
-use super::{DELIVERIES, Definition, DeliveryKind, Start, definition::MOST_DEAD_LETTERS};
+use super::{DELIVERIES, Definition, DeliveryKind, Start, definition::DEAD_LETTERS};
 use crate::{
     format::FORMATS,
     model::{Filter, Timestamp},
@@ -42,7 +42,7 @@ fn shape(kind: &DeliveryKind) -> ObjectBuilder {
         )
         .property("filter", Filter::schema())
         .property("start", Start::schema())
-        .property("dead_letters", whole(0, MOST_DEAD_LETTERS).description(Some("How many refused messages are kept.")));
+        .property(DEAD_LETTERS.name, DEAD_LETTERS.schema());
     for key in kind.keys {
         shape = shape.property(key.name, key.schema());
         if key.needed {

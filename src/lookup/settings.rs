@@ -10,30 +10,17 @@ use crate::{
     web::Secret,
 };
 
-/// Whether a source's repository is asked what its messages do not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It is not.
-    #[default]
-    Off,
-    /// It is. What it does not answer is marked incomplete, and told later.
-    BestEffort,
-    /// It is, and an event waits for its answer, unacknowledged.
-    Required,
-}
-
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 3] = [Self::Off, Self::BestEffort, Self::Required];
-
-    /// The name in the configuration.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::BestEffort => "best-effort",
-            Self::Required => "required",
-        }
+named_values! {
+    /// Whether a source's repository is asked what its messages do not say.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Mode {
+        /// It is not.
+        #[default]
+        Off = "off",
+        /// It is. What it does not answer is marked incomplete, and told later.
+        BestEffort = "best-effort",
+        /// It is, and an event waits for its answer, unacknowledged.
+        Required = "required",
     }
 }
 
