@@ -8,7 +8,8 @@ use std::{
 };
 
 /// Which modules a module may import. What has no row here may import nothing.
-const TABLE: [(&str, &[&str]); 20] = [
+const TABLE: [(&str, &[&str]); 21] = [
+    ("named", &[]),
     ("model", &[]),
     ("supervision", &[]),
     ("web", &[]),

@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 
 fn routes() -> BTreeSet<(String, String)> {
     let routes = router::routes();
-    let of_route = |route: &web::Route| (route.method.as_str().to_ascii_lowercase(), route.path.to_owned());
+    let of_route = |route: &web::Route| (route.method.as_str().to_ascii_lowercase(), route.path.clone());
     routes.list().map(of_route).collect()
 }
 
