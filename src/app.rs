@@ -5,9 +5,10 @@
 //! to subscribers is confirmed and where they are is written, then the journal is closed; all of it within the grace time.
 
 mod hub;
+mod signals;
 mod sources;
 
-use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io::Write, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -46,7 +47,7 @@ use crate::{
 /// How much of the grace time is kept for closing the journal, after the last request.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
-/// How much of it, at the most, for what is on its way to subscribers when the last request is done.
+/// How much of it, at the most, for what is on its way to subscribers.
 const DRAINING_TIME: Duration = Duration::from_secs(3);
 
 /// How often what was measured is sorted into its buckets.
@@ -110,131 +111,181 @@ pub enum ServeError {
 /// Serves until it is told to stop, by SIGTERM or Ctrl-C.
 ///
 /// # Errors
-/// When it cannot start.
+/// When it cannot start, or a thread or task of it has died.
 pub async fn serve(config: Config) -> Result<(), ServeError> {
-    let stop = CancellationToken::new();
-    let supervisor = Supervisor::new(stop.clone());
-    let signals = tokio::spawn(supervisor.clone().run(Worker::Signals, None, cancel_on_signal(stop.clone())));
-    let server = config.server.clone();
-    let served = serve_supervised(config, stop, &supervisor, |address| {
+    let gateway = Gateway::build(config, signals::terminated()).await?;
+    {
         let mut out = std::io::stdout().lock();
         // Nobody may be reading; that is no reason not to serve.
-        let _ = writeln!(out, "tidings is listening on {}", server.url_at(address)).and_then(|()| out.flush());
-    });
-    let outcome = served.await;
-    signals.abort();
-    outcome
-}
-
-/// Serves until `stop` is cancelled. `listening` is told the address as soon as requests are taken.
-///
-/// # Errors
-/// When it cannot start, or a thread or task of it has died.
-pub async fn serve_until(
-    config: Config,
-    stop: CancellationToken,
-    listening: impl FnOnce(SocketAddr),
-) -> Result<(), ServeError> {
-    let supervisor = Supervisor::new(stop.clone());
-    serve_supervised(config, stop, &supervisor, listening).await
-}
-
-/// Serves, and reports the first death of a thread or task instead of whatever failed because of it.
-async fn serve_supervised(
-    config: Config,
-    stop: CancellationToken,
-    supervisor: &Supervisor,
-    listening: impl FnOnce(SocketAddr),
-) -> Result<(), ServeError> {
-    let served = run(config, stop, supervisor, listening).await;
-    supervisor.death().map_or(served, |death| Err(ServeError::Died(death.clone())))
-}
-
-async fn run(
-    config: Config,
-    stop: CancellationToken,
-    supervisor: &Supervisor,
-    listening: impl FnOnce(SocketAddr),
-) -> Result<(), ServeError> {
-    let metrics = Metrics::install()?;
-    let sources = sources::set_up(&config).await?;
-    let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
-    let _reloading = reload_on_hangup(tls.clone(), supervisor)?;
-    let (journal, writer) = open(&config, supervisor)?;
-    let address = config.server.listen;
-    let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
-    let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
-    let public_url = config.server.public_url_at(address);
-    let guard = Guard::of_others(config.delivery.allow.clone());
-    let (subscriptions, runner) =
-        Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default()).await?;
-    let retention =
-        retention(&config).map(|retention| spawn(supervisor, Worker::Retention, retention.run(journal.clone())));
-    let mut queues = sources::read_queues(&config, &journal, &sources, &stop, supervisor);
-    let mut follow_ups = sources::follow_up(&journal, &sources, &stop, supervisor);
-    let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
-    let (waiting, herald) = Waiting::new(journal.clone(), spool, readers(&config));
-    // Streams end when it does.
-    let _telling = spawn(supervisor, Worker::Herald, herald.run(stop.clone().cancelled_owned()));
-    let mut surfaces =
-        surfaces(&config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
-    let hub = hub::open(&config, &surfaces, guard, public_url.as_str()).await?;
-    surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
-    let limits = &config.limits;
-    let bounds =
-        router::Bounds { body: limits.body_bytes, held: limits.held_bytes, time: limits.request, wait: limits.wait };
-    let urls = [public_url.as_str(), &config.server.url_at(address)];
-    let site = OwnSite::new(&urls, &config.server.hosts, config.server.tls.is_some(), config.access.is_open());
-    let router = router(&surfaces, bounds, &Arc::new(config.access.clone()), site);
-    drop(surfaces);
-    let connections = limits.connections;
-    let per_client = limits.share_of(connections);
-    let bounds = server::Bounds { connections, per_client, head: limits.head, stall: limits.request };
-
-    warn_of_access(&config);
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
-    listening(address);
-    let grace = config.server.grace;
-    let draining = (grace / 4).min(DRAINING_TIME);
-    let stop_deliveries = CancellationToken::new();
-    let mut deliveries = JoinSet::new();
-    let running = runner.run(stop_deliveries.clone(), draining, supervisor.clone());
-    deliveries.spawn(supervisor.clone().run(Worker::Deliveries, None, running));
-    if let Some((_, hub)) = hub {
-        deliveries.spawn(supervisor.clone().run(Worker::Hub, None, hub.run(stop_deliveries.clone())));
+        let _ = writeln!(out, "tidings is listening on {}", gateway.url()).and_then(|()| out.flush());
     }
-    let _settling = spawn(supervisor, Worker::Metrics, settle_metrics(metrics));
-    let serving = server::serve(listener, tls, router, stop.clone(), bounds);
-    let cut_off = async {
-        stop.cancelled().await;
-        tracing::info!("stopping: no new requests are taken");
-        tokio::time::sleep(grace.saturating_sub(CLOSING_TIME + draining)).await;
-    };
-    let finished = async {
-        let died = async {
-            tokio::select! {
-                () = supervisor.died() => stop.cancel(),
-                () = stop.cancelled() => {}
-            }
+    gateway.run().await
+}
+
+/// A gateway that is set up and listens. [`Gateway::run`] serves; without it, dropping the gateway ends its tasks.
+pub struct Gateway {
+    url: String,
+    grace: Duration,
+    server: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Stops everything. Its child, the token of the supervisor, stops only what accepts messages and requests, and is
+    /// cancelled first.
+    stop: CancellationToken,
+    supervisor: Supervisor,
+    sources: JoinSet<()>,
+    follow_ups: JoinSet<()>,
+    deliveries: JoinSet<()>,
+    retention: Option<AbortOnDropHandle<()>>,
+    /// Tasks that end with the gateway, whatever they are doing.
+    _background: [AbortOnDropHandle<()>; 4],
+    writer: WriterThread,
+}
+
+impl Gateway {
+    /// Opens the journal, listens, and starts everything but the HTTP server. The gateway stops when `stop_signal` is ready.
+    ///
+    /// # Errors
+    /// When something cannot be set up, or a thread or task has died meanwhile.
+    pub async fn build(
+        config: Config,
+        stop_signal: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, ServeError> {
+        let stop = CancellationToken::new();
+        let supervisor = Supervisor::new(stop.child_token());
+        let stop_accepting = supervisor.stop_token().clone();
+        let signals = async move {
+            stop_signal.await;
+            stop_accepting.cancel();
         };
-        tokio::join!(serving, died);
-        while queues.join_next().await.is_some() {}
-    };
-    tokio::select! {
-        () = finished => {}
-        () = cut_off => tracing::warn!("some messages were cut off: they were not finished within the grace time"),
+        let signals = spawn(&supervisor, Worker::Signals, signals);
+        let built = Self::start(&config, stop, supervisor.clone(), signals).await;
+        // Whatever failed may have failed because of a death.
+        built.map_err(|error| supervisor.death().map_or(error, |death| ServeError::Died(death.clone())))
     }
-    queues.shutdown().await;
-    follow_ups.shutdown().await;
-    // Nothing comes in any more; what is on its way out is finished, and where each subscription is is written.
-    stop_deliveries.cancel();
-    while deliveries.join_next().await.is_some() {}
-    if let Some(retention) = retention {
-        retention.abort();
-        let _ = retention.await;
+
+    async fn start(
+        config: &Config,
+        stop: CancellationToken,
+        supervisor: Supervisor,
+        signals: AbortOnDropHandle<()>,
+    ) -> Result<Self, ServeError> {
+        let stop_accepting = supervisor.stop_token();
+        let metrics = Metrics::install()?;
+        let sources = sources::set_up(config).await?;
+        let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
+        let reloading = signals::reload_on_hangup(tls.clone(), &supervisor)?;
+        let (journal, writer) = open(config, &supervisor)?;
+        let address = config.server.listen;
+        let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+        let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
+        let public_url = config.server.public_url_at(address);
+        let guard = Guard::of_others(config.delivery.allow.clone());
+        let (subscriptions, runner) =
+            Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default())
+                .await?;
+        let retention =
+            retention(config).map(|retention| spawn(&supervisor, Worker::Retention, retention.run(journal.clone())));
+        let reading = sources::read_brokers(config, &journal, &sources, stop_accepting, &supervisor);
+        let follow_ups = sources::follow_up(&journal, &sources, stop_accepting, &supervisor);
+        let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
+        let (waiting, herald) = Waiting::new(journal.clone(), spool, readers(config));
+        // Streams end when it does.
+        let telling = spawn(&supervisor, Worker::Herald, herald.run(stop_accepting.clone().cancelled_owned()));
+        let mut surfaces =
+            surfaces(config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
+        let hub = hub::open(config, &surfaces, guard, public_url.as_str()).await?;
+        surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
+        let limits = &config.limits;
+        let bounds = router::Bounds {
+            body: limits.body_bytes,
+            held: limits.held_bytes,
+            time: limits.request,
+            wait: limits.wait,
+        };
+        let url = config.server.url_at(address);
+        let urls = [public_url.as_str(), &url];
+        let site = OwnSite::new(&urls, &config.server.hosts, config.server.tls.is_some(), config.access.is_open());
+        let router = router(&surfaces, bounds, &Arc::new(config.access.clone()), site);
+        drop(surfaces);
+        let connections = limits.connections;
+        let per_client = limits.share_of(connections);
+        let bounds = server::Bounds { connections, per_client, head: limits.head, stall: limits.request };
+        let server = Box::pin(server::serve(listener, tls, router, stop_accepting.clone(), bounds));
+
+        warn_of_access(config);
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
+        let grace = config.server.grace;
+        let mut deliveries = JoinSet::new();
+        let running = runner.run(stop.clone(), draining_time(grace), supervisor.clone());
+        deliveries.spawn(supervisor.clone().run(Worker::Deliveries, None, running));
+        if let Some((_, hub)) = hub {
+            deliveries.spawn(supervisor.clone().run(Worker::Hub, None, hub.run(stop.clone())));
+        }
+        let settling = spawn(&supervisor, Worker::Metrics, settle_metrics(metrics));
+        Ok(Self {
+            url,
+            grace,
+            server,
+            stop,
+            supervisor,
+            sources: reading,
+            follow_ups,
+            deliveries,
+            retention,
+            _background: [signals, reloading, telling, settling],
+            writer,
+        })
     }
-    close(writer).await;
-    Ok(())
+
+    /// The URL of the address that the gateway listens on.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Serves until the gateway is told to stop or a thread or task of it dies, and shuts it down.
+    ///
+    /// # Errors
+    /// When a thread or task has died.
+    pub async fn run(mut self) -> Result<(), ServeError> {
+        let Self { grace, server, supervisor, sources, .. } = &mut self;
+        let stop_accepting = supervisor.stop_token();
+        let cut_off = async {
+            stop_accepting.cancelled().await;
+            tracing::info!("stopping: no new requests are taken");
+            tokio::time::sleep(grace.saturating_sub(CLOSING_TIME + draining_time(*grace))).await;
+        };
+        let finished = async {
+            server.await;
+            while sources.join_next().await.is_some() {}
+        };
+        tokio::select! {
+            () = finished => {}
+            () = cut_off => tracing::warn!("some messages were cut off: they were not finished within the grace time"),
+        }
+        self.shutdown().await
+    }
+
+    /// Lets go of what was not finished in time, writes where each subscription is, and closes the journal.
+    async fn shutdown(self) -> Result<(), ServeError> {
+        let Self { server, mut sources, mut follow_ups, mut deliveries, stop, supervisor, .. } = self;
+        drop(server);
+        sources.shutdown().await;
+        follow_ups.shutdown().await;
+        // Nothing comes in any more; what is on its way out is finished, and where each subscription is is written.
+        stop.cancel();
+        while deliveries.join_next().await.is_some() {}
+        if let Some(retention) = self.retention {
+            retention.abort();
+            let _ = retention.await;
+        }
+        close(self.writer).await;
+        supervisor.death().map_or(Ok(()), |death| Err(ServeError::Died(death.clone())))
+    }
+}
+
+/// How much of the grace time is kept for what is on its way to subscribers when the last request is done.
+fn draining_time(grace: Duration) -> Duration {
+    (grace / 4).min(DRAINING_TIME)
 }
 
 /// Starts a supervised task, which ends when the handle is dropped.
@@ -272,29 +323,6 @@ fn warn_of_access(config: &Config) {
     if !access.is_open() && !on_loopback && server.tls.is_none() {
         tracing::warn!("tokens and messages come in unencrypted unless a proxy in front encrypts: see server.tls");
     }
-}
-
-/// Starts to wait for SIGHUP, at which the certificate is read again. A gateway without one stays as
-/// it is: it does not end, as it would by default.
-#[cfg(unix)]
-fn reload_on_hangup(tls: Option<Tls>, supervisor: &Supervisor) -> Result<AbortOnDropHandle<()>, ServeError> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Hangup)?;
-    let reloading = async move {
-        while hangups.recv().await.is_some() {
-            match tls.as_ref().map(Tls::reload) {
-                Some(Ok(())) => tracing::info!("SIGHUP: new connections get the certificate as its file is now"),
-                Some(Err(error)) => tracing::error!(%error, "SIGHUP: the certificate before is served on"),
-                None => tracing::info!("SIGHUP: there is no certificate to read again"),
-            }
-        }
-    };
-    Ok(spawn(supervisor, Worker::CertificateReload, reloading))
-}
-
-#[cfg(not(unix))]
-fn reload_on_hangup(_: Option<Tls>, supervisor: &Supervisor) -> Result<AbortOnDropHandle<()>, ServeError> {
-    Ok(spawn(supervisor, Worker::CertificateReload, std::future::pending()))
 }
 
 /// Every hook of the journal is gone by now, so the writer ends when its last order is done.
@@ -400,30 +428,7 @@ fn surfaces(
         subscriptions,
         hub: None,
         metrics,
-        documentation: Documentation::new(public_url, config.limits.page),
+        documentation: Documentation::new(router::routes().into_interface(), public_url, config.limits.page),
         journal,
     }
-}
-
-async fn cancel_on_signal(stop: CancellationToken) {
-    let interrupted = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    let terminated = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "SIGTERM cannot be waited for; stop the gateway with Ctrl-C");
-                std::future::pending::<()>().await;
-            }
-        }
-    };
-    #[cfg(not(unix))]
-    let terminated = std::future::pending::<()>();
-    tokio::select! {
-        _ = interrupted => {}
-        () = terminated => {}
-    }
-    stop.cancel();
 }

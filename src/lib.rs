@@ -3,6 +3,9 @@
 //! The modules in the order of an event's path. What each may import stands in
 //! `docs/architecture.md` and is held by a test.
 
+#[macro_use]
+mod named;
+
 // What everybody speaks of.
 pub mod model;
 

@@ -1,4 +1,4 @@
-//! Every URL on one page.
+//! Every route, and who may use it. The path and the method of each stand above its handler; `docs/access.md` has them all.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,6 +10,7 @@ use tower_http::{
         predicate::{NotForContentType, SizeAbove},
     },
 };
+use utoipa_axum::routes;
 
 use crate::{
     admin::{
@@ -88,55 +89,44 @@ pub struct Bounds {
     pub wait: Duration,
 }
 
-/// The route whose requests may ask to wait for changes.
-const CHANGES: &str = "/changes";
-
 /// Every route, and who may use it.
 #[must_use]
 pub fn routes() -> Routes<Surfaces> {
     Routes::<Surfaces>::default()
-        .get("/", Open, home::page, |all| all.ready.clone())
-        .post("/hooks/{source}", Publish, http::receive, |all| all.hooks.clone())
-        .get("/feed", Read, feed::newest, |all| all.feed.clone())
-        .get("/feed/archive/{page}", Read, feed::archive, |all| all.feed.clone())
-        .post("/hub", Read, websub::http::receive, |all| all.hub.clone())
-        .get(CHANGES, Read, changes::page, |all| all.changes.clone())
-        .get("/changes/{id}", Read, changes::one, |all| all.changes.clone())
-        .get("/stream", Read, stream::follow, |all| all.waiting.clone())
-        .get("/live", Read, live::page, |_| ())
-        .get("/snapshot", Read, snapshot::page, |all| all.changes.clone())
-        .get("/objects", Read, objects::one, |all| all.changes.clone())
-        .get("/service", Read, service::document, |all| all.service.clone())
-        .get("/sources", Admin, sources::list, |all| all.sources.clone())
-        .get("/sources/{name}/registry", Admin, registry::show, |all| all.seeds.clone())
-        .post("/sources/{name}/registry", Admin, registry::take, |all| all.seeds.clone())
-        .get("/quarantine", Admin, quarantine::list, |all| all.quarantine.clone())
-        .get("/quarantine/{id}", Admin, quarantine::one, |all| all.quarantine.clone())
-        .delete("/quarantine/{id}", Admin, quarantine::delete, |all| all.quarantine.clone())
-        .post("/quarantine/{id}/retry", Admin, quarantine::retry, |all| all.quarantine.clone())
-        .get("/subscriptions", Admin, subscriptions::list, |all| all.subscriptions.clone())
-        .get("/subscriptions/{name}", Admin, subscriptions::one, |all| all.subscriptions.clone())
-        .put("/subscriptions/{name}", Admin, subscriptions::put, |all| all.subscriptions.clone())
-        .delete("/subscriptions/{name}", Admin, subscriptions::delete, |all| all.subscriptions.clone())
-        .post("/subscriptions/{name}/pause", Admin, subscriptions::pause, |all| all.subscriptions.clone())
-        .post("/subscriptions/{name}/resume", Admin, subscriptions::resume, |all| all.subscriptions.clone())
-        .post("/subscriptions/{name}/rewind", Admin, subscriptions::rewind, |all| all.subscriptions.clone())
-        .get("/subscriptions/{name}/attempts", Admin, attempts::list, |all| all.subscriptions.clone())
-        .get("/subscriptions/{name}/dead-letters", Admin, dead_letters::list, |all| all.subscriptions.clone())
-        .delete("/subscriptions/{name}/dead-letters", Admin, dead_letters::delete_all, |all| all.subscriptions.clone())
-        .post("/subscriptions/{name}/dead-letters/replay", Admin, dead_letters::replay_all, |all| {
+        .add(Open, routes!(home::page), |all| all.ready.clone())
+        .add(Publish, routes!(http::receive), |all| all.hooks.clone())
+        .add(Read, routes!(feed::newest), |all| all.feed.clone())
+        .add(Read, routes!(feed::archive), |all| all.feed.clone())
+        .add(Read, routes!(websub::http::receive), |all| all.hub.clone())
+        .add(Read, routes!(changes::page), |all| all.changes.clone())
+        .add(Read, routes!(changes::one), |all| all.changes.clone())
+        .add(Read, routes!(stream::follow), |all| all.waiting.clone())
+        .add(Read, routes!(live::page), |_| ())
+        .add(Read, routes!(snapshot::page), |all| all.changes.clone())
+        .add(Read, routes!(objects::one), |all| all.changes.clone())
+        .add(Read, routes!(service::document), |all| all.service.clone())
+        .add(Admin, routes!(sources::list), |all| all.sources.clone())
+        .add(Admin, routes!(registry::show, registry::take), |all| all.seeds.clone())
+        .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
+        .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())
+        .add(Admin, routes!(quarantine::retry), |all| all.quarantine.clone())
+        .add(Admin, routes!(subscriptions::list), |all| all.subscriptions.clone())
+        .add(Admin, routes!(subscriptions::one, subscriptions::put, subscriptions::delete), |all| {
             all.subscriptions.clone()
         })
-        .get("/subscriptions/{name}/dead-letters/{id}", Admin, dead_letters::one, |all| all.subscriptions.clone())
-        .delete("/subscriptions/{name}/dead-letters/{id}", Admin, dead_letters::delete, |all| all.subscriptions.clone())
-        .post("/subscriptions/{name}/dead-letters/{id}/replay", Admin, dead_letters::replay, |all| {
-            all.subscriptions.clone()
-        })
-        .get("/healthz", Open, health::alive, |_| ())
-        .get("/readyz", Open, health::ready, |all| all.ready.clone())
-        .get("/metrics", Read, metrics::scrape, |all| all.metrics.clone())
-        .get("/openapi.json", Read, openapi::document, |all| all.documentation.clone())
-        .get("/docs", Read, openapi::page, |_| ())
+        .add(Admin, routes!(subscriptions::pause), |all| all.subscriptions.clone())
+        .add(Admin, routes!(subscriptions::resume), |all| all.subscriptions.clone())
+        .add(Admin, routes!(subscriptions::rewind), |all| all.subscriptions.clone())
+        .add(Admin, routes!(attempts::list), |all| all.subscriptions.clone())
+        .add(Admin, routes!(dead_letters::list, dead_letters::delete_all), |all| all.subscriptions.clone())
+        .add(Admin, routes!(dead_letters::replay_all), |all| all.subscriptions.clone())
+        .add(Admin, routes!(dead_letters::one, dead_letters::delete), |all| all.subscriptions.clone())
+        .add(Admin, routes!(dead_letters::replay), |all| all.subscriptions.clone())
+        .add(Open, routes!(health::alive), |_| ())
+        .add(Open, routes!(health::ready), |all| all.ready.clone())
+        .add(Read, routes!(metrics::scrape), |all| all.metrics.clone())
+        .add(Read, routes!(openapi::document), |all| all.documentation.clone())
+        .add(Read, routes!(openapi::page), |_| ())
 }
 
 /// Routes, and what holds for all of them.
@@ -147,7 +137,8 @@ pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>, site: O
 /// What holds for all routes, put around these. It is one layer, from the outermost inwards: axum copies
 /// each that it is given, and all inside it, for each request.
 pub fn surrounded(routes: Router, bounds: Bounds, site: OwnSite) -> Router {
-    let around = Around::new(bounds.body, bounds.held, bounds.time, bounds.wait).waiting_on(CHANGES).of_site(site);
+    let around =
+        Around::new(bounds.body, bounds.held, bounds.time, bounds.wait).waiting_on(changes::PATH).of_site(site);
     routes.fallback(web::not_found).method_not_allowed_fallback(web::method_not_allowed).layer((
         from_fn_with_state(around, web::around),
         CatchPanicLayer::custom(web::panicked),

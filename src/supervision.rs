@@ -1,5 +1,5 @@
 //! Supervision of the threads and tasks that run for as long as the gateway does. The first one that panics, or that
-//! returns although nothing has stopped the gateway, is logged and remembered; the application then stops the gateway.
+//! returns although nothing has stopped the gateway, is logged and remembered, and the gateway stops.
 //!
 //! Every such thread and task is a [`Worker`] and runs under [`Supervisor::run`] or [`Supervisor::guard`].
 
@@ -14,54 +14,35 @@ use tokio_util::sync::CancellationToken;
 #[cfg(debug_assertions)]
 const FAULT_POINT: &str = "FAULT_POINT";
 
-macro_rules! workers {
-    ($($(#[$about:meta])* $worker:ident = $name:literal,)*) => {
-        /// A thread or task that runs for as long as the gateway does.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Worker {
-            $($(#[$about])* $worker,)*
-        }
-
-        impl Worker {
-            /// Every worker.
-            pub const ALL: &[Self] = &[$(Self::$worker,)*];
-
-            /// The worker's name in the log.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$worker => $name,)*
-                }
-            }
-        }
-    };
-}
-
-workers! {
-    /// The thread that settles drafts and writes them to the store.
-    JournalWriter = "journal-writer",
-    /// The thread that maintains the store.
-    JournalUpkeep = "journal-upkeep",
-    /// The task that waits for SIGTERM and Ctrl-C.
-    Signals = "signals",
-    /// The task that reads the certificate again at SIGHUP.
-    CertificateReload = "certificate-reload",
-    /// A task that reads a source from its broker.
-    Source = "source",
-    /// A task that asks a source's repository about incomplete changes.
-    FollowUps = "follow-ups",
-    /// The task that removes old changes.
-    Retention = "retention",
-    /// The task that starts the engines and writes their cursors.
-    Deliveries = "deliveries",
-    /// The engine of a subscription.
-    Engine = "engine",
-    /// The WebSub hub.
-    Hub = "hub",
-    /// The task that wakes streams and long polls.
-    Herald = "herald",
-    /// The task that maintains the metrics.
-    Metrics = "metrics",
+named_values! {
+    /// A thread or task that runs for as long as the gateway does.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Worker {
+        /// The thread that settles drafts and writes them to the store.
+        JournalWriter = "journal-writer",
+        /// The thread that maintains the store.
+        JournalUpkeep = "journal-upkeep",
+        /// The task that waits for SIGTERM and Ctrl-C.
+        Signals = "signals",
+        /// The task that reads the certificate again at SIGHUP.
+        CertificateReload = "certificate-reload",
+        /// A task that reads a source from its broker.
+        Source = "source",
+        /// A task that asks a source's repository about incomplete changes.
+        FollowUps = "follow-ups",
+        /// The task that removes old changes.
+        Retention = "retention",
+        /// The task that starts the engines and writes their cursors.
+        Deliveries = "deliveries",
+        /// The engine of a subscription.
+        Engine = "engine",
+        /// The WebSub hub.
+        Hub = "hub",
+        /// The task that wakes streams and long polls.
+        Herald = "herald",
+        /// The task that maintains the metrics.
+        Metrics = "metrics",
+    }
 }
 
 /// The end of a worker that ended by a fault of the gateway.
@@ -93,25 +74,25 @@ pub struct Supervisor(Arc<State>);
 struct State {
     stop: CancellationToken,
     first: OnceLock<Death>,
-    died: CancellationToken,
 }
 
 impl Supervisor {
-    /// A supervisor for workers that may return once `stop` is cancelled.
+    /// A supervisor for workers that may return once `stop` is cancelled, as it is when one dies.
     #[must_use]
     pub fn new(stop: CancellationToken) -> Self {
-        Self(Arc::new(State { stop, ..State::default() }))
+        Self(Arc::new(State { stop, first: OnceLock::new() }))
+    }
+
+    /// The token after which workers may return.
+    #[must_use]
+    pub fn stop_token(&self) -> &CancellationToken {
+        &self.0.stop
     }
 
     /// The first death, if a worker has died.
     #[must_use]
     pub fn death(&self) -> Option<&Death> {
         self.0.first.get()
-    }
-
-    /// Waits until a worker has died.
-    pub async fn died(&self) {
-        self.0.died.cancelled().await;
     }
 
     /// Runs a worker's task. Dropping the future before it is ready is no death.
@@ -134,7 +115,7 @@ impl Supervisor {
         let line = death.to_string();
         if self.0.first.set(death).is_ok() {
             tracing::error!("{line}, which is a fault of this program: the gateway stops; please report it");
-            self.0.died.cancel();
+            self.0.stop.cancel();
         }
     }
 }
@@ -193,16 +174,14 @@ mod tests {
         assert_eq!(supervisor.death(), None);
 
         supervisor.clone().run(Worker::Source, Some("s".to_owned()), async {}).await;
-        supervisor.died().await;
+        assert!(stop.is_cancelled());
         let death = supervisor.death().unwrap().to_string();
         assert_eq!(death, "source of s has ended although the gateway is not stopping");
 
-        let supervisor = Supervisor::new(stop.clone());
-        stop.cancel();
+        let supervisor = Supervisor::new(stop);
         supervisor.clone().run(Worker::Source, None, async {}).await;
         assert_eq!(supervisor.death(), None);
         let _ = tokio::spawn(supervisor.clone().run(Worker::Hub, None, async { panic!("for the test") })).await;
-        supervisor.died().await;
         assert_eq!(supervisor.death().unwrap().to_string(), "hub has panicked");
     }
 }

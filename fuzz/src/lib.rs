@@ -6,7 +6,6 @@
 
 use std::sync::LazyLock;
 
-use serde_json::{Value, json};
 use tidings::{
     format::{self, Dialect, DialectKind, FORMATS, Headers, Limits, Message, Reading, Redacted},
     journal::settle::{SourcePolicy, settle_alone},
@@ -15,73 +14,57 @@ use tidings::{
 
 /// Stands in an input where the headers end and the body begins, as in HTTP. Without it all is body.
 const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
-/// A header by which an input asks for the dialect with a base URL set.
-const WITH_BASE_URL: &str = "fuzz-base-url";
 
-static CONTENT_CHANGE: LazyLock<Box<dyn Dialect>> = LazyLock::new(|| set_up("content-change", Value::Null));
+/// The variable of the environment that names the one dialect to fuzz; every dialect without it.
+const ONLY: &str = "FUZZ_DIALECT";
+
+/// Every dialect, with each of its samples of settings.
+static DIALECTS: LazyLock<Vec<(&DialectKind, Box<dyn Dialect>)>> = LazyLock::new(|| {
+    let only = std::env::var(ONLY).ok();
+    let chosen = |kind: &&&DialectKind| only.as_ref().is_none_or(|only| only == kind.name);
+    let kinds: Vec<_> = format::DIALECTS.iter().copied().filter(|kind| chosen(&kind)).collect();
+    assert!(!kinds.is_empty(), "{ONLY} names no dialect");
+    kinds
+        .into_iter()
+        .flat_map(|kind| kind.sample_settings.iter().map(move |sample| (kind, set_up(kind, sample))))
+        .collect()
+});
+
+static CONTENT_CHANGE: LazyLock<Box<dyn Dialect>> =
+    LazyLock::new(|| set_up(format::dialect("content-change").expect("there is such a dialect"), "{}"));
+
 static POLICY: LazyLock<SourcePolicy> = LazyLock::new(|| SourcePolicy {
     name: SourceName::parse("fuzz").expect("it is a name"),
     // So that every draft becomes a change.
     metadata_changes: true,
 });
 
-/// A dialect, with and without settings.
-pub struct Subject {
-    kind: &'static DialectKind,
-    plain: Box<dyn Dialect>,
-    with_base_url: Option<Box<dyn Dialect>>,
+/// Has every dialect read one message, and checks what came of it.
+pub fn check_dialects(input: &[u8]) {
+    let (headers, body) = parts(input);
+    DIALECTS.iter().for_each(|(kind, dialect)| check(kind, dialect.as_ref(), &headers, body));
 }
 
-/// Whether a dialect has the setting `base_url`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum BaseUrl {
-    /// It has not.
-    None,
-    /// It has, and does without.
-    Optional,
-    /// It has, and needs it.
-    Required,
-}
-
-impl Subject {
-    /// The dialect of that name.
-    pub fn new(name: &str, base_url: BaseUrl) -> Self {
-        let kind = format::dialect(name).expect("there is such a dialect");
-        let with_base_url = || set_up(name, json!({ "base_url": "http://h.example/rest" }));
-        match base_url {
-            BaseUrl::None => Self { kind, plain: set_up(name, Value::Null), with_base_url: None },
-            BaseUrl::Optional => {
-                Self { kind, plain: set_up(name, Value::Null), with_base_url: Some(with_base_url()) }
-            }
-            BaseUrl::Required => Self { kind, plain: with_base_url(), with_base_url: None },
-        }
-    }
-
-    /// Reads one message and checks what came of it.
-    pub fn check(&self, input: &[u8]) {
-        let (headers, body) = parts(input);
-        let asked = headers.get(WITH_BASE_URL).is_some();
-        let dialect = self.with_base_url.as_ref().filter(|_| asked).unwrap_or(&self.plain);
-        let without = match self.kind.redact.map(|redact| redact(body)) {
-            None | Some(Redacted::AsItCame | Redacted::Opaque) => None,
-            Some(Redacted::Without(body)) => Some(body),
-            Some(Redacted::Blanked(_, rejection)) => return assert_printable(&rejection.to_string()),
-        };
-        let body = without.as_deref().unwrap_or(body);
-        let message = Message { content_type: headers.get("content-type"), headers: &headers, body };
-        match dialect.read(&message) {
-            Ok(Reading::Drafts(drafts)) => drafts.into_vec().into_iter().for_each(check_draft),
-            Ok(Reading::Nothing(reason)) => assert_printable(reason),
-            Err(rejection) => {
-                assert_printable(&rejection.place.to_string());
-                assert_printable(&rejection.to_string());
-            }
+fn check(kind: &DialectKind, dialect: &dyn Dialect, headers: &Headers, body: &[u8]) {
+    let without = match kind.redact.map(|redact| redact(body)) {
+        None | Some(Redacted::AsItCame | Redacted::Opaque) => None,
+        Some(Redacted::Without(body)) => Some(body),
+        Some(Redacted::Blanked(_, rejection)) => return assert_printable(&rejection.to_string()),
+    };
+    let body = without.as_deref().unwrap_or(body);
+    let message = Message { content_type: headers.get("content-type"), headers, body };
+    match dialect.read(&message) {
+        Ok(Reading::Drafts(drafts)) => drafts.into_vec().into_iter().for_each(check_draft),
+        Ok(Reading::Nothing(reason)) => assert_printable(reason),
+        Err(rejection) => {
+            assert_printable(&rejection.place.to_string());
+            assert_printable(&rejection.to_string());
         }
     }
 }
 
-fn set_up(name: &str, settings: Value) -> Box<dyn Dialect> {
-    let kind = format::dialect(name).expect("there is such a dialect");
+fn set_up(kind: &DialectKind, settings: &str) -> Box<dyn Dialect> {
+    let settings = serde_json::from_str(settings).expect("the sample is JSON");
     (kind.build)(settings, Limits::default()).expect("it takes the settings")
 }
 
@@ -104,8 +87,7 @@ fn check_draft(draft: Draft) {
         if !["atom", "json"].contains(&format.name) {
             continue;
         }
-        let message =
-            Message { content_type: Some(format.media_type), headers: &Headers::default(), body: &written };
+        let message = Message { content_type: Some(format.media_type), headers: &Headers::default(), body: &written };
         match CONTENT_CHANGE.read(&message) {
             Ok(Reading::Drafts(read)) => assert_eq!(read[0], told, "{}", String::from_utf8_lossy(&written)),
             other => panic!("{other:?}\n{}", String::from_utf8_lossy(&written)),

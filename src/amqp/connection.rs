@@ -94,26 +94,14 @@ const STREAM_OFFSET: &str = "x-stream-offset";
 /// AMQP's reply code for what the broker does not do with a queue of that type.
 const NOT_IMPLEMENTED: u16 = 540;
 
-/// How a queue is kept by the broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueType {
-    /// On several nodes, where there are several; every message is on disk.
-    Quorum,
-    /// On one node.
-    Classic,
-}
-
-impl QueueType {
-    /// Every type.
-    pub const ALL: [Self; 2] = [Self::Quorum, Self::Classic];
-
-    /// The name that brokers have for it, and the configuration.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Quorum => "quorum",
-            Self::Classic => "classic",
-        }
+named_values! {
+    /// How a queue is kept by the broker.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum QueueType {
+        /// On several nodes, where there are several; every message is on disk.
+        Quorum = "quorum",
+        /// On one node.
+        Classic = "classic",
     }
 }
 

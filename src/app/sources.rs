@@ -9,48 +9,37 @@ use super::ServeError;
 use crate::{
     admin::sources::Listed,
     broker::ConnectionStatus,
-    config::{Config, SourceConfig, Transport},
+    config::{Config, SourceConfig},
     intake::{FollowUp, Intake, Source},
     journal::Journal,
     lookup::{Lookup, Mode, Repository},
-    source::{
-        brokered::{Broker, BrokeredSource},
-        stomp::Destination,
-    },
+    source::brokered::BrokeredSource,
     supervision::{Supervisor, Worker},
 };
 
 /// Starts to read what brokers have for the sources.
-pub(super) fn read_queues(
+pub(super) fn read_brokers(
     config: &Config,
     journal: &Journal,
     sources: &BTreeMap<String, Listed>,
     stop: &CancellationToken,
     supervisor: &Supervisor,
 ) -> JoinSet<()> {
-    let mut queues = JoinSet::new();
+    let mut reading_tasks = JoinSet::new();
     let intake = Intake::new(journal.clone());
     let largest = config.limits.body_bytes;
     for listed in sources.values() {
-        let Some(SourceConfig { transport, .. }) = config.sources.get(listed.source.name()) else { continue };
-        match transport {
-            Transport::Http => {}
-            Transport::Amqp(queue) => {
-                let reading = read(&intake, listed, (**queue).clone(), largest, stop);
-                queues.spawn(supervisor.clone().run(Worker::Source, Some(listed.source.name().to_string()), reading));
-            }
-            Transport::Stomp(settings) => {
-                let name = listed.source.name();
-                if settings.is_topic() && settings.durable.is_none() {
-                    tracing::warn!(source = %name, "the subscription is not durable: what the topic is sent while Tidings is away is lost");
-                }
-                let destination = Destination { settings: (**settings).clone(), largest };
-                let reading = read(&intake, listed, destination, largest, stop);
-                queues.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), reading));
-            }
+        let name = listed.source.name();
+        let broker = config.sources.get(name).and_then(|source| source.transport.broker.as_ref());
+        let (Some(broker), Some(status)) = (broker, listed.connection.clone()) else { continue };
+        if let Some(warning) = broker.warning() {
+            tracing::warn!(source = %name, "{warning}");
         }
+        let (intake, source) = (intake.clone(), Arc::clone(&listed.source));
+        let reading = broker.read(BrokeredSource { intake, source, broker: (), largest, status }, stop.clone());
+        reading_tasks.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), reading));
     }
-    queues
+    reading_tasks
 }
 
 /// Starts to ask repositories about what they have not answered. What they are asked when the gateway stops they are asked
@@ -71,23 +60,6 @@ pub(super) fn follow_up(
     follow_ups
 }
 
-/// Reads what a broker has for a source.
-fn read<B: Broker>(
-    intake: &Intake,
-    listed: &Listed,
-    broker: B,
-    largest: usize,
-    stop: &CancellationToken,
-) -> impl Future<Output = ()> + use<B> {
-    let (intake, source, stop) = (intake.clone(), Arc::clone(&listed.source), stop.clone());
-    let status = listed.connection.clone();
-    async move {
-        if let Some(status) = status {
-            BrokeredSource { intake, source, broker, largest, status }.run(stop).await;
-        }
-    }
-}
-
 /// Sets the sources up.
 pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
     let mut sources = BTreeMap::new();
@@ -101,11 +73,9 @@ pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Listed>, 
             let repository = repository.map_err(|error| ServeError::Repository { name: name.clone(), error })?;
             source = source.looking_up(Lookup::new(*lookup, repository, limits));
         }
-        let connection = match transport {
-            Transport::Http => None,
-            Transport::Amqp(_) | Transport::Stomp(_) => Some(Arc::new(ConnectionStatus::of(format!("sources.{name}")))),
-        };
-        let listed = Listed { source: Arc::new(source), transport: transport.name(), connection };
+        let status = || Arc::new(ConnectionStatus::of(format!("sources.{name}")));
+        let connection = transport.broker.is_some().then(status);
+        let listed = Listed { source: Arc::new(source), transport: transport.name, connection };
         sources.insert(name.to_string(), listed);
     }
     Ok(sources)

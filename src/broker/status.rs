@@ -12,40 +12,23 @@ use chrono::{DateTime, SubsecRound, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What a connection is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ConnectionState {
-    /// An attempt is being made.
-    Connecting,
-    /// It does its work.
-    Connected,
-    /// The broker takes nothing, since it is short of memory or disk.
-    Blocked,
-    /// It is there, and it waits for something else of this gateway, as for the journal to be writable.
-    Paused,
-    /// The last attempt failed, and it is not yet time for the next.
-    Waiting,
-    /// The gateway is stopping.
-    Stopped,
-}
-
-impl ConnectionState {
-    /// Every state.
-    pub const ALL: [Self; 6] =
-        [Self::Connecting, Self::Connected, Self::Blocked, Self::Paused, Self::Waiting, Self::Stopped];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Connecting => "connecting",
-            Self::Connected => "connected",
-            Self::Blocked => "blocked",
-            Self::Paused => "paused",
-            Self::Waiting => "waiting",
-            Self::Stopped => "stopped",
-        }
+named_values! {
+    /// What a connection is doing.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum ConnectionState {
+        /// An attempt is being made.
+        Connecting = "connecting",
+        /// It does its work.
+        Connected = "connected",
+        /// The broker takes nothing, since it is short of memory or disk.
+        Blocked = "blocked",
+        /// It is there, and it waits for something else of this gateway, as for the journal to be writable.
+        Paused = "paused",
+        /// The last attempt failed, and it is not yet time for the next.
+        Waiting = "waiting",
+        /// The gateway is stopping.
+        Stopped = "stopped",
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use serde_json::Value;
 use tidings::{
-    config::{Config, Flags, SourceConfig, Transport},
+    config::{Config, Flags, SourceConfig},
     delivery::Definition,
     http_client::check_authority,
     journal::store::sqlite::inspect::{Found, inspect},
@@ -70,13 +70,10 @@ fn tell(config: &Config, found: Option<&Found>) -> Result<String, fmt::Error> {
         writeln!(told, "sources       none is enabled")?;
     }
     for (name, source) in &config.sources {
-        let (transport, dialect) = (source.transport.name(), source.dialect.name);
+        let (transport, dialect) = (source.transport.name, source.dialect.name);
         let signed = if source.signature.is_some() { ", signed" } else { "" };
-        let from = match &source.transport {
-            Transport::Http => format!("/hooks/{name}{signed}"),
-            Transport::Amqp(queue) => format!("the queue {} of {}", queue.queue, queue.address),
-            Transport::Stomp(stomp) => format!("{} of {}", stomp.destination, stomp.address),
-        };
+        let hook = || format!("/hooks/{name}{signed}");
+        let from = source.transport.broker.as_ref().map_or_else(hook, |broker| broker.describe());
         let asked = match &source.repository {
             Some(repository) if source.lookup != Mode::Off => {
                 format!(", asks {} ({})", repository.url, source.lookup.name())
@@ -145,11 +142,7 @@ fn wrong_files(config: &Config) -> Vec<String> {
 
 /// The files of authorities that a source is configured with, and their keys.
 fn authorities(source: &SourceConfig) -> Vec<(&'static str, &Path)> {
-    let of_the_broker = match &source.transport {
-        Transport::Http => None,
-        Transport::Amqp(queue) => queue.ca.as_deref(),
-        Transport::Stomp(stomp) => stomp.ca.as_deref(),
-    };
+    let of_the_broker = source.transport.broker.as_ref().and_then(|broker| broker.ca());
     let of_the_repository = source.repository.as_ref().and_then(|repository| repository.ca.as_deref());
     let named = [("ca", of_the_broker), ("repository.ca", of_the_repository)];
     named.into_iter().filter_map(|(key, path)| Some((key, path?))).collect()

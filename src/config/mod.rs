@@ -18,6 +18,7 @@ mod setting;
 mod source;
 mod stomp;
 mod subscription;
+mod transport;
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +40,8 @@ use serde::{
     de::{Error as _, IgnoredAny},
 };
 use setting::{Setting, whole};
-pub use source::{Allowance, SourceConfig, Transport};
+pub use source::{Allowance, SourceConfig};
+pub use transport::Transport;
 
 use crate::{
     delivery::Definition,
@@ -218,7 +220,7 @@ impl Config {
     /// # Errors
     /// When the file cannot be read, or a setting is unknown, missing or wrong.
     pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, ConfigError> {
-        Self::load_with(file, std::env::vars_os(), flags, DIALECTS.as_slice())
+        Self::load_with(file, std::env::vars_os(), flags, DIALECTS)
     }
 
     /// Loads the configuration with this environment and these dialects.

@@ -1,49 +1,49 @@
 //! The settings of a source that is a queue of a broker.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
-use serde::Deserializer;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     error::ConfigError,
     secret,
     setting::{Setting, whole},
-    source::unknown,
+    source::named,
+    transport::{Key, TransportKind},
 };
 use crate::amqp::{Address, QueueSettings, QueueType, ShortString};
 
 /// How many messages come before one is acknowledged, where the configuration does not say.
-pub(super) const PREFETCH: u16 = 1000;
+pub(super) const PREFETCH: Prefetch = Prefetch(1000);
 
-/// What stands in the table of such a source, beside its address.
-pub(super) struct QueueTable {
-    pub(super) ca: Option<String>,
-    pub(super) exchange: Option<String>,
-    pub(super) queue: Option<String>,
-    pub(super) queue_type: Option<String>,
-    pub(super) bindings: Option<Vec<String>>,
-    pub(super) prefetch: Option<u16>,
-    pub(super) declare: Option<bool>,
-}
+/// A queue of a broker that speaks AMQP 0-9-1.
+pub(super) static AMQP: TransportKind = TransportKind {
+    name: "amqp",
+    keys: &[
+        Key::of::<IgnoredAny>("url"),
+        Key::of::<String>("ca"),
+        Key::of::<String>("exchange"),
+        Key::of::<String>("queue"),
+        Key::of::<String>("queue_type"),
+        Key::of::<Vec<String>>("bindings"),
+        Key::of::<Prefetch>("prefetch"),
+        Key::of::<bool>("declare"),
+    ],
+    read: |table, environment| Ok(Some(Arc::new(read(table, environment)?))),
+};
 
 /// 1 to 65535 messages: AMQP has two bytes for it, and takes 0 for any number; so the same is allowed for STOMP.
-pub(super) fn prefetch<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<u16>, D::Error> {
-    whole::<1, 65_535, u16, D>(setting).map(Some)
-}
+#[derive(Deserialize)]
+pub(super) struct Prefetch(#[serde(deserialize_with = "whole::<1, 65_535, _, _>")] pub(super) u16);
 
 /// Checks the settings.
-pub(super) fn read(
-    told: QueueTable,
-    table: &Setting,
-    environment: &[(OsString, OsString)],
-) -> Result<QueueSettings, ConfigError> {
+fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<QueueSettings, ConfigError> {
     let url = given(table, "url")?;
     let address = Address::parse(&secret::text(&url, environment)?).map_err(|error| url.invalid(error.to_string()))?;
-    let ca = authority(told.ca, address.is_encrypted(), "amqps", table)?;
-    given(table, "queue")?;
-    let queue = name(&told.queue.unwrap_or_default(), table, "queue")?;
-    let exchange = told.exchange.map(|exchange| name(&exchange, table, "exchange")).transpose()?;
-    let bindings = match (&exchange, told.bindings) {
+    let ca = authority(table.get("ca")?, address.is_encrypted(), "amqps", table)?;
+    let queue = name(&given(table, "queue")?.read::<String>()?, table, "queue")?;
+    let exchange = table.get::<String>("exchange")?.map(|exchange| name(&exchange, table, "exchange")).transpose()?;
+    let bindings = match (&exchange, table.get::<Vec<String>>("bindings")?) {
         (Some(_), None) => vec!["#".into()],
         (None, Some(_)) => {
             return Err(table.entry("bindings")?.invalid("there are no bindings without an exchange; give both"));
@@ -54,18 +54,10 @@ pub(super) fn read(
             bindings.map(binding).collect::<Result<_, _>>()?
         }
     };
-    let queue_type = match told.queue_type.as_deref() {
-        None => QueueType::Quorum,
-        Some(told) => match QueueType::ALL.into_iter().find(|known| known.name() == told) {
-            Some(known) => known,
-            None => {
-                let reason = unknown("type of queue", told, &QueueType::ALL.map(QueueType::name));
-                return Err(table.entry("queue_type")?.invalid(reason));
-            }
-        },
-    };
-    let prefetch = told.prefetch.unwrap_or(PREFETCH);
-    let declare = told.declare.unwrap_or(true);
+    let queue_type = named(table, "queue_type", "type of queue", &QueueType::ALL, QueueType::name)?;
+    let queue_type = queue_type.unwrap_or(QueueType::Quorum);
+    let Prefetch(prefetch) = table.get("prefetch")?.unwrap_or(PREFETCH);
+    let declare = table.get("declare")?.unwrap_or(true);
     Ok(QueueSettings { address, ca, exchange, queue, queue_type, bindings, prefetch, declare })
 }
 

@@ -9,11 +9,11 @@ use super::{
     queue::authority,
     secret,
     setting::{Setting, whole},
-    source::unknown,
+    source::named,
 };
 use crate::{
-    format::DialectKind,
-    lookup::{Api, BaseUrl, Credentials, Mode, RepositorySettings},
+    format::{DialectKind, RepositoryApi, dialects_with_repository},
+    lookup::{BaseUrl, Credentials, Mode, RepositorySettings},
     web::Secret,
 };
 
@@ -54,35 +54,26 @@ fn cached<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Err
 
 /// Reads how the repository of a source of this dialect is asked. One may be there that is not asked.
 pub(super) fn read(
-    lookup: Option<&str>,
     told: Option<&RepositoryTable>,
     (dialect, settings): (&DialectKind, &serde_json::Value),
     source: &Setting,
     environment: &[(OsString, OsString)],
 ) -> Result<(Mode, Option<RepositorySettings>), ConfigError> {
-    let mode = match lookup {
-        None => Mode::default(),
-        Some(name) => match Mode::ALL.into_iter().find(|mode| mode.name() == name) {
-            Some(mode) => mode,
-            None => {
-                let reason = unknown("way to look up", name, &Mode::ALL.map(Mode::name));
-                return Err(source.entry("lookup")?.invalid(reason));
-            }
-        },
-    };
+    let mode = named(source, "lookup", "way to look up", &Mode::ALL, Mode::name)?.unwrap_or_default();
     let table = source.entry("repository")?;
-    let api = Api::of_dialect(dialect.name);
+    let api = dialect.repository.map(|repository| repository.api);
     match (mode, told, api) {
         (Mode::Off, None, _) => Ok((mode, None)),
-        (_, Some(told), Some(api)) => Ok((mode, Some(repository(told, api, dialect, settings, &table, environment)?))),
+        (_, Some(told), Some(api)) => Ok((mode, Some(repository(told, api, settings, &table, environment)?))),
         (_, None, Some(_)) => {
             let reason = "there is no repository to ask; give its url in the table `repository` of this source";
             Err(source.entry("lookup")?.invalid(reason))
         }
         (mode, _, None) => {
             let reason = format!(
-                "what sends the dialect {:?} cannot be asked; fedora-apim, fedora-events and islandora can: leave it out",
-                dialect.name
+                "what sends the dialect {:?} cannot be asked; {} can: leave it out",
+                dialect.name,
+                dialects_with_repository(|_| true)
             );
             let of = if mode == Mode::Off { table } else { source.entry("lookup")? };
             Err(of.invalid(reason))
@@ -92,8 +83,7 @@ pub(super) fn read(
 
 fn repository(
     told: &RepositoryTable,
-    api: Api,
-    dialect: &DialectKind,
+    api: RepositoryApi,
     settings: &serde_json::Value,
     table: &Setting,
     environment: &[(OsString, OsString)],
@@ -106,8 +96,7 @@ fn repository(
     let mut public_urls =
         told.public_urls.iter().map(|text| base(text, "public_urls")).collect::<Result<Vec<_>, _>>()?;
     // What the dialect puts before every identifier is this repository's name as well.
-    if dialect.name != "islandora"
-        && let Some(named) = settings.get("base_url").and_then(serde_json::Value::as_str)
+    if let Some(named) = settings.get("base_url").and_then(serde_json::Value::as_str)
         && let Ok(base) = BaseUrl::parse(named)
     {
         public_urls.push(base);

@@ -5,7 +5,7 @@
 //! there are. Here a value must have its type; only a variable of the environment, which is always
 //! text, is converted, and to the type that is wanted rather than the one that it looks like.
 
-use std::{fmt, str::FromStr};
+use std::{collections::HashSet, fmt, str::FromStr};
 
 use config::{Value, ValueKind};
 use serde::{
@@ -63,6 +63,38 @@ impl Setting {
         let Setting { key, value } = self;
         let origin = origin(&key, &value);
         T::deserialize(Setting { key: key.clone(), value }).map_err(|fault| fault.at(&key, &origin).0)
+    }
+
+    /// Reads the setting of that name in a table, if it is there.
+    ///
+    /// # Errors
+    /// As [`Setting::read`].
+    pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ConfigError> {
+        self.entry(name)?.read()
+    }
+
+    /// Reads a table as `T`, apart from its settings of these names, which are read elsewhere.
+    ///
+    /// # Errors
+    /// As [`Setting::read`].
+    pub(super) fn read_without<T: DeserializeOwned>(&self, others: &[&str]) -> Result<T, ConfigError> {
+        let mut rest = self.clone();
+        if let ValueKind::Table(table) = &mut rest.value.kind {
+            table.retain(|name, _| !others.contains(&name.as_str()));
+        }
+        rest.read().map_err(|error| match error {
+            ConfigError::UnknownKey { key, origin, mut known } if self.is_table_of(&key) => {
+                known.extend(others.iter().map(|name| (*name).to_owned()));
+                let mut seen = HashSet::new();
+                known.retain(|name| seen.insert(name.clone()));
+                ConfigError::UnknownKey { key, origin, known }
+            }
+            other => other,
+        })
+    }
+
+    fn is_table_of(&self, key: &str) -> bool {
+        key.rsplit_once('.').is_some_and(|(table, _)| table == self.key)
     }
 
     /// The settings of a table, in the order of their keys.

@@ -2,22 +2,19 @@
 
 use std::{ffi::OsString, fmt};
 
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     error::ConfigError,
-    queue::{self, QueueTable},
     repository::{self, RepositoryTable},
     secret,
-    setting::{Setting, whole},
-    stomp::{self, StompTable},
+    setting::Setting,
+    transport::{Messages, TRANSPORTS, Transport},
 };
 use crate::{
-    amqp::QueueSettings,
     format::{DialectKind, Limits},
     lookup::{Mode, RepositorySettings},
     model::SourceName,
-    stomp::StompSettings,
     suggestion::advice,
     web::Secret,
 };
@@ -66,140 +63,23 @@ pub struct Allowance {
     pub burst: u32,
 }
 
-/// How messages come in.
-#[derive(Clone, Debug)]
-pub enum Transport {
-    /// `POST /hooks/NAME`.
-    Http,
-    /// A queue of a broker.
-    Amqp(Box<QueueSettings>),
-    /// A queue or a topic of a broker that speaks STOMP.
-    Stomp(Box<StompSettings>),
-}
-
-impl Transport {
-    /// The name in the configuration.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Http => TransportName::Http,
-            Self::Amqp(_) => TransportName::Amqp,
-            Self::Stomp(_) => TransportName::Stomp,
-        }
-        .as_str()
-    }
-}
-
-/// A transport as the table names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TransportName {
-    Http,
-    Amqp,
-    Stomp,
-}
-
-impl TransportName {
-    const ALL: [Self; 3] = [Self::Http, Self::Amqp, Self::Stomp];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Amqp => "amqp",
-            Self::Stomp => "stomp",
-        }
-    }
-
-    /// The settings that it has and not every transport has.
-    fn settings(self) -> &'static [&'static str] {
-        match self {
-            Self::Http => &["rate", "burst", "signature"],
-            Self::Amqp => &["url", "ca", "exchange", "queue", "queue_type", "bindings", "prefetch", "declare"],
-            Self::Stomp => &["url", "ca", "destination", "durable", "client_id", "prefetch", "acknowledge"],
-        }
-    }
-
-    /// Refuses the settings of every other transport.
-    fn refuse_others(self, table: &Setting) -> Result<(), ConfigError> {
-        for other in Self::ALL.into_iter().filter(|other| *other != self) {
-            for name in other.settings().iter().filter(|name| !self.settings().contains(name)) {
-                let setting = table.entry(name)?;
-                if setting.is_given() {
-                    let (other, own) = (other.as_str(), self.as_str());
-                    let reason = format!("it is for the transport {other:?}, and this source has {own:?}");
-                    return Err(setting.invalid(reason));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<'de> Deserialize<'de> for TransportName {
-    fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(setting)?;
-        let found = Self::ALL.into_iter().find(|transport| transport.as_str() == name);
-        found.ok_or_else(|| serde::de::Error::custom(unknown("transport", &name, &Self::ALL.map(Self::as_str))))
-    }
-}
-
-/// What may stand in the table: what every source has, then what those of one transport have.
+/// What may stand in the table of every source, whatever its transport.
 #[derive(Deserialize)]
 struct Table {
     #[serde(default = "enabled")]
     enabled: bool,
-    transport: TransportName,
-    dialect: String,
+    #[serde(rename = "transport")]
+    _transport: IgnoredAny,
+    #[serde(rename = "dialect")]
+    _dialect: String,
     #[serde(default)]
     metadata_changes: bool,
     #[serde(default)]
     settings: serde_json::Value,
-    #[serde(default, deserialize_with = "messages")]
-    rate: Option<u32>,
-    #[serde(default, deserialize_with = "messages")]
-    burst: Option<u32>,
-    #[serde(default)]
-    signature: Option<SignatureTable>,
-    #[serde(default)]
-    lookup: Option<String>,
+    #[serde(rename = "lookup")]
+    _lookup: Option<String>,
     #[serde(default)]
     repository: Option<RepositoryTable>,
-    /// Read by itself, since it holds a password and may be elsewhere.
-    #[serde(default, rename = "url")]
-    _url: IgnoredAny,
-    #[serde(default)]
-    ca: Option<String>,
-    #[serde(default)]
-    exchange: Option<String>,
-    #[serde(default)]
-    queue: Option<String>,
-    #[serde(default)]
-    queue_type: Option<String>,
-    #[serde(default)]
-    bindings: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "queue::prefetch")]
-    prefetch: Option<u16>,
-    #[serde(default)]
-    declare: Option<bool>,
-    #[serde(default)]
-    destination: Option<String>,
-    #[serde(default)]
-    durable: Option<String>,
-    #[serde(default)]
-    client_id: Option<String>,
-    #[serde(default)]
-    acknowledge: Option<String>,
-}
-
-/// What may stand in `signature`; the secret is read by itself, since it may be elsewhere.
-#[derive(Deserialize)]
-struct SignatureTable {
-    #[serde(rename = "secret")]
-    _secret: IgnoredAny,
-}
-
-/// 1 to 1 000 000 messages.
-fn messages<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<u32>, D::Error> {
-    whole::<1, 1_000_000, u32, D>(setting).map(Some)
 }
 
 fn enabled() -> bool {
@@ -215,63 +95,53 @@ pub(super) fn read(
     dialects: &[&'static DialectKind],
 ) -> Result<Option<(SourceName, SourceConfig)>, ConfigError> {
     let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
-    let told: Table = table.clone().read()?;
-    let Table {
-        enabled,
-        transport,
-        dialect,
-        rate,
-        burst,
-        metadata_changes,
-        settings,
-        signature,
-        lookup,
-        repository,
-        ..
-    } = &told;
-    transport.refuse_others(table)?;
-    let rate = match (*rate, *burst) {
-        (Some(per_second), burst) => Some(Allowance { per_second, burst: burst.unwrap_or(per_second) }),
+    let of_transports = TRANSPORTS.iter().flat_map(|kind| kind.keys).map(|key| key.name).collect::<Vec<_>>();
+    let common: Table = table.read_without(&of_transports)?;
+    let Table { enabled, metadata_changes, settings, repository, .. } = common;
+    let transport = named(table, "transport", "transport", TRANSPORTS, |kind| kind.name)?;
+    let transport = transport.ok_or_else(|| table.at("transport").missing())?;
+    transport.check(table)?;
+    let rate = match (table.get("rate")?, table.get("burst")?) {
+        (Some(Messages(per_second)), None) => Some(Allowance { per_second, burst: per_second }),
+        (Some(Messages(per_second)), Some(Messages(burst))) => Some(Allowance { per_second, burst }),
         (None, Some(_)) => return Err(table.entry("burst")?.invalid("there is no burst without a rate; give both")),
         (None, None) => None,
     };
     if !enabled {
         return Ok(None);
     }
-    let Some(kind) = dialects.iter().find(|kind| kind.name == dialect) else {
-        let known: Vec<&str> = dialects.iter().map(|kind| kind.name).collect();
-        return Err(table.entry("dialect")?.invalid(unknown("dialect", dialect, &known)));
-    };
-    (kind.build)(settings.clone(), Limits::default()).map_err(|error| ConfigError::Settings {
+    let dialect = named(table, "dialect", "dialect", dialects, |kind| kind.name)?;
+    let dialect = dialect.ok_or_else(|| table.at("dialect").missing())?;
+    (dialect.build)(settings.clone(), Limits::default()).map_err(|error| ConfigError::Settings {
         key: format!("sources.{name}.settings"),
-        dialect: kind.name,
+        dialect: dialect.name,
         reason: error.to_string(),
     })?;
-    let signature = match signature {
-        Some(_) => Some(secret::read(&table.entry("signature")?.entry("secret")?, environment)?),
-        None => None,
+    let signature = table.entry("signature")?;
+    let signature = match signature.is_given() {
+        true => Some(secret::read(&signature.entry("secret")?, environment)?),
+        false => None,
     };
-    let (lookup, repository) =
-        repository::read(lookup.as_deref(), repository.as_ref(), (kind, settings), table, environment)?;
-    let (metadata_changes, settings) = (*metadata_changes, settings.clone());
-    let transport = match transport {
-        TransportName::Http => Transport::Http,
-        TransportName::Amqp => {
-            let Table { ca, exchange, queue, queue_type, bindings, prefetch, declare, .. } = told;
-            let told = QueueTable { ca, exchange, queue, queue_type, bindings, prefetch, declare };
-            Transport::Amqp(Box::new(queue::read(told, table, environment)?))
-        }
-        TransportName::Stomp => {
-            let Table { ca, destination, durable, client_id, prefetch, acknowledge, .. } = told;
-            let told = StompTable { ca, destination, durable, client_id, prefetch, acknowledge };
-            Transport::Stomp(Box::new(stomp::read(told, table, environment)?))
-        }
-    };
-    let dialect = kind;
+    let (lookup, repository) = repository::read(repository.as_ref(), (dialect, &settings), table, environment)?;
+    let transport = Transport { name: transport.name, broker: (transport.read)(table, environment)? };
     Ok(Some((
         name,
         SourceConfig { transport, dialect, rate, metadata_changes, settings, signature, lookup, repository },
     )))
+}
+
+/// Reads a setting that names one of `all`, which are each a `what`; `None` where it is not given.
+pub(super) fn named<T: Copy>(
+    table: &Setting,
+    key: &str,
+    what: &str,
+    all: &[T],
+    name_of: fn(T) -> &'static str,
+) -> Result<Option<T>, ConfigError> {
+    let Some(name) = table.get::<String>(key)? else { return Ok(None) };
+    let found = all.iter().copied().find(|known| name_of(*known) == name).map(Some);
+    let known = || all.iter().copied().map(name_of).collect::<Vec<_>>();
+    found.ok_or_else(|| table.at(key).invalid(unknown(what, &name, &known())))
 }
 
 pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {

@@ -1,13 +1,13 @@
 //! What a subscription is: the same keys in the configuration file and over HTTP.
 
-use std::{ffi::OsString, fmt, sync::Arc};
+use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Blueprint, DELIVERIES, DeliveryKind, Start};
+use super::{Blueprint, DELIVERIES, DeliveryKind, Key, Start};
 use crate::{
-    format::{FORMATS, FormatKind, format},
+    format::{FORMATS, FormatKind},
     http_client::Guard,
     journal::subscriptions::MadeBy,
     model::Filter,
@@ -17,11 +17,8 @@ use crate::{
 /// The format of messages where the definition names none.
 const DEFAULT_FORMAT: &str = "atom";
 
-/// How many dead letters are kept where the definition does not say.
-const DEFAULT_DEAD_LETTERS: u64 = 1000;
-
-/// The most dead letters that a definition may have kept.
-pub(super) const MOST_DEAD_LETTERS: u64 = 1_000_000;
+pub(super) const DEAD_LETTERS: Key =
+    Key::number("dead_letters", 0..=1_000_000, 1000, "How many refused messages are kept.");
 
 /// Who defines a subscription, and what they may refer to.
 #[derive(Clone, Copy)]
@@ -39,6 +36,16 @@ impl<'a> Maker<'a> {
     #[must_use]
     pub fn api(guard: &'a Guard) -> Self {
         Self { made_by: MadeBy::Api, variable: &|name| std::env::var_os(name), guard }
+    }
+
+    /// Takes the file of an authority, which only the configuration may name, out of a definition.
+    pub(super) fn take_authority(&self, table: &mut Map<String, Value>) -> Result<Option<PathBuf>, InvalidDefinition> {
+        match take(table, "ca")? {
+            Some(_) if self.made_by == MadeBy::Api => {
+                Err(InvalidDefinition::new("ca", "only the configuration file may name a file; define it there"))
+            }
+            ca => Ok(ca),
+        }
     }
 }
 
@@ -84,7 +91,7 @@ impl InvalidDefinition {
 
 impl Definition {
     /// The keys that every subscription has, whatever its delivery.
-    pub const KEYS: [&'static str; 5] = ["delivery", "format", "filter", "start", "dead_letters"];
+    pub const KEYS: [&'static str; 5] = ["delivery", "format", "filter", "start", DEAD_LETTERS.name];
 
     /// Reads a definition.
     ///
@@ -94,15 +101,12 @@ impl Definition {
         let Value::Object(mut table) = definition else {
             return Err(InvalidDefinition::new("", "give an object with the keys of a subscription"));
         };
-        let delivery = named(&mut table, "delivery", None, &DELIVERIES.map(|kind| kind.name))?;
-        let delivery = DELIVERIES.into_iter().find(|kind| kind.name == delivery);
-        let delivery = delivery.ok_or_else(|| InvalidDefinition::new("delivery", "there is no such delivery"))?;
+        let delivery = named(&mut table, "delivery", None, DELIVERIES, |kind| kind.name)?;
         if let Some(unknown) = table.keys().find(|key| !is_known(key, delivery)) {
             let known: Vec<&str> = Self::KEYS.into_iter().chain(delivery.keys.iter().map(|key| key.name)).collect();
             return Err(InvalidDefinition::new(unknown, format!("there is no such key; {}", advice(unknown, &known))));
         }
-        let name = named(&mut table, "format", Some(DEFAULT_FORMAT), &FORMATS.map(|kind| kind.name))?;
-        let format = format(&name).ok_or_else(|| InvalidDefinition::new("format", "there is no such format"))?;
+        let format = named(&mut table, "format", Some(DEFAULT_FORMAT), FORMATS, |kind| kind.name)?;
         let filter: Filter = take(&mut table, "filter")?.unwrap_or_default();
         if filter.since.is_some() {
             return Err(InvalidDefinition::new("filter.since", "a subscription begins at its start; give that"));
@@ -112,11 +116,7 @@ impl Definition {
             return Err(InvalidDefinition::new(format!("filter.{condition}"), reason));
         }
         let start = take(&mut table, "start")?.unwrap_or_default();
-        let dead_letters = take(&mut table, "dead_letters")?.unwrap_or(DEFAULT_DEAD_LETTERS);
-        if dead_letters > MOST_DEAD_LETTERS {
-            let reason = format!("it is {dead_letters}; give a whole number from 0 to {MOST_DEAD_LETTERS}");
-            return Err(InvalidDefinition::new("dead_letters", reason));
-        }
+        let dead_letters = DEAD_LETTERS.take(&mut table)? as u64;
         let blueprint = (delivery.read)(table, maker)?;
         if blueprint.max_batch() > 1 && format.batch.is_none() {
             let can: Vec<_> = FORMATS.iter().filter(|kind| kind.batch.is_some()).map(|kind| kind.name).collect();
@@ -145,24 +145,24 @@ fn is_known(key: &str, delivery: &DeliveryKind) -> bool {
     Definition::KEYS.contains(&key) || delivery.keys.iter().any(|known| known.name == key)
 }
 
-/// Takes a key whose value is one of these names.
-fn named(
+/// Removes a key from the table and returns the kind that its value names.
+fn named<K>(
     table: &mut Map<String, Value>,
     key: &str,
     default: Option<&str>,
-    known: &[&str],
-) -> Result<String, InvalidDefinition> {
-    let there_are = known.join(", ");
-    match table.remove(key).filter(|value| !value.is_null()) {
-        Some(Value::String(name)) if known.contains(&name.as_str()) => Ok(name),
-        Some(Value::String(name)) => {
-            Err(InvalidDefinition::new(key, format!("there is no {key} {name:?}; {}", advice(&name, known))))
-        }
-        Some(_) => Err(InvalidDefinition::new(key, format!("give a name; there are {there_are}"))),
-        None => default
-            .map(ToOwned::to_owned)
-            .ok_or_else(|| InvalidDefinition::new(key, format!("it is missing; add it: there are {there_are}"))),
-    }
+    kinds: &[&'static K],
+    name_of: fn(&K) -> &'static str,
+) -> Result<&'static K, InvalidDefinition> {
+    let known: Vec<_> = kinds.iter().map(|kind| name_of(kind)).collect();
+    let wrong = |reason: &str| InvalidDefinition::new(key, format!("{reason} there are {}", known.join(", ")));
+    let value = table.remove(key).filter(|value| !value.is_null()).or(default.map(Value::from));
+    let name = value.as_ref().ok_or_else(|| wrong("it is missing; add it:"))?;
+    let name = name.as_str().ok_or_else(|| wrong("give a name;"))?;
+    kinds
+        .iter()
+        .copied()
+        .find(|kind| name_of(kind) == name)
+        .ok_or_else(|| InvalidDefinition::new(key, format!("there is no {key} {name:?}; {}", advice(name, &known))))
 }
 
 /// Takes the value of a key, if there is one, as a `T`.

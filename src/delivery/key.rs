@@ -1,6 +1,8 @@
 //! A key of a definition: its name and what it takes, told once for whoever reads a definition and for the
 //! description of the HTTP interface.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Map, Value};
 use utoipa::openapi::{
     ObjectBuilder, RefOr, Schema, Type,
@@ -39,6 +41,8 @@ pub enum Takes {
         least: u64,
         /// The most.
         most: u64,
+        /// The number where a definition leaves the key out.
+        default: u64,
     },
     /// A list of tables.
     Tables,
@@ -61,14 +65,20 @@ impl Key {
         Self { name, about, takes, needed: true }
     }
 
+    /// A number that a definition may leave out.
+    #[must_use]
+    pub const fn number(name: &'static str, range: RangeInclusive<u64>, default: u64, about: &'static str) -> Self {
+        Self::new(name, Takes::Number { least: *range.start(), most: *range.end(), default }, about)
+    }
+
     /// Takes the number of this key out of a definition, or the default.
     ///
     /// # Errors
     /// When it is no whole number, or outside the range.
-    pub(super) fn number(&self, table: &mut Map<String, Value>, default: u64) -> Result<usize, InvalidDefinition> {
-        let (least, most) = match self.takes {
-            Takes::Number { least, most } => (least, most),
-            _ => (0, u64::MAX),
+    pub(super) fn take(&self, table: &mut Map<String, Value>) -> Result<usize, InvalidDefinition> {
+        let (least, most, default) = match self.takes {
+            Takes::Number { least, most, default } => (least, most, default),
+            _ => (0, u64::MAX, 0),
         };
         let number: u64 = take(table, self.name)?.unwrap_or(default);
         let in_range = (least..=most).contains(&number).then(|| usize::try_from(number).ok()).flatten();
@@ -85,7 +95,7 @@ impl Key {
             Takes::Text => of(Type::String).into(),
             Takes::Words(words) => of(Type::String).enum_values(Some(words.iter().copied())).into(),
             Takes::Switch => of(Type::Boolean).into(),
-            Takes::Number { least, most } => of(Type::Integer).minimum(number(least)).maximum(number(most)).into(),
+            Takes::Number { least, most, .. } => of(Type::Integer).minimum(number(least)).maximum(number(most)).into(),
             Takes::Tables => {
                 let table = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true)));
                 ArrayBuilder::new().items(table.build()).description(Some(self.about)).into()

@@ -51,7 +51,7 @@ use crate::{
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Every way to push, by name.
-pub static DELIVERIES: [&DeliveryKind; 2] = [&amqp::AMQP, &webhook::WEBHOOK];
+pub static DELIVERIES: &[&DeliveryKind] = &[&amqp::AMQP, &webhook::WEBHOOK];
 
 /// A way to push, as subscriptions name it.
 pub struct DeliveryKind {

@@ -10,7 +10,7 @@ use utoipa::{
     },
 };
 
-use super::{DELIVERIES, Definition, DeliveryKind, Start, definition::MOST_DEAD_LETTERS};
+use super::{DELIVERIES, Definition, DeliveryKind, Start, definition::DEAD_LETTERS};
 use crate::{
     format::FORMATS,
     model::{Filter, Timestamp},
@@ -36,10 +36,13 @@ fn shape(kind: &DeliveryKind) -> ObjectBuilder {
         .title(Some(kind.name))
         .property("delivery", words([kind.name]).description(Some("How messages are pushed.")))
         .required("delivery")
-        .property("format", words(FORMATS.map(|format| format.name)).description(Some("What they are written in.")))
+        .property(
+            "format",
+            words(FORMATS.iter().map(|format| format.name)).description(Some("What they are written in.")),
+        )
         .property("filter", Filter::schema())
         .property("start", Start::schema())
-        .property("dead_letters", whole(0, MOST_DEAD_LETTERS).description(Some("How many refused messages are kept.")));
+        .property(DEAD_LETTERS.name, DEAD_LETTERS.schema());
     for key in kind.keys {
         shape = shape.property(key.name, key.schema());
         if key.needed {
@@ -68,7 +71,7 @@ impl ToSchema for Start {
     }
 }
 
-fn words<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {
+fn words(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words))
 }
 

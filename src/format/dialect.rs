@@ -99,8 +99,30 @@ pub struct DialectKind {
     /// Takes out of a body what must not be kept, before anything else is done with it. `None` where the messages of the format
     /// have no place for a secret.
     pub redact: Option<fn(&[u8]) -> Redacted>,
+    /// The repository that sends its messages, if the gateway can ask that repository over HTTP.
+    pub repository: Option<RepositoryKind>,
+    /// Valid settings of sources, as JSON: first the fewest, last all. Tests and fuzzing set the dialect up with them.
+    pub sample_settings: &'static [&'static str],
     /// Sets it up from the source's `settings`, to read no more than the limits allow.
     pub build: fn(Value, Limits) -> Result<Box<dyn Dialect>, InvalidSettings>,
+}
+
+/// The kind of repository that sends a dialect's messages.
+#[derive(Clone, Copy, Debug)]
+pub struct RepositoryKind {
+    /// Its API over HTTP.
+    pub api: RepositoryApi,
+    /// The reason why a walk through it does not find the objects of its messages, if there is one.
+    pub not_walkable: Option<&'static str>,
+}
+
+/// The API of a repository over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepositoryApi {
+    /// The REST API of Fedora 3.
+    Fedora3,
+    /// The Linked Data Platform, as Fedora 4 to 6 have it.
+    Ldp,
 }
 
 /// A body without what must not be kept of it.

@@ -38,6 +38,8 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     headers: &[ROUTING_KEY],
     repeats: Repeats::Unknowable,
     redact: None,
+    repository: None,
+    sample_settings: &[r#"{"base_url": "http://h.example/rest"}"#],
     build: |value, _| Ok(Box::new(settings::<Hoarder>(value)?)),
 };
 

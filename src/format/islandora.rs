@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 
 use super::{
-    Bound, Dialect, DialectKind, Limits, Message, Reading, Rejection, Repeats,
+    Bound, Dialect, DialectKind, Limits, Message, Reading, Rejection, Repeats, RepositoryApi, RepositoryKind,
     json_ld::{self, Context, Node, activity_streams_term, in_words},
     settings,
 };
@@ -29,6 +29,14 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     headers: &[],
     repeats: Repeats::Unknowable,
     redact: None,
+    repository: Some(RepositoryKind {
+        api: RepositoryApi::Ldp,
+        not_walkable: Some(
+            "messages of Islandora are about what its Drupal holds, which its Fedora does not know; make a source of the \
+             dialect fedora-events for the Fedora itself",
+        ),
+    }),
+    sample_settings: &["{}"],
     build: |value, limits| {
         let Settings {} = settings(value)?;
         Ok(Box::new(Islandora { limits }))

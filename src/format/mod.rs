@@ -27,7 +27,10 @@ mod utf8;
 mod xml;
 mod xml_writer;
 
-pub use dialect::{Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, settings};
+pub use dialect::{
+    Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, RepositoryApi, RepositoryKind,
+    settings,
+};
 pub use fedora_apim::{InvalidName, RestNames};
 pub use fedora_events::join as resource_at;
 pub use kind::{Batch, Beside, Carrier, FormatKind, Header};
@@ -35,7 +38,7 @@ pub use limits::{Bound, Limits};
 pub use rejection::{Place, Rejection, RejectionKind};
 
 /// Every dialect, by name.
-pub static DIALECTS: [&DialectKind; 6] = [
+pub static DIALECTS: &[&DialectKind] = &[
     &fedora_apim::DIALECT,
     &fedora_events::DIALECT,
     &islandora::DIALECT,
@@ -47,11 +50,22 @@ pub static DIALECTS: [&DialectKind; 6] = [
 /// The dialect of that name.
 #[must_use]
 pub fn dialect(name: &str) -> Option<&'static DialectKind> {
-    DIALECTS.into_iter().find(|kind| kind.name == name)
+    DIALECTS.iter().copied().find(|kind| kind.name == name)
+}
+
+/// The names of the dialects whose repositories can be asked, and are of such a kind, as a list in a sentence.
+#[must_use]
+pub fn dialects_with_repository(of_kind: fn(&RepositoryKind) -> bool) -> String {
+    let is_of_kind = |kind: &&&DialectKind| kind.repository.as_ref().is_some_and(of_kind);
+    let names: Vec<_> = DIALECTS.iter().filter(is_of_kind).map(|kind| kind.name).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// Every format, by name.
-pub static FORMATS: [&FormatKind; 6] = [
+pub static FORMATS: &[&FormatKind] = &[
     &content_change::ATOM,
     &json::JSON,
     &model_xml::XML,
@@ -66,5 +80,5 @@ pub static KEPT: &FormatKind = &json::JSON;
 /// The format of that name.
 #[must_use]
 pub fn format(name: &str) -> Option<&'static FormatKind> {
-    FORMATS.into_iter().find(|kind| kind.name == name)
+    FORMATS.iter().copied().find(|kind| kind.name == name)
 }

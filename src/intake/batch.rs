@@ -255,6 +255,8 @@ mod tests {
         headers: &["read"],
         repeats: Repeats::SameBody,
         redact: None,
+        repository: None,
+        sample_settings: &["{}"],
         build: |_, _| -> Result<Box<dyn Dialect>, InvalidSettings> { Ok(Box::new(Frail)) },
     };
 

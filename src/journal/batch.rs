@@ -207,7 +207,8 @@ impl Settlements {
             }
         }
         new.into_iter().any(|(object, items)| {
-            let known = self.objects.get(object).map_or(0, |known| known.state.items.len() + known.others.unwrap_or_default());
+            let known =
+                self.objects.get(object).map_or(0, |known| known.state.items.len() + known.others.unwrap_or_default());
             known + items.len() > self.bounds.object_items
         })
     }
@@ -312,12 +313,7 @@ impl Settlements {
         Outcome::Accepted { seq, id }
     }
 
-    fn batch(
-        self,
-        outcomes: Vec<Vec<Outcome>>,
-        seeded: Vec<Seeded>,
-        cursors: Vec<(SubscriptionName, Seq)>,
-    ) -> Batch {
+    fn batch(self, outcomes: Vec<Vec<Outcome>>, seeded: Vec<Seeded>, cursors: Vec<(SubscriptionName, Seq)>) -> Batch {
         let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
         let mut touched: Vec<_> = self.objects.into_iter().filter(is_touched).collect();
         touched.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));

@@ -98,12 +98,7 @@ impl Writer {
     }
 
     /// Looks up the further changes of purges that are repeated: the gateway divides a large purge into several changes.
-    fn add_parts(
-        &self,
-        transaction: &mut dyn Transaction,
-        taken: &Taken,
-        known: &mut Known,
-    ) -> Result<(), StoreError> {
+    fn add_parts(&self, transaction: &mut dyn Transaction, taken: &Taken, known: &mut Known) -> Result<(), StoreError> {
         for key in purge_keys(&taken.submissions, &taken.seedings) {
             let mut parts = 1;
             while known.seen.contains_key(&key.part(parts)) {

@@ -307,7 +307,8 @@ mod tests {
         http_client, judge,
     };
     use crate::{
-        lookup::{Api, BaseUrl, Credentials},
+        format::RepositoryApi,
+        lookup::{BaseUrl, Credentials},
         model::SourceName,
         web::Secret,
     };
@@ -317,7 +318,7 @@ mod tests {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = BaseUrl::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-        let mut settings = RepositorySettings::new(Api::Fedora3, base);
+        let mut settings = RepositorySettings::new(RepositoryApi::Fedora3, base);
         (settings.in_flight, settings.timeout) = (1, Duration::from_millis(50));
         (listener, Repository::new(&SourceName::parse("s").unwrap(), settings).await.unwrap())
     }

@@ -25,11 +25,11 @@ use tokio::time::Instant;
 
 pub use client::{Answer, Body, LOOKUPS, Repository, There};
 pub use error::LookupError;
-pub use settings::{Api, BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySettings};
+pub use settings::{BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySettings};
 
 use self::{asking::Asking, cache::AnswerCache};
 use crate::{
-    format::Limits,
+    format::{Limits, RepositoryApi},
     model::{Draft, LookupMark, Untold},
 };
 
@@ -111,10 +111,12 @@ impl Lookup {
         let settings = repository.settings();
         let object = settings.path_of(draft.object.as_str());
         match (settings.api, object) {
-            (Api::Fedora3, Some(object)) => fedora3::complete(&asking, &object, draft).await,
-            (Api::Ldp, Some(object)) => ldp::complete(&asking, Some(&object), draft).await,
+            (RepositoryApi::Fedora3, Some(object)) => fedora3::complete(&asking, &object, draft).await,
+            (RepositoryApi::Ldp, Some(object)) => ldp::complete(&asking, Some(&object), draft).await,
             // The entities of Islandora are elsewhere, and some of their files in the repository.
-            (Api::Ldp, None) if draft.object.as_str().starts_with("urn:") => ldp::complete(&asking, None, draft).await,
+            (RepositoryApi::Ldp, None) if draft.object.as_str().starts_with("urn:") => {
+                ldp::complete(&asking, None, draft).await
+            }
             (_, None) => {
                 draft.lookup.mark = Some(LookupMark::Foreign);
                 Ok(())
@@ -126,7 +128,8 @@ impl Lookup {
 #[cfg(test)]
 mod tests {
     use super::{
-        Api, BaseUrl, Draft, Instant, Limits, Lookup, LookupMark, Mode, Repository, RepositorySettings, Untold,
+        BaseUrl, Draft, Instant, Limits, Lookup, LookupMark, Mode, Repository, RepositoryApi, RepositorySettings,
+        Untold,
     };
     use crate::model::{DraftLookup, SourceName};
 
@@ -135,7 +138,7 @@ mod tests {
     async fn what_cannot_be_asked_is_not_waited_for() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = BaseUrl::parse("http://127.0.0.1:1/fedora").unwrap();
-        let settings = RepositorySettings::new(Api::Fedora3, base);
+        let settings = RepositorySettings::new(RepositoryApi::Fedora3, base);
         let repository = Repository::new(&SourceName::parse("s").unwrap(), settings).await.unwrap();
         let lookup = Lookup::new(Mode::Required, repository, Limits::default());
         let object = "http://127.0.0.1:1/fedora/objects/a:1#x";

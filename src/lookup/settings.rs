@@ -5,55 +5,22 @@ use std::{fmt, path::PathBuf, time::Duration};
 use url::Url;
 
 use crate::{
+    format::RepositoryApi,
     http_client::{Destination, Guard, InvalidDestination},
     web::Secret,
 };
 
-/// Whether a source's repository is asked what its messages do not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It is not.
-    #[default]
-    Off,
-    /// It is. What it does not answer is marked incomplete, and told later.
-    BestEffort,
-    /// It is, and an event waits for its answer, unacknowledged.
-    Required,
-}
-
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 3] = [Self::Off, Self::BestEffort, Self::Required];
-
-    /// The name in the configuration.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::BestEffort => "best-effort",
-            Self::Required => "required",
-        }
-    }
-}
-
-/// What a repository answers by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
-    /// The REST API of Fedora 3.
-    Fedora3,
-    /// The Linked Data Platform, as Fedora 4 to 6 have it.
-    Ldp,
-}
-
-impl Api {
-    /// What the repository that sends this dialect answers by; `None` where none is known.
-    #[must_use]
-    pub fn of_dialect(name: &str) -> Option<Self> {
-        match name {
-            "fedora-apim" => Some(Self::Fedora3),
-            "fedora-events" | "islandora" => Some(Self::Ldp),
-            _ => None,
-        }
+named_values! {
+    /// Whether a source's repository is asked what its messages do not say.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Mode {
+        /// It is not.
+        #[default]
+        Off = "off",
+        /// It is. What it does not answer is marked incomplete, and told later.
+        BestEffort = "best-effort",
+        /// It is, and an event waits for its answer, unacknowledged.
+        Required = "required",
     }
 }
 
@@ -61,7 +28,7 @@ impl Api {
 #[derive(Clone, Debug)]
 pub struct RepositorySettings {
     /// What it answers by.
-    pub api: Api,
+    pub api: RepositoryApi,
     /// Where it is asked.
     pub url: BaseUrl,
     /// Where its messages say that it is, where that is elsewhere: a public name, or its own name for itself.
@@ -90,7 +57,7 @@ impl RepositorySettings {
 
     /// The repository at that address, with usual bounds.
     #[must_use]
-    pub fn new(api: Api, url: BaseUrl) -> Self {
+    pub fn new(api: RepositoryApi, url: BaseUrl) -> Self {
         Self {
             api,
             url,
@@ -190,7 +157,7 @@ impl fmt::Debug for BaseUrl {
 
 #[cfg(test)]
 mod tests {
-    use super::{Api, BaseUrl, RepositorySettings};
+    use super::{BaseUrl, RepositoryApi, RepositorySettings};
 
     #[test]
     fn an_address_has_nothing_behind_its_path() {
@@ -227,7 +194,7 @@ mod tests {
     #[test]
     fn the_repository_is_known_by_each_of_its_names() {
         let base = |text| BaseUrl::parse(text).unwrap();
-        let mut settings = RepositorySettings::new(Api::Fedora3, base("http://inner:8080/fedora"));
+        let mut settings = RepositorySettings::new(RepositoryApi::Fedora3, base("http://inner:8080/fedora"));
         settings.public_urls =
             vec![base("https://repository.example.org/"), base("https://repository.example.org/fedora")];
         for (uri, path) in [

@@ -4,39 +4,26 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One fact that the registry keeps with a clock of its own. Events of one object may arrive out
-/// of order, and an old change of content must not hide a newer change of state or be lost to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Aspect {
-    /// Of an item: whether it is there.
-    Existence,
-    /// Of an item: where its content is.
-    Content,
-    /// Of an item: its state.
-    State,
-    /// Of an object: what it belongs to.
-    Parent,
-    /// Of an object: its types.
-    Types,
+named_values! {
+    /// One fact that the registry keeps with a clock of its own. Events of one object may arrive out
+    /// of order, and an old change of content must not hide a newer change of state or be lost to it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub enum Aspect {
+        /// Of an item: whether it is there.
+        Existence = "existence",
+        /// Of an item: where its content is.
+        Content = "content",
+        /// Of an item: its state.
+        State = "state",
+        /// Of an object: what it belongs to.
+        Parent = "parent",
+        /// Of an object: its types.
+        Types = "types",
+    }
 }
 
 impl Aspect {
-    /// Every aspect.
-    pub(super) const ALL: [Self; 5] = [Self::Existence, Self::Content, Self::State, Self::Parent, Self::Types];
-
-    /// The name that stands for it in every format.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Existence => "existence",
-            Self::Content => "content",
-            Self::State => "state",
-            Self::Parent => "parent",
-            Self::Types => "types",
-        }
-    }
-
     fn bit(self) -> u8 {
         1 << self as u8
     }

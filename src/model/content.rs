@@ -106,42 +106,29 @@ pub struct Digest {
     value: String,
 }
 
-/// A digest algorithm, named as in the IANA registry of hash function textual names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum DigestAlgorithm {
-    /// RFC 1321; Fedora's `MD5`.
-    #[serde(rename = "md5")]
-    Md5,
-    /// FIPS 180-4; Fedora's and Social Feed Manager's `SHA-1`.
-    #[serde(rename = "sha-1")]
-    Sha1,
-    /// FIPS 180-4.
-    #[serde(rename = "sha-256")]
-    Sha256,
-    /// FIPS 180-4.
-    #[serde(rename = "sha-384")]
-    Sha384,
-    /// FIPS 180-4.
-    #[serde(rename = "sha-512")]
-    Sha512,
+named_values! {
+    /// A digest algorithm, named as in the IANA registry of hash function textual names.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum DigestAlgorithm {
+        /// RFC 1321; Fedora's `MD5`.
+        #[serde(rename = "md5")]
+        Md5 = "md5",
+        /// FIPS 180-4; Fedora's and Social Feed Manager's `SHA-1`.
+        #[serde(rename = "sha-1")]
+        Sha1 = "sha-1",
+        /// FIPS 180-4.
+        #[serde(rename = "sha-256")]
+        Sha256 = "sha-256",
+        /// FIPS 180-4.
+        #[serde(rename = "sha-384")]
+        Sha384 = "sha-384",
+        /// FIPS 180-4.
+        #[serde(rename = "sha-512")]
+        Sha512 = "sha-512",
+    }
 }
 
 impl DigestAlgorithm {
-    /// Every algorithm.
-    pub const ALL: [Self; 5] = [Self::Md5, Self::Sha1, Self::Sha256, Self::Sha384, Self::Sha512];
-
-    /// The registered name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Md5 => "md5",
-            Self::Sha1 => "sha-1",
-            Self::Sha256 => "sha-256",
-            Self::Sha384 => "sha-384",
-            Self::Sha512 => "sha-512",
-        }
-    }
-
     /// Takes a name in either case, with or without the hyphen (`SHA1`, `sha-1`).
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {

@@ -22,68 +22,41 @@ impl DraftLookup {
     }
 }
 
-/// What a source could not tell of an event, and its repository may know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Untold {
-    /// Nothing: all is told, or what is gone cannot be asked about.
-    #[default]
-    Nothing,
-    /// What the object belongs to, and its types.
-    Object,
-    /// That, and what the content is like: its version, media type, size and digest.
-    Content,
-    /// That, and which items the object has: it is new, and they are not listed.
-    Items,
-    /// That, and which version of the content is the newest now: an unknown number of them is gone, and perhaps all.
-    Rest,
-}
-
-impl Untold {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Nothing, Self::Object, Self::Content, Self::Items, Self::Rest];
-
-    /// Its name, as the journal keeps it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::Object => "object",
-            Self::Content => "content",
-            Self::Items => "items",
-            Self::Rest => "rest",
-        }
+named_values! {
+    /// What a source could not tell of an event, and its repository may know.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Untold {
+        /// Nothing: all is told, or what is gone cannot be asked about.
+        #[default]
+        Nothing = "nothing",
+        /// What the object belongs to, and its types.
+        Object = "object",
+        /// That, and what the content is like: its version, media type, size and digest.
+        Content = "content",
+        /// That, and which items the object has: it is new, and they are not listed.
+        Items = "items",
+        /// That, and which version of the content is the newest now: an unknown number of them is gone, and perhaps all.
+        Rest = "rest",
     }
 }
 
-/// What came of asking the repository about an event, where it is not that all was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LookupMark {
-    /// It did not answer, or not everything. What it knows is told later, by an UPDATE of the same time.
-    Incomplete,
-    /// It has no longer what the event speaks of.
-    Gone,
-    /// It has a newer version than the one that the event speaks of.
-    Newer,
-    /// The event is of another repository than the one that is asked.
-    Foreign,
+named_values! {
+    /// What came of asking the repository about an event, where it is not that all was answered.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum LookupMark {
+        /// It did not answer, or not everything. What it knows is told later, by an UPDATE of the same time.
+        Incomplete = "incomplete",
+        /// It has no longer what the event speaks of.
+        Gone = "gone",
+        /// It has a newer version than the one that the event speaks of.
+        Newer = "newer",
+        /// The event is of another repository than the one that is asked.
+        Foreign = "foreign",
+    }
 }
 
 impl LookupMark {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Incomplete, Self::Gone, Self::Newer, Self::Foreign];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Incomplete => "incomplete",
-            Self::Gone => "gone",
-            Self::Newer => "newer",
-            Self::Foreign => "foreign",
-        }
-    }
-
     /// The mark of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {

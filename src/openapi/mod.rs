@@ -1,8 +1,8 @@
 //! `GET /openapi.json`: the HTTP interface described for programs, by OpenAPI 3.1; `GET /docs`: the
 //! same for people.
 //!
-//! What each operation takes and answers stands beside its handler. Here they are put together; a
-//! test compares the document with the router.
+//! What each operation takes and answers stands beside its handler. The router puts the operations together, and here
+//! is what all of them have in common.
 
 use std::sync::LazyLock;
 
@@ -21,15 +21,12 @@ use utoipa::{
 };
 
 use crate::{
-    admin::{attempts, dead_letters, health, home, metrics, quarantine, registry, sources, subscriptions},
-    delivery::websub,
     model::{ItemChangeKind, MediaRange, SubscriptionName, UriPrefix},
-    source::http,
-    view::{changes, feed, live, objects, service, snapshot, stream},
+    view::{changes, snapshot},
     web::{CachePolicy, Page, Problem, Representation, problems},
 };
 
-/// Every operation.
+/// What all operations have in common.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -43,46 +40,6 @@ use crate::{
         (name = "in", description = "How events reach the gateway."),
         (name = "out", description = "What readers ask for."),
         (name = "administration", description = "What the administrator looks at and acts on."),
-    ),
-    paths(
-        http::receive,
-        feed::newest,
-        feed::archive,
-        websub::http::receive,
-        changes::page,
-        changes::one,
-        stream::follow,
-        live::page,
-        objects::one,
-        snapshot::page,
-        service::document,
-        sources::list,
-        registry::show,
-        registry::take,
-        quarantine::list,
-        quarantine::one,
-        quarantine::delete,
-        quarantine::retry,
-        subscriptions::list,
-        subscriptions::one,
-        subscriptions::put,
-        subscriptions::delete,
-        subscriptions::pause,
-        subscriptions::resume,
-        subscriptions::rewind,
-        attempts::list,
-        dead_letters::list,
-        dead_letters::one,
-        dead_letters::replay_all,
-        dead_letters::replay,
-        dead_letters::delete_all,
-        dead_letters::delete,
-        home::page,
-        health::alive,
-        health::ready,
-        metrics::scrape,
-        document,
-        page,
     ),
     // Those that no answer names, but parameters do.
     components(schemas(Problem, ItemChangeKind, MediaRange, SubscriptionName, UriPrefix)),
@@ -111,18 +68,18 @@ impl Modify for Credentials {
 }
 
 /// What is read in pages as large as the configuration allows.
-const PAGED: [&str; 2] = ["/changes", "/snapshot"];
+const PAGED: [&str; 2] = [changes::PATH, snapshot::PATH];
 
 /// The description of a gateway's HTTP interface.
 #[derive(Clone)]
 pub struct Documentation(Representation);
 
 impl Documentation {
-    /// The description of the gateway that is reached under `public_url` and whose pages
+    /// The description of the gateway that has these routes, is reached under `public_url`, and whose pages
     /// have at most `largest_page` changes or objects.
     #[must_use]
-    pub fn new(public_url: &str, largest_page: usize) -> Self {
-        let mut interface = Interface::openapi();
+    pub fn new(routes: utoipa::openapi::OpenApi, public_url: &str, largest_page: usize) -> Self {
+        let mut interface = Interface::openapi().merge_from(routes);
         interface.servers = Some(vec![ServerBuilder::new().url(public_url).build()]);
         for path in interface.paths.paths.values_mut() {
             for operation in [&mut path.get, &mut path.put, &mut path.post, &mut path.delete].into_iter().flatten() {

@@ -2,8 +2,8 @@
 //! and to report, and nothing of what a message says: it hands bytes and headers to
 //! [`crate::intake`] and acknowledges what the intake has put on disk.
 //!
-//! To add a transport: one new file here, and one variant in the list of transports that the
-//! configuration reads. One that reads from a broker is a [`brokered::Broker`].
+//! A transport that reads from a broker is a [`brokered::Broker`], and its settings are [`brokered::BrokerSettings`],
+//! which `config::transport` lists.
 
 pub mod amqp;
 pub mod brokered;

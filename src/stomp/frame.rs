@@ -49,59 +49,32 @@ impl Version {
     }
 }
 
-/// What a frame is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// A client asks to be let in.
-    Connect,
-    /// A client wants messages.
-    Subscribe,
-    /// A client has done with a message.
-    Ack,
-    /// A client goes.
-    Disconnect,
-    /// A client sends a message.
-    Send,
-    /// The broker has let the client in.
-    Connected,
-    /// A message.
-    Message,
-    /// The broker has done what was asked.
-    Receipt,
-    /// The broker complains, and ends the connection.
-    Error,
+named_values! {
+    /// What a frame is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Command {
+        /// A client asks to be let in.
+        Connect = "CONNECT",
+        /// A client wants messages.
+        Subscribe = "SUBSCRIBE",
+        /// A client has done with a message.
+        Ack = "ACK",
+        /// A client goes.
+        Disconnect = "DISCONNECT",
+        /// A client sends a message.
+        Send = "SEND",
+        /// The broker has let the client in.
+        Connected = "CONNECTED",
+        /// A message.
+        Message = "MESSAGE",
+        /// The broker has done what was asked.
+        Receipt = "RECEIPT",
+        /// The broker complains, and ends the connection.
+        Error = "ERROR",
+    }
 }
 
 impl Command {
-    /// Every command that is known here.
-    pub const ALL: [Self; 9] = [
-        Self::Connect,
-        Self::Subscribe,
-        Self::Ack,
-        Self::Disconnect,
-        Self::Send,
-        Self::Connected,
-        Self::Message,
-        Self::Receipt,
-        Self::Error,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "CONNECT",
-            Self::Subscribe => "SUBSCRIBE",
-            Self::Ack => "ACK",
-            Self::Disconnect => "DISCONNECT",
-            Self::Send => "SEND",
-            Self::Connected => "CONNECTED",
-            Self::Message => "MESSAGE",
-            Self::Receipt => "RECEIPT",
-            Self::Error => "ERROR",
-        }
-    }
-
     /// Whether its headers are escaped: those of the two that settle the version are not, for the sake of
     /// STOMP 1.0.
     fn escapes(self) -> bool {

@@ -34,28 +34,18 @@ pub struct StompSettings {
     pub acknowledge: Acknowledge,
 }
 
-/// How messages are acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acknowledge {
-    /// One acknowledgement for a message and all before it (`ack:client`).
-    Cumulative,
-    /// One for each (`ack:client-individual`).
-    Individual,
+named_values! {
+    /// How messages are acknowledged.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Acknowledge {
+        /// One acknowledgement for a message and all before it (`ack:client`).
+        Cumulative = "cumulative",
+        /// One for each (`ack:client-individual`).
+        Individual = "individual",
+    }
 }
 
 impl Acknowledge {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Cumulative, Self::Individual];
-
-    /// The name in the configuration.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cumulative => "cumulative",
-            Self::Individual => "individual",
-        }
-    }
-
     /// The name in a SUBSCRIBE.
     pub(super) fn mode(self) -> &'static str {
         match self {

@@ -84,7 +84,7 @@ mod tests {
 
     /// A journal of changes that have more bytes than a piece each; memory has the newest alone.
     async fn journal_of(large: usize, folder: &std::path::Path) -> Journal {
-        let store = sqlite::SqliteStore::open(folder, sqlite::Bounds::default()).unwrap();
+        let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
         let tail = TailBounds { changes: 1, ..TailBounds::default() };
         let (journal, _writer) = Journal::start(store, Settings { tail, ..Settings::default() }).unwrap();
         let item = |number: usize| serde_json::json!({ "uri": format!("http://h/1/{number}"), "change": "ADD" });

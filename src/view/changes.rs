@@ -98,6 +98,9 @@ struct PageView {
 problems!(PageProblems: InvalidQuery, Gone, Unavailable);
 problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 
+/// The path of the pages, whose requests may ask to wait for changes.
+pub const PATH: &str = "/changes";
+
 /// A page of the journal, oldest first: `{ "changes": […], "next": SEQ }`. Going on with
 /// `after=next` misses nothing and repeats nothing. With `wait` it is answered as soon as there is a change. By
 /// `Accept` it is a batch of CloudEvents; then the header `Link` has the following page.
@@ -107,7 +110,7 @@ problems!(OneProblems: NotFound, NotAcceptable, Unavailable);
 /// journal cannot be read.
 #[utoipa::path(
     get,
-    path = "/changes",
+    path = PATH,
     operation_id = "listChanges",
     tag = "out",
     params(PageQuery),
@@ -282,7 +285,7 @@ impl Page {
 
 /// The format of batches that the client likes better than our JSON, which is for all who do not say.
 fn batch_of_others(accepted: &HeaderMap) -> Option<(&'static FormatKind, Batch)> {
-    let batches: Vec<_> = FORMATS.into_iter().filter_map(|format| Some((format, format.batch?))).collect();
+    let batches: Vec<_> = FORMATS.iter().copied().filter_map(|format| Some((format, format.batch?))).collect();
     let offered: Vec<_> = batches.iter().map(|(_, batch)| batch.media_type).collect();
     let chosen = best_media_type(accepted, &offered)?;
     batches.into_iter().find(|(_, batch)| batch.media_type == chosen).filter(|_| chosen != JSON)
@@ -319,7 +322,7 @@ pub async fn one(
         let detail = format!("There is no change {id:?} in the journal. GET /changes lists what there is.");
         Problem::new(ProblemCode::NotFound, detail)
     };
-    let formats = || FORMATS.into_iter().filter(|format| format.is_whole());
+    let formats = || FORMATS.iter().copied().filter(|format| format.is_whole());
     let offered: Vec<_> = formats().map(|format| format.media_type).collect();
     let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
         let detail = format!("A change is offered as {}.", offered.join(", "));

@@ -56,6 +56,9 @@ struct Page<'a> {
 
 problems!(Problems: InvalidQuery, Unavailable);
 
+/// The path of the pages.
+pub const PATH: &str = "/snapshot";
+
 /// A page of the objects that are there, in order of their URIs, each with the items that are there:
 /// `{ "head": SEQ, "seeds": COUNT, "objects": […], "next": URI }`. Going on with `after=next` until there is no `next`
 /// shows all of them. A page goes through `limit` objects, and shows fewer where some are gone.
@@ -64,7 +67,7 @@ problems!(Problems: InvalidQuery, Unavailable);
 /// `invalid-query`; `unavailable` when the journal cannot be read.
 #[utoipa::path(
     get,
-    path = "/snapshot",
+    path = PATH,
     operation_id = "listSnapshot",
     tag = "out",
     params(SnapshotQuery),

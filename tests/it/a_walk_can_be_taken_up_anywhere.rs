@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use tidings::{
+    format::RepositoryApi,
     lookup::{
-        Api, BaseUrl, Repository, RepositorySettings,
+        BaseUrl, Repository, RepositorySettings,
         walk::{Manner, Walk},
     },
     model::{FoundObject, SourceName},
@@ -15,7 +16,7 @@ use crate::walked_repository::{Answers, Fake, Fedora3, Fedora6, Resource};
 /// What each part of a walk found, and the place after it.
 type Parts = Vec<(Vec<FoundObject>, String)>;
 
-async fn walked<T: Answers>(repository: &Fake<T>, api: Api, names: usize, place: Option<&str>) -> Parts {
+async fn walked<T: Answers>(repository: &Fake<T>, api: RepositoryApi, names: usize, place: Option<&str>) -> Parts {
     let settings = RepositorySettings::new(api, BaseUrl::parse(&repository.url()).unwrap());
     let source = SourceName::parse("s").unwrap();
     let asked = Repository::new(&source, settings).await.unwrap();
@@ -36,7 +37,7 @@ fn found(parts: &[(Vec<FoundObject>, String)]) -> Vec<String> {
     parts.iter().flat_map(|(found, _)| found).map(|found| serde_json::to_string(found).unwrap()).collect()
 }
 
-async fn taken_up_anywhere<T: Answers>(repository: &Fake<T>, api: Api, objects: usize) {
+async fn taken_up_anywhere<T: Answers>(repository: &Fake<T>, api: RepositoryApi, objects: usize) {
     let whole = found(&walked(repository, api, 100_000, None).await);
     let all: BTreeSet<_> = whole.iter().cloned().collect();
     assert_eq!((whole.len(), all.len()), (objects, objects));
@@ -57,7 +58,7 @@ async fn taken_up_anywhere<T: Answers>(repository: &Fake<T>, api: Api, objects: 
 async fn in_a_fedora_3() {
     let mut holds = Fedora3::with(23);
     holds.page = 5;
-    taken_up_anywhere(&Fake::start(holds).await, Api::Fedora3, 23).await;
+    taken_up_anywhere(&Fake::start(holds).await, RepositoryApi::Fedora3, 23).await;
 }
 
 #[tokio::test]
@@ -67,18 +68,18 @@ async fn in_a_fedora_6() {
     // A name that is the beginning of another one, and a container of nothing.
     holds.resources.insert("/collection-1/zz-2".to_owned(), Resource::default());
     let repository = Fake::start(holds).await;
-    taken_up_anywhere(&repository, Api::Ldp, 3 * (2 + 2 * 3) + 1).await;
+    taken_up_anywhere(&repository, RepositoryApi::Ldp, 3 * (2 + 2 * 3) + 1).await;
 }
 
 /// What is gone when a walk is taken up there is passed over.
 #[tokio::test]
 async fn what_has_gone_meanwhile_is_passed_over() {
     let repository = Fake::start(Fedora6::with(2)).await;
-    let parts = walked(&repository, Api::Ldp, 3, None).await;
+    let parts = walked(&repository, RepositoryApi::Ldp, 3, None).await;
     let all = found(&parts).len();
     let (at, (_, place)) = parts.iter().enumerate().find(|(_, (_, place))| place.contains("collection-4")).unwrap();
     repository.change(|holds| holds.resources.retain(|path, _| !path.starts_with("/collection-4")));
-    let rest = found(&walked(&repository, Api::Ldp, 3, Some(place)).await);
+    let rest = found(&walked(&repository, RepositoryApi::Ldp, 3, Some(place)).await);
     assert!(!rest.is_empty() && rest.len() < all && !rest.iter().any(|found| found.contains("collection-4/")), "{at}");
     assert!(rest.iter().any(|found| found.contains("collection-9/zz")), "{rest:?}");
 }

@@ -7,21 +7,38 @@ use serde::Deserialize;
 use serde_json::Value;
 use tidings::{
     config::{Config, Flags},
-    format::{Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, settings},
+    format::{
+        Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, RepositoryApi,
+        RepositoryKind, settings,
+    },
 };
 
 /// The dialects of the defaults, so that the test does not depend on what they really take.
 pub(crate) static DIALECTS: [&DialectKind; 6] = [
-    &kind("fedora-apim"),
-    &kind("fedora-events"),
-    &kind("islandora"),
-    &kind("sfm"),
-    &kind("hoarder"),
-    &kind("content-change"),
+    &kind("fedora-apim", Some(RepositoryApi::Fedora3)),
+    &kind("fedora-events", Some(RepositoryApi::Ldp)),
+    &kind("islandora", Some(RepositoryApi::Ldp)),
+    &kind("sfm", None),
+    &kind("hoarder", None),
+    &kind("content-change", None),
 ];
 
-const fn kind(name: &'static str) -> DialectKind {
-    DialectKind { name, about: "", accepts: &[], headers: &[], repeats: Repeats::SameBody, redact: None, build }
+const fn kind(name: &'static str, api: Option<RepositoryApi>) -> DialectKind {
+    let repository = match api {
+        Some(api) => Some(RepositoryKind { api, not_walkable: None }),
+        None => None,
+    };
+    DialectKind {
+        name,
+        about: "",
+        accepts: &[],
+        headers: &[],
+        repeats: Repeats::SameBody,
+        redact: None,
+        repository,
+        sample_settings: &["{}"],
+        build,
+    }
 }
 
 #[derive(Default, Deserialize)]

@@ -1,9 +1,6 @@
 //! What is wrong with a repository that is to be asked is told in a sentence, without its password.
 
-use tidings::{
-    lookup::{Api, Mode},
-    model::SourceName,
-};
+use tidings::{format::RepositoryApi, lookup::Mode, model::SourceName};
 
 use crate::a_wrong_configuration_is_refused_with_advice::load;
 
@@ -111,12 +108,18 @@ fn a_repository_is_read_from_any_layer_and_shown_without_who_asks() {
     let config = load(file, &environment).unwrap();
     let source = |name| &config.sources[&SourceName::parse(name).unwrap()];
     let told = source("fedora3").repository.as_ref().unwrap();
-    assert_eq!((source("fedora3").lookup, told.api, told.timeout.as_secs()), (Mode::BestEffort, Api::Fedora3, 3));
+    assert_eq!(
+        (source("fedora3").lookup, told.api, told.timeout.as_secs()),
+        (Mode::BestEffort, RepositoryApi::Fedora3, 3)
+    );
     assert_eq!(told.credentials.as_ref().unwrap().password.expose(), PASSWORD.as_bytes());
     assert_eq!(told.path_of("https://repository.example.org/fedora/objects/a:1").as_deref(), Some("/objects/a:1"));
     let shown = format!("{config:?}");
     assert!(!shown.contains(PASSWORD) && !shown.contains("fedoraAdmin"), "{shown}");
     // One that is not asked may be there: the registry can be filled from it.
-    assert_eq!((source("fedora").lookup, source("fedora").repository.as_ref().unwrap().api), (Mode::Off, Api::Ldp));
+    assert_eq!(
+        (source("fedora").lookup, source("fedora").repository.as_ref().unwrap().api),
+        (Mode::Off, RepositoryApi::Ldp)
+    );
     assert_eq!(source("islandora").lookup, Mode::Off);
 }

@@ -8,7 +8,8 @@ use std::{
 };
 
 /// Which modules a module may import. What has no row here may import nothing.
-const TABLE: [(&str, &[&str]); 23] = [
+const TABLE: [(&str, &[&str]); 24] = [
+    ("named", &[]),
     ("model", &[]),
     ("supervision", &[]),
     ("retry", &[]),
@@ -32,7 +33,19 @@ const TABLE: [(&str, &[&str]); 23] = [
     ("admin", &["broker", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
     (
         "config",
-        &["amqp", "stomp", "delivery", "http_client", "journal", "lookup", "model", "format", "suggestion", "web"],
+        &[
+            "amqp",
+            "stomp",
+            "delivery",
+            "http_client",
+            "journal",
+            "lookup",
+            "model",
+            "format",
+            "source",
+            "suggestion",
+            "web",
+        ],
     ),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
     ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),

@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use config::{FileFormat, Source, Value, ValueKind};
 use tidings::{
-    config::{Config, DEFAULTS, Flags, LogFormat, Transport},
+    config::{Config, DEFAULTS, Flags, LogFormat},
     delivery::{DELIVERIES, Definition},
+    format::RepositoryApi,
     journal::{Settings, TailBounds, store::StoreLimits},
-    lookup::{Api, Mode, RepositorySettings},
+    lookup::{Mode, RepositorySettings},
     model::SourceName,
     web::{Scope, Secret},
 };
@@ -33,7 +34,7 @@ fn the_defaults_are_what_is_promised() {
         .sources
         .iter()
         .map(|(name, source)| {
-            assert!(matches!(source.transport, Transport::Http));
+            assert!(source.transport.broker.is_none());
             assert!(!source.metadata_changes);
             (name.as_str(), source.dialect.name)
         })
@@ -174,7 +175,7 @@ fn the_defaults_document_every_setting() {
     let staging = &config.sources[&SourceName::parse("staging").unwrap()];
     assert!(staging.signature.is_some() && staging.lookup == Mode::BestEffort);
     let repository = staging.repository.as_ref().unwrap();
-    let usual = RepositorySettings::new(Api::Fedora3, repository.url.clone());
+    let usual = RepositorySettings::new(RepositoryApi::Fedora3, repository.url.clone());
     let bounds = |told: &RepositorySettings| (told.timeout, told.in_flight, told.cached_answers);
     assert_eq!(bounds(repository), bounds(&usual));
     assert_eq!(repository.public_urls.len(), 1);

@@ -39,7 +39,7 @@ fn several_changes_are_one_body() {
         let alone: serde_json::Value = serde_json::from_slice(&batch.join(&bodies[..1])).unwrap();
         assert!(alone.is_array() || alone["changes"].is_array(), "one is a batch too: {alone}");
     }
-    let cloudevents = FORMATS.into_iter().find(|kind| kind.name == "cloudevents").unwrap();
+    let cloudevents = FORMATS.iter().copied().find(|kind| kind.name == "cloudevents").unwrap();
     assert_eq!(cloudevents.batch.unwrap().media_type, "application/cloudevents-batch+json");
 }
 

@@ -1,16 +1,23 @@
 //! `/openapi.json` describes every route of the router and no other, is sound in itself, and `/docs`
 //! shows it without a network.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use serde_json::Value;
-use tidings::{router, web};
+use tidings::{
+    router,
+    web::{self, Rule},
+};
 
 use crate::gateway::Gateway;
 
 fn routes() -> BTreeSet<(String, String)> {
     let routes = router::routes();
-    let of_route = |route: &web::Route| (route.method.as_str().to_ascii_lowercase(), route.path.to_owned());
+    let of_route = |route: &web::Route| (route.method.as_str().to_ascii_lowercase(), route.path.clone());
     routes.list().map(of_route).collect()
 }
 
@@ -59,6 +66,26 @@ async fn the_document_has_the_routes_of_the_router() {
     for reference in named {
         assert!(document.pointer(&reference[1..]).is_some(), "{reference} leads nowhere");
     }
+}
+
+/// Where it fails, the left side is the table to put into the page.
+#[test]
+fn the_documentation_lists_every_route_and_who_may_use_it() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/access.md")).unwrap();
+    let (_, section) = page.split_once("\n## Every URL\n").unwrap();
+    let rows: Vec<_> = section.lines().take_while(|line| !line.starts_with("## ")).collect();
+    let rows: Vec<_> = rows.into_iter().filter(|line| line.starts_with("| `")).collect();
+    let row = |route: &web::Route| {
+        let rule = match route.rule {
+            Rule::Open => "nothing",
+            Rule::Read => "`read`",
+            Rule::Admin => "`admin`",
+            Rule::Publish => "`publish`, or a signature",
+        };
+        format!("| `{} {}` | {rule} |", route.method, route.path)
+    };
+    let expected: Vec<_> = router::routes().list().map(row).collect();
+    assert_eq!(expected, rows, "\n{}\n", expected.join("\n"));
 }
 
 #[tokio::test]

@@ -46,6 +46,6 @@ fn every_limit_that_is_counted_is_on_the_page() {
 
 #[test]
 fn the_limits_of_a_message_are_the_same_without_a_configuration() {
-    let config = Config::load_with(None, [], &Flags::default(), DIALECTS.as_slice()).unwrap();
+    let config = Config::load_with(None, [], &Flags::default(), DIALECTS).unwrap();
     assert_eq!(config.limits.of_messages(), Limits::default());
 }

@@ -59,10 +59,8 @@ fn at_any_moment_of_any_history() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = ProptestConfig { cases: 40, max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
     let mut runner = TestRunner::new(config);
-    let cases = (
-        prop::collection::vec(prop::collection::vec(deed(), 1..12), OBJECTS),
-        prop::collection::vec(any::<u64>(), 48),
-    );
+    let cases =
+        (prop::collection::vec(prop::collection::vec(deed(), 1..12), OBJECTS), prop::collection::vec(any::<u64>(), 48));
     let confirmed = Cell::new(0);
     runner
         .run(&cases, |(deeds, keys)| {

@@ -26,7 +26,7 @@ async fn every_route_has_them() {
     let guarded = Guarded::start();
     for route in routes().list() {
         // A stream would not end.
-        let path = if route.path == "/stream" { "/stream?after=none" } else { route.path };
+        let path = if route.path == "/stream" { "/stream?after=none" } else { &route.path };
         let path = path.replace("{source}", "fedora3").replace("{page}", "1").replace("{id}", "7");
         for token in [Some("tdg_admin"), Some("tdg_unknown"), None] {
             let request = guarded.request(&route.method, &path).body(message(1));

@@ -33,11 +33,6 @@ fn run(arguments: &[&str]) -> Ran {
     ended(command(arguments).spawn().unwrap())
 }
 
-/// Whether the dialect cannot do without this setting.
-fn needs_base_url(dialect: &str) -> bool {
-    ["sfm", "hoarder"].contains(&dialect)
-}
-
 /// A configuration file that leaves out every source of the defaults and has one for each dialect.
 fn configuration() -> String {
     let left_out: String = ["fedora3", "fedora", "islandora", "content-change"]
@@ -45,7 +40,8 @@ fn configuration() -> String {
         .map(|name| format!("[sources.{name}]\nenabled = false\n"))
         .collect();
     let sources = DIALECTS.iter().map(|kind| {
-        let settings = if needs_base_url(kind.name) { "settings = { base_url = \"http://h\" }\n" } else { "" };
+        let settings: serde_json::Map<_, _> = serde_json::from_str(kind.sample_settings[0]).unwrap();
+        let settings: String = settings.iter().map(|(key, value)| format!("settings.{key} = {value}\n")).collect();
         format!("[sources.my-{}]\ntransport = \"http\"\ndialect = \"{}\"\n{settings}", kind.name, kind.name)
     });
     left_out + &sources.collect::<String>()
@@ -187,8 +183,7 @@ fn convert_says_what_is_wrong_with_a_message() {
     fs::write(&path, [0, 1, 2]).unwrap();
     let path = path.to_str().unwrap();
     for kind in DIALECTS {
-        let settings = if needs_base_url(kind.name) { "{\"base_url\": \"http://h\"}" } else { "{}" };
-        let convert = ["convert", "--settings", settings, "--dialect", kind.name];
+        let convert = ["convert", "--settings", kind.sample_settings[0], "--dialect", kind.name];
         let (code, out, err) = run(&[&convert[..], &[path]].concat());
         assert_eq!((code, out.as_str()), (1, ""), "{}: {err}", kind.name);
         assert!(err.starts_with(&format!("tidings: {path}: ")), "{}: {err}", kind.name);

@@ -277,9 +277,7 @@ fn fails(store: &dyn Store, event: u64) {
     let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
     object.state.purged.at = Some(Timestamp::now());
     let unchanged = vec![key(4)];
-    assert!(
-        write(&*store, &Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err()
-    );
+    assert!(write(&*store, &Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
 }
 
 #[test]
@@ -289,7 +287,8 @@ fn promise_5_reading_moves_nothing() {
         append(&*store, &[1, 2, 3, 4]).unwrap();
         for _ in 0..2 {
             assert_eq!(seqs(&*store, 2), [3, 4]);
-            let newest_first: Vec<_> = store.before(Seq(4), 2, usize::MAX).unwrap().iter().map(|change| change.seq.0).collect();
+            let newest_first: Vec<_> =
+                store.before(Seq(4), 2, usize::MAX).unwrap().iter().map(|change| change.seq.0).collect();
             assert_eq!(newest_first, [3, 2]);
         }
         assert_eq!(seqs(&*store, 4), [] as [u64; 0]);
@@ -395,7 +394,10 @@ fn the_oldest_changes_can_be_removed_and_nothing_else_goes() {
         assert_eq!(store.prune(Seq(8), 4).unwrap(), 3);
         assert_eq!(store.prune(Seq(u64::MAX), 9).unwrap(), 2, "the newest stays");
         let is_place = |seq| store.after(Seq(seq), 1, 1).unwrap().is_some();
-        assert_eq!([is_place(0), is_place(8), is_place(9), is_place(10), is_place(11)], [false, false, true, true, false]);
+        assert_eq!(
+            [is_place(0), is_place(8), is_place(9), is_place(10), is_place(11)],
+            [false, false, true, true, false]
+        );
         drop(store);
         let store = open(folder, StoreLimits::default());
         assert_eq!((store.head().unwrap(), store.object(&object()).unwrap()), (Seq(10), known.clone()));

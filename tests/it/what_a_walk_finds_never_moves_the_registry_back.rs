@@ -24,9 +24,9 @@ use uuid::Uuid;
 
 use crate::{
     keeping::{Opened, journal_file, verified},
+    registry_survives_crashes::{append, copy, registry},
     shuffled_events_end_in_the_same_registry::{arrivals, deed, drafts, seen},
     the_store_keeps_its_promises::{every_store, nothing, write},
-    registry_survives_crashes::{append, copy, registry},
 };
 
 pub(crate) fn uri(text: &str) -> Uri {
@@ -138,10 +138,8 @@ fn wherever_it_comes_among_the_events() {
 fn at_any_moment_of_any_history_it_is_told_again() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = ProptestConfig { cases: 30, max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
-    let cases = (
-        prop::collection::vec(prop::collection::vec(deed(), 1..10), 4),
-        prop::collection::vec(any::<u64>(), 48),
-    );
+    let cases =
+        (prop::collection::vec(prop::collection::vec(deed(), 1..10), 4), prop::collection::vec(any::<u64>(), 48));
     let seeds = std::cell::Cell::new(0);
     TestRunner::new(config)
         .run(&cases, |(deeds, keys)| {

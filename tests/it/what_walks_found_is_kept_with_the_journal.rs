@@ -14,8 +14,8 @@ use tidings::{
 
 use crate::{
     keeping::{Opened, journal_file, run, stderr, verified},
-    what_a_walk_finds_never_moves_the_registry_back::{found, seed, source, time, uri},
     registry_survives_crashes::append,
+    what_a_walk_finds_never_moves_the_registry_back::{found, seed, source, time, uri},
 };
 
 fn seeds_in(folder: &Path) -> i64 {

@@ -47,7 +47,7 @@ fn run(folder: &Path, worker: Worker) -> (Option<i32>, String) {
 fn each_worker_that_dies_stops_the_gateway_with_one_error_that_names_it() {
     for worker in Worker::ALL {
         let folder = tempfile::tempdir().unwrap();
-        let (status, log) = run(folder.path(), *worker);
+        let (status, log) = run(folder.path(), worker);
         assert_eq!(status, Some(1), "{}: {log}", worker.name());
         let errors: Vec<_> = log.lines().filter(|line| line.contains("\"level\":\"ERROR\"")).collect();
         assert_eq!(errors.len(), 1, "{}: {log}", worker.name());

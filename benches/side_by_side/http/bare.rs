@@ -30,6 +30,7 @@ use tidings::{
     web::{self, Access, OwnSite, Routes, Rule, server},
 };
 use tokio_util::sync::CancellationToken;
+use utoipa_axum::routes;
 
 /// The server, in this process.
 pub(crate) struct Bare {
@@ -58,7 +59,7 @@ impl Bare {
             dialect: (kind.build)(serde_json::json!({}), Limits::default()).unwrap().into(),
             head: Arc::default(),
         };
-        let routes = Routes::default().post("/hooks/{source}", Rule::Publish, receive, |hook: &Hook| hook.clone());
+        let routes = Routes::default().add(Rule::Publish, routes!(receive), |hook: &Hook| hook.clone());
         let bounds = Bounds { body: 4 << 20, held: 256 << 20, time: Duration::from_secs(30), wait: Duration::ZERO };
         let router = surrounded(
             routes.into_router(&hook, &Arc::new(Access::default())),
@@ -85,6 +86,8 @@ impl Bare {
     }
 }
 
+/// Takes in one message, as the gateway does.
+#[utoipa::path(post, path = "/hooks/{source}")]
 async fn receive(
     State(hook): State<Hook>,
     web::Path(name): web::Path<String>,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use clap::Args;
 use tidings::{
     config::{Config, Flags, SourceConfig},
+    format::{RepositoryKind, dialects_with_repository},
     lookup::{
         LookupError, Repository,
         walk::{Manner, Pace, Walk, WalkError},
@@ -129,16 +130,15 @@ impl SeedRegistry {
                 "there is no source {name} in the configuration, or it is not enabled; there are {known}"
             )));
         };
-        let dialect = source.dialect.name;
-        match dialect {
-            "fedora-apim" | "fedora-events" => Ok(source),
-            "islandora" => Err(Failure::Usage(format!(
-                "the source {name} cannot be walked through: messages of Islandora are about what its Drupal holds, which \
-                 its Fedora does not know; make a source of the dialect fedora-events for the Fedora itself"
-            ))),
-            _ => Err(Failure::Usage(format!(
-                "the source {name} has the dialect {dialect}, and what sends that cannot be walked through; \
-                 sources of fedora-apim and fedora-events can"
+        match source.dialect.repository {
+            Some(RepositoryKind { not_walkable: None, .. }) => Ok(source),
+            Some(RepositoryKind { not_walkable: Some(reason), .. }) => {
+                Err(Failure::Usage(format!("the source {name} cannot be walked through: {reason}")))
+            }
+            None => Err(Failure::Usage(format!(
+                "the source {name} has the dialect {}, and what sends that cannot be walked through; sources of {} can",
+                source.dialect.name,
+                dialects_with_repository(|repository| repository.not_walkable.is_none())
             ))),
         }
     }

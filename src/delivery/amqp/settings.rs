@@ -11,7 +11,6 @@ use crate::{
     amqp::{Address, QueueType, Resolver},
     delivery::{Attempts, Blueprint, Delivery, InvalidDefinition, Key, Maker, Read, Takes, Window, secret_url},
     http_client::{Guard, SystemNames},
-    journal::subscriptions::MadeBy,
     model::SubscriptionName,
 };
 
@@ -38,34 +37,19 @@ pub(super) const KEYS: [Key; 11] = [
     MAX_MESSAGE_BYTES,
 ];
 
-const WINDOW: Key =
-    Key::new("window", Takes::Number { least: 1, most: 65_535 }, "How many messages may be unconfirmed.");
+/// More unconfirmed messages bring no more throughput, and fewer less.
+const WINDOW: Key = Key::number("window", 1..=65_535, 1000, "How many messages may be unconfirmed.");
 
-const WINDOW_BYTES: Key =
-    Key::new("window_bytes", Takes::Number { least: 1024, most: 1 << 30 }, "How many bytes of them.");
+const WINDOW_BYTES: Key = Key::number("window_bytes", 1024..=1 << 30, 8 * 1024 * 1024, "How many bytes of them.");
 
-const CONFIRM_SECONDS: Key =
-    Key::new("confirm_seconds", Takes::Number { least: 1, most: 3600 }, "How long a confirmation is waited for.");
+/// A quorum queue that elects a leader takes a few seconds.
+const CONFIRM_SECONDS: Key = Key::number("confirm_seconds", 1..=3600, 30, "How long a confirmation is waited for.");
 
-const MAX_MESSAGE_BYTES: Key = Key::new(
-    "max_message_bytes",
-    Takes::Number { least: 1024, most: 1 << 30 },
-    "A larger message becomes a dead letter.",
-);
+/// The default is RabbitMQ's own bound before version 4 (`max_message_size`).
+const MAX_MESSAGE_BYTES: Key =
+    Key::number("max_message_bytes", 1024..=1 << 30, 128 * 1024 * 1024, "A larger message becomes a dead letter.");
 
 const DEFAULT_ROUTING_KEY: &str = "content.{kind}.{source}";
-
-/// How many unconfirmed messages there may be: more bring no more throughput, and fewer less.
-const DEFAULT_WINDOW: u64 = 1000;
-
-/// How many bytes of unconfirmed messages there may be.
-const DEFAULT_WINDOW_BYTES: u64 = 8 * 1024 * 1024;
-
-/// How long a confirmation is waited for. A quorum queue that elects a leader takes a few seconds.
-const DEFAULT_CONFIRM_SECONDS: u64 = 30;
-
-/// RabbitMQ's own bound before version 4 (`max_message_size`).
-const DEFAULT_MAX_MESSAGE: u64 = 128 * 1024 * 1024;
 
 /// The settings, checked.
 pub(super) struct Settings {
@@ -125,10 +109,7 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     let address = address.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
     let allowed = maker.guard.check_named(address.host(), address.is_encrypted());
     allowed.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
-    let ca: Option<PathBuf> = take(&mut table, "ca")?;
-    if ca.is_some() && maker.made_by == MadeBy::Api {
-        return Err(InvalidDefinition::new("ca", "only the configuration file may name a file; define it there"));
-    }
+    let ca = maker.take_authority(&mut table)?;
     let exchange: Option<String> = take(&mut table, "exchange")?;
     let exchange = exchange.ok_or_else(|| InvalidDefinition::new("exchange", "it is missing; add it"))?;
     let routing_key: Option<String> = take(&mut table, "routing_key")?;
@@ -137,12 +118,12 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     let queues: Vec<QueueTable> = take(&mut table, "queues")?.unwrap_or_default();
     let queues = queues.into_iter().enumerate().map(|(at, queue)| queue.checked(&format!("queues.{at}")));
     let window = Window {
-        messages: WINDOW.number(&mut table, DEFAULT_WINDOW)?,
+        messages: WINDOW.take(&mut table)?,
         changes: 1,
-        bytes: WINDOW_BYTES.number(&mut table, DEFAULT_WINDOW_BYTES)?,
-        patience: Duration::from_secs(CONFIRM_SECONDS.number(&mut table, DEFAULT_CONFIRM_SECONDS)? as u64),
+        bytes: WINDOW_BYTES.take(&mut table)?,
+        patience: Duration::from_secs(CONFIRM_SECONDS.take(&mut table)? as u64),
     };
-    let max_message_bytes = MAX_MESSAGE_BYTES.number(&mut table, DEFAULT_MAX_MESSAGE)?;
+    let max_message_bytes = MAX_MESSAGE_BYTES.take(&mut table)?;
     Ok(Arc::new(Blue(Arc::new(Settings {
         address,
         ca,

@@ -1,6 +1,6 @@
 //! What a subscription says about the URL that it posts to.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, json};
 
@@ -36,35 +36,23 @@ pub(super) const KEYS: [Key; 10] = [
     Key::new("refused_statuses", Takes::Statuses, "Statuses of answers by which a message becomes a dead letter."),
 ];
 
-const WINDOW: Key = Key::new(
-    "window",
-    Takes::Number { least: 1, most: 256 },
-    "How many messages are on their way at once, where they are not ordered.",
-);
+const WINDOW: Key =
+    Key::number("window", 1..=256, 16, "How many messages are on their way at once, where they are not ordered.");
 
-const MAX_BATCH: Key =
-    Key::new("max_batch", Takes::Number { least: 1, most: 1000 }, "How many changes go into one message.");
+const MAX_BATCH: Key = Key::number("max_batch", 1..=1000, 1, "How many changes go into one message.");
 
-const CONNECT_SECONDS: Key =
-    Key::new("connect_seconds", Takes::Number { least: 1, most: 60 }, "How long a connection may take to be made.");
-
-const ANSWER_SECONDS: Key =
-    Key::new("answer_seconds", Takes::Number { least: 1, most: 300 }, "How long an answer may take to come.");
-
-const PAUSE_AFTER_SECONDS: Key = Key::new(
-    "pause_after_seconds",
-    Takes::Number { least: 0, most: 31_536_000 },
-    "After how long a time of failures the subscription is paused; 0 is never.",
-);
-
-const DEFAULT_WINDOW: u64 = 16;
-const DEFAULT_CONNECT: u64 = 10;
+const CONNECT_SECONDS: Key = Key::number("connect_seconds", 1..=60, 10, "How long a connection may take to be made.");
 
 /// Standard Webhooks advises 15 to 30 seconds.
-const DEFAULT_ANSWER: u64 = 15;
+const ANSWER_SECONDS: Key = Key::number("answer_seconds", 1..=300, 15, "How long an answer may take to come.");
 
 /// Five days: a receiver that fails over a long weekend needs nobody to wake it up afterwards.
-const DEFAULT_PAUSE: u64 = 5 * 24 * 60 * 60;
+const PAUSE_AFTER_SECONDS: Key = Key::number(
+    "pause_after_seconds",
+    0..=31_536_000,
+    5 * 24 * 60 * 60,
+    "After how long a time of failures the subscription is paused; 0 is never.",
+);
 
 /// How many bytes of messages are on their way at once.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
@@ -107,10 +95,7 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
             "it has a user, which may be a token, and would be kept in the journal",
         ));
     }
-    let ca: Option<PathBuf> = take(&mut table, "ca")?;
-    if ca.is_some() && maker.made_by == MadeBy::Api {
-        return Err(InvalidDefinition::new("ca", "only the configuration file may name a file; define it there"));
-    }
+    let ca = maker.take_authority(&mut table)?;
     let is_ordered = take(&mut table, "ordered")?.unwrap_or(true);
     if is_ordered && table.get("window").is_some_and(|window| !window.is_null()) {
         return Err(InvalidDefinition::new(
@@ -119,12 +104,12 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
         ));
     }
     let seconds = |seconds: usize| Duration::from_secs(seconds as u64);
-    let connect = seconds(CONNECT_SECONDS.number(&mut table, DEFAULT_CONNECT)?);
-    let answer = seconds(ANSWER_SECONDS.number(&mut table, DEFAULT_ANSWER)?);
-    let pause_after = seconds(PAUSE_AFTER_SECONDS.number(&mut table, DEFAULT_PAUSE)?);
+    let connect = seconds(CONNECT_SECONDS.take(&mut table)?);
+    let answer = seconds(ANSWER_SECONDS.take(&mut table)?);
+    let pause_after = seconds(PAUSE_AFTER_SECONDS.take(&mut table)?);
     let window = Window {
-        messages: if is_ordered { 1 } else { WINDOW.number(&mut table, DEFAULT_WINDOW)? },
-        changes: MAX_BATCH.number(&mut table, 1)?,
+        messages: if is_ordered { 1 } else { WINDOW.take(&mut table)? },
+        changes: MAX_BATCH.take(&mut table)?,
         bytes: WINDOW_BYTES,
         patience: connect + answer + SLACK,
     };

@@ -65,29 +65,16 @@ pub struct HubSettings {
     pub signature: SignatureMethod,
 }
 
-/// By which algorithm messages are signed (section 7.1.1). SHA-1 is left out, as section 8.3 advises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignatureMethod {
-    /// SHA-256.
-    Sha256,
-    /// SHA-384.
-    Sha384,
-    /// SHA-512.
-    Sha512,
-}
-
-impl SignatureMethod {
-    /// Every one.
-    pub const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
-
-    /// Its name in the header and in the configuration.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha256",
-            Self::Sha384 => "sha384",
-            Self::Sha512 => "sha512",
-        }
+named_values! {
+    /// By which algorithm messages are signed (section 7.1.1). SHA-1 is left out, as section 8.3 advises.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SignatureMethod {
+        /// SHA-256.
+        Sha256 = "sha256",
+        /// SHA-384.
+        Sha384 = "sha384",
+        /// SHA-512.
+        Sha512 = "sha512",
     }
 }
 

@@ -72,6 +72,8 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     headers: &[],
     repeats: Repeats::SameBody,
     redact: None,
+    repository: None,
+    sample_settings: &["{}"],
     build,
 };
 

@@ -26,7 +26,8 @@ use self::{
     rest::BaseUrl,
 };
 use super::{
-    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, settings,
+    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, RepositoryApi,
+    RepositoryKind, settings,
 };
 use crate::model::{Draft, DraftLookup, EventId, Text, User};
 
@@ -45,6 +46,8 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     headers: &[METHOD_HEADER, PID_HEADER],
     repeats: Repeats::SameBody,
     redact: None,
+    repository: Some(RepositoryKind { api: RepositoryApi::Fedora3, not_walkable: None }),
+    sample_settings: &["{}", r#"{"base_url": "http://h.example/rest"}"#],
     build,
 };
 

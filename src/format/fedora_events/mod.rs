@@ -27,7 +27,7 @@ use self::{
     kind::{Kinds, Outcome},
 };
 use super::{
-    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats,
+    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats, RepositoryApi, RepositoryKind,
     json_ld::{self, Context, Node, in_words},
     settings,
 };
@@ -45,6 +45,8 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     // An event whose body is empty always has an identifier, so that it never comes to the body.
     repeats: Repeats::SameBody,
     redact: None,
+    repository: Some(RepositoryKind { api: RepositoryApi::Ldp, not_walkable: None }),
+    sample_settings: &["{}", r#"{"base_url": "http://h.example/rest"}"#],
     // An event is of one resource, and JSON has a depth of its own.
     build: |value, _| Ok(Box::new(settings::<FedoraEvents>(value)?)),
 };

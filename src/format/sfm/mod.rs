@@ -50,6 +50,8 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     headers: &[ROUTING_KEY],
     repeats: Repeats::SameBodyUnlessNews,
     redact: Some(credentials::taken_out),
+    repository: None,
+    sample_settings: &[r#"{"base_url": "http://h.example/rest"}"#],
     build,
 };
 

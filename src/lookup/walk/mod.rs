@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use self::asking::Asking;
 pub use self::asking::Pace;
-use super::{Api, LookupError, Repository};
-use crate::model::FoundObject;
+use super::{LookupError, Repository};
+use crate::{format::RepositoryApi, model::FoundObject};
 
 /// How many objects, about, a part of a walk has: their requests are under way at once.
 const AT_ONCE: usize = 50;
@@ -132,13 +132,15 @@ impl Walk {
         let api = settings.api;
         let asking = Asking::new(repository, manner);
         Ok(Self(match (api, place) {
-            (Api::Fedora3, None) => Way::Fedora3(Box::new(fedora3::Way::new(asking, &base_url, None)?)),
-            (Api::Fedora3, Some(Place::After(pid))) => {
+            (RepositoryApi::Fedora3, None) => Way::Fedora3(Box::new(fedora3::Way::new(asking, &base_url, None)?)),
+            (RepositoryApi::Fedora3, Some(Place::After(pid))) => {
                 Way::Fedora3(Box::new(fedora3::Way::new(asking, &base_url, Some(pid))?))
             }
-            (Api::Ldp, None) => Way::Ldp(Box::new(ldp::Way::new(asking, base_url, Vec::new()))),
-            (Api::Ldp, Some(Place::Within(path))) => Way::Ldp(Box::new(ldp::Way::new(asking, base_url, path))),
-            (Api::Fedora3, Some(Place::Within(_))) | (Api::Ldp, Some(Place::After(_))) => {
+            (RepositoryApi::Ldp, None) => Way::Ldp(Box::new(ldp::Way::new(asking, base_url, Vec::new()))),
+            (RepositoryApi::Ldp, Some(Place::Within(path))) => {
+                Way::Ldp(Box::new(ldp::Way::new(asking, base_url, path)))
+            }
+            (RepositoryApi::Fedora3, Some(Place::Within(_))) | (RepositoryApi::Ldp, Some(Place::After(_))) => {
                 return Err(WalkError::Place);
             }
         }))

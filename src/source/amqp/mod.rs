@@ -2,10 +2,12 @@
 
 mod arrival;
 
-use std::{convert::Infallible, fmt::Display, time::Duration};
+use std::{convert::Infallible, fmt::Display, path::Path, pin::Pin, time::Duration};
+
+use tokio_util::sync::CancellationToken;
 
 use self::arrival::arrived;
-use super::brokered::{Acknowledging, Arrivals, Broker, Failed, Message, Opened};
+use super::brokered::{Acknowledging, Arrivals, Broker, BrokerSettings, BrokeredSource, Failed, Message, Opened};
 use crate::{
     amqp::{AmqpError, Channel, Connection, Consumer, OpenQueue, QueueSettings, QueueType, Received, ShortString},
     intake::{Arrived, SourceName},
@@ -36,6 +38,20 @@ fn shared(others: u32) -> Option<String> {
              gateway never sees the rest; give each reader a queue of its own"
         )
     })
+}
+
+impl BrokerSettings for QueueSettings {
+    fn describe(&self) -> String {
+        format!("the queue {} of {}", self.queue, self.address)
+    }
+
+    fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
+    }
+
+    fn read(&self, source: BrokeredSource<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(source.read(self.clone(), stop))
+    }
 }
 
 impl Broker for QueueSettings {

@@ -17,6 +17,8 @@ mod session;
 use std::{
     convert::Infallible,
     fmt::{Debug, Display},
+    path::Path,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -136,7 +138,24 @@ pub trait Acknowledging: Send + Sync {
     fn keep_alive(&self, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> impl Future<Output = Infallible> + Send;
 }
 
-/// A source whose messages a broker delivers.
+/// Where messages come from, as the configuration has it: the settings of one protocol, checked.
+pub trait BrokerSettings: Debug + Send + Sync {
+    /// Describes the place that messages are read from, with the broker's address, without its password.
+    fn describe(&self) -> String;
+
+    /// The file of the authority that the broker's certificate is checked against, if one is configured.
+    fn ca(&self) -> Option<&Path>;
+
+    /// A warning for the administrator that settings as these may lose messages.
+    fn warning(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Reads the messages of that source until `stop` is cancelled, with [`BrokeredSource::read`].
+    fn read(&self, source: BrokeredSource<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// A source whose messages a broker delivers. `B` is the [`Broker`], once that is set up.
 pub struct BrokeredSource<B> {
     /// The door.
     pub intake: Intake,
@@ -150,10 +169,18 @@ pub struct BrokeredSource<B> {
     pub status: Arc<ConnectionStatus>,
 }
 
+impl BrokeredSource<()> {
+    /// Reads what this broker delivers for the source until `stop` is cancelled.
+    pub async fn read<B: Broker>(self, broker: B, stop: CancellationToken) {
+        let Self { intake, source, broker: (), largest, status } = self;
+        BrokeredSource { intake, source, broker, largest, status }.run(stop).await;
+    }
+}
+
 impl<B: Broker> BrokeredSource<B> {
     /// Reads until `stop` is cancelled. Then what was taken is finished and acknowledged; what was not stays
     /// with the broker.
-    pub async fn run(self, stop: CancellationToken) {
+    async fn run(self, stop: CancellationToken) {
         let mut backoff = Backoff::new(BASE_WAIT, LONGEST_WAIT);
         let mut caution = Caution::default();
         let mut trouble = Trouble::default();

@@ -2,10 +2,12 @@
 
 mod arrival;
 
-use std::{convert::Infallible, fmt::Display};
+use std::{convert::Infallible, fmt::Display, path::Path, pin::Pin};
+
+use tokio_util::sync::CancellationToken;
 
 use self::arrival::arrived;
-use super::brokered::{Acknowledging, Arrivals, Broker, Failed, Message, Opened};
+use super::brokered::{Acknowledging, Arrivals, Broker, BrokerSettings, BrokeredSource, Failed, Message, Opened};
 use crate::{
     intake::{Arrived, SourceName},
     stomp::{Body, Delivered, Reader, StompError, StompSettings, Writer},
@@ -15,12 +17,30 @@ use crate::{
 /// came. A larger one is left out.
 const KEPT: usize = 16 * 1024 * 1024;
 
-/// A destination that is read.
-pub struct Destination {
-    /// Where it is.
-    pub settings: StompSettings,
-    /// The largest message that a dialect is given, in bytes.
-    pub largest: usize,
+/// A destination that is read, and the largest message that a dialect is given, in bytes.
+struct Destination {
+    settings: StompSettings,
+    largest: usize,
+}
+
+impl BrokerSettings for StompSettings {
+    fn describe(&self) -> String {
+        format!("{} of {}", self.destination, self.address)
+    }
+
+    fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
+    }
+
+    fn warning(&self) -> Option<&'static str> {
+        (self.is_topic() && self.durable.is_none())
+            .then_some("the subscription is not durable: what the topic is sent while Tidings is away is lost")
+    }
+
+    fn read(&self, source: BrokeredSource<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let destination = Destination { settings: self.clone(), largest: source.largest };
+        Box::pin(source.read(destination, stop))
+    }
 }
 
 impl Broker for Destination {

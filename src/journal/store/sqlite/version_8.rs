@@ -113,11 +113,7 @@ struct Replay<'c> {
 
 impl Replay<'_> {
     /// State of an object with these items, as far as the tables or the replay have them.
-    fn object<'i>(
-        &mut self,
-        uri: &Uri,
-        items: impl Iterator<Item = &'i Uri>,
-    ) -> Result<&mut ObjectState, StoreError> {
+    fn object<'i>(&mut self, uri: &Uri, items: impl Iterator<Item = &'i Uri>) -> Result<&mut ObjectState, StoreError> {
         let state = match self.objects.entry(uri.clone()) {
             Entry::Occupied(replayed) => replayed.into_mut(),
             Entry::Vacant(free) => {

@@ -21,7 +21,7 @@ use crate::{
     intake::{Arrived, Incoming, Intake, Source, SourceName},
     journal::{
         Journal, Settings,
-        store::sqlite::{Bounds, SqliteStore},
+        store::sqlite::{SqliteOptions, SqliteStore},
     },
 };
 
@@ -161,7 +161,7 @@ impl Acknowledging for FailingAcknowledgement {
 /// The error that a session ends with.
 async fn ended(steps: impl Into<Vec<Step>>) -> Failure {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path(), Bounds::default()).unwrap();
+    let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
     let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
     let kind = DIALECTS.iter().find(|kind| kind.name == "content-change").unwrap();
     let name = SourceName::parse("s").unwrap();

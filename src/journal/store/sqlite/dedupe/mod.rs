@@ -148,7 +148,12 @@ impl EventKeys {
 
     /// Writes what has gathered as a run, or adds it to the newest one where that has room, and removes those that are
     /// out of the window.
-    fn gather(&self, connection: &Connection, options: SqliteOptions, now: Timestamp) -> Result<Option<NewRun>, StoreError> {
+    fn gather(
+        &self,
+        connection: &Connection,
+        options: SqliteOptions,
+        now: Timestamp,
+    ) -> Result<Option<NewRun>, StoreError> {
         let (Some(first), Some(last)) = (self.recent.values().min(), self.recent.values().max()) else {
             return Ok(None);
         };

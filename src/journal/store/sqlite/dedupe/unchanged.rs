@@ -29,7 +29,11 @@ pub(in super::super) fn find(
 }
 
 /// Writes the new ones, and forgets some that are out of the window in which repeats are known.
-pub(in super::super) fn write(connection: &Connection, limits: StoreLimits, decision: &Decision) -> Result<(), StoreError> {
+pub(in super::super) fn write(
+    connection: &Connection,
+    limits: StoreLimits,
+    decision: &Decision,
+) -> Result<(), StoreError> {
     if decision.unchanged.is_empty() {
         return Ok(());
     }

@@ -45,10 +45,7 @@ const NO_TYPES: &str = "[]";
 pub(super) fn object(row: &Row<'_>, index: usize) -> Result<ObjectState, StoreError> {
     let types = row.get_ref(index + 3)?.as_str().map_err(rows::damaged)?;
     Ok(ObjectState {
-        parent: Register {
-            value: text(row, index)?.map(rows::uri).transpose()?,
-            clock: clock(row, index + 1)?,
-        },
+        parent: Register { value: text(row, index)?.map(rows::uri).transpose()?, clock: clock(row, index + 1)? },
         types: Register {
             value: if types == NO_TYPES { Vec::new() } else { rows::json(types)? },
             clock: clock(row, index + 4)?,

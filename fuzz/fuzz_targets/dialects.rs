@@ -1,0 +1,7 @@
+//! Messages to every dialect.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| tidings_fuzz::check_dialects(input));
