@@ -277,7 +277,7 @@ fn fails(store: &dyn Store, event: u64) {
     let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
     object.state.purged.at = Some(Timestamp::now());
     let unchanged = vec![key(4)];
-    assert!(write(&*store, &Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
+    assert!(write(store, &Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
 }
 
 #[test]

@@ -121,7 +121,7 @@ pub(super) fn copy(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Held, BackupError> {
     let unwritable = |error: rusqlite::Error| cannot_write(target, error);
-    let unreadable = |error| BackupError::Open(explain(journal, error));
+    let unreadable = |error: rusqlite::Error| BackupError::Open(explain(journal, &error));
     // From here on the source stays as it is at this moment.
     source.execute_batch("BEGIN; SELECT count(*) FROM meta").map_err(unreadable)?;
     let mut copy = Connection::open(target).map_err(unwritable)?;
@@ -178,7 +178,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     };
     let (connection, tables) = opened.map_err(|error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::Foreign { path: path.to_owned(), what: "it is no SQLite file" },
-        _ => explain(path, error),
+        _ => explain(path, &error),
     })?;
     if tables == 0 {
         return Err(OpenError::Foreign { path: path.to_owned(), what: "it is empty" });

@@ -110,22 +110,22 @@ impl SqliteStore {
         create(&path)?;
         let flags =
             OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_FULL_MUTEX).union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
-        let mut writer = Connection::open_with_flags(&path, flags).map_err(|error| explain(&path, error))?;
+        let mut writer = Connection::open_with_flags(&path, flags).map_err(|error| explain(&path, &error))?;
         check_is_ours(&path, &writer)?;
-        let version = version(&writer).map_err(|error| explain(&path, error))?;
-        configure(&writer, version == 0).map_err(|error| explain(&path, error))?;
+        let version = version(&writer).map_err(|error| explain(&path, &error))?;
+        configure(&writer, version == 0).map_err(|error| explain(&path, &error))?;
         schema::migrate(&mut writer, version).map_err(|error| explain_store(&path, error))?;
         check_is_whole(&path, &writer)?;
-        let identity = identity(&writer).map_err(|error| explain(&path, error))?;
-        let floor = schema::floor(&writer).map_err(|error| explain(&path, error))?;
+        let identity = identity(&writer).map_err(|error| explain(&path, &error))?;
+        let floor = schema::floor(&writer).map_err(|error| explain(&path, &error))?;
         let damaged = |error: StoreError| OpenError::Damaged { path: path.clone(), what: error.to_string() };
         let keys = EventKeys::load(&writer, options).map_err(damaged)?;
-        let seeds = seeds::newest(&writer).map_err(|error| explain(&path, error))?;
+        let seeds = seeds::newest(&writer).map_err(|error| explain(&path, &error))?;
         let log = read_write(&path).and_then(|connection| Log::new(connection, &mut writer));
-        let log = log.map_err(|error| explain(&path, error))?;
+        let log = log.map_err(|error| explain(&path, &error))?;
         let quarantined = super::quarantine::size(&writer).map_err(damaged)?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
-        let readers = Readers::new(readers.map_err(|error| explain(&path, error))?);
+        let readers = Readers::new(readers.map_err(|error| explain(&path, &error))?);
         if private_files::is_readable_by_everybody(folder, &path) {
             tracing::warn!(
                 folder = %folder.display(),
@@ -198,10 +198,10 @@ pub(super) fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), 
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
             return Err(foreign("it is no SQLite file, or its beginning is destroyed"));
         }
-        tables => tables.map_err(|error| explain(path, error))?,
+        tables => tables.map_err(|error| explain(path, &error))?,
     };
-    let application = read("PRAGMA application_id").map_err(|error| explain(path, error))?;
-    let version = version(connection).map_err(|error| explain(path, error))?;
+    let application = read("PRAGMA application_id").map_err(|error| explain(path, &error))?;
+    let version = version(connection).map_err(|error| explain(path, &error))?;
     if tables == 0 && application == 0 && version == 0 {
         return Ok(());
     }
@@ -260,7 +260,7 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
 /// Looks for damage: a file cut short, pages that make no sense, a newest change that cannot be read.
 fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
-    let explain = |error| explain(path, error);
+    let explain = |error: rusqlite::Error| explain(path, &error);
     // After a crash the write-ahead log may hold pages that the file lacks, so the log is moved into the file first.
     // While another process reads, the log stays (`busy`), and the length of the file proves nothing.
     let is_busy: bool =
@@ -291,7 +291,7 @@ pub(super) fn check_length(path: &Path, connection: &Connection) -> Result<(), O
     let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let expected = read("PRAGMA page_size")
         .and_then(|size| Ok(size * read("PRAGMA page_count")?))
-        .map_err(|error| explain(path, error))?;
+        .map_err(|error| explain(path, &error))?;
     let length = path.metadata().map_err(|error| explain_io(path, &error))?.len();
     let expected = u64::try_from(expected).unwrap_or_default();
     if length < expected {
@@ -327,7 +327,7 @@ fn explain_store(path: &Path, error: StoreError) -> OpenError {
     }
 }
 
-pub(super) fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
+pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {

@@ -79,7 +79,7 @@ pub fn restore(
 ) -> Result<Restored, RestoreError> {
     let backup = open_to_read(file)?;
     let found: String =
-        backup.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(|error| explain(file, error))?;
+        backup.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(|error| explain(file, &error))?;
     if found != "ok" {
         return Err(OpenError::Damaged { path: file.to_owned(), what: found }.into());
     }

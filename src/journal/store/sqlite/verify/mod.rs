@@ -76,20 +76,13 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report,
     let connection = open_to_read(path)?;
     let mut report = Report::default();
     if let Err(error) = examine(&connection, &mut report, progress) {
-        if matches!(explain(path, copy_of(&error)), OpenError::Storage { .. }) {
-            return Err(explain(path, error));
+        let explained = explain(path, &error);
+        if matches!(explained, OpenError::Storage { .. }) {
+            return Err(explained);
         }
         report.find(format!("the file cannot be read on: {error}"));
     }
     Ok(report)
-}
-
-/// What matters of an error for telling what sort it is.
-fn copy_of(error: &rusqlite::Error) -> rusqlite::Error {
-    match error {
-        rusqlite::Error::SqliteFailure(failure, text) => rusqlite::Error::SqliteFailure(*failure, text.clone()),
-        _ => rusqlite::Error::InvalidQuery,
-    }
 }
 
 fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
