@@ -154,6 +154,10 @@ fn imports_go_one_way() {
     for path in sources(&root) {
         let relative = path.strip_prefix(&root).unwrap();
         let module = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if path.file_name().is_some_and(|name| name == "tests.rs") {
+            // Unit tests start parts of the gateway that their module does not know.
+            continue;
+        }
         if matches!(module, "main" | "command") {
             // The command line is another crate, which sees what the library shows.
             continue;
