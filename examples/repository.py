@@ -18,6 +18,9 @@ import stomp
 # How many messages may be sent and not confirmed.
 WINDOW = 500
 
+# How many seconds the broker may take to answer before the connection is given up.
+PATIENCE = 30
+
 
 class Receipts(stomp.ConnectionListener):
     """Which messages the broker has confirmed."""
@@ -25,7 +28,19 @@ class Receipts(stomp.ConnectionListener):
     def __init__(self, missing):
         self.missing = missing
         self.changed = threading.Condition()
+        self.connected = False
         self.broken = False
+
+    def wait_for(self, condition):
+        """Waits until a condition holds or the connection has broken."""
+        with self.changed:
+            if not self.changed.wait_for(lambda: self.broken or condition(), timeout=PATIENCE):
+                raise TimeoutError(f"the broker has not answered within {PATIENCE} seconds")
+
+    def on_connected(self, frame):
+        with self.changed:
+            self.connected = True
+            self.changed.notify()
 
     def on_receipt(self, frame):
         with self.changed:
@@ -47,17 +62,13 @@ def send_on(connection, receipts, destination):
     """Sends what is missing, until all of it is confirmed or the connection has broken."""
     under_way = set()
     for number, (headers, body) in list(receipts.missing.items()):
-        with receipts.changed:
-            receipts.changed.wait_for(
-                lambda: receipts.broken or len(under_way & receipts.missing.keys()) < WINDOW
-            )
-            if receipts.broken:
-                return
+        receipts.wait_for(lambda: len(under_way & receipts.missing.keys()) < WINDOW)
+        if receipts.broken:
+            return
         under_way &= receipts.missing.keys()
         under_way.add(number)
         connection.send(destination, body, headers={"persistent": "true", "receipt": number, **headers})
-    with receipts.changed:
-        receipts.changed.wait_for(lambda: receipts.broken or not receipts.missing)
+    receipts.wait_for(lambda: not receipts.missing)
 
 
 def main(address, destination):
@@ -71,11 +82,14 @@ def main(address, destination):
         receipts = Receipts(missing)
         connection.set_listener("", receipts)
         try:
-            connection.connect(wait=True)
+            # The library's own wait has no end where the broker dies between the socket and its CONNECTED.
+            connection.connect(wait=False)
+            receipts.wait_for(lambda: receipts.connected)
             send_on(connection, receipts, destination)
             connection.disconnect()
         except (stomp.exception.StompException, OSError) as error:
             print(f"again, for {error!r}", file=sys.stderr)
+            connection.transport.disconnect_socket()
             time.sleep(0.2)
 
 

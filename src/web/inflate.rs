@@ -244,6 +244,11 @@ impl Incoming {
         Ok(Self { decoding, left })
     }
 
+    /// Whether the body has a content coding.
+    pub(super) fn is_coded(&self) -> bool {
+        !matches!(self.decoding, Decoding::Identity(_))
+    }
+
     /// Takes the next bytes as they came.
     pub(super) fn write(&mut self, data: &[u8]) -> Result<(), Refused> {
         self.left = self.left.checked_sub(data.len()).ok_or(Refused::TooLarge)?;
