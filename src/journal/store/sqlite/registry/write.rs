@@ -1,6 +1,9 @@
 //! Writes single objects and items.
 
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{
+    CachedStatement, Connection, params, params_from_iter,
+    types::{Null, ToSqlOutput},
+};
 
 use super::columns::{item_columns, object_columns, write_beginning, write_types};
 use crate::{
@@ -44,41 +47,13 @@ impl<'c> Writer<'c> {
 
     /// Inserts an object without items; gives its row number.
     pub(in super::super) fn insert(&mut self, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
-        let ObjectState { parent, types, purged, items: _ } = state;
-        let [parent_at, parent_confirmed] = times(parent.clock);
-        let [types_at, types_confirmed] = times(types.clock);
-        let [purged_at, purged_confirmed] = times(*purged);
-        self.insert.execute(params![
-            parent.value.as_ref().map(Uri::as_str),
-            parent_at,
-            parent_confirmed,
-            write_types(&types.value)?,
-            types_at,
-            types_confirmed,
-            purged_at,
-            purged_confirmed,
-            uri.as_str(),
-        ])?;
+        self.insert.execute(params_from_iter(object_values(state)?.into_iter().chain([uri.as_str().into()])))?;
         Ok(self.connection.last_insert_rowid())
     }
 
     /// Updates the row of an object, without its items.
     pub(in super::super) fn update(&mut self, number: i64, state: &ObjectState) -> Result<(), StoreError> {
-        let ObjectState { parent, types, purged, items: _ } = state;
-        let [parent_at, parent_confirmed] = times(parent.clock);
-        let [types_at, types_confirmed] = times(types.clock);
-        let [purged_at, purged_confirmed] = times(*purged);
-        self.update.execute(params![
-            parent.value.as_ref().map(Uri::as_str),
-            parent_at,
-            parent_confirmed,
-            write_types(&types.value)?,
-            types_at,
-            types_confirmed,
-            purged_at,
-            purged_confirmed,
-            number,
-        ])?;
+        self.update.execute(params_from_iter(object_values(state)?.into_iter().chain([number.into()])))?;
         Ok(())
     }
 
@@ -108,6 +83,21 @@ impl<'c> Writer<'c> {
         ])?;
         Ok(())
     }
+}
+
+/// Values of [`object_columns`].
+fn object_values(state: &ObjectState) -> Result<[ToSqlOutput<'_>; 8], StoreError> {
+    let ObjectState { parent, types, purged, items: _ } = state;
+    let [parent_at, parent_confirmed] = times(parent.clock).map(time_value);
+    let [types_at, types_confirmed] = times(types.clock).map(time_value);
+    let [purged_at, purged_confirmed] = times(*purged).map(time_value);
+    let parent = parent.value.as_ref().map_or(Null.into(), |parent| parent.as_str().into());
+    let types = write_types(&types.value)?;
+    Ok([parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed])
+}
+
+fn time_value(time: Option<i64>) -> ToSqlOutput<'static> {
+    time.map_or(Null.into(), ToSqlOutput::from)
 }
 
 /// Values of the columns `<fact>_at` and `<fact>_confirmed`.
