@@ -14,7 +14,7 @@ fn here(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// The file in `examples/` with the Fedora messages of the README, through to its output there.
+/// The file in `examples/` with the Fedora messages of `docs/push.md` prints the output shown there.
 #[tokio::test]
 async fn the_example_prints_what_the_readme_shows() {
     let folder = tempfile::tempdir().unwrap();
@@ -31,8 +31,8 @@ async fn the_example_prints_what_the_readme_shows() {
     assert!(replay.status.success(), "{replay:?}");
     gateway.until_at("index", 6).await;
     receiver.until_printed(2).await;
-    let readme = here("README.md");
-    let (_, shown) = readme.split_once("\n```\nreceiving on port 9000\n").unwrap();
+    let page = here("docs/push.md");
+    let (_, shown) = page.split_once("\n```\nreceiving on port 9000\n").unwrap();
     let (shown, _) = shown.split_once("```").unwrap();
     assert_eq!(receiver.stop()[1..], shown.lines().collect::<Vec<_>>());
 }
