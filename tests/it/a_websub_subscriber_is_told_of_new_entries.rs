@@ -216,10 +216,10 @@ async fn without_a_hub_there_is_none() {
     assert_eq!(ask(&gateway, &[("hub.mode", "subscribe")]).await.0, 404);
 }
 
-/// `docs/websub.md` names these tests: each is there.
+/// Every test that `docs/internals/websub-notes.md` names exists.
 #[test]
 fn the_page_names_tests_that_there_are() {
-    let page = include_str!("../../docs/websub.md");
+    let page = include_str!("../../docs/internals/websub-notes.md");
     let tests = [
         include_str!("a_websub_subscriber_is_told_of_new_entries.rs"),
         include_str!("a_websub_subscriber_is_verified.rs"),
