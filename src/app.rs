@@ -15,7 +15,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, registry::Seeds, sources::Listed},
-    config::{Allowance, Config, SourceConfig},
+    config::{Config, MessageRate, SourceConfig},
     delivery::{OperationError, Subscriptions, Tuning},
     http_client::{ClientError, Guard},
     intake::Intake,
@@ -198,8 +198,8 @@ impl Gateway {
         let bounds = router::Bounds {
             body: limits.body_bytes,
             held: limits.held_bytes,
-            time: limits.request,
-            wait: limits.wait,
+            time: limits.request_timeout,
+            wait: limits.long_poll_wait,
         };
         let url = config.server.url_at(address);
         let urls = [public_url.as_str(), &url];
@@ -208,7 +208,8 @@ impl Gateway {
         drop(surfaces);
         let connections = limits.connections;
         let per_client = limits.share_of(connections);
-        let bounds = server::Bounds { connections, per_client, head: limits.head, stall: limits.request };
+        let bounds =
+            server::Bounds { connections, per_client, head: limits.header_timeout, stall: limits.request_timeout };
         let server = Box::pin(server::serve(listener, tls, router, stop_accepting.clone(), bounds));
 
         warn_of_access(config);
@@ -344,7 +345,7 @@ fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, WriterThre
     let settings = journal::Settings {
         queue: config.journal.queue,
         batch: config.journal.batch,
-        bounds: config.limits.of_changes(),
+        bounds: config.limits.change_bounds(),
         tail: journal::TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
         ..journal::Settings::default()
     };
@@ -372,8 +373,8 @@ fn readers(config: &Config) -> waiting::Bounds {
     waiting::Bounds {
         readers,
         per_client: limits.share_of(readers),
-        wait: limits.wait,
-        stream: limits.stream,
+        wait: limits.long_poll_wait,
+        stream: limits.stream_lifetime,
         heartbeat: config.server.heartbeat,
     }
 }
@@ -406,7 +407,7 @@ fn surfaces(
     let by_http = by_http.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
     let sources = Arc::new(sources);
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
-        source.rate.map(|Allowance { per_second, burst }| (name.to_string(), Rate::new(per_second, burst)))
+        source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), Rate::new(per_second, burst)))
     };
     let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {

@@ -1,15 +1,15 @@
-//! The command line of Tidings; `src/command/` has a module for each command.
+//! The binary `tidings`. Each command has a module in `src/command/`.
 
 mod command;
 
-/// Changes are made of many small pieces that one thread makes and another frees, which the usual
-/// allocator of Linux is slow at.
+/// mimalloc, because a change consists of many small allocations that one thread makes and another thread frees.
+/// The default allocator of Linux is slow at this.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
-    // More than one crate could bring a TLS provider, and rustls refuses to choose. It cannot have
-    // been installed before, and if it had, one is as good as the other.
+    // rustls panics when several TLS providers are compiled in and none is installed. The call fails only if a provider
+    // is installed already, which is equally good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     command::run()
 }

@@ -65,7 +65,7 @@ pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Listed>, 
     let mut sources = BTreeMap::new();
     for (name, source) in &config.sources {
         let SourceConfig { transport, dialect, metadata_changes, settings, lookup, repository, .. } = source;
-        let limits = config.limits.of_messages();
+        let limits = config.limits.message_limits();
         let mut source = Source::new(name.clone(), dialect, settings.clone(), *metadata_changes, limits)
             .map_err(|error| ServeError::Source { name: name.clone(), reason: error.to_string() })?;
         if let Some(repository) = repository.clone().filter(|_| *lookup != Mode::Off) {

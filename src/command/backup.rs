@@ -1,4 +1,4 @@
-//! `tidings backup`: a copy of the journal, while the gateway runs.
+//! `tidings backup`: copies the journal while the gateway runs.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ Examples:
   tidings backup /backups/tidings-2026-03-01.sqlite
   tidings backup today.sqlite --data /var/lib/tidings
 
-The gateway may run meanwhile; the copy is of one moment. It is written as FILE.partial, checked, and
-renamed: FILE is there whole or not at all. A FILE that is there is not overwritten.
+The gateway may keep running: the copy is a snapshot of one moment. It is written to FILE.partial, checked and renamed, \
+so FILE is either complete or absent. An existing FILE is not overwritten.
 
 Exit codes:
   0  done
@@ -27,12 +27,12 @@ Exit codes:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Backup {
-    /// The file to write.
+    /// File to write.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     config: ConfigFile,
-    /// The folder of the journal; counts before the configuration.
+    /// Folder of the journal; overrides the configuration.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -41,15 +41,15 @@ impl Backup {
     pub(super) fn run(self) -> Result<(), Failure> {
         let data = self.config.load(&Flags { data: self.data, ..Flags::default() })?.journal.data;
         let progress = Progress::new("copied");
-        let held = back_up(&data, &self.file, &mut |done, all| progress.tell(done, all));
+        let held = back_up(&data, &self.file, &mut |done, all| progress.update(done, all));
         progress.finish();
         let held = held.map_err(|error| Failure::Failed(error.to_string()))?;
-        print(format!("{} holds {}\n", self.file.display(), what(held)).as_bytes())
+        print(format!("{} holds {}\n", self.file.display(), describe(held)).as_bytes())
     }
 }
 
-/// What a journal holds, for people.
-pub(super) fn what(held: Held) -> String {
+/// Describes the contents of a journal in a phrase.
+pub(super) fn describe(held: Held) -> String {
     match held.first {
         Some(first) => format!("the changes {first} to {} ({} bytes)", held.head, held.bytes),
         None => format!("no change ({} bytes)", held.bytes),

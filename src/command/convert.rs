@@ -1,5 +1,5 @@
-//! `tidings convert`: what would come out of this message? Without a journal: what only the
-//! registry could tell (a state before, the items of a purge) stays as the source told it.
+//! `tidings convert`: converts one message from a dialect to a format, without a journal. Facts that only the registry
+//! knows (the state before a change, the items of a purge) stay as the source reported them.
 
 use std::{
     io,
@@ -28,30 +28,30 @@ Examples:
   curl -s https://example.org/message.xml | tidings convert --dialect content-change -
 
 Exit codes:
-  0  done, or the message tells of nothing that changed (standard error says why)
-  1  the message cannot be read (standard error names the place and the reason)
+  0  done, or the message reports no change (standard error says why)
+  1  the message cannot be read (standard error says where and why)
   2  wrong usage";
 
-/// Show what would come out of one message.
+/// Convert one message and print the result.
 ///
-/// The message is read in the dialect and written in the format to standard output. No journal is
-/// needed or touched.
+/// The message is read in the given dialect and written to standard output in the given format. The command uses no
+/// journal.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Convert {
-    /// The dialect of the message.
+    /// Dialect of the message.
     #[arg(long, value_name = "NAME")]
     dialect: String,
-    /// The format to write: atom, json, xml, cloudevents or activitystreams.
+    /// Format to write: atom, json, xml, cloudevents or activitystreams.
     #[arg(long, value_name = "NAME", default_value = "atom")]
     format: String,
-    /// The dialect's settings, as under [sources.NAME.settings].
+    /// Settings of the dialect, as in [sources.NAME.settings].
     #[arg(long, value_name = "JSON", value_parser = json)]
     settings: Option<serde_json::Value>,
-    /// A header that came with the message; may be given several times.
+    /// Header of the message; may be given several times.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = file::header)]
     headers: Vec<(String, String)>,
-    /// The message; - is standard input.
+    /// File with the message; - is standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
 }
@@ -66,18 +66,18 @@ impl Convert {
         let body = read(&self.file)?;
         let headers: Headers = self.headers.into_iter().collect();
         let content_type = headers.get("content-type").unwrap_or_else(|| file::media_type(&self.file));
-        let without = match kind.redact.map(|redact| redact(&body)) {
+        let redacted = match kind.redact.map(|redact| redact(&body)) {
             None | Some(Redacted::AsItCame | Redacted::Opaque) => None,
             Some(Redacted::Without(body)) => Some(body),
-            Some(Redacted::Blanked(_, rejection)) => return Err(refused(&self.file, &rejection)),
+            Some(Redacted::Blanked(_, rejection)) => return Err(cannot_convert(&self.file, &rejection)),
         };
-        let body = without.as_ref().unwrap_or(&body);
+        let body = redacted.as_ref().unwrap_or(&body);
         match dialect.read(&Message { content_type: Some(content_type), headers: &headers, body }) {
             Ok(Reading::Drafts(drafts)) => {
-                drafts.into_vec().into_iter().try_for_each(|draft| match emit(draft, format)? {
+                drafts.into_vec().into_iter().try_for_each(|draft| match write_change(draft, format)? {
                     Some(written) => print(&written),
                     None => {
-                        say("nothing changed: only properties did, and content and state stand");
+                        say("nothing changed: the message modifies only properties, not content or state");
                         Ok(())
                     }
                 })
@@ -86,16 +86,16 @@ impl Convert {
                 say(&format!("nothing changed: {reason}"));
                 Ok(())
             }
-            Err(rejection) => Err(refused(&self.file, &rejection)),
+            Err(rejection) => Err(cannot_convert(&self.file, &rejection)),
         }
     }
 }
 
-fn refused(file: &Path, rejection: &Rejection) -> Failure {
+fn cannot_convert(file: &Path, rejection: &Rejection) -> Failure {
     Failure::Failed(format!("{}: {rejection}", file.display()))
 }
 
-/// clap would take any text for a JSON string.
+/// Parses JSON. Without this parser clap would accept any text as a JSON string.
 fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
     serde_json::from_str(text)
 }
@@ -112,8 +112,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::Failed(file::cannot_read(path, &error)))
 }
 
-/// What comes out of one draft, on its own, in that format.
-fn emit(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Failure> {
+/// Writes one draft as a change in the given format; `None` if the draft changes nothing.
+fn write_change(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Failure> {
     let name = SourceName::parse("convert").map_err(|error| Failure::Failed(error.to_string()))?;
     let policy = SourcePolicy { name, metadata_changes: false };
     Ok(settle_alone(draft, &policy).map(|modification| {
@@ -125,7 +125,7 @@ fn emit(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Failure> {
     }))
 }
 
-/// A format of which the body, which is all that is written, says all.
+/// Returns the format with this name. Formats that put facts into headers are excluded, because only the body is written.
 fn known_format(name: &str) -> Result<&'static FormatKind, Failure> {
     tidings::format::format(name).filter(|kind| kind.is_whole()).ok_or_else(|| {
         let known: Vec<&str> = FORMATS.iter().filter(|kind| kind.is_whole()).map(|kind| kind.name).collect();

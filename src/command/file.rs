@@ -1,4 +1,4 @@
-//! Messages in files: where they are, what media type they have, which headers go with them.
+//! Message files: their selection in folders, their media types and their header sidecars.
 
 use std::{
     fs::File,
@@ -6,36 +6,36 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The largest message that is read, in bytes: more than a gateway takes, and less than a machine has.
+/// Maximum size of a message, in bytes: larger than a gateway accepts, smaller than the memory of a machine.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 
-/// How the names of messages in a folder end. Other files there may be anything, secrets included.
-const MESSAGES: [&str; 4] = ["xml", "json", "jsonld", "bin"];
+/// Extensions of message files in a folder. Other files are skipped, because they may contain secrets.
+const MESSAGE_EXTENSIONS: [&str; 4] = ["xml", "json", "jsonld", "bin"];
 
-/// The messages of some paths.
+/// Message files that the given paths select.
 #[derive(Debug, Default)]
-pub(super) struct Messages {
-    /// Files of messages, in order.
+pub(super) struct MessageFiles {
+    /// Message files, in the order in which they are posted.
     pub(super) files: Vec<PathBuf>,
-    /// Files of folders that are no messages by their names.
-    pub(super) left_out: Vec<PathBuf>,
+    /// Files in folders that do not have the extension of a message.
+    pub(super) skipped: Vec<PathBuf>,
 }
 
-/// The messages of `paths`: a file as it is, of a folder the files whose names end as those of messages, those of its
-/// folders too, sorted by path. Of a folder only regular files count, and no sidecars.
+/// Selects the message files of `paths`. A file is selected whatever its name is. In a folder and its subfolders, regular
+/// files with the extension of a message are selected, sorted by path; header sidecars are not.
 ///
 /// # Errors
-/// When a path cannot be read; the message names it.
-pub(super) fn all_of(paths: &[PathBuf]) -> Result<Messages, String> {
-    let mut messages = Messages::default();
+/// When a path cannot be read; the error names it.
+pub(super) fn message_files(paths: &[PathBuf]) -> Result<MessageFiles, String> {
+    let mut messages = MessageFiles::default();
     for path in paths {
         if path.metadata().map_err(|error| cannot_read(path, &error))?.is_dir() {
             let mut found = Vec::new();
-            walk(path, &mut found)?;
+            collect_files(path, &mut found)?;
             found.sort();
-            let (mut files, mut left_out) = found.into_iter().partition(|path| is_message(path));
+            let (mut files, mut skipped) = found.into_iter().partition(|path| is_message(path));
             messages.files.append(&mut files);
-            messages.left_out.append(&mut left_out);
+            messages.skipped.append(&mut skipped);
         } else {
             messages.files.push(path.clone());
         }
@@ -43,13 +43,13 @@ pub(super) fn all_of(paths: &[PathBuf]) -> Result<Messages, String> {
     Ok(messages)
 }
 
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
+fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
     for entry in folder.read_dir().map_err(|error| cannot_read(folder, &error))? {
         let entry = entry.map_err(|error| cannot_read(folder, &error))?;
-        // Links are not followed: they may lead round in circles.
+        // Symbolic links are not followed, because they may form a cycle.
         let kind = entry.file_type().map_err(|error| cannot_read(&entry.path(), &error))?;
         if kind.is_dir() {
-            walk(&entry.path(), found)?;
+            collect_files(&entry.path(), found)?;
         } else if kind.is_file() && !is_sidecar(&entry.path()) {
             found.push(entry.path());
         }
@@ -59,7 +59,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
 
 fn is_message(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    MESSAGES.iter().any(|message| extension.eq_ignore_ascii_case(message))
+    MESSAGE_EXTENSIONS.iter().any(|message| extension.eq_ignore_ascii_case(message))
 }
 
 fn is_sidecar(path: &Path) -> bool {
@@ -67,7 +67,7 @@ fn is_sidecar(path: &Path) -> bool {
     name.ends_with(".headers") || name.ends_with(".settings.json")
 }
 
-/// The media type that the name of a file tells.
+/// Returns the media type that the extension of a file implies.
 pub(super) fn media_type(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("xml") => "application/atom+xml",
@@ -77,14 +77,14 @@ pub(super) fn media_type(path: &Path) -> &'static str {
     }
 }
 
-/// The headers in a file's sidecar: `event.json.headers`, or `event.headers`, beside `event.json`.
+/// Reads the headers in the sidecar of a file: `event.json.headers` or `event.headers` for `event.json`.
 ///
 /// # Errors
-/// When there is a sidecar that cannot be read or has a line that is no header.
-pub(super) fn headers_beside(path: &Path) -> Result<Vec<(String, String)>, String> {
-    let mut whole = path.as_os_str().to_owned();
-    whole.push(".headers");
-    for sidecar in [PathBuf::from(whole), path.with_extension("headers")] {
+/// When the sidecar cannot be read or has a line that is not a header.
+pub(super) fn sidecar_headers(path: &Path) -> Result<Vec<(String, String)>, String> {
+    let mut appended = path.as_os_str().to_owned();
+    appended.push(".headers");
+    for sidecar in [PathBuf::from(appended), path.with_extension("headers")] {
         match read(&sidecar) {
             Ok(text) => {
                 let text = String::from_utf8_lossy(&text);
@@ -99,37 +99,37 @@ pub(super) fn headers_beside(path: &Path) -> Result<Vec<(String, String)>, Strin
     Ok(Vec::new())
 }
 
-/// Takes `Name: value`.
+/// Parses a header line, `Name: value`.
 ///
 /// # Errors
-/// When it is something else. The text is not repeated, since it may hold a password.
+/// When the line has another form. The error does not repeat the line, because it may contain a password.
 pub(super) fn header(line: &str) -> Result<(String, String), String> {
     let parts = line.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
-    parts.filter(|(name, _)| !name.is_empty()).ok_or_else(|| "a header is written as in Name: value".to_owned())
+    parts.filter(|(name, _)| !name.is_empty()).ok_or_else(|| "write a header as NAME: VALUE".to_owned())
 }
 
-/// Reads a file whole.
+/// Reads a file.
 ///
 /// # Errors
-/// When it cannot be read, or is larger than [`MAX_BYTES`].
+/// When the file cannot be read or is larger than [`MAX_BYTES`].
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_bounded(File::open(path)?)
 }
 
-/// Reads everything.
+/// Reads the whole input.
 ///
 /// # Errors
-/// When it cannot be read, or is more than [`MAX_BYTES`].
+/// When the input cannot be read or is larger than [`MAX_BYTES`].
 pub(super) fn read_bounded(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("it has more than {MAX_BYTES} bytes")));
+        return Err(io::Error::other(format!("it is larger than {MAX_BYTES} bytes")));
     }
     Ok(bytes)
 }
 
-/// Says that a path cannot be read.
+/// Returns the message for a path that cannot be read.
 pub(super) fn cannot_read(path: &Path, error: &io::Error) -> String {
     format!("cannot read {}: {error}", path.display())
 }
@@ -138,10 +138,10 @@ pub(super) fn cannot_read(path: &Path, error: &io::Error) -> String {
 mod tests {
     use std::{fs, path::Path};
 
-    use super::{all_of, header, headers_beside, media_type};
+    use super::{header, media_type, message_files, sidecar_headers};
 
     #[test]
-    fn a_folder_has_its_files_in_order_without_sidecars() {
+    fn files_of_a_folder_are_sorted_without_sidecars() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("b")).unwrap();
@@ -150,42 +150,42 @@ mod tests {
         }
         std::os::unix::fs::symlink(folder.path(), path("circle")).unwrap();
         let names = ["a.json", "b/1.jsonld", "b/2.BIN", "c.xml"];
-        assert_eq!(all_of(&[folder.path().to_owned()]).unwrap().files, names.map(path));
+        assert_eq!(message_files(&[folder.path().to_owned()]).unwrap().files, names.map(path));
         let mut given = names.map(path).to_vec();
         given.insert(0, path("c.xml"));
-        assert_eq!(all_of(&[path("c.xml"), folder.path().to_owned()]).unwrap().files, given);
-        assert!(all_of(&[path("none")]).unwrap_err().starts_with("cannot read "));
+        assert_eq!(message_files(&[path("c.xml"), folder.path().to_owned()]).unwrap().files, given);
+        assert!(message_files(&[path("none")]).unwrap_err().starts_with("cannot read "));
     }
 
     #[test]
-    fn other_files_of_a_folder_are_left_out() {
+    fn other_files_of_a_folder_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let others = ["journal.lock", "journal.sqlite", "no-extension", "tidings.toml", "xml"];
         for name in others.into_iter().chain(["a.xml"]) {
             fs::write(path(name), "").unwrap();
         }
-        let messages = all_of(&[folder.path().to_owned(), path("tidings.toml")]).unwrap();
-        assert_eq!(messages.files, ["a.xml", "tidings.toml"].map(path), "one that is named itself is a message");
-        assert_eq!(messages.left_out, others.map(path));
+        let messages = message_files(&[folder.path().to_owned(), path("tidings.toml")]).unwrap();
+        assert_eq!(messages.files, ["a.xml", "tidings.toml"].map(path), "a file given by name is a message");
+        assert_eq!(messages.skipped, others.map(path));
     }
 
     #[test]
-    fn headers_stand_beside() {
+    fn sidecar_headers_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let event = folder.path().join("event.json");
-        assert_eq!(headers_beside(&event).unwrap(), []);
+        assert_eq!(sidecar_headers(&event).unwrap(), []);
         fs::write(folder.path().join("event.headers"), "A: 1\n").unwrap();
-        assert_eq!(headers_beside(&event).unwrap(), [("A".to_owned(), "1".to_owned())]);
+        assert_eq!(sidecar_headers(&event).unwrap(), [("A".to_owned(), "1".to_owned())]);
         fs::write(folder.path().join("event.json.headers"), "B: x:y\n\n").unwrap();
-        assert_eq!(headers_beside(&event).unwrap(), [("B".to_owned(), "x:y".to_owned())]);
+        assert_eq!(sidecar_headers(&event).unwrap(), [("B".to_owned(), "x:y".to_owned())]);
         fs::write(folder.path().join("event.json.headers"), "nonsense").unwrap();
-        assert!(headers_beside(&event).unwrap_err().ends_with("a header is written as in Name: value"));
+        assert!(sidecar_headers(&event).unwrap_err().ends_with("write a header as NAME: VALUE"));
         assert!(header(": x").is_err());
     }
 
     #[test]
-    fn the_name_tells_the_media_type() {
+    fn media_type_depends_on_the_extension() {
         for (name, expected) in [
             ("a.xml", "application/atom+xml"),
             ("a.json", "application/json"),

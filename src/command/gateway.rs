@@ -1,8 +1,11 @@
-//! Asking a gateway, and putting what is wrong in its own words.
+//! Requests to the HTTP API of a gateway, for the commands that manage one.
 
 use std::time::Duration;
 
-use reqwest::{Client, Method, StatusCode, header::HeaderMap};
+use reqwest::{
+    Client, Method, StatusCode,
+    header::{AUTHORIZATION, HeaderMap},
+};
 use serde_json::Value;
 use tidings::{
     config::Config,
@@ -13,49 +16,50 @@ use url::Url;
 
 use super::{
     Failure,
-    http::{client_for, printable, why, with_token},
+    http::{client_for, describe_response, printable, with_token},
 };
 
-/// How long an answer may take. A subscription that is paused waits for what is on its way.
+/// Maximum time until the response. It is long because pausing a subscription waits for the messages in flight.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much of an answer is read: a thousand subscriptions have a few megabytes.
-const MOST: usize = 64 << 20;
+/// Maximum size of a response body, in bytes. The list of a thousand subscriptions has a few megabytes.
+const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// Why a gateway did not do as it was asked.
+/// Failure of a request to a gateway.
 #[derive(Debug)]
-pub(super) struct NoAnswer {
-    /// In a sentence.
-    pub(super) why: String,
-    /// Whether the same may do better later.
+pub(super) struct GatewayError {
+    /// Cause, in the words of the gateway where it responded.
+    pub(super) reason: String,
+    /// Whether the same request may succeed later.
     pub(super) is_transient: bool,
 }
 
-impl NoAnswer {
-    fn for_good(why: String) -> Self {
-        Self { why, is_transient: false }
+impl GatewayError {
+    fn permanent(reason: String) -> Self {
+        Self { reason, is_transient: false }
     }
 
-    /// What answers is something else.
-    pub(super) fn strange(error: &serde_json::Error) -> Self {
-        Self::for_good(printable(&format!("the answer is no gateway's of Tidings: {error}")))
+    /// The response is not the JSON of a Tidings gateway.
+    pub(super) fn unexpected_body(error: &serde_json::Error) -> Self {
+        Self::permanent(printable(&format!("the response is not from a Tidings gateway: {error}")))
     }
 
-    fn broken(error: &reqwest::Error) -> Self {
-        Self { why: trouble(error), is_transient: true }
+    fn connection(error: &reqwest::Error) -> Self {
+        Self { reason: trouble(error), is_transient: true }
     }
 }
 
-/// The gateway of the configuration, as it is reached on this machine.
+/// Returns the URL at which this machine reaches the gateway of the configuration.
 ///
 /// # Errors
-/// When its address makes no URL.
-pub(super) fn of_the_configuration(config: &Config) -> Result<Url, Failure> {
+/// When the socket address does not make a URL.
+pub(super) fn configured_gateway(config: &Config) -> Result<Url, Failure> {
     let url = config.server.url_on_this_machine();
-    Url::parse(&url).map_err(|_| Failure::Usage(format!("{url} is not an address; name the gateway with --gateway")))
+    Url::parse(&url)
+        .map_err(|_| Failure::Usage(format!("{url} is not a URL; give the URL of the gateway with --gateway")))
 }
 
-/// A gateway that is asked.
+/// HTTP client for one gateway.
 pub(super) struct Gateway {
     client: Client,
     url: String,
@@ -63,40 +67,50 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
+    /// Builds the client.
+    ///
     /// # Errors
-    /// When the token cannot be sent.
+    /// When the token is not valid in a header, or the client cannot be built.
     pub(super) fn new(url: &Url, token: Option<&Secret>) -> Result<Self, String> {
         let client = client_for(url).timeout(TIMEOUT).build().map_err(|error| trouble(&error))?;
         let url = url.as_str().trim_end_matches('/').to_owned();
         Ok(Self { client, url, headers: with_token(HeaderMap::new(), token)? })
     }
 
-    /// Asks for something; gives the JSON of the answer, or null where there is none.
+    /// Sends a request and returns the JSON of the response, or null if the response has no body.
     ///
     /// # Errors
-    /// When there is no answer, or the gateway refuses.
-    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, NoAnswer> {
+    /// When there is no response, or its status is not 2xx.
+    pub(super) async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, GatewayError> {
         let mut request = self.client.request(method, format!("{}{path}", self.url)).headers(self.headers.clone());
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let mut response = request.send().await.map_err(|error| NoAnswer::broken(&error))?;
+        let mut response = request.send().await.map_err(|error| GatewayError::connection(&error))?;
         let status = response.status();
-        let mut told = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| NoAnswer::broken(&error))? {
-            told.extend_from_slice(&chunk);
-            if told.len() > MOST {
-                return Err(NoAnswer::for_good(format!("the answer has more than {MOST} bytes")));
+        let mut response_body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| GatewayError::connection(&error))? {
+            response_body.extend_from_slice(&chunk);
+            if response_body.len() > MAX_BODY_BYTES {
+                return Err(GatewayError::permanent(format!("the response is larger than {MAX_BODY_BYTES} bytes")));
             }
         }
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let why = format!("{}; give a token with the scope admin in TIDINGS_TOKEN", why(status, &told));
-                Err(NoAnswer::for_good(why))
+                let reason = match self.headers.contains_key(AUTHORIZATION) {
+                    true => describe_response(status, &response_body),
+                    // The problem document explains every way to authenticate, which a user of the command does not need.
+                    false => format!("{status}: this request needs a token"),
+                };
+                let reason = reason.trim_end_matches('.');
+                Err(GatewayError::permanent(format!("{reason}; give a token with the scope admin in TIDINGS_TOKEN")))
             }
-            _ if !status.is_success() => Err(NoAnswer { why: why(status, &told), is_transient: is_transient(status) }),
-            _ if told.is_empty() => Ok(Value::Null),
-            _ => serde_json::from_slice(&told).map_err(|error| NoAnswer::strange(&error)),
+            _ if !status.is_success() => Err(GatewayError {
+                reason: describe_response(status, &response_body),
+                is_transient: is_transient(status),
+            }),
+            _ if response_body.is_empty() => Ok(Value::Null),
+            _ => serde_json::from_slice(&response_body).map_err(|error| GatewayError::unexpected_body(&error)),
         }
     }
 }

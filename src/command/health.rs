@@ -1,4 +1,4 @@
-//! `tidings health`: whether a gateway answers, for containers and scripts that have no other client.
+//! `tidings health`: health check of a gateway, for containers and scripts that have no other HTTP client.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use url::Url;
 
 use super::{
     ConfigFile, Failure,
-    gateway::of_the_configuration,
-    http::{client_for, http_url, told, why},
+    gateway::configured_gateway,
+    http::{client_for, describe_response, http_url, read_body},
     print, runtime,
 };
 
@@ -20,56 +20,56 @@ Examples:
   tidings health --config /etc/tidings/tidings.toml --ready
   tidings health --gateway https://tidings.example.org
 
-It asks /healthz, whether the process answers; with --ready /readyz, whether the journal can be written and
-the sources are read. Neither needs a token.
+The command requests /healthz, which succeeds when the process responds. With --ready it requests /readyz, which \
+succeeds when the journal can be written and the sources are being read. Neither needs a token.
 
 Exit codes:
-  0  it does
-  1  it does not; standard error says why
+  0  the gateway is healthy
+  1  the gateway is not healthy or cannot be reached; standard error says why
   2  wrong usage or configuration";
 
-/// Ask a gateway whether it is well.
+/// Check whether a gateway is healthy.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Health {
     #[command(flatten)]
     config: ConfigFile,
-    /// The gateway; without it, the one that the configuration has listening on this machine.
+    /// URL of the gateway. Default: the gateway of the configuration, on this machine.
     #[arg(long, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
     gateway: Option<Url>,
-    /// Ask whether it can do its work, and not only whether it answers.
+    /// Check that the gateway can do its work, not only that it responds.
     #[arg(long)]
     ready: bool,
-    /// How long the answer may take, in seconds.
+    /// Maximum time until the response, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=300))]
     timeout: u64,
 }
 
 impl Health {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (gateway, is_of_the_configuration) = match self.gateway {
+        let (gateway, is_configured) = match self.gateway {
             Some(gateway) => (gateway, false),
-            None => (of_the_configuration(&self.config.load(&Flags::default())?)?, true),
+            None => (configured_gateway(&self.config.load(&Flags::default())?)?, true),
         };
         let path = if self.ready { "readyz" } else { "healthz" };
         let url = format!("{}/{path}", gateway.as_str().trim_end_matches('/'));
-        // The certificate is for the public name, and nothing secret is sent to the gateway of this machine.
+        // The gateway of this machine is reached by IP address, which its certificate does not cover. Nothing secret is sent.
         let client = client_for(&gateway)
             .timeout(Duration::from_secs(self.timeout))
-            .tls_danger_accept_invalid_certs(is_of_the_configuration)
+            .tls_danger_accept_invalid_certs(is_configured)
             .build()
             .map_err(|error| Failure::Failed(trouble(&error)))?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
-        let answer = runtime.block_on(async {
+        let result = runtime.block_on(async {
             let response = client.get(&url).send().await?;
-            Ok((response.status(), told(response).await?))
+            Ok((response.status(), read_body(response).await?))
         });
-        // A look-up of a name that nobody waits for any more would keep it.
+        // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
         let failed = |reason: String| Failure::Failed(format!("{url}: {reason}"));
-        match answer {
-            Ok((StatusCode::OK, told)) => print(format!("{}\n", String::from_utf8_lossy(&told).trim()).as_bytes()),
-            Ok((status, told)) => Err(failed(why(status, &told))),
+        match result {
+            Ok((StatusCode::OK, body)) => print(format!("{}\n", String::from_utf8_lossy(&body).trim()).as_bytes()),
+            Ok((status, body)) => Err(failed(describe_response(status, &body))),
             Err(error) => Err(failed(trouble(&error))),
         }
     }

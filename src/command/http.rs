@@ -1,4 +1,4 @@
-//! What the commands that speak to a gateway share: its address, the token, and how they put what is wrong.
+//! Shared parts of the commands that use HTTP: URLs, tokens, clients and descriptions of responses.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -12,42 +12,43 @@ use serde::Deserialize;
 use tidings::{http_client, retry::Backoff, web::Secret};
 use url::{Host, Url};
 
-/// How long to wait for a connection.
+/// Maximum time to connect.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The name by which the commands call themselves.
+/// `User-Agent` header of all commands.
 pub(super) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
-/// First wait before a request is sent again, at most.
+/// Maximum of the first wait before a retry.
 const BASE_WAIT: Duration = Duration::from_millis(250);
-/// Longest wait before a request is sent again, at most, where the gateway asks for none.
+/// Maximum of all later waits before a retry, if the gateway sends no `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The longest `Retry-After` that is honoured; a longer one is cut to this.
+/// Maximum `Retry-After` that is honoured; a longer one is reduced to this.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// How much of an answer is read, in bytes.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// How much of an answer that is no problem document is shown, in characters.
+/// Maximum length of a response body that is read, in bytes; the rest is ignored.
+const MAX_BODY_BYTES: usize = 64 << 10;
+/// Maximum length of a response body in a message if it is not a problem document, in characters.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// Takes anything, since clap repeats what it refuses.
+/// Parses a token. Accepts any text, because clap repeats rejected text in its error message.
 pub(super) fn token(text: &str) -> Result<Secret, Infallible> {
     Ok(Secret::new(text))
 }
 
+/// Parses the URL of a gateway or hook.
 pub(super) fn http_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
-    if matches!(url.scheme(), "http" | "https") { Ok(url) } else { Err("it is neither http nor https".to_owned()) }
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| "give an http or https URL, as in http://127.0.0.1:8395".to_owned())
 }
 
-/// Settings of a client for requests to `to` alone.
+/// Returns the builder of a client that sends requests only to `to`.
 ///
-/// It follows no redirect. It takes a proxy from the environment, but for addresses of this machine: a proxy elsewhere
-/// would reach another machine by them, and would see the token.
+/// The client follows no redirects. It uses the proxy of the environment except for loopback URLs, because a proxy would
+/// resolve these to another machine and would see the token.
 pub(super) fn client_for(to: &Url) -> ClientBuilder {
     let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none()).user_agent(USER_AGENT);
     if is_loopback(to) { client.no_proxy() } else { client }
 }
 
-/// Whether a URL leads to this machine.
+/// Returns whether the host of a URL is a loopback name or IP address.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -57,56 +58,58 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
+/// Converts headers to a map.
+///
 /// # Errors
-/// When a name or a value cannot be sent; the value is not repeated, since it may be a password.
+/// When a name or a value is not valid in HTTP. The error does not repeat the value, because it may be a password.
 pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
-        let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not the name of a header"))?;
-        let value =
-            HeaderValue::try_from(value).map_err(|_| format!("the value of the header {name} cannot be sent"))?;
+        let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a valid header name"))?;
+        let value = HeaderValue::try_from(value)
+            .map_err(|_| format!("the value of the header {name} has characters that HTTP does not allow"))?;
         map.append(name, value);
     }
     Ok(map)
 }
 
-/// Adds the token to headers that do not have their own.
+/// Adds the token as `Authorization`, unless the headers contain that header already.
 ///
 /// # Errors
-/// When the token cannot be sent; it is not repeated.
+/// When the token is not valid in a header. The error does not repeat it.
 pub(super) fn with_token(mut headers: HeaderMap, token: Option<&Secret>) -> Result<HeaderMap, String> {
     if let Some(token) = token.filter(|token| !token.expose().is_empty()) {
         let value = HeaderValue::from_bytes(&[b"Bearer ", token.expose()].concat());
-        let mut value = value.map_err(|_| "the token cannot be sent: it has a line break or the like".to_owned())?;
+        let mut value = value.map_err(|_| "the token contains a line break or another control character".to_owned())?;
         value.set_sensitive(true);
         headers.entry(AUTHORIZATION).or_insert(value);
     }
     Ok(headers)
 }
 
-/// How long the gateway asks to be left alone.
+/// Returns the wait that the `Retry-After` header asks for, reduced to [`LONGEST_RETRY_AFTER`].
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     http_client::retry_after(headers, Utc::now()).map(|after| after.min(LONGEST_RETRY_AFTER))
 }
 
-/// The beginning of the answer's body.
-pub(super) async fn told(mut response: Response) -> reqwest::Result<Vec<u8>> {
-    let mut told = Vec::new();
-    while told.len() < MAX_ANSWER_BYTES {
+/// Reads the beginning of the response body, up to [`MAX_BODY_BYTES`] or a little more.
+pub(super) async fn read_body(mut response: Response) -> reqwest::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    while body.len() < MAX_BODY_BYTES {
         let Some(chunk) = response.chunk().await? else { break };
-        told.extend_from_slice(&chunk);
+        body.extend_from_slice(&chunk);
     }
-    Ok(told)
+    Ok(body)
 }
 
-/// The detail of the problem document, or the beginning of whatever it is.
-pub(super) fn why(status: StatusCode, told: &[u8]) -> String {
+/// Describes an unsuccessful response: its status, and the detail of its problem document or the beginning of its body.
+pub(super) fn describe_response(status: StatusCode, body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Problem {
         detail: String,
     }
-    let text = serde_json::from_slice::<Problem>(told).map_or_else(
-        |_| String::from_utf8_lossy(told).chars().take(MAX_SHOWN_CHARS).collect(),
+    let text = serde_json::from_slice::<Problem>(body).map_or_else(
+        |_| String::from_utf8_lossy(body).chars().take(MAX_SHOWN_CHARS).collect(),
         |problem| problem.detail,
     );
     match printable(&text).trim() {
@@ -115,12 +118,12 @@ pub(super) fn why(status: StatusCode, told: &[u8]) -> String {
     }
 }
 
-/// The text without what would move the terminal's cursor.
+/// Replaces control characters by spaces, because they could control the terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Returns the waits between the attempts of a command.
+/// Returns the backoff between the attempts of a command.
 pub(super) const fn backoff() -> Backoff {
     Backoff::new(BASE_WAIT, LONGEST_WAIT)
 }
@@ -129,10 +132,10 @@ pub(super) const fn backoff() -> Backoff {
 mod tests {
     use reqwest::StatusCode;
 
-    use super::{http_url, is_loopback, why};
+    use super::{describe_response, http_url, is_loopback};
 
     #[test]
-    fn addresses_of_this_machine_are_known() {
+    fn loopback_urls_are_recognized() {
         for (url, expected) in [
             ("http://127.0.0.1:8395", true),
             ("http://127.9.9.9", true),
@@ -149,11 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_says_cannot_play_with_the_terminal() {
+    fn control_characters_of_a_response_are_removed() {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         let problem = r#"{"detail": "line 1:\u001b[2J no date"}"#;
-        assert_eq!(why(status, problem.as_bytes()), "422 Unprocessable Entity: line 1: [2J no date");
-        assert_eq!(why(status, b" oops\n"), "422 Unprocessable Entity: oops");
-        assert_eq!(why(status, b""), "422 Unprocessable Entity");
+        assert_eq!(describe_response(status, problem.as_bytes()), "422 Unprocessable Entity: line 1: [2J no date");
+        assert_eq!(describe_response(status, b" oops\n"), "422 Unprocessable Entity: oops");
+        assert_eq!(describe_response(status, b""), "422 Unprocessable Entity");
     }
 }

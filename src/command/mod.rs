@@ -1,6 +1,6 @@
-//! What the command line takes, and how a command ends: its exit code is a promise to scripts.
+//! The command line: its commands, their output and their exit codes.
 //!
-//! A command writes its result to standard output and everything else to standard error.
+//! A command writes its result to standard output and everything else to standard error. Scripts rely on the exit codes.
 
 mod backup;
 mod check;
@@ -36,10 +36,10 @@ Exit codes:
   2  wrong usage or configuration";
 
 const EXAMPLES: &str = "\
-A first look, in two terminals:
+Try it, in two terminals:
   tidings serve
   tidings replay message.xml --to http://127.0.0.1:8395/hooks/fedora3
-and then read http://127.0.0.1:8395/feed
+Then open http://127.0.0.1:8395/feed
 
 Exit codes:
   0  done
@@ -48,8 +48,8 @@ Exit codes:
 
 /// A content change notification gateway: repository events in, one durable ordered journal, feeds out.
 ///
-/// Repositories post what happened to a hook, each in its own dialect. Tidings turns every event
-/// into one model, keeps it in its journal, and serves the changes as an Atom feed and as JSON.
+/// Repositories send events over HTTP, AMQP or STOMP, each in its own dialect. Tidings converts every event to one model
+/// and appends it to its journal. It serves the changes as feeds and streams, and pushes them to subscribers.
 #[derive(Parser)]
 #[command(name = "tidings", version = version(), after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
@@ -73,23 +73,23 @@ enum Command {
     Verify(verify::Verify),
 }
 
-/// Which configuration file.
+/// The option `--config`, shared by all commands that read the configuration.
 #[derive(Args)]
 struct ConfigFile {
-    /// The configuration file (TOML). Without it, the one that the variable TIDINGS_CONFIG names; else the defaults and the
-    /// environment count.
+    /// Configuration file (TOML). Default: the file named by the environment variable TIDINGS_CONFIG. Without either, only
+    /// the built-in defaults and environment variables apply.
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }
 
 impl ConfigFile {
     fn load(&self, flags: &Flags) -> Result<Config, Failure> {
-        let of_environment = || std::env::var_os("TIDINGS_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        Ok(Config::load(self.config.clone().or_else(of_environment).as_deref(), flags)?)
+        let from_environment = || std::env::var_os("TIDINGS_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        Ok(Config::load(self.config.clone().or_else(from_environment).as_deref(), flags)?)
     }
 }
 
-/// Returns the program's version, with the commit where the build knows it (`build.rs`).
+/// Returns the version of the program, with the commit if the build knew it (`build.rs`).
 fn version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| match option_env!("TIDINGS_COMMIT").filter(|commit| !commit.is_empty()) {
@@ -98,13 +98,13 @@ fn version() -> &'static str {
     })
 }
 
-/// How a command ends, other than well.
+/// Reason why a command did not succeed, which determines its exit code.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// It failed: exit code 1.
+    /// The command failed: exit code 1.
     #[error("{0}")]
     Failed(String),
-    /// What was asked for makes no sense: exit code 2.
+    /// The arguments are wrong: exit code 2.
     #[error("{0}")]
     Usage(String),
     /// The configuration is wrong: exit code 2.
@@ -121,9 +121,9 @@ impl Failure {
     }
 }
 
-/// Runs the command that the arguments name.
+/// Parses the arguments and runs the command.
 pub(crate) fn run() -> ExitCode {
-    let ended = match Cli::parse().command {
+    let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Convert(convert) => convert.run(),
         Command::Replay(replay) => replay.run(),
@@ -137,7 +137,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Restore(restore) => restore.run(),
         Command::Verify(verify) => verify.run(),
     };
-    match ended {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say(&failure.to_string());
@@ -146,7 +146,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Writes the result of a command. A reader that has read enough (`| head`) is no failure.
+/// Writes the result of a command to standard output. A closed pipe (`| head`) is not a failure.
 fn print(result: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(result).and_then(|()| out.flush()) {
@@ -157,12 +157,12 @@ fn print(result: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Says something to the person at the terminal. Where standard error is closed, nobody listens.
+/// Writes a message for people to standard error. Errors are ignored, because nobody reads a closed standard error.
 fn say(message: &str) {
     let _ = writeln!(io::stderr().lock(), "tidings: {message}");
 }
 
-/// A runtime for a command that waits.
+/// Builds the runtime of a command that does network I/O.
 fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, Failure> {
     builder.enable_all().build().map_err(|error| Failure::Failed(format!("cannot start the runtime: {error}")))
 }

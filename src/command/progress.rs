@@ -1,5 +1,4 @@
-//! How far a command is: a bar at a terminal, and elsewhere a line now and then, so that a log shows
-//! that it goes on.
+//! Progress of a long command: a bar on a terminal, a line every ten seconds elsewhere.
 
 use std::{
     cell::Cell,
@@ -11,19 +10,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::say;
 
-/// How often a line is written where there is no terminal.
-const A_LINE_EVERY: Duration = Duration::from_secs(10);
+/// Time between two lines if standard error is not a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far a command is, on standard error.
+/// Progress display on standard error.
 pub(super) struct Progress {
-    done: &'static str,
+    verb: &'static str,
     bar: Option<ProgressBar>,
-    told: Cell<Instant>,
+    last_line: Cell<Instant>,
 }
 
 impl Progress {
-    /// `done` says what is being done, as in "copied".
-    pub(super) fn new(done: &'static str) -> Self {
+    /// Starts the display. `verb` begins each line, as in "copied 40%".
+    pub(super) fn new(verb: &'static str) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
             match ProgressStyle::with_template("{bar:40} {percent}% {eta}") {
@@ -31,21 +30,21 @@ impl Progress {
                 Err(_) => bar,
             }
         });
-        Self { done, bar, told: Cell::new(Instant::now()) }
+        Self { verb, bar, last_line: Cell::new(Instant::now()) }
     }
 
-    /// So much is done, of so much.
-    pub(super) fn tell(&self, done: u64, all: u64) {
+    /// Shows that `done` of `all` units are finished.
+    pub(super) fn update(&self, done: u64, all: u64) {
         if let Some(bar) = &self.bar {
             bar.set_length(all);
             bar.set_position(done);
-        } else if self.told.get().elapsed() > A_LINE_EVERY {
-            self.told.set(Instant::now());
-            say(&format!("{} {}%", self.done, (done * 100).checked_div(all).unwrap_or(100)));
+        } else if self.last_line.get().elapsed() > LINE_INTERVAL {
+            self.last_line.set(Instant::now());
+            say(&format!("{} {}%", self.verb, (done * 100).checked_div(all).unwrap_or(100)));
         }
     }
 
-    /// It is over.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

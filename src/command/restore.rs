@@ -1,39 +1,38 @@
-//! `tidings restore`: a backup becomes the journal.
+//! `tidings restore`: replaces the journal by a backup.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use tidings::{config::Flags, journal::store::sqlite::restore::restore};
 
-use super::{ConfigFile, Failure, backup::what, print, progress::Progress};
+use super::{ConfigFile, Failure, backup::describe, print, progress::Progress};
 
 const EXAMPLES: &str = "\
 Examples:
   tidings restore /backups/tidings-2026-03-01.sqlite
   tidings restore today.sqlite --data /var/lib/tidings --force
 
-The gateway must not run. Numbers that the lost journal may have given are not given again: the
-numbering goes on further up, and readers who have seen more than the backup holds are told to start
-again (410, /snapshot).
+Stop the gateway first. The numbers of changes that the lost journal may have used are not used again: numbering \
+continues higher up. Readers that have seen changes newer than the backup get status 410 and start over from /snapshot.
 
 Exit codes:
   0  done
   1  failed; standard error says why
   2  wrong usage or configuration";
 
-/// Make a backup the journal.
+/// Replace the journal by a backup.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Restore {
-    /// The backup.
+    /// Backup to restore.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     config: ConfigFile,
-    /// The folder of the journal; counts before the configuration.
+    /// Folder of the journal; overrides the configuration.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Move a journal that is there aside, into a folder beside it.
+    /// Move an existing journal to a folder next to it, instead of refusing to replace it.
     #[arg(long)]
     force: bool,
 }
@@ -42,14 +41,14 @@ impl Restore {
     pub(super) fn run(self) -> Result<(), Failure> {
         let data = self.config.load(&Flags { data: self.data, ..Flags::default() })?.journal.data;
         let progress = Progress::new("copied");
-        let restored = restore(&self.file, &data, self.force, &mut |done, all| progress.tell(done, all));
+        let restored = restore(&self.file, &data, self.force, &mut |done, all| progress.update(done, all));
         progress.finish();
         let restored = restored.map_err(|error| Failure::Failed(error.to_string()))?;
-        let mut told = format!("{} holds {}\n", data.display(), what(restored.held));
-        told += &format!("the next change will have the number {}\n", restored.next);
+        let mut report = format!("{} holds {}\n", data.display(), describe(restored.held));
+        report += &format!("the next change will have the number {}\n", restored.next);
         if let Some(aside) = restored.aside {
-            told += &format!("the journal that was there is in {}\n", aside.display());
+            report += &format!("the previous journal is in {}\n", aside.display());
         }
-        print(told.as_bytes())
+        print(report.as_bytes())
     }
 }

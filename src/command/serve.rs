@@ -1,4 +1,4 @@
-//! `tidings serve`: the gateway itself.
+//! `tidings serve`: runs the gateway.
 
 use std::{
     io::{self, IsTerminal},
@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use tidings::config::{Flags, Log, LogFormat};
+use tidings::config::{Flags, LogConfig, LogFormat};
 use tracing_subscriber::{EnvFilter, filter::filter_fn, prelude::*};
 
 use super::{ConfigFile, Failure, runtime};
@@ -20,36 +20,35 @@ Examples:
   tidings serve --listen 127.0.0.1:9000 --data /var/lib/tidings
   TIDINGS_LOG__FILTER=debug tidings serve
 
-An address that others can reach needs access control: `tidings token` makes a token and prints what
-to put into the configuration.
+A public socket address requires access control: `tidings token` makes a token and prints the lines for the configuration.
 
-SIGHUP has the certificate and key of [server.tls] read again.
-It stops on SIGTERM and Ctrl-C: what was accepted is finished first.
+SIGHUP reloads the certificate and the key of [server.tls]. SIGTERM and Ctrl-C stop the gateway after it has finished \
+the requests that it has accepted.
 
 Exit codes:
-  0  stopped as told
+  0  stopped by a signal
   1  failed; standard error says why
   2  wrong usage or configuration";
 
-/// Take events in and serve the changes.
+/// Run the gateway: receive events and serve the changes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigFile,
-    /// The address and port to listen on, as in 127.0.0.1:8395; counts before the configuration.
+    /// Socket address to listen on, as in 127.0.0.1:8395; overrides the configuration.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// The folder of the journal; counts before the configuration.
+    /// Folder of the journal; overrides the configuration.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Listen without access control even where others can reach it.
+    /// Allow a public socket address without access control, for a proxy in front that controls access.
     #[arg(long)]
     insecure: bool,
 }
 
-/// Time after which an idle thread for blocking work ends. The allocator keeps freed memory for each thread, which came to
-/// 200 MB after large answers with the usual ten seconds.
+/// Time after which an idle thread for blocking work ends. The default of ten seconds cost 200 MB after large responses,
+/// because the allocator retains freed memory for each thread.
 const IDLE_THREAD: Duration = Duration::from_millis(100);
 
 impl Serve {
@@ -64,14 +63,14 @@ impl Serve {
     }
 }
 
-fn log_to_stderr(log: &Log) {
+fn log_to_stderr(log: &LogConfig) {
     let filter = EnvFilter::new(&log.filter);
     let colours = io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    // It writes every frame, with passwords and bodies; what goes wrong there is told by what waits for it.
-    let is_shown = filter_fn(|line| !line.target().starts_with("lapin"));
+    // lapin logs every frame, with passwords and bodies. Its errors are logged by its callers.
+    let not_lapin = filter_fn(|line| !line.target().starts_with("lapin"));
     match log.format {
-        LogFormat::Text => lines.with_ansi(colours).finish().with(is_shown).init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).finish().with(is_shown).init(),
+        LogFormat::Text => lines.with_ansi(colours).finish().with(not_lapin).init(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).finish().with(not_lapin).init(),
     }
 }

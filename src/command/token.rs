@@ -1,4 +1,4 @@
-//! `tidings token`: makes a token. It is printed once; the configuration keeps its digest.
+//! `tidings token`: makes a token. The token is printed once; the configuration contains only its digest.
 
 use std::fmt::Write;
 
@@ -23,40 +23,40 @@ Scopes:
   publish:SOURCE  post to the hook of that source
   publish:*       post to every hook
   read            read the feed, the changes, the objects
-  admin           everything, the sources and the quarantine included
+  admin           everything, including the sources and the quarantine
 
-The first line is the token, for whoever will use it:
+The first line of the output is the token, for its user:
   curl -H \"Authorization: Bearer $TOKEN\" https://tidings.example.org/feed
-A feed reader that knows only user names and passwords takes it as the password of any user.
-The rest goes into the configuration, which counts from the next start.
+A feed reader that supports only user names and passwords sends it as the password of any user.
+Add the other lines to the configuration and restart the gateway.
 
-With --webhook it is a secret to sign messages with, as Standard Webhooks has them: one line, for
-the receiver and for `secrets` of the subscription.
+With --webhook the output is one line, a secret that signs messages according to Standard Webhooks. The receiver needs \
+it, and so does the setting `secrets` of the subscription.
 
 Exit codes:
   0  done
   1  failed; standard error says why
   2  wrong usage";
 
-/// How much chance a token holds, in bytes.
+/// Number of random bytes in a token.
 const RANDOM_BYTES: usize = 32;
 
-/// Make a token and what the configuration needs to know of it.
+/// Make a token and the configuration lines that accept it.
 ///
-/// The token is printed this once and kept nowhere.
+/// The token is printed once and stored nowhere.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Token {
-    /// What the token may do; may be given several times.
+    /// Permission of the token; may be given several times.
     #[arg(long = "scope", value_name = "SCOPE", default_value = "read", value_parser = scope)]
     scopes: Vec<Scope>,
-    /// What the configuration and the log call it; without one, a name is made up.
+    /// Name of the token in the configuration and the log. Default: a generated name.
     #[arg(long, value_name = "NAME", value_parser = SourceName::parse)]
     name: Option<SourceName>,
-    /// For how many days it is taken; without this, for ever.
+    /// Days until the token expires. Default: never.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(1..=36500))]
     expires: Option<i64>,
-    /// Make a secret that a webhook signs with instead.
+    /// Make a signing secret for webhooks instead of a token.
     #[arg(long, conflicts_with_all = ["scopes", "name", "expires"])]
     webhook: bool,
 }
@@ -74,17 +74,17 @@ impl Token {
     pub(super) fn run(self) -> Result<(), Failure> {
         if self.webhook {
             print(format!("whsec_{}\n", STANDARD.encode(random()?)).as_bytes())?;
-            say("it is shown only now: give it to the receiver, and to the subscription in `secrets`");
+            say("this secret is shown only once: give it to the receiver, and add it to `secrets` of the subscription");
             return Ok(());
         }
-        // By what it begins with, a token that has got lost is known for what it is.
+        // The prefix identifies a leaked token.
         let token = format!("tdg_{}", hex::encode(random()?));
         let digest = Secret::new(token.as_str()).digest().to_hex();
         let name = self.name.map_or_else(|| format!("token-{}", &digest[..8]), |name| name.to_string());
         let expires = self.expires.map(|days| Utc::now() + TimeDelta::days(days));
         let block = block(&name, &digest, &self.scopes, expires).map_err(|error| Failure::Failed(error.to_string()))?;
         print(format!("{token}\n\n{block}").as_bytes())?;
-        say("the first line is the token, which is shown only now; put the rest into the configuration");
+        say("the first line is the token, which is shown only once; add the other lines to the configuration");
         Ok(())
     }
 }
@@ -92,7 +92,9 @@ impl Token {
 fn random() -> Result<[u8; RANDOM_BYTES], Failure> {
     let mut bytes = [0; RANDOM_BYTES];
     let random = rustls::crypto::ring::default_provider().secure_random;
-    random.fill(&mut bytes).map_err(|_| Failure::Failed("the system gives no random numbers".to_owned()))?;
+    random
+        .fill(&mut bytes)
+        .map_err(|_| Failure::Failed("the operating system returned no random numbers".to_owned()))?;
     Ok(bytes)
 }
 

@@ -1,4 +1,4 @@
-//! `tidings verify`: is a journal, or a backup, what was written?
+//! `tidings verify`: checks the integrity of a journal or a backup.
 
 use std::path::PathBuf;
 
@@ -19,25 +19,25 @@ Examples:
   tidings verify --data /var/lib/tidings
   tidings verify /backups/tidings-2026-03-01.sqlite
 
-It checks the file itself, every change against its checksum, the numbering, the events by which
-repeats are known, and the registry against the changes and what walks have found. Nothing is written, and the gateway may run
-meanwhile. Standard error says what is wrong and where.
+The command checks the database file, the checksum of every change, the numbering, the event keys that detect \
+duplicates, and the registry, which is compared with the changes and the results of crawls. It writes nothing, and the \
+gateway may keep running. Each fault and its location is reported on standard error.
 
 Exit codes:
-  0  all is well
-  1  something is wrong, or it cannot be read
+  0  the journal is intact
+  1  the journal has faults or cannot be read; standard error says which
   2  wrong usage or configuration";
 
-/// Verify the journal or a backup of it.
+/// Check the integrity of the journal or of a backup.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Verify {
-    /// A backup; without it, the journal is verified.
+    /// Backup to check. Default: the journal.
     #[arg(value_name = "FILE", conflicts_with_all = ["config", "data"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigFile,
-    /// The folder of the journal; counts before the configuration.
+    /// Folder of the journal; overrides the configuration.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -49,27 +49,27 @@ impl Verify {
             None => self.config.load(&Flags { data: self.data, ..Flags::default() })?.journal.data.join(FILE_NAME),
         };
         let progress = Progress::new("read");
-        let report = verify(&file, &mut |done, all| progress.tell(done, all));
+        let report = verify(&file, &mut |done, all| progress.update(done, all));
         progress.finish();
         let report = report.map_err(|error| Failure::Failed(error.to_string()))?;
         report.findings.iter().for_each(|finding| say(finding));
         print(format!("{}: {}\n", file.display(), summary(&report)).as_bytes())?;
         match report.findings.len() as u64 + report.more {
             0 => Ok(()),
-            1 => Err(Failure::Failed("1 thing is wrong".to_owned())),
-            wrong => Err(Failure::Failed(format!("{wrong} things are wrong"))),
+            1 => Err(Failure::Failed("1 problem found".to_owned())),
+            problems => Err(Failure::Failed(format!("{problems} problems found"))),
         }
     }
 }
 
 fn summary(report: &Report) -> String {
     let Report { changes, first, head, objects, complete, .. } = report;
-    let compared = if *complete { "as a whole" } else { "as far as the changes that are kept tell" };
+    let compared = if *complete { "as a whole" } else { "as far as the retained changes allow" };
     let Some(first) = first else {
         return match objects {
-            0 => "no change, as a new journal has none".to_owned(),
+            0 => "no changes: the journal is new".to_owned(),
             _ => {
-                format!("no change yet, {objects} objects that walks have found; the registry was compared {compared}")
+                format!("no changes yet, {objects} objects from crawls; the registry was compared {compared}")
             }
         };
     };

@@ -1,16 +1,16 @@
-//! `[access]`: the tokens, and whether the gateway may be open to all.
+//! `[access]`: reads the tokens and refuses a public gateway without access control.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::{Server, error::ConfigError, setting::Setting};
+use super::{ServerConfig, error::ConfigError, setting::Setting};
 use crate::{
     model::SourceName,
     suggestion::nearest_name,
     web::{Access, Scope, SecretDigest, Token},
 };
 
-/// `[access.tokens.NAME]`
+/// One table `[access.tokens.NAME]`.
 #[derive(Deserialize)]
 struct TokenTable {
     #[serde(deserialize_with = "digest")]
@@ -21,7 +21,7 @@ struct TokenTable {
     expires: Option<DateTime<Utc>>,
 }
 
-/// Reads the tokens. `sources` are the names of all that are configured, enabled or not.
+/// Reads the tokens. `sources` contains the names of all configured sources, including disabled ones.
 pub(super) fn tokens(access: &Setting, sources: &[String]) -> Result<Vec<Token>, ConfigError> {
     let tokens = access.entry("tokens")?;
     if !tokens.is_given() {
@@ -31,7 +31,7 @@ pub(super) fn tokens(access: &Setting, sources: &[String]) -> Result<Vec<Token>,
 }
 
 fn token(name: String, table: &Setting, sources: &[String]) -> Result<Token, ConfigError> {
-    // A token is called what a source may be called, so that it can be written in any layer.
+    // Token names have the same syntax as source names, so that each layer of the configuration can contain them.
     SourceName::parse(&name).map_err(|error| table.invalid(error.to_string()))?;
     let TokenTable { sha256: digest, scopes, expires } = table.clone().read()?;
     for scope in &scopes {
@@ -46,22 +46,24 @@ fn token(name: String, table: &Setting, sources: &[String]) -> Result<Token, Con
 
 fn no_such_source(sources: &[String], source: &str) -> String {
     match nearest_name(source, sources.iter().map(String::as_str)) {
-        Some(nearest) => format!("there is no source that one of its scopes names; did you mean publish:{nearest}?"),
-        None => format!("there is no source that one of its scopes names; there are {}", sources.join(", ")),
+        Some(nearest) => {
+            format!("one of the scopes names a source that does not exist; did you mean publish:{nearest}?")
+        }
+        None => format!("one of the scopes names a source that does not exist; there are {}", sources.join(", ")),
     }
 }
 
-/// Refuses an address that others can reach where nothing tells who they are.
-pub(super) fn refuse_open(server: &Server, access: &Access) -> Result<(), ConfigError> {
+/// Refuses a public socket address if there is no access control and `server.insecure` is false.
+pub(super) fn refuse_open(server: &ServerConfig, access: &Access) -> Result<(), ConfigError> {
     let on_loopback = server.listen.ip().to_canonical().is_loopback();
     if on_loopback || server.insecure || !access.is_open() {
         Ok(())
     } else {
-        Err(ConfigError::Open { address: server.listen })
+        Err(ConfigError::NoAccessControl { address: server.listen })
     }
 }
 
-/// The error does not repeat the text: by mistake it may be the token itself.
+/// The error does not repeat the text, because it may be the token itself by mistake.
 fn digest<'de, D: Deserializer<'de>>(setting: D) -> Result<SecretDigest, D::Error> {
     let expected = "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
     SecretDigest::parse(&String::deserialize(setting)?).ok_or_else(|| D::Error::custom(expected))
@@ -70,7 +72,7 @@ fn digest<'de, D: Deserializer<'de>>(setting: D) -> Result<SecretDigest, D::Erro
 fn scopes<'de, D: Deserializer<'de>>(setting: D) -> Result<Vec<Scope>, D::Error> {
     let texts = Vec::<String>::deserialize(setting)?;
     let scopes = texts.iter().map(|text| Scope::parse(text)).collect::<Option<Vec<_>>>();
-    let expected = "one of them is no scope; there are publish:SOURCE, publish:*, read, admin";
+    let expected = "one of the scopes is not valid; there are publish:SOURCE, publish:*, read, admin";
     match scopes {
         Some(scopes) if scopes.is_empty() => Err(D::Error::custom("it is empty; give at least one scope")),
         Some(scopes) => Ok(scopes),

@@ -1,60 +1,60 @@
-//! Why a configuration is wrong: what, where, and what to do, in a sentence or two.
+//! Errors of the configuration. Each message says what is wrong, where, and what to do.
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use crate::suggestion::nearest_name;
 
-/// Why a configuration is wrong.
+/// Error in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
+    /// The configuration file cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The file is not TOML.
+    /// The configuration file is not TOML.
     #[error("the configuration file {path} is not TOML: {reason}")]
     Syntax {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The place and the reason.
+        /// Location and cause.
         reason: String,
     },
-    /// The layers do not go together.
-    #[error("the configuration cannot be put together: {0}")]
+    /// The layers cannot be merged.
+    #[error("cannot merge the layers of the configuration: {0}")]
     Merge(String),
-    /// There is no such setting.
+    /// A setting does not exist.
     #[error("unknown setting {key} {origin}; {}", suggestion(key, known))]
     UnknownKey {
         /// The path of the key.
         key: String,
-        /// Where it stands.
+        /// Where the setting is given.
         origin: Origin,
-        /// The keys that the table can have.
+        /// Keys that the table supports.
         known: Vec<String>,
     },
-    /// A setting without a default is not given.
+    /// A required setting is missing.
     #[error("the setting {key} is missing; add it to [{}]", table_of(key).0)]
     Missing {
         /// The path of the key.
         key: String,
     },
-    /// A setting is not of its type, or out of its range.
+    /// The value of a setting has the wrong type or is out of range.
     #[error("the setting {key} {origin} is wrong: {reason}")]
     Invalid {
         /// The path of the key.
         key: String,
-        /// Where it stands.
+        /// Where the setting is given.
         origin: Origin,
-        /// What is wrong and what was expected.
+        /// The mistake, and what was expected.
         reason: String,
     },
     /// The settings of a source do not fit its dialect.
     #[error("{key}: the dialect {dialect} does not take them: {reason}")]
-    Settings {
+    DialectSettings {
         /// The path of the settings.
         key: String,
         /// The dialect.
@@ -62,39 +62,38 @@ pub enum ConfigError {
         /// What it says.
         reason: String,
     },
-    /// A variable of the environment seems to be meant for a setting, and is not one.
-    #[error("the environment variable {found} sets nothing; did you mean {meant}, with two underscores?")]
-    Variable {
-        /// The variable.
-        found: String,
-        /// What it would have to be called.
-        meant: String,
+    /// An environment variable resembles the name of a setting but is none.
+    #[error("the environment variable {variable} has no effect; did you mean {nearest}, with two underscores?")]
+    MisspelledVariable {
+        /// Name of the variable.
+        variable: String,
+        /// Correct name of the variable for the setting.
+        nearest: String,
     },
-    /// Others could reach the gateway, and nothing would tell who they are.
+    /// The gateway would listen on a public socket address without access control.
     #[error(
         "server.listen is {address}, which others can reach, and there is no access control; make a token with \
-         `tidings token`, or, if something in front lets only those through who may, say --insecure or set \
-         server.insecure = true"
+         `tidings token`, or give --insecure if a proxy in front controls access"
     )]
-    Open {
-        /// The address.
+    NoAccessControl {
+        /// Socket address.
         address: SocketAddr,
     },
-    /// A flag or a variable of the environment is not UTF-8.
+    /// The value of a flag or an environment variable is not UTF-8.
     #[error("the value of {0} is not UTF-8")]
     NotUnicode(String),
 }
 
-/// Where the value of a setting comes from.
+/// Origin of the value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// `config/default.toml`.
     Defaults,
-    /// The user's file.
+    /// This configuration file.
     File(String),
-    /// This variable of the environment.
+    /// This environment variable.
     Environment(String),
-    /// This flag of the command.
+    /// This command-line flag.
     Flag(&'static str),
 }
 
@@ -109,17 +108,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The setting of that path as a variable of the environment.
+/// Returns the environment variable for the setting with this path.
 pub(super) fn variable(key: &str) -> String {
     format!("TIDINGS_{}", key.replace('.', "__").to_uppercase())
 }
 
-/// The table of a key, and its name there.
+/// Splits the path of a key into its table and its last name.
 fn table_of(key: &str) -> (&str, &str) {
     key.rsplit_once('.').unwrap_or(("", key))
 }
 
-/// What to write instead of the last name of `key`.
+/// Suggests a replacement for the unknown key: the nearest known key, or all keys of the table.
 fn suggestion(key: &str, known: &[String]) -> String {
     let (table, name) = table_of(key);
     let path = |name: &str| if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };

@@ -1,4 +1,4 @@
-//! `[hub]`: the WebSub hub of the gateway's own feed.
+//! `[hub]`: the WebSub hub of the feed.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use super::{seconds, setting::whole};
 use crate::delivery::websub::{self, SignatureMethod};
 
-/// `[hub]`.
+/// `[hub]`: limits of the WebSub hub.
 #[derive(Clone, Debug, Deserialize)]
 pub struct HubConfig {
-    /// Whether there is one.
+    /// Whether the hub is enabled.
     pub enabled: bool,
-    /// `lease_seconds`: how long a subscription lasts that asks for no time, a minute to a year.
+    /// `lease_seconds`: duration of a subscription that requests none, a minute to a year.
     #[serde(rename = "lease_seconds", deserialize_with = "seconds::<60, 31_536_000, _>")]
     pub lease: Duration,
-    /// `longest_lease_seconds`: how long one lasts at the most, a minute to a year.
+    /// `longest_lease_seconds`: maximum duration of a subscription, a minute to a year.
     #[serde(rename = "longest_lease_seconds", deserialize_with = "seconds::<60, 31_536_000, _>")]
     pub longest_lease: Duration,
-    /// How many subscriptions there may be, 1 to 10 000.
+    /// Maximum number of subscriptions, 1 to 10 000.
     #[serde(deserialize_with = "whole::<1, { websub::MOST as u64 }, _, _>")]
     pub subscriptions: usize,
-    /// How many of them to one callback, 1 to 10 000.
+    /// Maximum number of subscriptions with the same callback, 1 to 10 000.
     #[serde(deserialize_with = "whole::<1, { websub::MOST as u64 }, _, _>")]
     pub per_callback: usize,
-    /// How messages are signed.
+    /// Signature algorithm of messages.
     #[serde(deserialize_with = "signature_method")]
     pub signature: SignatureMethod,
 }

@@ -1,4 +1,4 @@
-//! The layers of the configuration, each as a tree of values that know where they come from.
+//! Layers of the configuration, each a tree of values with their origins.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use super::{
     error::{ConfigError, variable},
 };
 
-/// One layer: its keys may be paths, as in `server.listen`.
+/// One layer. Its keys may be paths, as in `server.listen`.
 #[derive(Clone, Debug)]
 pub(super) struct Layer(Map<String, Value>);
 
@@ -23,7 +23,7 @@ impl Source for Layer {
     }
 }
 
-/// A file, or without a path the defaults.
+/// Parses the TOML of a file as a layer; without a path, the TOML of the defaults.
 pub(super) fn toml(path: Option<&str>, text: &str) -> Result<Layer, ConfigError> {
     let table = File::from_str(text, FileFormat::Toml).collect().map_err(|error| ConfigError::Syntax {
         path: path.unwrap_or("config/default.toml").to_owned(),
@@ -33,10 +33,10 @@ pub(super) fn toml(path: Option<&str>, text: &str) -> Result<Layer, ConfigError>
     Ok(Layer(table.into_iter().map(|(key, value)| (key, with_origin(value, path.as_ref()))).collect()))
 }
 
-/// Of a report that shows the line with a caret under it: the place and the reason.
+/// Extracts the location and the reason from a multi-line report that shows the line with a caret below it.
 fn in_one_line(report: &str) -> String {
-    let telling = |line: &&str| !line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
-    let lines: Vec<&str> = report.lines().filter(telling).map(str::trim).filter(|line| !line.is_empty()).collect();
+    let is_reason = |line: &&str| !line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
+    let lines: Vec<&str> = report.lines().filter(is_reason).map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(": ").trim_start_matches("TOML parse error at ").to_owned()
 }
 
@@ -55,12 +55,11 @@ fn with_origin(value: Value, path: Option<&String>) -> Value {
     }
 }
 
-/// The variables of the environment that are settings: every setting stands in a table, so its
-/// variable has two underscores somewhere.
+/// Builds the layer of the environment variables. Every setting is in a table, so its variable contains two underscores.
 ///
-/// Others that begin with `TIDINGS_` are not ours: Kubernetes sets `TIDINGS_PORT` and more of the
-/// kind where a service is called tidings. But one that would be a setting, had it two underscores, or that is the
-/// last name of a setting alone, as `TIDINGS_LISTEN`, is an error: its author believes that it counts.
+/// Other variables that begin with `TIDINGS_` are ignored, because Kubernetes sets `TIDINGS_PORT` and similar ones for a
+/// service named tidings. A variable is an error if it differs from a setting only by a missing underscore or a slip, or is
+/// the last name of a setting, as in `TIDINGS_LISTEN`: the user expects it to have an effect.
 pub(super) fn variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     defaults: &Layer,
@@ -71,8 +70,8 @@ pub(super) fn variables(
         if name.contains("__") {
             let unreadable = || ConfigError::NotUnicode(format!("the environment variable {name}"));
             settings.insert(name.to_owned(), value.to_str().ok_or_else(unreadable)?.to_owned());
-        } else if let Some(meant) = meant_by(name, &defaults.variables()) {
-            return Err(ConfigError::Variable { found: name.to_owned(), meant });
+        } else if let Some(nearest) = intended_setting(name, &defaults.variables()) {
+            return Err(ConfigError::MisspelledVariable { variable: name.to_owned(), nearest });
         }
     }
     let environment =
@@ -80,36 +79,35 @@ pub(super) fn variables(
     environment.map(Layer).map_err(|error| ConfigError::Merge(error.to_string()))
 }
 
-/// The setting that a variable without two underscores was most likely meant for.
-fn meant_by(name: &str, settings: &[String]) -> Option<String> {
-    let is_meant = |setting: &&String| {
-        // Deeper settings have names that a variable for a secret may have as well, as TIDINGS_KEY.
+/// Returns the variable of the setting that a variable without two underscores was probably meant for.
+fn intended_setting(name: &str, settings: &[String]) -> Option<String> {
+    let matches_variable = |setting: &&String| {
+        // Settings of nested tables are excluded, because a variable for a secret may have the same name, as in TIDINGS_KEY.
         let last = setting.split_once("__").map(|(_, name)| name).unwrap_or_default();
         let is_slip = strsim::damerau_levenshtein(&setting.replace("__", "_"), name) <= 1;
         is_slip || name.strip_prefix("TIDINGS_") == Some(last)
     };
-    settings.iter().find(is_meant).cloned()
+    settings.iter().find(matches_variable).cloned()
 }
 
 impl Layer {
-    /// Every setting of this layer as a variable of the environment, and those of `server` that have
-    /// no default.
+    /// Returns the environment variables of all settings in this layer, and of the settings of `server` without a default.
     fn variables(&self) -> Vec<String> {
-        fn walk(key: &str, value: &Value, found: &mut Vec<String>) {
+        fn collect(key: &str, value: &Value, variables: &mut Vec<String>) {
             match &value.kind {
                 ValueKind::Table(table) => {
-                    table.iter().for_each(|(name, value)| walk(&format!("{key}.{name}"), value, found));
+                    table.iter().for_each(|(name, value)| collect(&format!("{key}.{name}"), value, variables));
                 }
-                _ => found.push(variable(key)),
+                _ => variables.push(variable(key)),
             }
         }
-        let mut found = ["server.public_url", "server.tls.certificate", "server.tls.key"].map(variable).to_vec();
-        self.0.iter().for_each(|(key, value)| walk(key, value, &mut found));
-        found
+        let mut variables = ["server.public_url", "server.tls.certificate", "server.tls.key"].map(variable).to_vec();
+        self.0.iter().for_each(|(key, value)| collect(key, value, &mut variables));
+        variables
     }
 }
 
-/// A layer for each flag that is given.
+/// Builds a layer for each given flag.
 pub(super) fn flags(flags: &Flags) -> Result<Vec<Layer>, ConfigError> {
     let layer = |flag: &str, key: &str, value: ValueKind| {
         Layer(Map::from([(key.to_owned(), Value::new(Some(&flag.to_owned()), value))]))

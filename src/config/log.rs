@@ -1,32 +1,32 @@
-//! `[log]`: what is logged, and how.
+//! `[log]`: filter and format of the log.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use tracing_subscriber::EnvFilter;
 
 use crate::suggestion::nearest_name;
 
-/// The target of all lines that are the gateway's own.
-const OURS: &str = "tidings";
+/// Target of all log lines of the gateway itself.
+const OWN_TARGET: &str = "tidings";
 
-/// The levels of a directive.
+/// Levels that a directive may have.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// `[log]`: what is logged.
+/// `[log]`: filter and format of the log.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Log {
-    /// Directives of [`EnvFilter`], checked to be such.
+pub struct LogConfig {
+    /// Valid directives of [`EnvFilter`].
     #[serde(deserialize_with = "directives")]
     pub filter: String,
-    /// How a line is written.
+    /// Format of a line.
     pub format: LogFormat,
 }
 
-/// How a line of the log is written.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text, for people.
     Text,
-    /// For programs: a JSON object a line.
+    /// One JSON object per line, for programs.
     Json,
 }
 
@@ -46,16 +46,16 @@ fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error>
     if EnvFilter::try_new(&text).is_err() {
         return Err(D::Error::custom(format_args!("it is {text:?}; {advice}")));
     }
-    match silencing(&text) {
+    match likely_mistake(&text) {
         Some(reason) => Err(D::Error::custom(format_args!("it is {text:?}; {reason}; {advice}"))),
         None => Ok(text),
     }
 }
 
-/// Why a directive is most likely a slip. The library takes any word that is no level for the name of a target, and
-/// a filter that names targets alone switches off all others, errors included.
-fn silencing(filter: &str) -> Option<String> {
-    // Names of spans, which may have commas among them, need no level.
+/// Returns the reason why a directive is probably a mistake. `EnvFilter` treats every word that is not a level as the name
+/// of a target. A filter that only names targets disables all other lines, including errors.
+fn likely_mistake(filter: &str) -> Option<String> {
+    // Directives with span names are not checked, because they may contain commas.
     if filter.contains('[') {
         return None;
     }
@@ -67,31 +67,31 @@ fn silencing(filter: &str) -> Option<String> {
         let first = target.split("::").next().unwrap_or(target);
         let is_level =
             !has_level && (LEVELS.iter().any(|level| level.eq_ignore_ascii_case(target)) || is_number(target));
-        if is_level || first == OURS {
+        if is_level || first == OWN_TARGET {
             None
         } else if !has_level {
-            let meant = nearest_name(&target.to_lowercase(), LEVELS.into_iter().chain([OURS]));
-            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-            Some(format!("{target:?} is no level{meant}"))
-        } else if nearest_name(first, [OURS]).is_some() {
-            Some(format!("{target:?} is no part of the program; did you mean {OURS}?"))
+            let nearest = nearest_name(&target.to_lowercase(), LEVELS.into_iter().chain([OWN_TARGET]));
+            let suggestion = nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+            Some(format!("{target:?} is not a level{suggestion}"))
+        } else if nearest_name(first, [OWN_TARGET]).is_some() {
+            Some(format!("{target:?} is not a part of the program; did you mean {OWN_TARGET}?"))
         } else {
             None
         }
     })
 }
 
-/// The library takes 0 to 5 for levels too.
+/// Returns whether the text is a level as a number: `EnvFilter` accepts 0 to 5.
 fn is_number(text: &str) -> bool {
     matches!(text.parse::<u8>(), Ok(0..=5))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::silencing;
+    use super::likely_mistake;
 
     #[test]
-    fn a_directive_names_a_level_or_a_part_of_the_program() {
+    fn misspelt_directives_are_found() {
         for filter in [
             "info",
             "INFO",
@@ -105,17 +105,17 @@ mod tests {
             "tidings[request{id=1,a}]",
             "",
         ] {
-            assert_eq!(silencing(filter), None, "{filter}");
+            assert_eq!(likely_mistake(filter), None, "{filter}");
         }
         for (filter, reason) in [
-            ("verbose", "\"verbose\" is no level"),
-            ("inof", "\"inof\" is no level; did you mean info?"),
-            ("warn,debg", "\"debg\" is no level; did you mean debug?"),
-            ("tiding", "\"tiding\" is no level; did you mean tidings?"),
-            ("warn,tiding=debug", "\"tiding\" is no part of the program; did you mean tidings?"),
-            ("tidigns::web=debug", "\"tidigns::web\" is no part of the program; did you mean tidings?"),
+            ("verbose", "\"verbose\" is not a level"),
+            ("inof", "\"inof\" is not a level; did you mean info?"),
+            ("warn,debg", "\"debg\" is not a level; did you mean debug?"),
+            ("tiding", "\"tiding\" is not a level; did you mean tidings?"),
+            ("warn,tiding=debug", "\"tiding\" is not a part of the program; did you mean tidings?"),
+            ("tidigns::web=debug", "\"tidigns::web\" is not a part of the program; did you mean tidings?"),
         ] {
-            assert_eq!(silencing(filter).as_deref(), Some(reason), "{filter}");
+            assert_eq!(likely_mistake(filter).as_deref(), Some(reason), "{filter}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! The configuration: loaded from four layers, checked as a whole, and handed on as types in which
-//! a wrong setting cannot stand.
+//! Configuration of a gateway: four layers are merged, validated as a whole, and converted to types that cannot represent
+//! an invalid setting.
 //!
-//! `config/default.toml` is compiled in and is the defaults: it documents every setting, and a test
-//! compares it with the types here. Then come the user's file, the environment (`TIDINGS_…`) and the
-//! flags of the command. Whatever is unknown is refused with the nearest known name.
+//! The layers are `config/default.toml`, the file of the user, the environment (`TIDINGS_…`) and the command-line flags.
+//! Later layers override earlier ones. `config/default.toml` is compiled in and documents every setting; a test compares it
+//! with the types in this module. An unknown setting is an error that suggests the nearest known name.
 
 mod access;
+mod amqp;
 mod error;
 mod hub;
 mod layer;
 mod limits;
 mod log;
-mod queue;
 mod repository;
 mod secret;
 mod setting;
@@ -34,13 +34,13 @@ use config::Value;
 pub use error::{ConfigError, Origin};
 pub use hub::HubConfig;
 pub use limits::Limits;
-pub use log::{Log, LogFormat};
+pub use log::{LogConfig, LogFormat};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
 };
 use setting::{Setting, whole};
-pub use source::{Allowance, SourceConfig};
+pub use source::{MessageRate, SourceConfig};
 pub use transport::Transport;
 
 use crate::{
@@ -51,98 +51,98 @@ use crate::{
     web::{Access, HostName},
 };
 
-/// `config/default.toml`: every setting, its default and its meaning.
+/// Text of `config/default.toml`: every setting with its default and its meaning.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
-/// The configuration of a gateway.
+/// Configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `[server]`
-    pub server: Server,
+    pub server: ServerConfig,
     /// `[journal]`
     pub journal: JournalConfig,
     /// `[limits]`
     pub limits: Limits,
     /// `[log]`
-    pub log: Log,
+    pub log: LogConfig,
     /// `[delivery]`
-    pub delivery: Delivery,
+    pub delivery: DeliveryTable,
     /// `[hub]`
     pub hub: HubConfig,
-    /// `[access]`, and the keys by which sources sign.
+    /// `[access]` and the signature keys of the sources.
     pub access: Access,
-    /// `[sources.NAME]`, those alone that are enabled.
+    /// `[sources.NAME]`; only enabled sources.
     pub sources: BTreeMap<SourceName, SourceConfig>,
     /// `[subscriptions.NAME]`
     pub subscriptions: BTreeMap<SubscriptionName, Arc<Definition>>,
 }
 
-/// `[server]`: where the gateway is reached, and how it stops.
+/// `[server]`: socket address, public URL, TLS and shutdown of the gateway.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Server {
-    /// The address and port to listen on; port 0 takes a free one.
+pub struct ServerConfig {
+    /// Socket address to listen on; port 0 selects a free port.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
-    /// The address under which readers reach the gateway, where it is not that of `listen`.
+    /// URL at which readers reach the gateway, if it differs from `listen`.
     #[serde(default)]
     pub public_url: Option<PublicUrl>,
-    /// Names of hosts under which the gateway is reached, beside that of `public_url`.
+    /// Additional host names at which the gateway is reached, besides the host of `public_url`.
     #[serde(deserialize_with = "hosts")]
     pub hosts: Vec<HostName>,
-    /// `grace_seconds`: how long stopping may take, 1 to 600 seconds.
+    /// `grace_seconds`: maximum time to stop, 1 to 600 seconds.
     #[serde(rename = "grace_seconds", deserialize_with = "seconds::<1, 600, _>")]
     pub grace: Duration,
-    /// `heartbeat_seconds`: after how long without a change a stream shows that it is there, 1 to 3600 seconds.
+    /// `heartbeat_seconds`: time without a change after which a stream sends a comment, 1 to 3600 seconds.
     #[serde(rename = "heartbeat_seconds", deserialize_with = "seconds::<1, 3600, _>")]
     pub heartbeat: Duration,
-    /// Whether an address that others can reach may be listened on without access control.
+    /// Whether a public socket address is allowed without access control.
     pub insecure: bool,
-    /// `[server.tls]`: the certificate to serve with; without it, nothing is encrypted.
+    /// `[server.tls]`: certificate and key. Without them, connections are not encrypted.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
 }
 
-/// `[server.tls]`: PEM files.
+/// `[server.tls]`: certificate and key, as PEM files.
 #[derive(Clone, Debug, Deserialize)]
 pub struct TlsFiles {
-    /// The certificate, with those that it is signed by behind it.
+    /// Certificate, followed by its intermediate certificates.
     #[serde(deserialize_with = "file")]
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     #[serde(deserialize_with = "file")]
     pub key: PathBuf,
 }
 
-impl Server {
-    /// The address of a gateway that listens on `bound`, as a URL.
+impl ServerConfig {
+    /// Returns the URL of a gateway that listens on `bound`.
     #[must_use]
     pub fn url_at(&self, bound: SocketAddr) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{bound}")
     }
 
-    /// The URL at which programs on this machine reach the gateway.
+    /// Returns the URL at which programs on this machine reach the gateway.
     #[must_use]
     pub fn url_on_this_machine(&self) -> String {
         self.url_at(reachable(self.listen))
     }
 
-    /// The address under which readers reach the gateway when it listens on `bound`.
+    /// Returns the URL at which readers reach the gateway when it listens on `bound`.
     #[must_use]
     pub fn public_url_at(&self, bound: SocketAddr) -> PublicUrl {
         self.public_url.clone().unwrap_or_else(|| PublicUrl(self.url_at(reachable(bound))))
     }
 
-    /// Whether links in feeds and answers lead nowhere for readers on other machines: the gateway listens on all addresses
-    /// and cannot know by which of them it is reached.
+    /// Returns whether links in feeds and responses are unusable on other machines. This is so when the gateway listens on
+    /// all IP addresses, because it cannot know which of them readers use.
     #[must_use]
     pub fn lacks_public_url(&self) -> bool {
         self.public_url.is_none() && self.listen.ip().to_canonical().is_unspecified()
     }
 }
 
-/// The address by which this machine reaches a listener on `bound`: `0.0.0.0` and `::` stand for all addresses, and no
-/// request can be sent there.
+/// Returns the socket address at which this machine reaches a listener on `bound`. It replaces `0.0.0.0` and `::`, because
+/// they mean all IP addresses and cannot be connected to.
 fn reachable(mut bound: SocketAddr) -> SocketAddr {
     if bound.ip().to_canonical().is_unspecified() {
         bound.set_ip(if bound.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
@@ -150,60 +150,60 @@ fn reachable(mut bound: SocketAddr) -> SocketAddr {
     bound
 }
 
-/// `[journal]`: where the journal is, and how much it holds in mind.
+/// `[journal]`: folder, retention and memory of the journal.
 #[derive(Clone, Debug, Deserialize)]
 pub struct JournalConfig {
-    /// The folder.
+    /// Folder of the journal, as an absolute path.
     #[serde(deserialize_with = "folder")]
     pub data: PathBuf,
-    /// For how many days changes are kept, 0 to 36500; 0 is for ever.
+    /// Maximum age of changes, 0 to 36500 days; 0 means unlimited.
     #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
     pub keep_days: u32,
-    /// How many changes are kept, 0 to 1 000 000 000 000; 0 is all.
+    /// Maximum number of changes, 0 to 1 000 000 000 000; 0 means unlimited.
     #[serde(deserialize_with = "whole::<0, 1_000_000_000_000, _, _>")]
     pub keep_changes: u64,
-    /// For how many days an event is known again, 1 to 3650.
+    /// Time during which a repeated event is recognized as a duplicate, 1 to 3650 days.
     #[serde(deserialize_with = "whole::<1, 3650, _, _>")]
     pub dedupe_days: u32,
-    /// How many of the last events are known again at least, 1000 to 1 000 000 000.
+    /// Minimum number of recent events among which a repeat is recognized as a duplicate, 1000 to 1 000 000 000.
     #[serde(deserialize_with = "whole::<1_000, 1_000_000_000, _, _>")]
     pub dedupe_events: u64,
-    /// How many events may wait for the writer, 1 to 1 000 000.
+    /// Maximum number of events that wait for the writer, 1 to 1 000 000.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub queue: usize,
-    /// How many events go into one transaction at most, 1 to 100 000.
+    /// Maximum number of events in one transaction, 1 to 100 000.
     #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub batch: usize,
-    /// How many of the newest changes are held in memory, 1 to 1 000 000.
+    /// Maximum number of the newest changes that are cached in memory, 1 to 1 000 000.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub tail_changes: usize,
-    /// How many bytes of JSON those have together at the most, 64 KiB to 1 GiB.
+    /// Maximum size of the cached newest changes, in bytes of JSON, 64 KiB to 1 GiB.
     #[serde(deserialize_with = "whole::<65_536, 1_073_741_824, _, _>")]
     pub tail_bytes: usize,
 }
 
-/// `[delivery]`: what counts for all subscriptions.
+/// `[delivery]`: settings that apply to all subscriptions.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Delivery {
-    /// Where subscriptions may point that are not the configuration's own, beside the public internet.
+pub struct DeliveryTable {
+    /// Targets outside the public internet that subscriptions may have if they are created over HTTP.
     #[serde(deserialize_with = "allow_list")]
     pub allow: AllowList,
 }
 
-/// The address under which readers reach the gateway: `http` or `https`, a host, perhaps a path;
-/// without a slash at its end, so that paths can be put behind it.
+/// URL at which readers reach the gateway: `http` or `https`, a host and an optional path. It has no trailing slash, so
+/// that paths can be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl(String);
 
 impl PublicUrl {
-    /// The address.
+    /// Returns the URL.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What the command line says about the configuration.
+/// Command-line flags that override settings.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// `--listen`
@@ -223,10 +223,10 @@ impl Config {
         Self::load_with(file, std::env::vars_os(), flags, DIALECTS)
     }
 
-    /// Loads the configuration with this environment and these dialects.
+    /// Loads the configuration with the given environment and dialects.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// The same as for [`Config::load`].
     pub fn load_with(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -279,26 +279,26 @@ impl Config {
     }
 }
 
-/// Every table there is.
+/// All tables at the top level.
 #[derive(Deserialize)]
 struct Tables {
-    server: Server,
+    server: ServerConfig,
     journal: JournalConfig,
     limits: Limits,
-    log: Log,
-    delivery: Delivery,
+    log: LogConfig,
+    delivery: DeliveryTable,
     hub: HubConfig,
     #[serde(rename = "access")]
     _access: AccessTable,
-    /// Read one by one, since a source's settings depend on its dialect.
+    /// Each source is read separately, because its settings depend on its dialect.
     #[serde(rename = "sources")]
     _sources: IgnoredAny,
-    /// Read one by one too, since their settings depend on the delivery.
+    /// Each subscription is read separately, because its settings depend on its delivery.
     #[serde(rename = "subscriptions")]
     _subscriptions: IgnoredAny,
 }
 
-/// What may stand in `[access]`; the tokens are read one by one, to check what they name.
+/// `[access]`. The tokens are read separately, because their scopes are checked against the sources.
 #[derive(Deserialize)]
 struct AccessTable {
     #[serde(default, rename = "tokens")]
@@ -322,7 +322,7 @@ fn folder<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {
     if text.is_empty() {
         return Err(D::Error::custom("it is empty; give the path of a folder"));
     }
-    // Whole, so that every message names the folder that is meant, wherever the program was started.
+    // An absolute path, so that messages identify the folder whatever the working directory is.
     std::path::absolute(&text).map_err(D::Error::custom)
 }
 
@@ -340,28 +340,27 @@ fn hosts<'de, D: Deserializer<'de>>(setting: D) -> Result<Vec<HostName>, D::Erro
     let parsed = |name: &String| {
         HostName::parse(name).ok_or_else(|| {
             let expected =
-                "give names of hosts without scheme and port, as in tidings.internal; IP addresses need no entry";
-            D::Error::custom(format_args!("{name:?} is no name of a host; {expected}"))
+                "give host names without scheme and port, as in tidings.internal; IP addresses need no entry";
+            D::Error::custom(format_args!("{name:?} is not a host name; {expected}"))
         })
     };
     names.iter().map(parsed).collect()
 }
 
-/// The errors do not repeat the text: by mistake it may hold a password.
+/// The errors do not repeat the text, because it may contain a password by mistake.
 impl<'de> Deserialize<'de> for PublicUrl {
     fn deserialize<D: Deserializer<'de>>(setting: D) -> Result<Self, D::Error> {
         let text = String::deserialize(setting)?;
-        let wrong = |reason: &str| {
-            D::Error::custom(format_args!("it {reason}; give an address as in https://tidings.example.org"))
-        };
-        let url = url::Url::parse(&text).map_err(|_| wrong("is not a URL"))?;
+        let invalid =
+            |reason: &str| D::Error::custom(format_args!("it {reason}; give a URL as in https://tidings.example.org"));
+        let url = url::Url::parse(&text).map_err(|_| invalid("is not a URL"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(wrong("is neither http nor https"));
+            return Err(invalid("is neither http nor https"));
         }
         let is_plain =
             url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
         if !is_plain {
-            return Err(wrong("has a user, a query or a fragment"));
+            return Err(invalid("has a user, a query or a fragment"));
         }
         Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
     }

@@ -1,12 +1,12 @@
-//! `lookup` and `[sources.NAME.repository]`: what a source's repository is asked, and where it is.
+//! `lookup` and `[sources.NAME.repository]`: the lookup mode of a source and the access to its repository.
 
 use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use super::{
+    amqp::ca_certificate,
     error::ConfigError,
-    queue::authority,
     secret,
     setting::{Setting, whole},
     source::named,
@@ -17,7 +17,7 @@ use crate::{
     web::Secret,
 };
 
-/// What may stand in `[sources.NAME.repository]`; who asks is read by itself, since it may be elsewhere.
+/// `[sources.NAME.repository]`. The credentials are read separately, because they may be in a file or a variable.
 #[derive(Deserialize)]
 pub(super) struct RepositoryTable {
     url: String,
@@ -29,32 +29,32 @@ pub(super) struct RepositoryTable {
     _password: IgnoredAny,
     #[serde(default)]
     ca: Option<String>,
-    #[serde(default, deserialize_with = "seconds")]
+    #[serde(default, deserialize_with = "timeout")]
     timeout_seconds: Option<u64>,
     #[serde(default, deserialize_with = "in_flight")]
     in_flight: Option<usize>,
-    #[serde(default, deserialize_with = "cached")]
+    #[serde(default, deserialize_with = "cache_size")]
     cached_answers: Option<usize>,
 }
 
-/// 1 to 300 seconds.
-fn seconds<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<u64>, D::Error> {
+/// Reads a timeout of 1 to 300 seconds.
+fn timeout<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<u64>, D::Error> {
     whole::<1, 300, u64, D>(setting).map(Some)
 }
 
-/// 1 to 1024 requests.
+/// Reads a number of 1 to 1024 requests.
 fn in_flight<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Error> {
     whole::<1, 1024, usize, D>(setting).map(Some)
 }
 
-/// 0 to 100 000 answers.
-fn cached<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Error> {
+/// Reads a number of 0 to 100 000 responses.
+fn cache_size<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Error> {
     whole::<0, 100_000, usize, D>(setting).map(Some)
 }
 
-/// Reads how the repository of a source of this dialect is asked. One may be there that is not asked.
+/// Reads the lookup mode and the repository of a source. A repository may be configured without lookups.
 pub(super) fn read(
-    told: Option<&RepositoryTable>,
+    repository_table: Option<&RepositoryTable>,
     (dialect, settings): (&DialectKind, &serde_json::Value),
     source: &Setting,
     environment: &[(OsString, OsString)],
@@ -62,16 +62,18 @@ pub(super) fn read(
     let mode = named(source, "lookup", "way to look up", &Mode::ALL, Mode::name)?.unwrap_or_default();
     let table = source.entry("repository")?;
     let api = dialect.repository.map(|repository| repository.api);
-    match (mode, told, api) {
+    match (mode, repository_table, api) {
         (Mode::Off, None, _) => Ok((mode, None)),
-        (_, Some(told), Some(api)) => Ok((mode, Some(repository(told, api, settings, &table, environment)?))),
+        (_, Some(repository_table), Some(api)) => {
+            Ok((mode, Some(repository(repository_table, api, settings, &table, environment)?)))
+        }
         (_, None, Some(_)) => {
-            let reason = "there is no repository to ask; give its url in the table `repository` of this source";
+            let reason = "lookups need a repository; give its url in the table `repository` of this source";
             Err(source.entry("lookup")?.invalid(reason))
         }
         (mode, _, None) => {
             let reason = format!(
-                "what sends the dialect {:?} cannot be asked; {} can: leave it out",
+                "sources of the dialect {:?} have no repository for lookups, only {} have one; leave it out",
                 dialect.name,
                 dialects_with_repository(|_| true)
             );
@@ -82,7 +84,7 @@ pub(super) fn read(
 }
 
 fn repository(
-    told: &RepositoryTable,
+    repository_table: &RepositoryTable,
     api: RepositoryApi,
     settings: &serde_json::Value,
     table: &Setting,
@@ -92,10 +94,10 @@ fn repository(
         Ok(base) => Ok(base),
         Err(error) => Err(table.entry(key)?.invalid(error.to_string())),
     };
-    let url = base(&told.url, "url")?;
+    let url = base(&repository_table.url, "url")?;
     let mut public_urls =
-        told.public_urls.iter().map(|text| base(text, "public_urls")).collect::<Result<Vec<_>, _>>()?;
-    // What the dialect puts before every identifier is this repository's name as well.
+        repository_table.public_urls.iter().map(|text| base(text, "public_urls")).collect::<Result<Vec<_>, _>>()?;
+    // The base URL that the dialect prepends to identifiers is another name of this repository.
     if let Some(named) = settings.get("base_url").and_then(serde_json::Value::as_str)
         && let Ok(base) = BaseUrl::parse(named)
     {
@@ -105,15 +107,15 @@ fn repository(
     Ok(RepositorySettings {
         public_urls,
         credentials: credentials(table, environment)?,
-        ca: authority(told.ca.clone(), is_encrypted, "https", table)?,
-        timeout: told.timeout_seconds.map_or(RepositorySettings::TIMEOUT, Duration::from_secs),
-        in_flight: told.in_flight.unwrap_or(RepositorySettings::IN_FLIGHT),
-        cached_answers: told.cached_answers.unwrap_or(RepositorySettings::CACHED_ANSWERS),
+        ca: ca_certificate(repository_table.ca.clone(), is_encrypted, "https", table)?,
+        timeout: repository_table.timeout_seconds.map_or(RepositorySettings::TIMEOUT, Duration::from_secs),
+        in_flight: repository_table.in_flight.unwrap_or(RepositorySettings::IN_FLIGHT),
+        cached_answers: repository_table.cached_answers.unwrap_or(RepositorySettings::CACHED_ANSWERS),
         ..RepositorySettings::new(api, url)
     })
 }
 
-/// Both, or neither.
+/// Reads user name and password; either both are given or neither.
 fn credentials(table: &Setting, environment: &[(OsString, OsString)]) -> Result<Option<Credentials>, ConfigError> {
     let (username, password) = (table.entry("username")?, table.entry("password")?);
     match (username.is_given(), password.is_given()) {
@@ -126,9 +128,9 @@ fn credentials(table: &Setting, environment: &[(OsString, OsString)]) -> Result<
                 text => Ok(text),
             };
             let name = read(&username)?;
-            // RFC 7617: what stands before the first colon is the name.
+            // RFC 7617, section 2: the user name ends at the first colon.
             if name.contains(':') {
-                return Err(username.invalid("it has a colon, which basic authentication cannot carry"));
+                return Err(username.invalid("it contains a colon, which basic authentication does not allow"));
             }
             Ok(Some(Credentials { username: Secret::new(name), password: Secret::new(read(&password)?) }))
         }

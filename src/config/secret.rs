@@ -1,5 +1,6 @@
-//! A secret in the configuration: by value, in a file, or in a variable of the environment. What is
-//! wrong with one is told without it, and without what may be one by mistake.
+//! Secrets in the configuration: given by value, in a file, or in an environment variable.
+//!
+//! Error messages never contain the secret, nor any value that may be a secret in the wrong place.
 
 use std::{ffi::OsString, fs::File, io::Read};
 
@@ -8,27 +9,27 @@ use serde::Deserialize;
 use super::{error::ConfigError, setting::Setting};
 use crate::web::Secret;
 
-/// The least length of a secret, in bytes: a shorter one can be found by trying.
+/// Minimum length of a secret, in bytes. A shorter one can be guessed.
 const SHORTEST: usize = 16;
 
-/// The most that is read of a file, in bytes.
+/// Maximum size of a file with a secret, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// Where else a secret may be.
+/// Reference to a secret outside the configuration.
 #[derive(Deserialize)]
-struct Elsewhere {
+struct SecretReference {
     #[serde(default)]
     file: Option<String>,
     #[serde(default)]
     env: Option<String>,
 }
 
-/// Reads a text that has a secret in it: `"…"`, `{ file = "PATH" }` or `{ env = "NAME" }`. White space
-/// around it does not count, since a file mostly ends in a line break.
+/// Reads a text that contains a secret: `"…"`, `{ file = "PATH" }` or `{ env = "NAME" }`. Surrounding white space is
+/// removed, because most files end with a line break.
 pub(super) fn text(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<String, ConfigError> {
     let text = if setting.is_table() {
-        let elsewhere: Elsewhere = setting.clone().read()?;
-        match (elsewhere.file, elsewhere.env) {
+        let reference: SecretReference = setting.clone().read()?;
+        match (reference.file, reference.env) {
             (Some(path), None) => from_file(&path).map_err(|reason| setting.invalid(reason))?,
             (None, Some(name)) => from_environment(&name, environment).map_err(|reason| setting.invalid(reason))?,
             _ => return Err(setting.invalid("give either file or env")),
@@ -39,11 +40,11 @@ pub(super) fn text(setting: &Setting, environment: &[(OsString, OsString)]) -> R
     Ok(text.trim().to_owned())
 }
 
-/// Reads a secret that was made at random, given as for [`text`].
+/// Reads a random secret of at least [`SHORTEST`] bytes, given as for [`text`].
 pub(super) fn read(setting: &Setting, environment: &[(OsString, OsString)]) -> Result<Secret, ConfigError> {
     match text(setting, environment)? {
         text if text.len() < SHORTEST => {
-            Err(setting.invalid(format!("it is too short to be safe; give at least {SHORTEST} bytes, at random")))
+            Err(setting.invalid(format!("it is too short to be safe; give at least {SHORTEST} random bytes")))
         }
         text => Ok(Secret::new(text)),
     }
@@ -53,15 +54,27 @@ fn from_file(path: &str) -> Result<String, String> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
     match read {
-        Ok(_) if text.len() as u64 > LONGEST => Err(format!("its file has more than {LONGEST} bytes")),
+        Ok(_) if text.len() as u64 > LONGEST => Err(format!("its file is larger than {LONGEST} bytes")),
         Ok(_) => Ok(text),
-        Err(error) => Err(format!("its file cannot be read: {error}")),
+        Err(error) => Err(format!("cannot read its file: {error}")),
     }
 }
 
 fn from_environment(name: &str, environment: &[(OsString, OsString)]) -> Result<String, String> {
-    let found = environment.iter().find(|(found, _)| found == name);
-    let (_, value) = found.ok_or("the environment variable that it names is not set")?;
-    let text = value.to_str().ok_or("the environment variable that it names is not UTF-8")?;
+    let variable = match is_variable_name(name) {
+        true => format!("the environment variable {name}"),
+        false => "the environment variable that it names".to_owned(),
+    };
+    let entry = environment.iter().find(|(key, _)| key == name);
+    let (_, value) = entry.ok_or_else(|| format!("{variable} is not set"))?;
+    let text = value.to_str().ok_or_else(|| format!("{variable} is not UTF-8"))?;
     Ok(text.to_owned())
+}
+
+/// Returns whether the text is the name of a variable and cannot be a random secret in the wrong place: it consists of
+/// capital letters, digits and underscores, and it either has an underscore or is shorter than a secret.
+fn is_variable_name(text: &str) -> bool {
+    let has_name_characters =
+        text.bytes().all(|byte| byte == b'_' || byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    has_name_characters && (text.contains('_') || text.len() < SHORTEST)
 }

@@ -62,7 +62,7 @@ impl Setting {
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         let Setting { key, value } = self;
         let origin = origin(&key, &value);
-        T::deserialize(Setting { key: key.clone(), value }).map_err(|fault| fault.at(&key, &origin).0)
+        T::deserialize(Setting { key: key.clone(), value }).map_err(|error| error.at(&key, &origin).0)
     }
 
     /// Reads the setting of that name in a table, if it is there.
@@ -147,7 +147,7 @@ impl Setting {
             }
     }
 
-    fn wrong(&self, expected: &str) -> Fault {
+    fn wrong(&self, expected: &str) -> SettingError {
         let reason = match &self.value.kind {
             _ if self.may_be_secret() => format!("give {expected}"),
             ValueKind::Nil => format!("it is empty; give {expected}"),
@@ -156,7 +156,7 @@ impl Setting {
             ValueKind::Array(_) => format!("it is a list; give {expected}"),
             scalar => format!("it is {scalar}; give {expected}"),
         };
-        Fault(self.invalid(reason))
+        SettingError(self.invalid(reason))
     }
 
     /// The text of a variable of the environment as a value of the type that is wanted.
@@ -167,7 +167,7 @@ impl Setting {
         }
     }
 
-    fn whole_number(&self) -> Result<u64, Fault> {
+    fn whole_number(&self) -> Result<u64, SettingError> {
         let number = match self.value.kind {
             ValueKind::I64(number) => u64::try_from(number).ok(),
             ValueKind::U64(number) => Some(number),
@@ -176,7 +176,7 @@ impl Setting {
         number.ok_or_else(|| self.wrong("a whole number"))
     }
 
-    fn text(self) -> Result<String, Fault> {
+    fn text(self) -> Result<String, SettingError> {
         match self.value.kind {
             ValueKind::String(text) => Ok(text),
             _ => Err(self.wrong("text in quotation marks")),
@@ -205,28 +205,28 @@ fn origin(key: &str, value: &Value) -> Origin {
 
 /// A [`ConfigError`] that may not know its place yet.
 #[derive(Debug)]
-pub(super) struct Fault(ConfigError);
+pub(super) struct SettingError(ConfigError);
 
-impl Fault {
+impl SettingError {
     fn at(self, key: &str, place: &Origin) -> Self {
         Self(match self.0 {
             ConfigError::Invalid { key: unknown, reason, .. } if unknown.is_empty() => {
                 ConfigError::Invalid { key: key.to_owned(), origin: place.clone(), reason }
             }
-            placed => placed,
+            located => located,
         })
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for SettingError {}
 
-impl serde::de::Error for Fault {
+impl serde::de::Error for SettingError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let (key, origin) = (String::new(), Origin::Defaults);
         Self(ConfigError::Invalid { key, origin, reason: message.to_string() })
@@ -238,63 +238,67 @@ impl serde::de::Error for Fault {
 }
 
 impl<'de> Deserializer<'de> for Setting {
-    type Error = Fault;
+    type Error = SettingError;
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, SettingError> {
         let table = self.key.clone();
-        for (name, setting) in self.entries().map_err(Fault)? {
+        for (name, setting) in self.entries().map_err(SettingError)? {
             if !fields.contains(&name.as_str()) {
                 let known = fields.iter().map(|field| (*field).to_owned()).collect();
                 let origin = setting.origin();
-                return Err(Fault(ConfigError::UnknownKey { key: setting.key, origin, known }));
+                return Err(SettingError(ConfigError::UnknownKey { key: setting.key, origin, known }));
             }
         }
-        self.deserialize_map(visitor).map_err(|fault| match fault.0 {
+        self.deserialize_map(visitor).map_err(|error| match error.0 {
             ConfigError::Missing { key } if !key.contains('.') => {
-                Fault(ConfigError::Missing { key: join(&table, &key) })
+                SettingError(ConfigError::Missing { key: join(&table, &key) })
             }
-            placed => Fault(placed),
+            located => SettingError(located),
         })
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        let entries = self.entries().map_err(Fault)?;
-        visitor.visit_map(Entries { left: entries.into_iter(), current: None })
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
+        let entries = self.entries().map_err(SettingError)?;
+        visitor.visit_map(TableAccess { left: entries.into_iter(), current: None })
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         match self.value.kind {
             ValueKind::Boolean(value) => visitor.visit_bool(value),
             _ => visitor.visit_bool(self.parsed().ok_or_else(|| self.wrong("true or false"))?),
         }
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         visitor.visit_u64(self.whole_number()?)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         visitor.visit_string(self.text()?)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         visitor.visit_string(self.text()?)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         if matches!(self.value.kind, ValueKind::Nil) { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, SettingError> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         let from_environment = self.is_from_environment();
         let Setting { key, value } = self;
         match value.kind {
@@ -303,15 +307,15 @@ impl<'de> Deserializer<'de> for Setting {
                 let origin = ENVIRONMENT.to_owned();
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 let values: Vec<Value> = parts.map(|part| Value::new(Some(&origin), part)).collect();
-                visitor.visit_seq(List { key, left: values.into_iter() })
+                visitor.visit_seq(ListAccess { key, left: values.into_iter() })
             }
-            ValueKind::Array(values) => visitor.visit_seq(List { key, left: values.into_iter() }),
+            ValueKind::Array(values) => visitor.visit_seq(ListAccess { key, left: values.into_iter() }),
             _ => Err(Setting { key, value }.wrong("a list")),
         }
     }
 
     /// For the settings of a dialect, whose types only the dialect knows.
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         if let Some(value) = self.parsed() {
             return visitor.visit_bool(value);
         }
@@ -338,36 +342,36 @@ impl<'de> Deserializer<'de> for Setting {
     }
 }
 
-struct Entries {
+struct TableAccess {
     left: std::vec::IntoIter<(String, Setting)>,
     current: Option<Setting>,
 }
 
-impl<'de> MapAccess<'de> for Entries {
-    type Error = Fault;
+impl<'de> MapAccess<'de> for TableAccess {
+    type Error = SettingError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, SettingError> {
         let Some((name, setting)) = self.left.next() else { return Ok(None) };
         self.current = Some(setting);
         seed.deserialize(name.into_deserializer()).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, SettingError> {
         let setting = self.current.take().unwrap_or_else(|| Setting::root(Value::default()));
         let (key, origin) = (setting.key.clone(), setting.origin());
-        seed.deserialize(setting).map_err(|fault| fault.at(&key, &origin))
+        seed.deserialize(setting).map_err(|error| error.at(&key, &origin))
     }
 }
 
-struct List {
+struct ListAccess {
     key: String,
     left: std::vec::IntoIter<Value>,
 }
 
-impl<'de> SeqAccess<'de> for List {
-    type Error = Fault;
+impl<'de> SeqAccess<'de> for ListAccess {
+    type Error = SettingError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, SettingError> {
         self.left.next().map(|value| seed.deserialize(Setting { key: self.key.clone(), value })).transpose()
     }
 }

@@ -1,4 +1,4 @@
-//! `[sources.NAME]`: one source of events.
+//! `[sources.NAME]`: a source of events.
 
 use std::{ffi::OsString, fmt};
 
@@ -9,7 +9,7 @@ use super::{
     repository::{self, RepositoryTable},
     secret,
     setting::Setting,
-    transport::{Messages, TRANSPORTS, Transport},
+    transport::{MessageCount, TRANSPORTS, Transport},
 };
 use crate::{
     format::{DialectKind, Limits},
@@ -19,28 +19,28 @@ use crate::{
     web::Secret,
 };
 
-/// A source that is enabled.
+/// Configuration of an enabled source.
 #[derive(Clone)]
 pub struct SourceConfig {
-    /// How its messages come in.
+    /// Transport of its messages.
     pub transport: Transport,
-    /// Which wire format they have.
+    /// Dialect of its messages.
     pub dialect: &'static DialectKind,
-    /// How many messages it may send; any amount, where `None`.
-    pub rate: Option<Allowance>,
-    /// Whether a modification that left content and state as they were is journaled.
+    /// Rate limit of its messages; `None` means unlimited.
+    pub rate: Option<MessageRate>,
+    /// Whether modifications that change neither content nor state are journaled.
     pub metadata_changes: bool,
-    /// The dialect's own settings; [`DialectKind::build`] has taken them once.
+    /// Settings of the dialect, which [`DialectKind::build`] has accepted.
     pub settings: serde_json::Value,
-    /// The key by which its messages may be signed, instead of being sent with a token.
+    /// Key of message signatures, an alternative to a token.
     pub signature: Option<Secret>,
-    /// Whether its repository is asked what its messages do not say.
+    /// Whether facts that its messages lack are looked up in its repository.
     pub lookup: Mode,
-    /// Its repository; there is one, where it is asked.
+    /// Access to its repository; always given if `lookup` is on.
     pub repository: Option<RepositorySettings>,
 }
 
-/// The settings are left out, since a dialect's may be a secret.
+/// The settings are omitted, because those of a dialect may contain a secret.
 impl fmt::Debug for SourceConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SourceConfig")
@@ -54,18 +54,18 @@ impl fmt::Debug for SourceConfig {
     }
 }
 
-/// How many messages a source may send.
+/// Rate limit of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// So many a second on average.
+pub struct MessageRate {
+    /// Average number of messages per second.
     pub per_second: u32,
-    /// So many at once.
+    /// Maximum number of messages in a burst.
     pub burst: u32,
 }
 
-/// What may stand in the table of every source, whatever its transport.
+/// Settings that every source has, whatever its transport.
 #[derive(Deserialize)]
-struct Table {
+struct SourceTable {
     #[serde(default = "enabled")]
     enabled: bool,
     #[serde(rename = "transport")]
@@ -86,8 +86,8 @@ fn enabled() -> bool {
     true
 }
 
-/// Reads one source; `None` if it is not enabled. What is wrong with one that is not enabled is an
-/// error too, the dialect and its settings aside, so that a misspelt name does not leave a source on.
+/// Reads a source; `None` if it is disabled. A disabled source is validated too, except its dialect and the settings of the
+/// dialect, because a misspelt `enabled` must not leave a source on.
 pub(super) fn read(
     name: &str,
     table: &Setting,
@@ -95,16 +95,16 @@ pub(super) fn read(
     dialects: &[&'static DialectKind],
 ) -> Result<Option<(SourceName, SourceConfig)>, ConfigError> {
     let name = SourceName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
-    let of_transports = TRANSPORTS.iter().flat_map(|kind| kind.keys).map(|key| key.name).collect::<Vec<_>>();
-    let common: Table = table.read_without(&of_transports)?;
-    let Table { enabled, metadata_changes, settings, repository, .. } = common;
+    let transport_keys = TRANSPORTS.iter().flat_map(|kind| kind.keys).map(|key| key.name).collect::<Vec<_>>();
+    let common: SourceTable = table.read_without(&transport_keys)?;
+    let SourceTable { enabled, metadata_changes, settings, repository, .. } = common;
     let transport = named(table, "transport", "transport", TRANSPORTS, |kind| kind.name)?;
     let transport = transport.ok_or_else(|| table.at("transport").missing())?;
     transport.check(table)?;
     let rate = match (table.get("rate")?, table.get("burst")?) {
-        (Some(Messages(per_second)), None) => Some(Allowance { per_second, burst: per_second }),
-        (Some(Messages(per_second)), Some(Messages(burst))) => Some(Allowance { per_second, burst }),
-        (None, Some(_)) => return Err(table.entry("burst")?.invalid("there is no burst without a rate; give both")),
+        (Some(MessageCount(per_second)), None) => Some(MessageRate { per_second, burst: per_second }),
+        (Some(MessageCount(per_second)), Some(MessageCount(burst))) => Some(MessageRate { per_second, burst }),
+        (None, Some(_)) => return Err(table.entry("burst")?.invalid("burst needs a rate; give both")),
         (None, None) => None,
     };
     if !enabled {
@@ -112,7 +112,7 @@ pub(super) fn read(
     }
     let dialect = named(table, "dialect", "dialect", dialects, |kind| kind.name)?;
     let dialect = dialect.ok_or_else(|| table.at("dialect").missing())?;
-    (dialect.build)(settings.clone(), Limits::default()).map_err(|error| ConfigError::Settings {
+    (dialect.build)(settings.clone(), Limits::default()).map_err(|error| ConfigError::DialectSettings {
         key: format!("sources.{name}.settings"),
         dialect: dialect.name,
         reason: error.to_string(),
@@ -130,7 +130,8 @@ pub(super) fn read(
     )))
 }
 
-/// Reads a setting that names one of `all`, which are each a `what`; `None` where it is not given.
+/// Reads a setting whose value is the name of one of `all`; `None` if it is not given. `what` describes the kind of thing
+/// in errors.
 pub(super) fn named<T: Copy>(
     table: &Setting,
     key: &str,
@@ -141,9 +142,10 @@ pub(super) fn named<T: Copy>(
     let Some(name) = table.get::<String>(key)? else { return Ok(None) };
     let found = all.iter().copied().find(|known| name_of(*known) == name).map(Some);
     let known = || all.iter().copied().map(name_of).collect::<Vec<_>>();
-    found.ok_or_else(|| table.at(key).invalid(unknown(what, &name, &known())))
+    found.ok_or_else(|| table.at(key).invalid(unknown_name(what, &name, &known())))
 }
 
-pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+/// Returns the error text for a name that is not among `known`.
+pub(super) fn unknown_name(what: &str, name: &str, known: &[&str]) -> String {
     format!("there is no {what} {name:?}; {}", advice(name, known))
 }

@@ -1,43 +1,43 @@
-//! The settings of a source that is a queue or a topic of a broker that speaks STOMP.
+//! Settings of a source that reads a queue or a topic over STOMP.
 
 use std::{ffi::OsString, sync::Arc};
 
 use serde::de::IgnoredAny;
 
 use super::{
+    amqp::{PREFETCH, Prefetch, ca_certificate, required},
     error::ConfigError,
-    queue::{PREFETCH, Prefetch, authority, given},
     secret,
     setting::Setting,
     source::named,
-    transport::{Key, TransportKind},
+    transport::{TransportKey, TransportKind},
 };
 use crate::stomp::{Acknowledge, StompSettings, address, is_destination, is_header};
 
-/// The longest of these, in bytes: each is a header, and a broker bounds them.
+/// Maximum length of a setting that is sent as a header, in bytes, because brokers limit headers.
 const LONGEST: usize = 1024;
 
-/// A queue or a topic of a broker that speaks STOMP.
+/// The transport `stomp`: a queue or a topic of a broker that supports STOMP.
 pub(super) static STOMP: TransportKind = TransportKind {
     name: "stomp",
     keys: &[
-        Key::of::<IgnoredAny>("url"),
-        Key::of::<String>("ca"),
-        Key::of::<String>("destination"),
-        Key::of::<String>("durable"),
-        Key::of::<String>("client_id"),
-        Key::of::<Prefetch>("prefetch"),
-        Key::of::<String>("acknowledge"),
+        TransportKey::of::<IgnoredAny>("url"),
+        TransportKey::of::<String>("ca"),
+        TransportKey::of::<String>("destination"),
+        TransportKey::of::<String>("durable"),
+        TransportKey::of::<String>("client_id"),
+        TransportKey::of::<Prefetch>("prefetch"),
+        TransportKey::of::<String>("acknowledge"),
     ],
     read: |table, environment| Ok(Some(Arc::new(read(table, environment)?))),
 };
 
-/// Checks the settings.
+/// Reads the settings from the table of a source.
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<StompSettings, ConfigError> {
-    let url = given(table, "url")?;
+    let url = required(table, "url")?;
     let address = address(&secret::text(&url, environment)?).map_err(|error| url.invalid(error.to_string()))?;
-    let ca = authority(table.get("ca")?, address.is_encrypted(), "stomp+ssl", table)?;
-    given(table, "destination")?;
+    let ca = ca_certificate(table.get("ca")?, address.is_encrypted(), "stomp+ssl", table)?;
+    required(table, "destination")?;
     let destination = header(table, "destination")?.unwrap_or_default();
     if !is_destination(&destination) {
         let name = destination.trim_start_matches('/');
@@ -47,7 +47,7 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<StompSe
             .unwrap_or(name);
         let name = if name.is_empty() { "NAME" } else { name };
         let reason = format!(
-            "it does not say whether {destination:?} is a topic or a queue, and ActiveMQ would make a queue of it; give \
+            "{destination:?} does not say whether it is a topic or a queue, and ActiveMQ would treat it as a queue; give \
              /topic/{name} or /queue/{name}"
         );
         return Err(table.entry("destination")?.invalid(reason));
@@ -56,24 +56,24 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<StompSe
     let client_id = header(table, "client_id")?;
     if durable.is_some() && destination.starts_with("/queue/") {
         let reason =
-            "a queue keeps its messages by itself, and only a subscription to a topic can be durable; leave it out";
+            "only a subscription to a topic can be durable, and a queue keeps its messages anyway; leave it out";
         return Err(table.entry("durable")?.invalid(reason));
     }
     let acknowledge = named(table, "acknowledge", "way to acknowledge", &Acknowledge::ALL, Acknowledge::name)?;
     let acknowledge = acknowledge.unwrap_or(Acknowledge::Cumulative);
-    // A broker knows a durable subscription by both names.
+    // A broker identifies a durable subscription by its name and the client id.
     let client_id = client_id.or_else(|| durable.clone());
     let Prefetch(prefetch) = table.get("prefetch")?.unwrap_or(PREFETCH);
     Ok(StompSettings { address, ca, destination, durable, client_id, prefetch, acknowledge })
 }
 
-/// The value of a header.
+/// Reads a setting that is sent as a header.
 fn header(table: &Setting, key: &str) -> Result<Option<String>, ConfigError> {
     let Some(text) = table.get::<String>(key)? else { return Ok(None) };
     let reason = match &text {
         text if text.trim().is_empty() => "it is empty; give a name",
-        text if text.len() > LONGEST => "it has more than 1024 bytes",
-        text if !is_header(text) => "it has a line break or another control character",
+        text if text.len() > LONGEST => "it is longer than 1024 bytes",
+        text if !is_header(text) => "it contains a line break or another control character",
         _ => return Ok(Some(text)),
     };
     Err(table.entry(key)?.invalid(reason))

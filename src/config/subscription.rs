@@ -1,9 +1,9 @@
-//! `[subscriptions.NAME]`: one subscriber that is told of changes. What may stand there is said where
-//! it is read, in `delivery`, since the same is read over HTTP.
+//! `[subscriptions.NAME]`: a subscription. The settings are defined in `delivery`, because the HTTP API accepts the same
+//! definitions.
 
 use std::{ffi::OsString, sync::Arc};
 
-use super::{error::ConfigError, setting::Setting, source::unknown};
+use super::{error::ConfigError, setting::Setting, source::unknown_name};
 use crate::{
     delivery::{Definition, Maker},
     http_client::Guard,
@@ -11,7 +11,7 @@ use crate::{
     model::SubscriptionName,
 };
 
-/// Reads one subscription. `sources` are the names of all that are configured, enabled or not.
+/// Reads a subscription. `sources` contains the names of all configured sources, including disabled ones.
 pub(super) fn read(
     name: &str,
     table: &Setting,
@@ -20,17 +20,17 @@ pub(super) fn read(
 ) -> Result<(SubscriptionName, Arc<Definition>), ConfigError> {
     let name = SubscriptionName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
     let variable = |name: &str| environment.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
-    // What stands in the configuration is the operator's own word.
+    // The configuration is trusted, so the target is not restricted by `delivery.allow`.
     let guard = Guard::of_the_operator();
     let maker = Maker { made_by: MadeBy::Config, variable: &variable, guard: &guard };
     let definition = table.clone().read::<serde_json::Value>()?;
     let definition =
         Definition::read(definition, &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;
     let is_known = |source: &str| sources.iter().any(|known| known == source);
-    if let Some(stranger) = definition.filter.sources.iter().find(|source| !is_known(source.as_str())) {
+    if let Some(unknown_source) = definition.filter.sources.iter().find(|source| !is_known(source.as_str())) {
         let known: Vec<&str> = sources.iter().map(String::as_str).collect();
-        let advice = "a source whose changes are still in the journal can stay with enabled = false";
-        let reason = format!("{}; {advice}", unknown("source", stranger.as_str(), &known));
+        let advice = "a source whose changes are still in the journal can remain with enabled = false";
+        let reason = format!("{}; {advice}", unknown_name("source", unknown_source.as_str(), &known));
         return Err(table.at("filter.sources").invalid(reason));
     }
     Ok((name, Arc::new(definition)))

@@ -1,4 +1,4 @@
-//! The transports that a source can have, each with the settings of its own.
+//! Transports of sources, each with its own settings.
 
 use std::{ffi::OsString, sync::Arc};
 
@@ -8,52 +8,56 @@ use serde::{
 };
 
 use super::{
+    amqp,
     error::ConfigError,
-    queue,
     setting::{Setting, whole},
     stomp,
 };
 use crate::source::brokered::BrokerSettings;
 
-/// Every transport. To add one: a file that reads its settings, and a line here.
-pub(super) static TRANSPORTS: &[&TransportKind] = &[&HTTP, &queue::AMQP, &stomp::STOMP];
+/// All transports. A new transport needs a module that reads its settings, and an entry here.
+pub(super) static TRANSPORTS: &[&TransportKind] = &[&HTTP, &amqp::AMQP, &stomp::STOMP];
 
-/// `POST /hooks/NAME`. What its settings mean is read with those that every source has.
+/// The transport `http`: `POST /hooks/NAME`. Its settings are read with those that every source has.
 static HTTP: TransportKind = TransportKind {
     name: "http",
-    keys: &[Key::of::<Messages>("rate"), Key::of::<Messages>("burst"), Key::of::<SignatureTable>("signature")],
+    keys: &[
+        TransportKey::of::<MessageCount>("rate"),
+        TransportKey::of::<MessageCount>("burst"),
+        TransportKey::of::<SignatureTable>("signature"),
+    ],
     read: |_, _| Ok(None),
 };
 
-/// A transport as the configuration offers it.
+/// A transport and the settings that it supports.
 pub(super) struct TransportKind {
-    /// The name in the configuration.
+    /// Name in the configuration.
     pub(super) name: &'static str,
-    /// The settings that it has and not every source has.
-    pub(super) keys: &'static [Key],
-    /// Reads its settings from the table of a source; gives the broker, if the transport has one.
-    pub(super) read: fn(&Setting, &[(OsString, OsString)]) -> Read,
+    /// Settings that are specific to this transport.
+    pub(super) keys: &'static [TransportKey],
+    /// Reads the settings from the table of a source and returns the broker, if the transport has one.
+    pub(super) read: fn(&Setting, &[(OsString, OsString)]) -> BrokerResult,
 }
 
-/// The settings of a transport, if they are those of a broker, or what is wrong with them.
-type Read = Result<Option<Arc<dyn BrokerSettings>>, ConfigError>;
+/// Settings of a broker, or `None` for a transport without a broker.
+type BrokerResult = Result<Option<Arc<dyn BrokerSettings>>, ConfigError>;
 
-/// A setting of a transport.
-pub(super) struct Key {
+/// Setting of a transport.
+pub(super) struct TransportKey {
     pub(super) name: &'static str,
-    /// Refuses a value that is not of its type.
+    /// Refuses a value of the wrong type.
     check: fn(Setting) -> Result<(), ConfigError>,
 }
 
-impl Key {
-    /// The setting of that name, of the type `T`.
+impl TransportKey {
+    /// Creates the setting with this name and the type `T`.
     pub(super) const fn of<T: DeserializeOwned>(name: &'static str) -> Self {
         Self { name, check: |setting| setting.read::<Option<T>>().map(drop) }
     }
 }
 
 impl TransportKind {
-    /// Refuses values that are not of their types, and the settings of every other transport.
+    /// Refuses values of the wrong type and settings of other transports.
     pub(super) fn check(&self, table: &Setting) -> Result<(), ConfigError> {
         self.keys.iter().try_for_each(|key| (key.check)(table.entry(key.name)?))?;
         let is_own = |name| self.keys.iter().any(|own| own.name == name);
@@ -62,7 +66,7 @@ impl TransportKind {
                 let setting = table.entry(key.name)?;
                 if setting.is_given() {
                     let (other, own) = (other.name, self.name);
-                    let reason = format!("it is for the transport {other:?}, and this source has {own:?}");
+                    let reason = format!("it is a setting of the transport {other:?}, but this source has {own:?}");
                     return Err(setting.invalid(reason));
                 }
             }
@@ -71,20 +75,20 @@ impl TransportKind {
     }
 }
 
-/// How the messages of a source come in.
+/// Transport of a source.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    /// The name in the configuration.
+    /// Name in the configuration.
     pub name: &'static str,
-    /// The broker that the gateway reads them from; `None` where they are posted to `/hooks/NAME`.
+    /// Broker that the gateway consumes from; `None` if messages are posted to `/hooks/NAME`.
     pub broker: Option<Arc<dyn BrokerSettings>>,
 }
 
-/// 1 to 1 000 000 messages.
+/// A number of messages, 1 to 1 000 000.
 #[derive(Deserialize)]
-pub(super) struct Messages(#[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")] pub(super) u32);
+pub(super) struct MessageCount(#[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")] pub(super) u32);
 
-/// What may stand in `signature`; the secret is read by itself, since it may be elsewhere.
+/// `signature`. The secret is read separately, because it may be in a file or a variable.
 #[derive(Deserialize)]
 struct SignatureTable {
     #[serde(rename = "secret")]

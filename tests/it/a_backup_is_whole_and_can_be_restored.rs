@@ -183,7 +183,7 @@ async fn a_journal_that_a_crash_left_goes_aside_with_its_write_ahead_log() {
     assert!(ended.status.success(), "{}", stderr(&ended));
     assert!(!log.exists(), "the old log stands beside the new file");
     let told = String::from_utf8(ended.stdout).unwrap();
-    let (_, aside) = told.trim_end().split_once("the journal that was there is in ").unwrap();
+    let (_, aside) = told.trim_end().split_once("the previous journal is in ").unwrap();
     assert_eq!(verified(&journal_file(Path::new(aside))).changes, 2);
     assert_eq!(verified(&journal_file(&data)).changes, 1);
 }

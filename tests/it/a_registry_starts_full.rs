@@ -85,7 +85,7 @@ async fn a_purge_of_fedora_3_lists_what_was_there_before() {
     // The walk is at its end; begun anew it finds what is known.
     let (code, told, said) = place.seed("fedora3", &[]).await;
     assert_eq!((code, told.as_str()), (0, "walked 321 objects before\n"));
-    assert!(said.contains("--restart walks again"), "{said}");
+    assert!(said.contains("--restart to crawl again"), "{said}");
     let again = place.seeded("fedora3", &["--restart"]).await;
     assert_eq!(again, "walked 321 objects: 0 filled, 0 changes, 321 known, 0 left out\n");
 

@@ -64,13 +64,13 @@ async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rat
     // The gateway is killed, and the command gives up after it has tried again.
     let mut child = place.command(source, &["--rate", rate, "--retries", "1"]).spawn().unwrap();
     let going_on = first_line(&mut child);
-    assert!(going_on.contains("going on after"), "{going_on}");
+    assert!(going_on.contains("resuming after"), "{going_on}");
     let parts = gateway.json(&format!("/sources/{source}/registry")).await["walk"]["part"].as_u64().unwrap();
     assert_eq!(until_part(&gateway, source, parts + 1, &Value::Null).await, id, "another walk was begun");
     gateway.kill();
     let (code, told, said) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
     assert_eq!(code, 1, "{told}{said}");
-    assert!(said.contains("no connection") && said.contains("run it again to go on"), "{said}");
+    assert!(said.contains("no connection") && said.contains("run the command again to resume"), "{said}");
     verified(&journal_file(place.data()));
 
     // It goes on where it was, without what is done.

@@ -101,7 +101,7 @@ fn in_a_file() {
         ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),
         (
             "[server]\nhosts = [\"http://tidings\"]",
-            "the setting server.hosts in my.toml is wrong: \"http://tidings\" is no name of a host; give names of hosts without \
+            "the setting server.hosts in my.toml is wrong: \"http://tidings\" is not a host name; give host names without \
              scheme and port, as in tidings.internal; IP addresses need no entry",
         ),
         (
@@ -114,11 +114,11 @@ fn in_a_file() {
         ),
         (
             "[server]\npublic_url = \"ftp://h/\"",
-            "the setting server.public_url in my.toml is wrong: it is neither http nor https; give an address as in https://tidings.example.org",
+            "the setting server.public_url in my.toml is wrong: it is neither http nor https; give a URL as in https://tidings.example.org",
         ),
         (
             "[server]\npublic_url = \"https://me:secret@h/\"",
-            "the setting server.public_url in my.toml is wrong: it has a user, a query or a fragment; give an address as in https://tidings.example.org",
+            "the setting server.public_url in my.toml is wrong: it has a user, a query or a fragment; give a URL as in https://tidings.example.org",
         ),
         (
             "[server]\ngrace_seconds = 0",
@@ -153,19 +153,19 @@ fn in_a_file() {
         ),
         (
             "[log]\nfilter = \"verbose\"",
-            "the setting log.filter in my.toml is wrong: it is \"verbose\"; \"verbose\" is no level; give a level (error, warn, info, debug, trace, off), or directives, as in warn,tidings=debug",
+            "the setting log.filter in my.toml is wrong: it is \"verbose\"; \"verbose\" is not a level; give a level (error, warn, info, debug, trace, off), or directives, as in warn,tidings=debug",
         ),
         (
             "[limits]\nheld_bytes = 1048576",
-            "the setting limits.held_bytes in my.toml is wrong: it is 1048576, and a message may have 4194304 bytes (limits.body_bytes); give at least that",
+            "the setting limits.held_bytes in my.toml is wrong: it is 1048576, less than the maximum size of one message, 4194304 (limits.body_bytes); give at least that",
         ),
         (
             "[limits]\nbody_bytes = 1073741824",
-            "the setting limits.held_bytes in the defaults is wrong: it is 268435456, and a message may have 1073741824 bytes (limits.body_bytes); give at least that",
+            "the setting limits.held_bytes in the defaults is wrong: it is 268435456, less than the maximum size of one message, 1073741824 (limits.body_bytes); give at least that",
         ),
         (
             "[limits]\nstreams = 900",
-            "the setting limits.streams in my.toml is wrong: it is 900, and each stream holds one of 800 connections (limits.connections); give less",
+            "the setting limits.streams in my.toml is wrong: it is 900, but each stream needs one of the 800 connections (limits.connections); give less",
         ),
         (
             "[sources.Fedora]\nenabled = true",
@@ -217,7 +217,7 @@ fn about_a_secret_without_telling_it() {
     let signature = |given: &str| format!("[sources.fedora]\nsignature = {given}");
     let wrong = |key: &str, reason: &str| format!("the setting {key} in my.toml is wrong: {reason}");
     let no_digest = "it is not the 64 hexadecimal digits of a SHA-256; `tidings token` makes a token and prints them";
-    let no_scope = "one of them is no scope; there are publish:SOURCE, publish:*, read, admin";
+    let no_scope = "one of the scopes is not valid; there are publish:SOURCE, publish:*, read, admin";
     let secret = "sources.fedora.signature.secret";
     for (file, message) in [
         (token(&format!("sha256 = \"{SECRET}\"\nscopes = [\"read\"]")), wrong("access.tokens.x.sha256", no_digest)),
@@ -243,14 +243,14 @@ fn about_a_secret_without_telling_it() {
             scopes("[\"publish:fedra\"]"),
             wrong(
                 "access.tokens.x.scopes",
-                "there is no source that one of its scopes names; did you mean publish:fedora?",
+                "one of the scopes names a source that does not exist; did you mean publish:fedora?",
             ),
         ),
         (
             scopes(&format!("[\"publish:{SECRET}\"]")),
             wrong(
                 "access.tokens.x.scopes",
-                "there is no source that one of its scopes names; there are content-change, fedora, fedora3, islandora",
+                "one of the scopes names a source that does not exist; there are content-change, fedora, fedora3, islandora",
             ),
         ),
         (
@@ -268,12 +268,12 @@ fn about_a_secret_without_telling_it() {
         ),
         (
             signature(&format!("{{ secret = \"{SECRET}\" }}")),
-            wrong(secret, "it is too short to be safe; give at least 16 bytes, at random"),
+            wrong(secret, "it is too short to be safe; give at least 16 random bytes"),
         ),
         (signature("{ secret = 1234567890123456 }"), wrong(secret, "give text in quotation marks")),
         (
             signature(&format!("{{ secret = {{ file = \"{SECRET}\" }} }}")),
-            wrong(secret, "its file cannot be read: No such file or directory (os error 2)"),
+            wrong(secret, "cannot read its file: No such file or directory (os error 2)"),
         ),
         (
             signature(&format!("{{ secret = {{ env = \"{SECRET}\" }} }}")),
@@ -305,7 +305,7 @@ fn about_a_queue_without_telling_its_password() {
     let address = |reason: &str| {
         wrong("url", &format!("it {reason}; give an address as in amqp://user:password@broker.example.org:5672/%2f"))
     };
-    let unreadable = "its file cannot be read: No such file or directory (os error 2)";
+    let unreadable = "cannot read its file: No such file or directory (os error 2)";
     for (file, message) in [
         (source("queue = \"q\""), "the setting sources.q.url is missing; add it to [sources.q]".to_owned()),
         (
@@ -338,17 +338,17 @@ fn about_a_queue_without_telling_its_password() {
                 "there is no type of queue \"quorun\"; did you mean \"quorum\"? There are quorum, classic",
             ),
         ),
-        (good("bindings = [\"#\"]"), wrong("bindings", "there are no bindings without an exchange; give both")),
+        (good("bindings = [\"#\"]"), wrong("bindings", "bindings need an exchange; give both")),
         (good("exchange = \"\""), wrong("exchange", "it is empty; give a name")),
         (
             good(&format!("exchange = \"{}\"", "x".repeat(256))),
-            wrong("exchange", "it has more than 255 bytes, and AMQP takes no longer name"),
+            wrong("exchange", "it has more than 255 bytes, the maximum in AMQP"),
         ),
-        (good("ca = \"ca.pem\""), wrong("ca", "nothing is encrypted; give an url with amqps, or leave it out")),
-        (good("rate = 5"), wrong("rate", "it is for the transport \"http\", and this source has \"amqp\"")),
+        (good("ca = \"ca.pem\""), wrong("ca", "the connection is not encrypted; give a URL with amqps, or leave ca out")),
+        (good("rate = 5"), wrong("rate", "it is a setting of the transport \"http\", but this source has \"amqp\"")),
         (
             "[sources.fedora]\nqueue = \"q\"".to_owned(),
-            "the setting sources.fedora.queue in my.toml is wrong: it is for the transport \"amqp\", and this source \
+            "the setting sources.fedora.queue in my.toml is wrong: it is a setting of the transport \"amqp\", but this source \
              has \"http\""
                 .to_owned(),
         ),
@@ -391,19 +391,19 @@ fn about_a_destination_without_telling_its_password() {
             source("url = \"stomp://h\"\ndestination = \"fedora\""),
             wrong(
                 "destination",
-                "it does not say whether \"fedora\" is a topic or a queue, and ActiveMQ would make a queue of it; give \
+                "\"fedora\" does not say whether it is a topic or a queue, and ActiveMQ would treat it as a queue; give \
                  /topic/fedora or /queue/fedora",
             ),
         ),
-        (good("ca = \"ca.pem\""), wrong("ca", "nothing is encrypted; give an url with stomp+ssl, or leave it out")),
+        (good("ca = \"ca.pem\""), wrong("ca", "the connection is not encrypted; give a URL with stomp+ssl, or leave ca out")),
         (good("prefetch = 0"), wrong("prefetch", "it is 0; give a whole number from 1 to 65535")),
-        (good("durable = \"a\\nb\""), wrong("durable", "it has a line break or another control character")),
+        (good("durable = \"a\\nb\""), wrong("durable", "it contains a line break or another control character")),
         (good("client_id = \" \""), wrong("client_id", "it is empty; give a name")),
         (
             source("url = \"stomp://h\"\ndestination = \"/queue/q\"\ndurable = \"tidings\""),
             wrong(
                 "durable",
-                "a queue keeps its messages by itself, and only a subscription to a topic can be durable; leave it out",
+                "only a subscription to a topic can be durable, and a queue keeps its messages anyway; leave it out",
             ),
         ),
         (
@@ -413,10 +413,10 @@ fn about_a_destination_without_telling_its_password() {
                 "there is no way to acknowledge \"indivdual\"; did you mean \"individual\"? There are cumulative, individual",
             ),
         ),
-        (good("queue = \"q\""), wrong("queue", "it is for the transport \"amqp\", and this source has \"stomp\"")),
+        (good("queue = \"q\""), wrong("queue", "it is a setting of the transport \"amqp\", but this source has \"stomp\"")),
         (
             "[sources.fedora]\ndestination = \"/queue/q\"".to_owned(),
-            "the setting sources.fedora.destination in my.toml is wrong: it is for the transport \"stomp\", and this \
+            "the setting sources.fedora.destination in my.toml is wrong: it is a setting of the transport \"stomp\", but this \
              source has \"http\""
                 .to_owned(),
         ),
@@ -435,8 +435,7 @@ fn an_address_for_all_needs_access_control() {
     for address in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:1", "[::ffff:192.0.2.1]:1"] {
         let refused = format!(
             "server.listen is {address}, which others can reach, and there is no access control; make a token with \
-             `tidings token`, or, if something in front lets only those through who may, say --insecure or set \
-             server.insecure = true"
+             `tidings token`, or give --insecure if a proxy in front controls access"
         );
         let file = format!("[server]\nlisten = \"{address}\"\n");
         assert_eq!(load(&file, &[]).map(|_| ()), Err(refused));
@@ -466,15 +465,15 @@ fn in_the_environment() {
         ),
         (
             ("TIDINGS_SERVER_LISTEN", "x"),
-            "the environment variable TIDINGS_SERVER_LISTEN sets nothing; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
+            "the environment variable TIDINGS_SERVER_LISTEN has no effect; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
         ),
         (
             ("TIDINGS_LISTEN", "x"),
-            "the environment variable TIDINGS_LISTEN sets nothing; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
+            "the environment variable TIDINGS_LISTEN has no effect; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
         ),
         (
             ("TIDINGS_SERVER_LISTN", "x"),
-            "the environment variable TIDINGS_SERVER_LISTN sets nothing; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
+            "the environment variable TIDINGS_SERVER_LISTN has no effect; did you mean TIDINGS_SERVER__LISTEN, with two underscores?",
         ),
         (
             ("TIDINGS_SOURCES__FEDORA__DIALECT", "x"),

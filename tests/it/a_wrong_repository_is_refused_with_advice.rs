@@ -72,7 +72,7 @@ fn about_a_repository_without_telling_its_password() {
         ),
         (
             good("ca = \"ca.pem\""),
-            wrong("repository.ca", "nothing is encrypted; give an url with https, or leave it out"),
+            wrong("repository.ca", "the connection is not encrypted; give a URL with https, or leave ca out"),
         ),
         (
             good("timeout_seconds = 0"),

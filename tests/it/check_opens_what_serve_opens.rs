@@ -45,7 +45,7 @@ fn a_certificate_that_serve_refuses() {
         let (served, _, said) = run("serve", folder.path(), &config);
         assert_eq!((code, served), (1, 1), "{checked}{said}");
         let reason = said.lines().find(|line| line.starts_with("tidings: server.tls: ")).unwrap();
-        assert_eq!(checked, format!("{reason}\ntidings: 1 thing is wrong\n"));
+        assert_eq!(checked, format!("{reason}\ntidings: 1 problem found\n"));
     }
     let config = configuration(folder.path(), &tls(&certificate, &key));
     let (code, told, said) = run("check", folder.path(), &config);
@@ -86,7 +86,7 @@ fn authorities_of_brokers_repositories_and_receivers() {
                 "{said}"
             );
         }
-        assert!(said.ends_with("tidings: 5 things are wrong\n"), "{said}");
+        assert!(said.ends_with("tidings: 5 problems found\n"), "{said}");
     }
     let (code, _, said) = run("check", folder.path(), &configuration(folder.path(), &lines(&authority)));
     assert_eq!((code, said.as_str()), (0, ""));

@@ -26,7 +26,7 @@ fn the_defaults_are_what_is_promised() {
     assert_eq!((config.journal.dedupe_days, config.journal.dedupe_events), (30, 1_000_000));
     assert_eq!((config.journal.queue, config.journal.batch, config.journal.tail_changes), (1024, 512, 1000));
     assert_eq!((config.limits.body_bytes, config.limits.page), (4 << 20, 1000));
-    assert_eq!(config.limits.request, Duration::from_secs(30));
+    assert_eq!(config.limits.request_timeout, Duration::from_secs(30));
     assert_eq!((config.limits.quarantine_entries, config.limits.quarantine_bytes), (10_000, 256 << 20));
     assert_eq!((config.log.filter.as_str(), config.log.format), ("info", LogFormat::Text));
     assert!(config.access.is_open() && !config.server.insecure && config.server.tls.is_none());

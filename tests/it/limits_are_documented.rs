@@ -47,5 +47,5 @@ fn every_limit_that_is_counted_is_on_the_page() {
 #[test]
 fn the_limits_of_a_message_are_the_same_without_a_configuration() {
     let config = Config::load_with(None, [], &Flags::default(), DIALECTS).unwrap();
-    assert_eq!(config.limits.of_messages(), Limits::default());
+    assert_eq!(config.limits.message_limits(), Limits::default());
 }

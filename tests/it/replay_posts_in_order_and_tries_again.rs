@@ -122,14 +122,14 @@ async fn every_file_is_posted_in_order_and_counted() {
     let told = [
         "5.xml: refused: 422 Unprocessable Entity: line 3, column 7: there is no date",
         "6.xml: failed: 500 Internal Server Error: no luck (3 tries)",
-        "8.xml: failed: the hook answers 308 Permanent Redirect and points to /elsewhere; post there",
+        "8.xml: failed: the hook redirects (308 Permanent Redirect) to /elsewhere; post to that URL",
     ];
     let told = told.map(|line| format!("tidings: {}/{line}\n", path.display())).concat();
     let left_out = format!(
-        "tidings: left out 1 files that are no messages by their names ({}/tidings.toml is the first)\n",
+        "tidings: skipped 1 files without the extension of a message; the first is {}/tidings.toml\n",
         path.display()
     );
-    assert_eq!(err, left_out + &told + "tidings: not everything was taken\n");
+    assert_eq!(err, left_out + &told + "tidings: not every file was accepted\n");
     assert_eq!(code, 1);
     let expected = [
         "accepted",
@@ -222,7 +222,7 @@ async fn a_token_is_sent_and_never_told() {
     }
     let (code, out, err) = run(&["--token", "tdg_5ecre7\n"], "").await.unwrap();
     assert_eq!((code, out.as_str()), (2, ""));
-    assert_eq!(err, "tidings: the token cannot be sent: it has a line break or the like\n");
+    assert_eq!(err, "tidings: the token contains a line break or another control character\n");
     let (_, help, _) = ended(command(&["replay", "--help"]).env("TIDINGS_TOKEN", "tdg_5ecre7").spawn().unwrap());
     assert!(help.contains("TIDINGS_TOKEN") && !help.contains("5ecre7"), "{help}");
 }
@@ -266,7 +266,10 @@ impl Interrupted {
         spawn_blocking(move || {
             let mut line = String::new();
             err.read_line(&mut line).unwrap();
-            assert_eq!(line, "tidings: stopping after what is under way; Ctrl-C again does not wait for it\n");
+            assert_eq!(
+                line,
+                "tidings: stopping after the messages in flight; press Ctrl-C again to stop immediately\n"
+            );
             Self { child, err }
         })
         .await

@@ -43,7 +43,7 @@ async fn they_are_made_looked_at_and_told_how_to_go_on() {
     fs::write(&file, definition.to_string()).unwrap();
     let file = file.to_str().unwrap();
     let (code, shown, said) = on(&["add", "mine", file, "--set", "format=json", "--set", "filter.changes.0=ADD"]);
-    assert_eq!((code, said.as_str()), (0, "tidings: the subscription mine is there\n"), "{shown}");
+    assert_eq!((code, said.as_str()), (0, "tidings: the subscription mine is stored\n"), "{shown}");
     assert!(shown.contains("\n  filter              {\"changes\":[\"ADD\"]}\n") && !shown.contains("MfKQ"), "{shown}");
     gateway.until_at("mine", 1).await;
     gateway.until_at("config", 1).await;
@@ -63,9 +63,9 @@ async fn they_are_made_looked_at_and_told_how_to_go_on() {
 
     for (arguments, state, done) in [
         (&["pause", "mine"][..], "paused", "is paused"),
-        (&["rewind", "mine", "--to", "beginning"], "paused", "goes on there"),
-        (&["resume", "mine"], "", "goes on"),
-        (&["rewind", "mine", "--to", "1"], "", "goes on there"),
+        (&["rewind", "mine", "--to", "beginning"], "paused", "is rewound"),
+        (&["resume", "mine"], "", "is resumed"),
+        (&["rewind", "mine", "--to", "1"], "", "is rewound"),
     ] {
         let (code, shown, said) = on(arguments);
         let first = said.lines().next().unwrap();
@@ -78,8 +78,8 @@ async fn they_are_made_looked_at_and_told_how_to_go_on() {
     }
     gateway.until_at("mine", 4).await;
     for (to, moved) in [
-        ("2", "3 changes are examined again (its cursor was 4 and is 1)"),
-        ("4", "it skips 2 changes, which are not sent to it (its cursor was 1 and is 3)"),
+        ("2", "3 changes will be examined again (the cursor was 4 and is 1)"),
+        ("4", "skipped 2 changes, which will not be delivered (the cursor was 1 and is 3)"),
     ] {
         on(&["pause", "mine"]);
         let (code, _, said) = on(&["rewind", "mine", "--to", to]);
@@ -89,9 +89,9 @@ async fn they_are_made_looked_at_and_told_how_to_go_on() {
     resume.args(["subscriptions", "resume", "mine", "--config", &config]);
     resume.env("TIDINGS_SERVER__LISTEN", gateway.url.trim_start_matches("http://")).env("TIDINGS_SECRET_KEY", SECRET);
     let (code, _, said) = ran(resume);
-    let at = format!("tidings: the gateway is {}/\n", gateway.url);
+    let at = format!("tidings: using the gateway {}/\n", gateway.url);
     assert!(code == 0 && said.starts_with(&at), "{said}");
-    assert_eq!(on(&["remove", "mine"]), (0, String::new(), "tidings: the subscription mine is gone\n".to_owned()));
+    assert_eq!(on(&["remove", "mine"]), (0, String::new(), "tidings: the subscription mine is deleted\n".to_owned()));
 
     // What is wrong is said in the gateway's words.
     for (arguments, told) in [

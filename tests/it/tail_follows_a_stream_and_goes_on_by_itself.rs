@@ -80,7 +80,7 @@ async fn it_shows_each_change_once_though_the_gateway_is_killed() {
     // It is there before the gateway is.
     let tail = Tail::start(folder.path(), &[&url, "--after", "0"]);
     let told = tail.until("err", 1).await;
-    assert!(told[0].starts_with("tidings: no connection") && told[0].ends_with("; trying again"), "{told:?}");
+    assert!(told[0].starts_with("tidings: no connection") && told[0].ends_with("; retrying"), "{told:?}");
     let mut gateway = start();
     post(&gateway, 1).await;
     post_event(&gateway, &json!({ "object": "http://h.example/objects/1", "purge": true })).await;
@@ -90,13 +90,13 @@ async fn it_shows_each_change_once_though_the_gateway_is_killed() {
     assert!(shown[1].starts_with("2  ") && shown[1].contains("  delete  "), "{shown:?}");
     gateway.kill();
     // One line for the same trouble, and one for its end.
-    assert_eq!(tail.until("err", 3).await[1], "tidings: connected again");
+    assert_eq!(tail.until("err", 3).await[1], "tidings: reconnected");
     gateway = start();
     post(&gateway, 3).await;
     let shown = tail.until("out", 3).await;
     assert!(shown.len() == 3 && shown[2].starts_with("3  "), "{shown:?}");
     assert_eq!(tail.until("err", 4).await.len(), 4);
-    assert_eq!(tail.interrupt(), "tidings: stopped; go on with --after 3");
+    assert_eq!(tail.interrupt(), "tidings: stopped; resume with --after 3");
     drop(gateway);
 }
 
@@ -113,7 +113,7 @@ async fn it_shows_what_is_asked_for_as_it_is_asked_for() {
     let tail = Tail::start(folder.path(), &arguments);
     let shown: Vec<Value> = tail.until("out", 1).await.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(shown, gateway.changes().await[1..2]);
-    assert_eq!(tail.interrupt(), "tidings: stopped; go on with --after 2");
+    assert_eq!(tail.interrupt(), "tidings: stopped; resume with --after 2");
     // From now on; and who has seen nothing can go on nevertheless.
     let tail = Tail::start(folder.path(), &[&gateway.url]);
     post(&gateway, 4).await;
@@ -124,7 +124,7 @@ async fn it_shows_what_is_asked_for_as_it_is_asked_for() {
         number += 1;
         assert!(began.elapsed() < PATIENCE);
     }
-    assert!(tail.interrupt().starts_with("tidings: stopped; go on with --after "));
+    assert!(tail.interrupt().starts_with("tidings: stopped; resume with --after "));
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn a_journal_that_is_whole_is_said_to_be() {
         let ended = run("verify", &[Path::new("--data"), folder.path()]);
         assert!(ended.status.success() && stderr(&ended).is_empty(), "{}", stderr(&ended));
         let told = String::from_utf8(ended.stdout).unwrap();
-        let compared = if keep.is_none() { "compared as a whole" } else { "as far as the changes that are kept tell" };
+        let compared = if keep.is_none() { "compared as a whole" } else { "as far as the retained changes allow" };
         assert!(told.contains("journal.sqlite: ") && told.contains(compared), "{told}");
     }
 }

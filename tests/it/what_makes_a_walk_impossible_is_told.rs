@@ -22,7 +22,7 @@ async fn what_a_repository_fails_to_answer_for_is_told_and_may_be_left_out() {
     for (status, why) in [
         (
             500,
-            "the repository answers 500 (asked for /objects/demo:77/datastreams?format=xml&profiles=true); mend that, or leave such out with --leave-out-failing",
+            "the repository answers 500 (asked for /objects/demo:77/datastreams?format=xml&profiles=true); fix that, or leave such objects out with --leave-out-failing",
         ),
         (401, "the repository answers 401: it does not let the gateway in; check username and password"),
         (403, "the repository answers 403: it does not let the gateway in"),
@@ -34,7 +34,7 @@ async fn what_a_repository_fails_to_answer_for_is_told_and_may_be_left_out() {
     }
     for (body, why) in [
         ("<html><body>Log in</body></html>", "the repository's answer cannot be read"),
-        ("nonsense", "is the url of [sources.fedora3.repository] that of its REST API?"),
+        ("nonsense", "is the url of [sources.fedora3.repository] the URL of its REST API?"),
     ] {
         repository.trouble(move |_| Some(ResponseTemplate::new(200).set_body_string(body)));
         let (code, told, said) = place.seed("fedora3", &[]).await;
@@ -75,9 +75,9 @@ async fn what_makes_a_walk_impossible_is_told_in_a_sentence() {
             "there is no source fedora4 in the configuration, or it is not enabled; there are content-change, fedora, fedora3, islandora",
         ),
         ("islandora", &[], 2, "make a source of the dialect fedora-events for the Fedora itself"),
-        ("content-change", &[], 2, "has the dialect content-change, and what sends that cannot be walked through"),
+        ("content-change", &[], 2, "has the dialect content-change, whose repositories cannot be crawled"),
         ("fedora", &[], 1, "no connection"),
-        ("fedora", &["--gateway", "ftp://h"], 2, "it is neither http nor https"),
+        ("fedora", &["--gateway", "ftp://h"], 2, "give an http or https URL"),
         ("fedora", &["--rate", "0"], 2, "0 is not in 1..=100000"),
     ] {
         let (ended, told, said) = place.seed(source, more).await;

@@ -1,4 +1,4 @@
-//! Posting one message until it has an answer that counts.
+//! Posts one message and retries until the outcome is final.
 
 use std::{error::Error, io, path::Path, time::Duration};
 
@@ -14,33 +14,33 @@ use url::Url;
 
 use super::super::{
     file,
-    http::{backoff, client_for, header_map, retry_after, told, why},
+    http::{backoff, client_for, describe_response, header_map, read_body, retry_after},
 };
 
-/// What became of a message.
+/// Outcome of posting one message.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    /// It is in the journal now.
+pub(super) enum PostOutcome {
+    /// The message is in the journal now.
     Accepted,
-    /// It had been there before.
+    /// The journal contained the event before.
     Duplicate,
-    /// It told of nothing that changed.
+    /// The message reports no change.
     Unchanged,
-    /// The hook refuses it for good, and says why.
+    /// The hook refused the message permanently, for this reason.
     Refused(String),
-    /// It could not be posted, and why.
+    /// The message could not be posted, for this reason.
     Failed(String),
-    /// No message can be posted, and why: the hook is not there, needs another token, or cannot be trusted.
-    NoHook(String),
+    /// No message can be posted to this hook: it does not exist, needs another token, or has an untrusted certificate.
+    HookUnusable(String),
 }
 
-impl Outcome {
-    /// Why it was not taken.
+impl PostOutcome {
+    /// Returns the reason if the message was refused or failed.
     pub(super) fn reason(&self) -> Option<String> {
         match self {
             Self::Accepted | Self::Duplicate | Self::Unchanged => None,
             Self::Refused(reason) => Some(format!("refused: {reason}")),
-            Self::Failed(reason) | Self::NoHook(reason) => Some(format!("failed: {reason}")),
+            Self::Failed(reason) | Self::HookUnusable(reason) => Some(format!("failed: {reason}")),
         }
     }
 }
@@ -54,15 +54,17 @@ pub(super) struct Poster {
     stop: CancellationToken,
 }
 
-/// An answer, or that there was none.
-enum Answer {
-    Final(Outcome),
-    Again { reason: String, after: Option<Duration> },
+/// Result of one attempt.
+enum Attempt {
+    Final(PostOutcome),
+    Retry { reason: String, after: Option<Duration> },
 }
 
 impl Poster {
+    /// Builds the HTTP client.
+    ///
     /// # Errors
-    /// When the system's certificates cannot be loaded.
+    /// When the certificates of the system cannot be loaded.
     pub(super) fn new(
         to: Url,
         headers: HeaderMap,
@@ -74,25 +76,25 @@ impl Poster {
         Ok(Self { client, to, headers, retries, stop })
     }
 
-    /// Posts the message in this file, again and again if that may help.
-    pub(super) async fn post(&self, path: &Path) -> Outcome {
+    /// Posts the message in this file. Transient errors are retried, up to the configured number of times.
+    pub(super) async fn post(&self, path: &Path) -> PostOutcome {
         let (headers, body) = match self.message(path) {
             Ok(message) => message,
-            Err(reason) => return Outcome::Failed(reason),
+            Err(reason) => return PostOutcome::Failed(reason),
         };
         let mut backoff = backoff();
         loop {
             let (reason, after) = match self.post_once(&headers, &body).await {
-                Answer::Final(outcome) => return outcome,
-                Answer::Again { reason, after } => (reason, after),
+                Attempt::Final(outcome) => return outcome,
+                Attempt::Retry { reason, after } => (reason, after),
             };
             if backoff.failures() == self.retries {
-                return Outcome::Failed(format!("{reason} ({} tries)", self.retries + 1));
+                return PostOutcome::Failed(format!("{reason} ({} tries)", self.retries + 1));
             }
             let wait = backoff.next_wait();
             tokio::select! {
                 () = tokio::time::sleep(after.unwrap_or(wait)) => {}
-                () = self.stop.cancelled() => return Outcome::Failed(format!("{reason} (stopped before another try)")),
+                () = self.stop.cancelled() => return PostOutcome::Failed(format!("{reason} (stopped before another try)")),
             }
         }
     }
@@ -101,33 +103,32 @@ impl Poster {
         let body = file::read(path).map_err(|error| file::cannot_read(path, &error))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(file::media_type(path)));
-        // What is said of one message counts before what is said of all, and that before the name:
-        // extending replaces what is there.
+        // Precedence: the sidecar of the message, then `--header`, then the extension; `extend` overwrites.
         headers.extend(self.headers.clone());
-        headers.extend(header_map(&file::headers_beside(path)?)?);
+        headers.extend(header_map(&file::sidecar_headers(path)?)?);
         Ok((headers, body.into()))
     }
 
-    async fn post_once(&self, headers: &HeaderMap, body: &Bytes) -> Answer {
+    async fn post_once(&self, headers: &HeaderMap, body: &Bytes) -> Attempt {
         let request = self.client.post(self.to.clone()).headers(headers.clone()).body(body.clone());
         match request.send().await {
-            Ok(response) => judge(response).await,
-            Err(error) if is_of_tls(&error) => Answer::Final(Outcome::NoHook(trouble(&error))),
-            Err(error) => Answer::Again { reason: trouble(&error), after: None },
+            Ok(response) => classify(response).await,
+            Err(error) if is_tls_error(&error) => Attempt::Final(PostOutcome::HookUnusable(trouble(&error))),
+            Err(error) => Attempt::Retry { reason: trouble(&error), after: None },
         }
     }
 }
 
-/// Whether the two do not agree on an encrypted connection, which no other message changes.
-fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
-    // An error of I/O names as its source that of the error in it, and not that error.
+/// Returns whether the TLS handshake failed, as it would for every other message.
+fn is_tls_error(error: &(dyn Error + 'static)) -> bool {
+    // `io::Error::source` skips the wrapped error and returns the source of that error.
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     let cause = inner.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source());
-    error.is::<rustls::Error>() || cause.is_some_and(is_of_tls)
+    error.is::<rustls::Error>() || cause.is_some_and(is_tls_error)
 }
 
-/// Whether an answer concerns the hook and the sender, and would be the same for every message.
-fn concerns_the_hook(status: StatusCode) -> bool {
+/// Returns whether the status concerns the hook or the sender, and would be the same for every message.
+fn is_hook_error(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::UNAUTHORIZED
@@ -138,38 +139,40 @@ fn concerns_the_hook(status: StatusCode) -> bool {
     )
 }
 
-/// What an answer means.
-async fn judge(response: Response) -> Answer {
+/// Classifies a response.
+async fn classify(response: Response) -> Attempt {
     let status = response.status();
     if status.is_redirection() {
         let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("nowhere");
-        return Answer::Final(Outcome::NoHook(format!("the hook answers {status} and points to {target}; post there")));
+        return Attempt::Final(PostOutcome::HookUnusable(format!(
+            "the hook redirects ({status}) to {target}; post to that URL"
+        )));
     }
     let after = retry_after(response.headers());
-    let told = match told(response).await {
-        Ok(told) => told,
-        Err(error) => return Answer::Again { reason: trouble(&error), after: None },
+    let body = match read_body(response).await {
+        Ok(body) => body,
+        Err(error) => return Attempt::Retry { reason: trouble(&error), after: None },
     };
     if status.is_success() {
-        Answer::Final(outcome_of(&told))
+        Attempt::Final(outcome_of(&body))
     } else if is_transient(status) {
-        Answer::Again { reason: why(status, &told), after }
-    } else if concerns_the_hook(status) {
-        Answer::Final(Outcome::NoHook(why(status, &told)))
+        Attempt::Retry { reason: describe_response(status, &body), after }
+    } else if is_hook_error(status) {
+        Attempt::Final(PostOutcome::HookUnusable(describe_response(status, &body)))
     } else {
-        Answer::Final(Outcome::Refused(why(status, &told)))
+        Attempt::Final(PostOutcome::Refused(describe_response(status, &body)))
     }
 }
 
-fn outcome_of(told: &[u8]) -> Outcome {
+fn outcome_of(body: &[u8]) -> PostOutcome {
     #[derive(Deserialize)]
     struct Receipt {
         outcome: String,
     }
-    match serde_json::from_slice::<Receipt>(told).map(|receipt| receipt.outcome).as_deref() {
-        Ok("duplicate") => Outcome::Duplicate,
-        Ok("unchanged") => Outcome::Unchanged,
-        // A hook that is not of Tidings has its own words for yes.
-        _ => Outcome::Accepted,
+    match serde_json::from_slice::<Receipt>(body).map(|receipt| receipt.outcome).as_deref() {
+        Ok("duplicate") => PostOutcome::Duplicate,
+        Ok("unchanged") => PostOutcome::Unchanged,
+        // The hook of another program, with a success body of its own.
+        _ => PostOutcome::Accepted,
     }
 }

@@ -1,10 +1,10 @@
-//! What became of the messages, counted.
+//! Counts of the outcomes.
 
 use std::fmt;
 
-use super::post::Outcome;
+use super::post::PostOutcome;
 
-/// How many messages ended how.
+/// Number of messages for each outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     accepted: usize,
@@ -15,29 +15,29 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, outcome: &Outcome) {
+    pub(super) fn count(&mut self, outcome: &PostOutcome) {
         let counter = match outcome {
-            Outcome::Accepted => &mut self.accepted,
-            Outcome::Duplicate => &mut self.duplicate,
-            Outcome::Unchanged => &mut self.unchanged,
-            Outcome::Refused(_) => &mut self.refused,
-            Outcome::Failed(_) | Outcome::NoHook(_) => &mut self.failed,
+            PostOutcome::Accepted => &mut self.accepted,
+            PostOutcome::Duplicate => &mut self.duplicate,
+            PostOutcome::Unchanged => &mut self.unchanged,
+            PostOutcome::Refused(_) => &mut self.refused,
+            PostOutcome::Failed(_) | PostOutcome::HookUnusable(_) => &mut self.failed,
         };
         *counter += 1;
     }
 
-    /// How many were posted, or tried to be.
+    /// Returns the number of messages that were posted, successfully or not.
     pub(super) fn posted(&self) -> usize {
         self.accepted + self.duplicate + self.unchanged + self.refused + self.failed
     }
 
-    /// Whether none was refused and none failed.
-    pub(super) fn all_well(&self) -> bool {
+    /// Returns whether no message was refused and none failed.
+    pub(super) fn all_accepted(&self) -> bool {
         self.refused == 0 && self.failed == 0
     }
 }
 
-/// The summary, which scripts may read.
+/// The summary line, which scripts may parse.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { accepted, duplicate, unchanged, refused, failed } = self;

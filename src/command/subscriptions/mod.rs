@@ -1,10 +1,9 @@
-//! `tidings subscriptions`: look at the subscriptions of a running gateway, and say how they go on.
+//! `tidings subscriptions`: lists and manages the subscriptions of a running gateway.
 //!
-//! It asks the gateway over HTTP, as anybody with the token could: what can be done, and what is refused and why,
-//! is the gateway's to say.
+//! The command uses the HTTP API of the gateway, which validates every request.
 
 mod definition;
-mod shown;
+mod table;
 
 use std::path::PathBuf;
 
@@ -14,10 +13,10 @@ use serde_json::{Value, json};
 use tidings::{config::Flags, model::SubscriptionName, web::Secret};
 use url::Url;
 
-use self::definition::{Key, key};
+use self::definition::{Assignment, assignment};
 use super::{
     ConfigFile, Failure,
-    gateway::{Gateway, NoAnswer, of_the_configuration},
+    gateway::{Gateway, GatewayError, configured_gateway},
     http::{http_url, token},
     print, runtime, say,
 };
@@ -37,161 +36,174 @@ Examples:
   tidings subscriptions rewind index --to beginning
   TIDINGS_TOKEN=tdg_… tidings subscriptions remove index
 
-The token needs the scope admin. A definition has the keys of [subscriptions.NAME] in the
-configuration file; docs/subscriptions.md has them all. Subscriptions of the configuration file can
-be paused, resumed and rewound, and are added and removed in the file.
+The token needs the scope admin. A definition has the same keys as [subscriptions.NAME] in the configuration file; \
+docs/subscriptions.md lists them. Subscriptions that are defined in the configuration file can be paused, resumed and \
+rewound here, but only added and removed in the file.
 
 Exit codes:
   0  done
   1  the gateway refused or cannot be reached; standard error says why
   2  wrong usage";
 
-/// Look at the subscriptions of a running gateway, and say how they go on.
+/// List and manage the subscriptions of a running gateway.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Subscriptions {
     #[command(subcommand)]
-    order: Order,
+    action: Action,
     #[command(flatten)]
     config: ConfigFile,
-    /// The gateway; without it, the one that the configuration has listening on this machine.
+    /// URL of the gateway. Default: the gateway of the configuration, on this machine.
     #[arg(long, global = true, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
     gateway: Option<Url>,
-    /// The token to send. Others on this machine can see arguments, and not the environment.
+    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line arguments.
     #[arg(long, global = true, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
-    /// Show the gateway's JSON, for programs.
+    /// Print the JSON of the gateway, for programs.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
-enum Order {
-    /// Every subscription, and how it is doing.
+enum Action {
+    /// List all subscriptions with their status.
     List,
-    /// One subscription with its definition.
-    Show(Named),
-    /// The last attempts to deliver, newest first.
-    Attempts(Named),
-    /// Make one, or give one another definition; then it keeps its place.
+    /// Show the status and the definition of a subscription.
+    Show(NameArg),
+    /// List the recent delivery attempts, newest first.
+    Attempts(NameArg),
+    /// Create a subscription or replace its definition; an existing subscription keeps its cursor.
     Add {
         #[command(flatten)]
-        named: Named,
-        /// A file with the definition as a JSON object; - is standard input.
+        subscription: NameArg,
+        /// File with the definition as a JSON object; - is standard input.
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
-        /// A key of the definition, as KEY=VALUE or TABLE.KEY=VALUE; the value is JSON, or else text. May be
-        /// given several times, and counts before what is in the file.
-        #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key, required_unless_present = "file")]
-        set: Vec<Key>,
+        /// Key of the definition, as KEY=VALUE or TABLE.KEY=VALUE; overrides the file. A value that is not JSON is text. May
+        /// be given several times.
+        #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment, required_unless_present = "file")]
+        set: Vec<Assignment>,
     },
-    /// Send nothing more until it is resumed.
-    Pause(Named),
-    /// Go on, also after it has ended, failed or waited.
-    Resume(Named),
-    /// Go on from somewhere else, back or forward. Forward it skips changes, and says how many.
+    /// Stop deliveries until the subscription is resumed.
+    Pause(NameArg),
+    /// Resume deliveries of a subscription that is paused, has ended or failed, or waits for its next attempt.
+    Resume(NameArg),
+    /// Move the cursor back or forward. Moving forward skips changes; the command prints how many.
     Rewind {
         #[command(flatten)]
-        named: Named,
-        /// Where: beginning, now, the number of a change, or a time as in 2026-01-02T03:04:05Z.
+        subscription: NameArg,
+        /// Position: beginning, now, the number of a change, or a time as in 2026-01-02T03:04:05Z.
         #[arg(long, value_name = "WHERE")]
         to: String,
     },
-    /// Delete it, with its place and its dead letters.
-    Remove(Named),
+    /// Delete a subscription with its cursor and its dead letters.
+    Remove(NameArg),
 }
 
-/// Which subscription.
+/// The argument that names a subscription.
 #[derive(Args)]
-struct Named {
-    /// Its name.
+struct NameArg {
+    /// Name of the subscription.
     #[arg(value_name = "NAME", value_parser = SubscriptionName::parse)]
     name: SubscriptionName,
 }
 
 impl Subscriptions {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self { order, config, gateway, token, json } = self;
+        let Self { action, config, gateway, token, json } = self;
         let at = match gateway {
             Some(gateway) => gateway,
             None => {
-                let at = of_the_configuration(&config.load(&Flags::default())?)?;
-                // Another gateway may be there than the one that is meant.
-                say(&format!("the gateway is {at}"));
+                let at = configured_gateway(&config.load(&Flags::default())?)?;
+                // The gateway at this URL may be another one than the user expects.
+                say(&format!("using the gateway {at}"));
                 at
             }
         };
         let gateway = Gateway::new(&at, token.as_ref()).map_err(Failure::Usage)?;
-        let asked = order.asked()?;
+        let request = action.request()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let answer = runtime.block_on(async {
-            let before = match &asked.compared {
-                Some(path) => Some(gateway.ask(Method::GET, path, None).await?),
+            let before = match &request.previous_path {
+                Some(path) => Some(gateway.request(Method::GET, path, None).await?),
                 None => None,
             };
-            let answer = gateway.ask(asked.method, &asked.path, asked.body).await?;
-            Ok::<_, NoAnswer>((before, answer))
+            let answer = gateway.request(request.method, &request.path, request.body).await?;
+            Ok::<_, GatewayError>((before, answer))
         });
-        // A look-up of a name that nobody waits for any more would keep it.
+        // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
-        let (before, answer) = answer.map_err(|no_answer| Failure::Failed(format!("{at}: {}", no_answer.why)))?;
-        if let Some(done) = asked.done {
-            say(&done);
+        let (before, answer) = answer.map_err(|error| Failure::Failed(format!("{at}: {}", error.reason)))?;
+        if let Some(confirmation) = request.confirmation {
+            say(&confirmation);
         }
-        if let Some(moved) = before.and_then(|before| shown::moved(&before, &answer)) {
+        if let Some(moved) = before.and_then(|before| table::rewind_summary(&before, &answer)) {
             say(&moved);
         }
         let text = match answer {
             Value::Null => String::new(),
             answer if json => format!("{answer:#}\n"),
-            answer => (asked.show)(&answer),
+            answer => (request.show)(&answer),
         };
         print(text.as_bytes())
     }
 }
 
-/// What is asked of the gateway.
-struct Asked {
+/// Request to the gateway for one action.
+struct GatewayRequest {
     method: Method,
     path: String,
     body: Option<Value>,
-    /// How its answer is shown.
+    /// Formats the response.
     show: fn(&Value) -> String,
-    /// What is said when it is done.
-    done: Option<String>,
-    /// Path of a subscription whose cursor is compared with that of the answer.
-    compared: Option<String>,
+    /// Message after success.
+    confirmation: Option<String>,
+    /// Path of the subscription whose status is requested first, to compare its cursor with the response.
+    previous_path: Option<String>,
 }
 
-impl Order {
-    fn asked(self) -> Result<Asked, Failure> {
-        let one = |named: &Named, below: &str| format!("/subscriptions/{}{below}", named.name);
-        let look = |path, show| Asked { method: Method::GET, path, body: None, show, done: None, compared: None };
-        let act = |named: &Named, below: &str, done: &str| Asked {
-            method: Method::POST,
-            path: one(named, below),
+impl Action {
+    fn request(self) -> Result<GatewayRequest, Failure> {
+        let path = |subscription: &NameArg, below: &str| format!("/subscriptions/{}{below}", subscription.name);
+        let get = |path, show| GatewayRequest {
+            method: Method::GET,
+            path,
             body: None,
-            show: shown::one,
-            done: Some(format!("the subscription {} {done}", named.name)),
-            compared: None,
+            show,
+            confirmation: None,
+            previous_path: None,
+        };
+        let post = |subscription: &NameArg, below: &str, confirmation: &str| GatewayRequest {
+            method: Method::POST,
+            path: path(subscription, below),
+            body: None,
+            show: table::details,
+            confirmation: Some(format!("the subscription {} {confirmation}", subscription.name)),
+            previous_path: None,
         };
         Ok(match self {
-            Self::List => look("/subscriptions".to_owned(), shown::list),
-            Self::Show(named) => look(one(&named, ""), shown::one),
-            Self::Attempts(named) => look(one(&named, "/attempts"), shown::attempts),
-            Self::Add { named, file, set } => {
-                let body = definition::of(file.as_deref(), set).map_err(Failure::Usage)?;
-                Asked { method: Method::PUT, body: Some(body), ..act(&named, "", "is there") }
+            Self::List => get("/subscriptions".to_owned(), table::list),
+            Self::Show(subscription) => get(path(&subscription, ""), table::details),
+            Self::Attempts(subscription) => get(path(&subscription, "/attempts"), table::attempts),
+            Self::Add { subscription, file, set } => {
+                let body = definition::build(file.as_deref(), set).map_err(Failure::Usage)?;
+                GatewayRequest { method: Method::PUT, body: Some(body), ..post(&subscription, "", "is stored") }
             }
-            Self::Pause(named) => act(&named, "/pause", "is paused"),
-            Self::Resume(named) => act(&named, "/resume", "goes on"),
-            Self::Rewind { named, to } => {
-                // The number of a change is a number.
+            Self::Pause(subscription) => post(&subscription, "/pause", "is paused"),
+            Self::Resume(subscription) => post(&subscription, "/resume", "is resumed"),
+            Self::Rewind { subscription, to } => {
+                // The API accepts the number of a change only as a JSON number.
                 let to = to.parse::<u64>().map_or_else(|_| json!(to), |number| json!(number));
-                let compared = Some(one(&named, ""));
-                Asked { body: Some(json!({ "to": to })), compared, ..act(&named, "/rewind", "goes on there") }
+                let previous_path = Some(path(&subscription, ""));
+                GatewayRequest {
+                    body: Some(json!({ "to": to })),
+                    previous_path,
+                    ..post(&subscription, "/rewind", "is rewound")
+                }
             }
-            Self::Remove(named) => Asked { method: Method::DELETE, ..act(&named, "", "is gone") },
+            Self::Remove(subscription) => {
+                GatewayRequest { method: Method::DELETE, ..post(&subscription, "", "is deleted") }
+            }
         })
     }
 }

@@ -1,34 +1,34 @@
-//! How a change is shown, a line each.
+//! Output lines of `tidings tail`.
 
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::events::Event;
+use super::event_stream::Event;
 use crate::command::http::printable;
 
-/// How changes are shown.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Shown {
-    /// Number, time of receipt, what happened, source, object, how many items.
+pub(super) enum LineFormat {
+    /// Number, time of receipt, kind, source, object and number of items of the change.
     Text,
-    /// The change as it came, a JSON object a line.
+    /// The change as it was received, one JSON object per line.
     Json,
 }
 
-/// What a line for people tells of a change.
+/// Members of a change that the text format prints.
 #[derive(Deserialize)]
-struct Told {
+struct ChangeSummary {
     received: Option<String>,
     source: String,
     object: String,
     items: Vec<serde::de::IgnoredAny>,
 }
 
-impl Shown {
-    /// The line, with its end.
+impl LineFormat {
+    /// Returns the line for an event, with its line break.
     pub(super) fn line(self, event: &Event) -> String {
         match self {
-            // Outside of texts, which have none, JSON takes a space for a newline.
+            // JSON strings contain no raw line break, and elsewhere a space is equivalent.
             Self::Json => format!("{}\n", event.data.replace(['\n', '\r'], " ")),
             Self::Text => format!("{}\n", printable(&text(event))),
         }
@@ -37,7 +37,7 @@ impl Shown {
 
 fn text(event: &Event) -> String {
     let Event { kind, data, id } = event;
-    let Ok(Told { received, source, object, items }) = serde_json::from_str(data) else {
+    let Ok(ChangeSummary { received, source, object, items }) = serde_json::from_str(data) else {
         return format!("{id}  {kind}  {data}");
     };
     let received = received.unwrap_or_default();
@@ -47,7 +47,7 @@ fn text(event: &Event) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Shown};
+    use super::{Event, LineFormat};
 
     #[test]
     fn a_change_is_one_line() {
@@ -55,9 +55,9 @@ mod tests {
         let change = event(
             "{\"received\":\"2026-01-02T03:04:05.006Z\",\n\"source\":\"s\",\"object\":\"http://h/1\",\"items\":[{},{}]}",
         );
-        assert_eq!(Shown::Text.line(&change), "7  2026-01-02T03:04:05.006Z  add     s  http://h/1  2 items\n");
-        let json = Shown::Json.line(&change);
+        assert_eq!(LineFormat::Text.line(&change), "7  2026-01-02T03:04:05.006Z  add     s  http://h/1  2 items\n");
+        let json = LineFormat::Json.line(&change);
         assert!(json.ends_with("]}\n") && json.matches('\n').count() == 1, "{json:?}");
-        assert_eq!(Shown::Text.line(&event("\u{1b}[2J\nx")), "7  add   [2J x\n");
+        assert_eq!(LineFormat::Text.line(&event("\u{1b}[2J\nx")), "7  add   [2J x\n");
     }
 }

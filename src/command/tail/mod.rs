@@ -1,10 +1,10 @@
-//! `tidings tail`: follow the stream of a gateway, a line a change.
+//! `tidings tail`: follows the stream of a gateway and prints one line per change.
 //!
-//! Whatever cuts the stream off, it is taken up again after the last change that was shown: a gateway that is
-//! being started again, a network that is away, an answer that says later. What the gateway refuses for good
-//! ends it, with the gateway's own words.
+//! After an interruption the command reconnects and resumes after the last change that it printed. Interruptions are a
+//! restart of the gateway, a network failure and a transient status. A permanent refusal ends the command with the message
+//! of the gateway.
 
-mod events;
+mod event_stream;
 mod line;
 
 use std::{
@@ -25,12 +25,12 @@ use tidings::{
 use url::{Url, form_urlencoded};
 
 use self::{
-    events::{Event, Events},
-    line::Shown,
+    event_stream::{Event, EventParser},
+    line::LineFormat,
 };
 use super::{
     Failure,
-    http::{backoff, client_for, http_url, retry_after, token, told, why, with_token},
+    http::{backoff, client_for, describe_response, http_url, read_body, retry_after, token, with_token},
     runtime, say,
 };
 
@@ -41,40 +41,40 @@ Examples:
   tidings tail --after 0 --filter change=DELETE --filter object=http://h/objects/demo: --format json
   TIDINGS_TOKEN=tdg_… tidings tail https://tidings.example.org --filter visibility=true
 
-A line tells the number of the change, when it was received, what happened (add, update, delete, state,
-mixed), the source, the object and how many items; with --format json it is the change itself.
+Each line contains the number of the change, the time of receipt, the kind (add, update, delete, state, mixed), the \
+source, the object and the number of items. With --format json each line is the change as JSON.
 
-What breaks off is taken up again after the last change that was shown, with a growing pause, for ever.
-Ctrl-C ends it and says where to go on; so does a reader of the output that has read enough.
+After an interruption the command reconnects, with an increasing pause and no limit, and resumes after the last change \
+that it printed. It ends at Ctrl-C or when the output pipe is closed, and prints the option that resumes at this point.
 
 Exit codes:
-  0  ended by Ctrl-C, or by who reads the output
-  1  the gateway refused; standard error says why
+  0  ended by Ctrl-C or by a closed output pipe
+  1  the gateway refused the request; standard error says why
   2  wrong usage";
 
-/// How much of the output is put together before it is written, in bytes.
+/// Size at which collected output is written, in bytes.
 const OUTPUT_BYTES: usize = 64 << 10;
 
-/// Follow the changes of a gateway as they come.
+/// Follow the changes of a gateway.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Tail {
-    /// The gateway.
+    /// URL of the gateway.
     #[arg(value_name = "URL", env = "TIDINGS_GATEWAY", default_value = "http://127.0.0.1:8395", value_parser = http_url)]
     url: Url,
-    /// The number of the change after which to begin; 0 is the place before the first of all. Without it: with the next change.
+    /// Number of the change after which to start; 0 starts with the first change. Default: start with the next change.
     #[arg(long, value_name = "N")]
     after: Option<u64>,
-    /// Which changes, as NAME=VALUE with the parameters of /feed; may be given several times.
+    /// Filter condition, with the query parameters of /feed, as in change=DELETE; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = condition)]
     filter: Vec<(String, String)>,
-    /// How changes are shown.
-    #[arg(long, value_enum, default_value_t = Shown::Text)]
-    format: Shown,
-    /// How long nothing may come, not even a sign of life, until it connects anew, in seconds.
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = LineFormat::Text)]
+    format: LineFormat,
+    /// Maximum time without data, heartbeats included, before the command reconnects, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
     timeout: u64,
-    /// The token to send. Others on this machine can see arguments, and not the environment.
+    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line arguments.
     #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
 }
@@ -83,43 +83,43 @@ fn condition(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("give NAME=VALUE, as in change=DELETE")?;
     match name {
         "after" => Err("give --after instead".to_owned()),
-        "format" => Err("tail reads JSON; give --format to choose what is shown".to_owned()),
+        "format" => Err("give --format instead".to_owned()),
         _ => Ok((name.to_owned(), value.to_owned())),
     }
 }
 
-/// Why one connection came to its end.
-enum Ended {
-    /// It may be tried again, after that time at least.
-    Cut { reason: String, after: Option<Duration> },
-    /// The stream ended in good order, as one does from time to time.
-    Over,
-    /// It is no use.
+/// Reason why a connection ended.
+enum ConnectionEnd {
+    /// A transient failure: reconnect after `after` at the earliest.
+    Interrupted { reason: String, after: Option<Duration> },
+    /// The gateway closed the stream, as it does periodically.
+    Closed,
+    /// The gateway refused the request permanently.
     Refused(String),
-    /// Nobody reads the output any more.
-    Unread,
+    /// The output pipe was closed.
+    OutputClosed,
 }
 
 impl Tail {
     pub(super) fn run(self) -> Result<(), Failure> {
         let follower = Follower::new(self).map_err(Failure::Usage)?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
-        let ended = runtime.block_on(follower.run());
-        // A write that its reader does not take, or a look-up of a name, would keep it.
+        let result = runtime.block_on(follower.run());
+        // Does not wait for a pending DNS lookup, or for output that nobody reads.
         runtime.shutdown_background();
-        ended
+        result
     }
 }
 
-/// What follows a stream, through all its connections.
+/// Follows a stream through all its connections.
 struct Follower {
     client: Client,
     url: Url,
     headers: HeaderMap,
-    shown: Shown,
-    /// The identifier of the last change that was shown, or that needs not be.
-    last: String,
-    /// Waits since something came.
+    line_format: LineFormat,
+    /// Event id of the last change that was printed or filtered out.
+    last_id: String,
+    /// Waits between failed connections; reset when data arrives.
     backoff: Backoff,
     retry: Duration,
 }
@@ -132,94 +132,94 @@ impl Follower {
         let client = client_for(&tail.url).read_timeout(timeout).build().map_err(|error| trouble(&error))?;
         Ok(Self {
             client,
-            url: stream_of(tail.url, &tail.filter),
+            url: stream_url(tail.url, &tail.filter),
             headers,
-            shown: tail.format,
-            last: tail.after.map(|after| after.to_string()).unwrap_or_default(),
+            line_format: tail.format,
+            last_id: tail.after.map(|after| after.to_string()).unwrap_or_default(),
             backoff: backoff(),
             retry: Duration::ZERO,
         })
     }
 
-    /// Follows until Ctrl-C.
+    /// Follows the stream until Ctrl-C.
     async fn run(mut self) -> Result<(), Failure> {
-        let ended = tokio::select! {
+        let result = tokio::select! {
             _ = tokio::signal::ctrl_c() => Ok(()),
-            ended = self.follow() => ended,
+            result = self.follow() => result,
         };
-        if ended.is_ok() {
-            match self.last.as_str() {
+        if result.is_ok() {
+            match self.last_id.as_str() {
                 "" => say("stopped before the first change"),
-                last => say(&format!("stopped; go on with --after {last}")),
+                last => say(&format!("stopped; resume with --after {last}")),
             }
         }
-        ended
+        result
     }
 
     async fn follow(&mut self) -> Result<(), Failure> {
         loop {
             let (reason, after) = match self.connection().await {
-                Ended::Refused(reason) => return Err(Failure::Failed(reason)),
-                Ended::Unread => return Ok(()),
-                Ended::Over if self.backoff.failures() == 0 => {
+                ConnectionEnd::Refused(reason) => return Err(Failure::Failed(reason)),
+                ConnectionEnd::OutputClosed => return Ok(()),
+                ConnectionEnd::Closed if self.backoff.failures() == 0 => {
                     tokio::time::sleep(backoff().next_wait().max(self.retry)).await;
                     continue;
                 }
-                Ended::Over => ("the stream ended before anything came".to_owned(), None),
-                Ended::Cut { reason, after } => (reason, after),
+                ConnectionEnd::Closed => ("the gateway closed the stream before it sent data".to_owned(), None),
+                ConnectionEnd::Interrupted { reason, after } => (reason, after),
             };
-            // One line for the same trouble, however long it lasts.
+            // Only the first of several failures is reported.
             if self.backoff.failures() == 0 {
-                say(&format!("{reason}; trying again"));
+                say(&format!("{reason}; retrying"));
             }
             let wait = self.backoff.next_wait().max(self.retry).max(after.unwrap_or_default());
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// One connection, from its beginning to its end.
-    async fn connection(&mut self) -> Ended {
+    /// Opens one connection and reads it until it ends.
+    async fn connection(&mut self) -> ConnectionEnd {
         let mut request = self.client.get(self.url.clone()).headers(self.headers.clone());
-        if !self.last.is_empty() {
-            request = request.header("last-event-id", &self.last);
+        if !self.last_id.is_empty() {
+            request = request.header("last-event-id", &self.last_id);
         }
         let mut stream = match request.send().await {
-            Ok(response) => match opened(response).await {
+            Ok(response) => match into_stream(response).await {
                 Ok(stream) => stream,
-                Err(ended) => return ended,
+                Err(end) => return end,
             },
-            Err(error) => return Ended::Cut { reason: trouble(&error), after: None },
+            Err(error) => return ConnectionEnd::Interrupted { reason: trouble(&error), after: None },
         };
-        let mut events = Events::after(&self.last);
+        let mut events = EventParser::after(&self.last_id);
         loop {
             let piece = match stream.chunk().await {
                 Ok(Some(piece)) => piece,
-                Ok(None) => return Ended::Over,
-                Err(error) => return Ended::Cut { reason: trouble(&error), after: None },
+                Ok(None) => return ConnectionEnd::Closed,
+                Err(error) => return ConnectionEnd::Interrupted { reason: trouble(&error), after: None },
             };
             if self.backoff.failures() > 0 {
-                say("connected again");
+                say("reconnected");
                 self.backoff.reset();
             }
-            let came = match events.take(&piece) {
-                Ok(came) => came,
-                Err(error) => return Ended::Refused(error.to_string()),
+            let received = match events.feed(&piece) {
+                Ok(received) => received,
+                Err(error) => return ConnectionEnd::Refused(error.to_string()),
             };
-            if let Err(ended) = self.show(came).await {
-                return ended;
+            if let Err(end) = self.write(received).await {
+                return end;
             }
-            events.last_id().clone_into(&mut self.last);
+            events.last_id().clone_into(&mut self.last_id);
             self.retry = events.retry_millis().map_or(self.retry, Duration::from_millis).min(Duration::from_secs(60));
         }
     }
 
-    /// Writes the events, and keeps after each write where that got to.
-    async fn show(&mut self, came: Vec<Event>) -> Result<(), Ended> {
+    /// Prints the events and advances the last id after each write.
+    async fn write(&mut self, received: Vec<Event>) -> Result<(), ConnectionEnd> {
         let mut lines = String::new();
-        let mut came = came.into_iter().peekable();
-        while let Some(event) = came.next() {
-            lines.push_str(&self.shown.line(&event));
-            if lines.len() >= OUTPUT_BYTES || came.peek().is_none() {
+        let mut received = received.into_iter().peekable();
+        while let Some(event) = received.next() {
+            lines.push_str(&self.line_format.line(&event));
+            if lines.len() >= OUTPUT_BYTES || received.peek().is_none() {
                 let written = tokio::task::spawn_blocking({
                     let lines = std::mem::take(&mut lines);
                     move || {
@@ -228,12 +228,14 @@ impl Follower {
                     }
                 });
                 match written.await {
-                    Ok(Ok(())) => self.last = event.id,
-                    Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Ended::Unread),
-                    Ok(Err(error)) => {
-                        return Err(Ended::Refused(format!("cannot write to standard output: {error}")));
+                    Ok(Ok(())) => self.last_id = event.id,
+                    Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                        return Err(ConnectionEnd::OutputClosed);
                     }
-                    Err(_) => return Err(Ended::Refused("cannot write to standard output".to_owned())),
+                    Ok(Err(error)) => {
+                        return Err(ConnectionEnd::Refused(format!("cannot write to standard output: {error}")));
+                    }
+                    Err(_) => return Err(ConnectionEnd::Refused("cannot write to standard output".to_owned())),
                 }
             }
         }
@@ -241,8 +243,8 @@ impl Follower {
     }
 }
 
-/// The address of the stream of a gateway; one that is a stream's already is taken as it is.
-fn stream_of(mut url: Url, filter: &[(String, String)]) -> Url {
+/// Returns the URL of the stream of a gateway, with the filter as its query. The URL of a stream keeps its path.
+fn stream_url(mut url: Url, filter: &[(String, String)]) -> Url {
     url.set_fragment(None);
     if !url.path().ends_with("/stream") {
         let path = format!("{}/stream", url.path().trim_end_matches('/'));
@@ -256,12 +258,12 @@ fn stream_of(mut url: Url, filter: &[(String, String)]) -> Url {
     url
 }
 
-/// The stream, if the answer is one.
-async fn opened(response: Response) -> Result<Response, Ended> {
+/// Returns the response if it is an event stream.
+async fn into_stream(response: Response) -> Result<Response, ConnectionEnd> {
     let status = response.status();
     if status.is_redirection() {
         let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("nowhere");
-        return Err(Ended::Refused(format!("the gateway answers {status} and points to {target}; follow that")));
+        return Err(ConnectionEnd::Refused(format!("the gateway redirects ({status}) to {target}; give that URL")));
     }
     let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
@@ -269,24 +271,32 @@ async fn opened(response: Response) -> Result<Response, Ended> {
         return Ok(response);
     }
     if status.is_success() {
-        let reason = format!("what is there is no stream of events but {media_type:?}; give the address of a gateway");
-        return Err(Ended::Refused(reason));
+        let reason = format!(
+            "the response has the media type {media_type:?} and is not an event stream; give the URL of a gateway"
+        );
+        return Err(ConnectionEnd::Refused(reason));
     }
     let after = retry_after(response.headers());
-    let told = told(response).await.map_err(|error| Ended::Cut { reason: trouble(&error), after: None })?;
-    let reason = why(status, &told);
-    Err(if is_transient(status) { Ended::Cut { reason, after } } else { Ended::Refused(reason) })
+    let body = read_body(response)
+        .await
+        .map_err(|error| ConnectionEnd::Interrupted { reason: trouble(&error), after: None })?;
+    let reason = describe_response(status, &body);
+    Err(if is_transient(status) {
+        ConnectionEnd::Interrupted { reason, after }
+    } else {
+        ConnectionEnd::Refused(reason)
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Url, condition, stream_of};
+    use super::{Url, condition, stream_url};
 
     #[test]
-    fn the_address_is_that_of_a_gateway_or_of_its_stream() {
+    fn stream_url_accepts_a_gateway_or_its_stream() {
         let address = |url: &str, filter: &[&str]| {
-            let filter: Vec<_> = filter.iter().map(|told| condition(told).unwrap()).collect();
-            stream_of(Url::parse(url).unwrap(), &filter).to_string()
+            let filter: Vec<_> = filter.iter().map(|text| condition(text).unwrap()).collect();
+            stream_url(Url::parse(url).unwrap(), &filter).to_string()
         };
         assert_eq!(address("http://h:8080", &[]), "http://h:8080/stream");
         assert_eq!(address("https://h/tidings/", &[]), "https://h/tidings/stream");

@@ -1,34 +1,34 @@
-//! Reads an event stream (WHATWG HTML, sections 9.2.5 and 9.2.6) as it comes, in pieces of any size.
+//! Incremental parser for event streams (WHATWG HTML, sections 9.2.5 and 9.2.6).
 
-/// How large an event may be, in bytes; a gateway sends none that is nearly as large.
+/// Maximum size of an event, in bytes: far more than a gateway sends.
 const MAX_BYTES: usize = 256 << 20;
 
-/// What a stream begins with if it likes, and what means nothing.
+/// Byte order mark, which may begin a stream and is ignored.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// An event.
+/// Event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// What sort of event it is.
+    /// Type of the event.
     pub(super) kind: String,
-    /// Its data, the lines of it with a newline between.
+    /// Data lines, joined by newlines.
     pub(super) data: String,
-    /// The last identifier that the stream had told with it; empty if none.
+    /// Last event id at this event; empty if the stream has sent none.
     pub(super) id: String,
 }
 
-/// An event is larger than it may be.
+/// Error: an event is larger than [`MAX_BYTES`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is larger than {} MiB", MAX_BYTES >> 20)]
 pub(super) struct TooLarge;
 
-/// What has come of a stream and is no event yet.
+/// Parser that accepts a stream in pieces of any size and buffers incomplete events.
 #[derive(Debug, Default)]
-pub(super) struct Events {
-    begun: bool,
-    /// A line that has not ended.
+pub(super) struct EventParser {
+    started: bool,
+    /// Incomplete line.
     line: Vec<u8>,
-    /// The last line ended with CR, so that an LF now belongs to that end.
+    /// Whether the last line ended with CR, so that a following LF belongs to the same line break.
     after_cr: bool,
     kind: String,
     data: String,
@@ -37,27 +37,27 @@ pub(super) struct Events {
     retry_millis: Option<u64>,
 }
 
-impl Events {
-    /// A stream that goes on after the event of that identifier.
+impl EventParser {
+    /// Creates the parser of a stream that resumes after the event with this id.
     pub(super) fn after(last_id: &str) -> Self {
         Self { id: last_id.to_owned(), last_id: last_id.to_owned(), ..Self::default() }
     }
 
-    /// The last identifier, also of what was no event; empty if there was none.
+    /// Returns the last event id, including ids of blocks without data; empty if there was none.
     pub(super) fn last_id(&self) -> &str {
         &self.last_id
     }
 
-    /// How long to wait before coming again, if the stream said so, in milliseconds.
+    /// Returns the reconnection time that the stream requested, in milliseconds.
     pub(super) fn retry_millis(&self) -> Option<u64> {
         self.retry_millis
     }
 
-    /// Takes what has come; gives the events that it completes.
+    /// Parses a piece of the stream and returns the events that it completes.
     ///
     /// # Errors
     /// When an event is too large.
-    pub(super) fn take(&mut self, mut piece: &[u8]) -> Result<Vec<Event>, TooLarge> {
+    pub(super) fn feed(&mut self, mut piece: &[u8]) -> Result<Vec<Event>, TooLarge> {
         let mut events = Vec::new();
         while let Some(first) = piece.first() {
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
@@ -75,7 +75,7 @@ impl Events {
             piece = &piece[end + 1..];
             let line = std::mem::take(&mut self.line);
             events.extend(self.line(&line));
-            // Its room is used again.
+            // The allocation is reused.
             self.line = line;
             self.line.clear();
         }
@@ -83,7 +83,7 @@ impl Events {
     }
 
     fn line(&mut self, mut line: &[u8]) -> Option<Event> {
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.started, true) {
             line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         }
         if line.is_empty() {
@@ -102,7 +102,7 @@ impl Events {
             "retry" if !value.is_empty() && value.bytes().all(|digit| digit.is_ascii_digit()) => {
                 self.retry_millis = value.parse().ok().or(self.retry_millis);
             }
-            // A comment, or a field of another time.
+            // A comment or an unknown field.
             _ => {}
         }
         None
@@ -111,7 +111,7 @@ impl Events {
     fn dispatch(&mut self) -> Option<Event> {
         self.last_id.clone_from(&self.id);
         let (kind, mut data) = (std::mem::take(&mut self.kind), std::mem::take(&mut self.data));
-        // Every line of data has put one there.
+        // Removes the line break after the last data line; without data lines there is no event.
         data.pop()?;
         let kind = if kind.is_empty() { "message".to_owned() } else { kind };
         Some(Event { kind, data, id: self.last_id.clone() })
@@ -122,19 +122,19 @@ impl Events {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Event, Events};
+    use super::{Event, EventParser};
 
     fn event(kind: &str, data: &str, id: &str) -> Event {
         Event { kind: kind.to_owned(), data: data.to_owned(), id: id.to_owned() }
     }
 
     fn read(stream: &str) -> Vec<Event> {
-        Events::default().take(stream.as_bytes()).unwrap()
+        EventParser::default().feed(stream.as_bytes()).unwrap()
     }
 
-    /// The examples of the standard, section 9.2.6.
+    /// Examples of the standard, section 9.2.6.
     #[test]
-    fn streams_are_read_as_the_standard_says() {
+    fn examples_of_the_standard_are_parsed() {
         assert_eq!(read("data: YHOO\ndata: +2\ndata: 10\n\n"), [event("message", "YHOO\n+2\n10", "")]);
         let stream = ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n";
         let expected = [
@@ -145,17 +145,21 @@ mod tests {
         assert_eq!(read(stream), expected);
         assert_eq!(read("data\n\ndata\ndata\n\ndata:"), [event("message", "", ""), event("message", "\n", "")]);
         assert_eq!(read("data:test\n\ndata: test\n\n"), [event("message", "test", ""), event("message", "test", "")]);
-        assert_eq!(read("event: add\n\ndata: x\n\n"), [event("message", "x", "")], "an event without data is none");
+        assert_eq!(
+            read("event: add\n\ndata: x\n\n"),
+            [event("message", "x", "")],
+            "a block without data is not an event"
+        );
         assert_eq!(read("id: 1\0\nid: 7\ndata: x\n\n"), [event("message", "x", "7")]);
         assert_eq!(read("Data: x\n data: x\nda\n\n"), []);
     }
 
     #[test]
-    fn a_place_alone_is_kept_and_is_no_event() {
-        let mut events = Events::after("3");
-        assert_eq!(events.take(b"id: 9\n"), Ok(vec![]));
-        assert_eq!(events.last_id(), "3", "it has not ended");
-        assert_eq!(events.take(b"retry: 2000\nretry: 2s\nretry:\n\n:\n"), Ok(vec![]));
+    fn id_without_data_is_stored_without_an_event() {
+        let mut events = EventParser::after("3");
+        assert_eq!(events.feed(b"id: 9\n"), Ok(vec![]));
+        assert_eq!(events.last_id(), "3", "the block is incomplete");
+        assert_eq!(events.feed(b"retry: 2000\nretry: 2s\nretry:\n\n:\n"), Ok(vec![]));
         assert_eq!((events.last_id(), events.retry_millis()), ("9", Some(2000)));
     }
 
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    struct Sent {
+    struct SentEvent {
         id: u64,
         kind: String,
         lines: Vec<String>,
@@ -172,18 +176,18 @@ mod tests {
         comment: String,
     }
 
-    fn sent() -> impl Strategy<Value = Sent> {
+    fn sent() -> impl Strategy<Value = SentEvent> {
         let end = prop_oneof![Just("\n"), Just("\r"), Just("\r\n")];
         let parts =
             (any::<u64>(), "[a-z]{1,6}", prop::collection::vec(text(), 1..4), prop::collection::vec(end, 8), text());
-        parts.prop_map(|(id, kind, lines, ends, comment)| Sent { id, kind, lines, ends, comment })
+        parts.prop_map(|(id, kind, lines, ends, comment)| SentEvent { id, kind, lines, ends, comment })
     }
 
-    /// The events as bytes, with ends of lines of every sort; but the end of an empty line after a CR is no LF, which
+    /// Serializes the events with line breaks of every kind. An empty line after a CR does not end with LF, because that LF
     /// would belong to the CR.
-    fn written(sent: &[Sent]) -> String {
+    fn written(sent: &[SentEvent]) -> String {
         let mut stream = String::new();
-        for Sent { id, kind, lines, ends, comment } in sent {
+        for SentEvent { id, kind, lines, ends, comment } in sent {
             let mut ends = ends.iter().cycle();
             let mut line = |line: String| {
                 let end = *ends.next().unwrap();
@@ -201,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_pieces_the_events_are_the_same(
+        fn events_do_not_depend_on_the_pieces(
             sent in prop::collection::vec(sent(), 0..6),
             mark in any::<bool>(),
             cuts in prop::collection::vec(1_usize..9, 1..20),
@@ -209,24 +213,24 @@ mod tests {
             let stream = if mark { format!("\u{FEFF}{}", written(&sent)) } else { written(&sent) };
             let expected: Vec<_> =
                 sent.iter().map(|sent| event(&sent.kind, &sent.lines.join("\n"), &sent.id.to_string())).collect();
-            let (mut events, mut came, mut rest) = (Events::default(), Vec::new(), stream.as_bytes());
+            let (mut events, mut received, mut rest) = (EventParser::default(), Vec::new(), stream.as_bytes());
             for cut in cuts.iter().cycle() {
                 let (piece, left) = rest.split_at((*cut).min(rest.len()));
-                came.extend(events.take(piece).unwrap());
+                received.extend(events.feed(piece).unwrap());
                 rest = left;
                 if rest.is_empty() { break }
             }
-            prop_assert_eq!(&came, &expected);
-            prop_assert_eq!(Events::default().take(stream.as_bytes()).unwrap(), expected);
+            prop_assert_eq!(&received, &expected);
+            prop_assert_eq!(EventParser::default().feed(stream.as_bytes()).unwrap(), expected);
         }
 
         #[test]
-        fn any_bytes_are_read_the_same_in_any_pieces(stream in prop::collection::vec(
+        fn arbitrary_bytes_do_not_depend_on_the_pieces(stream in prop::collection::vec(
             prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), Just(b' '), Just(0xEF), Just(0xBB), Just(0xBF), Just(b'd'),
                         any::<u8>()], 0..60), cut in 1_usize..7) {
-            let mut events = Events::default();
-            let pieces: Vec<_> = stream.chunks(cut).flat_map(|piece| events.take(piece).unwrap()).collect();
-            prop_assert_eq!(pieces, Events::default().take(&stream).unwrap());
+            let mut events = EventParser::default();
+            let pieces: Vec<_> = stream.chunks(cut).flat_map(|piece| events.feed(piece).unwrap()).collect();
+            prop_assert_eq!(pieces, EventParser::default().feed(&stream).unwrap());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a gateway says of subscriptions, for people.
+//! Tables of subscriptions and delivery attempts, for people.
 
 use std::cmp::Ordering;
 
@@ -6,35 +6,35 @@ use serde_json::Value;
 
 use super::super::http::printable;
 
-/// The widest that a column of an address or a reason becomes, in characters.
-const WIDEST: usize = 60;
+/// Maximum width of a URL or a reason in a table, in characters.
+const MAX_CELL_CHARS: usize = 60;
 
-/// Every subscription in a line.
+/// Formats all subscriptions, one per line.
 pub(super) fn list(answer: &Value) -> String {
     let all = answer["subscriptions"].as_array().map_or(&[] as &[_], Vec::as_slice);
     if all.is_empty() {
         return "there are no subscriptions\n".to_owned();
     }
-    let head = ["NAME", "STATE", "DELIVERY", "TO", "CURSOR", "BEHIND", "PER SECOND", "DEAD", "LAST ERROR"];
+    let header = ["NAME", "STATE", "DELIVERY", "TO", "CURSOR", "BEHIND", "PER SECOND", "DEAD", "LAST ERROR"];
     let rows = all.iter().map(|one| {
         let definition = &one["definition"];
         [
             text(&one["name"]),
             text(&one["state"]),
             text(&definition["delivery"]),
-            cut(&text(&definition["url"])),
+            truncate(&text(&definition["url"])),
             text(&one["cursor"]),
             text(&one["lag"]["changes"]),
             rate(&one["rate"]),
             text(&one["deadLetters"]),
-            cut(&last_error(one)),
+            truncate(&last_error(one)),
         ]
     });
-    table(&head, &rows.collect::<Vec<_>>())
+    columns(&header, &rows.collect::<Vec<_>>())
 }
 
-/// One subscription, a line for each thing about it.
-pub(super) fn one(answer: &Value) -> String {
+/// Formats one subscription, one property per line.
+pub(super) fn details(answer: &Value) -> String {
     let lag = &answer["lag"];
     let behind = match lag["seconds"].as_f64() {
         Some(seconds) => format!("{} changes, {seconds:.1} seconds", text(&lag["changes"])),
@@ -72,33 +72,33 @@ pub(super) fn one(answer: &Value) -> String {
     shown
 }
 
-/// Number of changes that a rewind has a subscription skip or send again; `None` where it stays where it was.
-pub(super) fn moved(before: &Value, after: &Value) -> Option<String> {
+/// Describes the number of changes that a rewind skips or repeats; `None` if the cursor did not move.
+pub(super) fn rewind_summary(before: &Value, after: &Value) -> Option<String> {
     let number = |answer: &Value, member: &str| answer.pointer(member).and_then(Value::as_u64);
     let [from, to] = [number(before, "/cursor")?, number(after, "/cursor")?];
     let [behind_before, behind_after] = [number(before, "/lag/changes")?, number(after, "/lag/changes")?];
     match from.cmp(&to) {
         Ordering::Less => {
             let skipped = behind_before.saturating_sub(behind_after);
-            Some(format!("it skips {skipped} changes, which are not sent to it (its cursor was {from} and is {to})"))
+            Some(format!("skipped {skipped} changes, which will not be delivered (the cursor was {from} and is {to})"))
         }
         Ordering::Greater => {
             let again = behind_after.saturating_sub(behind_before);
-            Some(format!("{again} changes are examined again (its cursor was {from} and is {to})"))
+            Some(format!("{again} changes will be examined again (the cursor was {from} and is {to})"))
         }
         Ordering::Equal => None,
     }
 }
 
-/// Every attempt in a line.
+/// Formats delivery attempts, one per line.
 pub(super) fn attempts(answer: &Value) -> String {
     let all = answer["attempts"].as_array().map_or(&[] as &[_], Vec::as_slice);
     if all.is_empty() {
         return "there are no attempts to show\n".to_owned();
     }
-    let head = ["WHEN", "CHANGE", "COUNT", "OUTCOME", "STATUS", "MS", "ANSWER OR REASON"];
+    let header = ["WHEN", "CHANGE", "COUNT", "OUTCOME", "STATUS", "MS", "RESPONSE OR REASON"];
     let rows = all.iter().map(|one| {
-        let said = text(&one["answer"]);
+        let response = text(&one["answer"]);
         [
             text(&one["at"]),
             text(&one["seq"]),
@@ -106,10 +106,10 @@ pub(super) fn attempts(answer: &Value) -> String {
             text(&one["outcome"]),
             text(&one["status"]),
             text(&one["millis"]),
-            cut(&if said.is_empty() { text(&one["reason"]) } else { said }),
+            truncate(&if response.is_empty() { text(&one["reason"]) } else { response }),
         ]
     });
-    table(&head, &rows.collect::<Vec<_>>())
+    columns(&header, &rows.collect::<Vec<_>>())
 }
 
 fn last_error(one: &Value) -> String {
@@ -123,7 +123,7 @@ fn rate(value: &Value) -> String {
     value.as_f64().map(|rate| format!("{rate:.1}")).unwrap_or_default()
 }
 
-/// A value without quotation marks, and without what would move the terminal's cursor.
+/// Formats a value without quotation marks and control characters.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -132,16 +132,16 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn cut(text: &str) -> String {
-    if text.chars().count() <= WIDEST {
+fn truncate(text: &str) -> String {
+    if text.chars().count() <= MAX_CELL_CHARS {
         return text.to_owned();
     }
-    text.chars().take(WIDEST - 1).chain(['…']).collect()
+    text.chars().take(MAX_CELL_CHARS - 1).chain(['…']).collect()
 }
 
-/// Columns as wide as they must be.
-fn table<const N: usize>(head: &[&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = head.map(|name| name.chars().count());
+/// Formats a header and rows as aligned columns.
+fn columns<const N: usize>(header: &[&str; N], rows: &[[String; N]]) -> String {
+    let mut widths = header.map(|name| name.chars().count());
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
@@ -151,22 +151,22 @@ fn table<const N: usize>(head: &[&str; N], rows: &[[String; N]]) -> String {
         let padded: Vec<_> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         format!("{}\n", padded.join("  ").trim_end())
     };
-    let head = head.map(str::to_owned);
-    std::iter::once(&head).chain(rows).map(line).collect()
+    let header = header.map(str::to_owned);
+    std::iter::once(&header).chain(rows).map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{attempts, list, one};
+    use super::{attempts, details, list};
 
     const LIST: &str = "\
 NAME   STATE     DELIVERY  TO                    CURSOR  BEHIND  PER SECOND  DEAD  LAST ERROR
 index  retrying  webhook   https://a.example/in  41      3       0.5         1     2026-11-21T08:00:00Z it answered  [2J500
 b      orphaned
 ";
-    const ONE: &str = "\
+    const DETAILS: &str = "\
 name                index
 state               retrying
 defined in          api
@@ -184,12 +184,12 @@ definition
   url                 https://a.example/in
 ";
     const ATTEMPTS: &str = "\
-WHEN                  CHANGE  COUNT  OUTCOME  STATUS  MS  ANSWER OR REASON
+WHEN                  CHANGE  COUNT  OUTCOME  STATUS  MS  RESPONSE OR REASON
 2026-11-21T08:00:00Z  42      1      retried  500     12  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
 ";
 
     #[test]
-    fn a_line_for_each() {
+    fn subscriptions_and_attempts_are_formatted() {
         let subscription = json!({
             "name": "index", "state": "retrying", "from": "api", "cursor": 41, "lag": { "changes": 3, "seconds": 1.25 },
             "rate": 0.5, "delivered": 7, "unroutable": 0, "deadLetters": 1, "failures": 2,
@@ -198,7 +198,7 @@ WHEN                  CHANGE  COUNT  OUTCOME  STATUS  MS  ANSWER OR REASON
         });
         let shown = list(&json!({ "subscriptions": [subscription, { "name": "b", "state": "orphaned" }] }));
         assert_eq!(shown, LIST);
-        assert_eq!(one(&subscription), ONE);
+        assert_eq!(details(&subscription), DETAILS);
         assert_eq!(list(&json!({ "subscriptions": [] })), "there are no subscriptions\n");
         let attempt = json!({
             "at": "2026-11-21T08:00:00Z", "id": "a", "seq": 42, "changes": 1, "millis": 12, "outcome": "retried",

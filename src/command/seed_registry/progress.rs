@@ -1,4 +1,4 @@
-//! How far a walk is, on standard error: nobody knows how far there is to go, so it is a count.
+//! Progress of a crawl on standard error: a counter, because the number of objects is not known in advance.
 
 use std::{
     fmt,
@@ -10,18 +10,18 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio_util::sync::CancellationToken;
 
-use super::{super::say, parts::Taken};
+use super::{super::say, upload::UploadCounts};
 
-/// How often a line is written where there is no terminal.
-const A_LINE_EVERY: Duration = Duration::from_secs(10);
+/// Time between two lines if standard error is not a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A count that goes up.
-pub(super) struct Shown {
+/// Counter of the objects that were crawled.
+pub(super) struct CrawlProgress {
     bar: Option<ProgressBar>,
-    told: Mutex<Instant>,
+    last_line: Mutex<Instant>,
 }
 
-impl Shown {
+impl CrawlProgress {
     pub(super) fn new() -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -30,31 +30,31 @@ impl Shown {
                 Err(_) => bar,
             }
         });
-        Self { bar, told: Mutex::new(Instant::now()) }
+        Self { bar, last_line: Mutex::new(Instant::now()) }
     }
 
-    /// So many objects were walked through.
-    pub(super) fn tell(&self, objects: u64) {
+    /// Shows that `objects` objects were crawled.
+    pub(super) fn update(&self, objects: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(objects);
             return;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.elapsed() > A_LINE_EVERY {
-            *told = Instant::now();
-            say(&format!("walked {objects} objects"));
+        let mut last_line = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_line.elapsed() > LINE_INTERVAL {
+            *last_line = Instant::now();
+            say(&format!("crawled {objects} objects"));
         }
     }
 
-    /// Says something beside it.
-    pub(super) fn aside(&self, message: &str) {
+    /// Writes a message without disturbing the counter.
+    pub(super) fn note(&self, message: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| say(message)),
             None => say(message),
         }
     }
 
-    /// It is over.
+    /// Removes the counter.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -62,19 +62,19 @@ impl Shown {
     }
 }
 
-/// The first Ctrl-C stops after what is under way, the second at once.
-pub(super) async fn listen_for_ctrl_c(stop: CancellationToken, shown: Arc<Shown>) {
-    // Where it cannot be listened for, Ctrl-C ends the process, as it does without us.
+/// Cancels `stop` at the first Ctrl-C and ends the process at the second.
+pub(super) async fn listen_for_ctrl_c(stop: CancellationToken, progress: Arc<CrawlProgress>) {
+    // If no handler can be installed, Ctrl-C ends the process, as by default.
     if tokio::signal::ctrl_c().await.is_ok() {
         stop.cancel();
-        shown.aside("stopping after what is under way; Ctrl-C again does not wait for it");
+        progress.note("stopping after the part in flight; press Ctrl-C again to stop immediately");
         if tokio::signal::ctrl_c().await.is_ok() {
             std::process::exit(1);
         }
     }
 }
 
-/// What became of what was found.
+/// Number of crawled objects for each outcome.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     filled: u64,
@@ -84,10 +84,10 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, taken: &Taken) {
-        self.filled += taken.filled;
-        self.changes += taken.accepted;
-        self.known += taken.unchanged + taken.duplicate;
+    pub(super) fn add(&mut self, counts: &UploadCounts) {
+        self.filled += counts.filled;
+        self.changes += counts.accepted;
+        self.known += counts.unchanged + counts.duplicate;
     }
 
     pub(super) fn walked(&self) -> u64 {
@@ -95,7 +95,7 @@ impl Tally {
     }
 }
 
-/// The summary, which scripts may read.
+/// The summary line, which scripts may parse.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { filled, changes, known, left_out } = self;

@@ -1,4 +1,4 @@
-//! The settings of a source that is a queue of a broker.
+//! Settings of a source that reads a queue over AMQP 0-9-1.
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
@@ -9,44 +9,45 @@ use super::{
     secret,
     setting::{Setting, whole},
     source::named,
-    transport::{Key, TransportKind},
+    transport::{TransportKey, TransportKind},
 };
 use crate::amqp::{Address, QueueSettings, QueueType, ShortString};
 
-/// How many messages come before one is acknowledged, where the configuration does not say.
+/// Default number of unacknowledged messages.
 pub(super) const PREFETCH: Prefetch = Prefetch(1000);
 
-/// A queue of a broker that speaks AMQP 0-9-1.
+/// The transport `amqp`: a queue of a broker that supports AMQP 0-9-1.
 pub(super) static AMQP: TransportKind = TransportKind {
     name: "amqp",
     keys: &[
-        Key::of::<IgnoredAny>("url"),
-        Key::of::<String>("ca"),
-        Key::of::<String>("exchange"),
-        Key::of::<String>("queue"),
-        Key::of::<String>("queue_type"),
-        Key::of::<Vec<String>>("bindings"),
-        Key::of::<Prefetch>("prefetch"),
-        Key::of::<bool>("declare"),
+        TransportKey::of::<IgnoredAny>("url"),
+        TransportKey::of::<String>("ca"),
+        TransportKey::of::<String>("exchange"),
+        TransportKey::of::<String>("queue"),
+        TransportKey::of::<String>("queue_type"),
+        TransportKey::of::<Vec<String>>("bindings"),
+        TransportKey::of::<Prefetch>("prefetch"),
+        TransportKey::of::<bool>("declare"),
     ],
     read: |table, environment| Ok(Some(Arc::new(read(table, environment)?))),
 };
 
-/// 1 to 65535 messages: AMQP has two bytes for it, and takes 0 for any number; so the same is allowed for STOMP.
+/// Maximum number of unacknowledged messages, 1 to 65535. AMQP has two bytes for it, where 0 means unlimited. STOMP sources
+/// have the same range.
 #[derive(Deserialize)]
 pub(super) struct Prefetch(#[serde(deserialize_with = "whole::<1, 65_535, _, _>")] pub(super) u16);
 
-/// Checks the settings.
+/// Reads the settings from the table of a source.
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<QueueSettings, ConfigError> {
-    let url = given(table, "url")?;
+    let url = required(table, "url")?;
     let address = Address::parse(&secret::text(&url, environment)?).map_err(|error| url.invalid(error.to_string()))?;
-    let ca = authority(table.get("ca")?, address.is_encrypted(), "amqps", table)?;
-    let queue = name(&given(table, "queue")?.read::<String>()?, table, "queue")?;
+    let ca = ca_certificate(table.get("ca")?, address.is_encrypted(), "amqps", table)?;
+    let queue = name(&required(table, "queue")?.read::<String>()?, table, "queue")?;
     let exchange = table.get::<String>("exchange")?.map(|exchange| name(&exchange, table, "exchange")).transpose()?;
     let bindings = match (&exchange, table.get::<Vec<String>>("bindings")?) {
         (Some(_), None) => vec!["#".into()],
         (None, Some(_)) => {
-            return Err(table.entry("bindings")?.invalid("there are no bindings without an exchange; give both"));
+            return Err(table.entry("bindings")?.invalid("bindings need an exchange; give both"));
         }
         (_, bindings) => {
             let bindings = bindings.unwrap_or_default().into_iter();
@@ -61,8 +62,9 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<QueueSe
     Ok(QueueSettings { address, ca, exchange, queue, queue_type, bindings, prefetch, declare })
 }
 
-/// The file of an authority: there is something to check where the connection is encrypted, by the scheme `encrypted`.
-pub(super) fn authority(
+/// Validates the path of a CA certificate file. The file is an error if the connection is not encrypted; `encrypted` is the
+/// URL scheme to suggest.
+pub(super) fn ca_certificate(
     path: Option<String>,
     is_encrypted: bool,
     encrypted: &str,
@@ -71,20 +73,20 @@ pub(super) fn authority(
     let wrong = |reason: String| table.entry("ca").map_or_else(|error| error, |ca| ca.invalid(reason));
     match path {
         Some(_) if !is_encrypted => {
-            Err(wrong(format!("nothing is encrypted; give an url with {encrypted}, or leave it out")))
+            Err(wrong(format!("the connection is not encrypted; give a URL with {encrypted}, or leave ca out")))
         }
         Some(path) if path.is_empty() => Err(wrong("it is empty; give the path of a file".to_owned())),
         path => Ok(path.map(Into::into)),
     }
 }
 
-/// A setting that such a source must have.
-pub(super) fn given(table: &Setting, name: &str) -> Result<Setting, ConfigError> {
+/// Returns a required setting of the source.
+pub(super) fn required(table: &Setting, name: &str) -> Result<Setting, ConfigError> {
     let setting = table.entry(name)?;
     if setting.is_given() { Ok(setting) } else { Err(setting.missing()) }
 }
 
-/// The name of an exchange or a queue.
+/// Validates the name of an exchange or a queue.
 fn name(text: &str, table: &Setting, key: &str) -> Result<ShortString, ConfigError> {
     if text.is_empty() {
         return Err(table.entry(key)?.invalid("it is empty; give a name"));
@@ -98,7 +100,7 @@ fn short(text: &str) -> Option<ShortString> {
 
 fn too_long(table: &Setting, key: &str) -> ConfigError {
     match table.entry(key) {
-        Ok(setting) => setting.invalid("it has more than 255 bytes, and AMQP takes no longer name"),
+        Ok(setting) => setting.invalid("it has more than 255 bytes, the maximum in AMQP"),
         Err(error) => error,
     }
 }
