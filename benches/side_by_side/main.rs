@@ -14,32 +14,32 @@
 )]
 
 /// The other broker of the tests.
-#[path = "../../tests/it/activemq.rs"]
+#[path = "../../tests/it/support/activemq.rs"]
 #[allow(dead_code, clippy::expect_used)]
 mod activemq;
 mod amqp;
+/// What the brokers of the tests have in common.
+#[path = "../../tests/it/support/broker_process.rs"]
+#[allow(dead_code, clippy::expect_used)]
+mod broker_process;
 /// The messages of a Fedora 3 of the tests.
-#[path = "../../tests/it/fedora3.rs"]
+#[path = "../../tests/it/support/fedora3_messages.rs"]
 #[allow(dead_code)]
-mod fedora3;
+mod fedora3_messages;
 mod formats;
 mod growth;
 mod http;
 mod journal;
 mod lookups;
 mod measure;
-/// What the brokers of the tests have in common.
-#[path = "../../tests/it/own_broker.rs"]
-#[allow(dead_code, clippy::expect_used)]
-mod own_broker;
 /// The broker of the tests.
-#[path = "../../tests/it/rabbitmq.rs"]
+#[path = "../../tests/it/support/rabbitmq.rs"]
 #[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
 mod stalled;
 mod stomp;
 /// The client of the tests.
-#[path = "../../tests/it/stomp_client.rs"]
+#[path = "../../tests/it/support/stomp_client.rs"]
 #[allow(dead_code)]
 mod stomp_client;
 mod streams;

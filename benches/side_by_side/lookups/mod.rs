@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream};
 
 use super::{
     activemq::Broker,
-    fedora3::BASE,
+    fedora3_messages::BASE,
     measure::{Contender, compare},
     stomp::{gateway, message},
     stomp_client::Client,

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use super::{
     activemq::Broker,
     amqp::processor::taken,
-    fedora3::Call,
+    fedora3_messages::Call,
     measure::{Contender, compare},
     stomp_client::Client,
 };

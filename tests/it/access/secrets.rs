@@ -1,0 +1,63 @@
+//! Tokens, keys and signatures come out nowhere: not in an answer, the log or the journal.
+
+use std::{fs, path::Path};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use reqwest::Method;
+
+use crate::support::gateway_with_auth::{Guarded, KEY, basic, message, signature};
+
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() { files(&path) } else { vec![(path.display().to_string(), fs::read(&path).unwrap())] }
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn secrets_appear_in_no_response_log_or_file() {
+    let guarded = Guarded::start();
+    let mut answers = String::new();
+    for (body, authorization) in [
+        (message(1), "Bearer tdg_fedora3".to_owned()),
+        ("no message".to_owned(), basic("me", "tdg_fedora3")),
+        (message(2), "Bearer tdg_unknown".to_owned()),
+        (message(2), "Bearer tdg_expired".to_owned()),
+        (message(2), "Bearer tdg_reader".to_owned()),
+    ] {
+        let sent = guarded.post("fedora3", &body).header("authorization", authorization).send().await.unwrap();
+        answers += &sent.text().await.unwrap();
+    }
+    let signed = guarded.post("fedora3", &message(3)).header("x-hub-signature-256", signature(KEY, message(3)));
+    assert_eq!(signed.send().await.unwrap().status(), 201);
+    for path in ["/sources", "/quarantine", "/quarantine/1", "/changes?after=0", "/feed", "/service"] {
+        let read = guarded.request(&Method::GET, path).bearer_auth("tdg_admin").send().await.unwrap();
+        assert_eq!(read.status(), 200, "{path}");
+        answers += &read.text().await.unwrap();
+    }
+    let log = guarded.log();
+    for told in [
+        "access refused",
+        "method=POST path=\"/hooks/fedora3\" reason=an unknown token",
+        "reason=the token expired has expired",
+        "reason=the token reader has not the scope publish:fedora3",
+        "peer=127.0.0.1:",
+    ] {
+        assert!(log.contains(told), "the log does not say {told}:\n{log}");
+    }
+    assert!(answers.contains("no message") && log.contains("DEBUG"), "the test has lost sight of what it looks at");
+
+    let stored = files(&guarded.folder.path().join("data"));
+    assert!(stored.iter().any(|(_, bytes)| bytes.windows(6).any(|part| part == b"demo:1")), "nothing is stored");
+    let encoded = STANDARD.encode("me:tdg_fedora3");
+    let of_signature = signature(KEY, message(3));
+    for secret in ["tdg_", KEY, &encoded, of_signature.trim_start_matches("sha256=")] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+        assert!(!answers.contains(secret), "{secret} is in an answer");
+        for (path, bytes) in &stored {
+            assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{secret} is in {path}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `tidings check` looks at every file that `serve` needs, says the same of it, and leaves the folder as it was.
+
+use std::{fs, path::Path, process::Stdio};
+
+use crate::{
+    command::help_and_exit_codes::{Ran, command, ended},
+    support::{gateway::Gateway, gateway_with_auth, journal_fixture::configuration},
+};
+
+/// Runs a command with a configuration and the folder `data` beside it.
+fn run(name: &str, folder: &Path, config: &str) -> Ran {
+    let data = folder.join("data");
+    let mut command = command(&[name, "--config", config, "--data", data.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    ended(command.stdin(Stdio::null()).spawn().unwrap())
+}
+
+/// PEM files of a self-signed certificate and its key.
+fn certificate(folder: &Path) -> [String; 2] {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    [("cert.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())].map(|(name, text)| {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    })
+}
+
+fn tls(certificate: &str, key: &str) -> String {
+    format!("[server.tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n")
+}
+
+#[test]
+fn check_refuses_the_certificates_that_serve_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = certificate(folder.path());
+    let garbage = folder.path().join("garbage.pem");
+    fs::write(&garbage, "-----BEGIN CERTIFICATE-----\n???\n").unwrap();
+    let garbage = garbage.to_str().unwrap();
+    for pair in
+        [("/nowhere/cert.pem", key.as_str()), (garbage, &key), (&certificate, garbage), (&certificate, "/nowhere")]
+    {
+        let config = configuration(folder.path(), &tls(pair.0, pair.1));
+        let (code, _, checked) = run("check", folder.path(), &config);
+        let (served, _, said) = run("serve", folder.path(), &config);
+        assert_eq!((code, served), (1, 1), "{checked}{said}");
+        let reason = said.lines().find(|line| line.starts_with("tidings: server.tls: ")).unwrap();
+        assert_eq!(checked, format!("{reason}\ntidings: 1 problem found\n"));
+    }
+    let config = configuration(folder.path(), &tls(&certificate, &key));
+    let (code, told, said) = run("check", folder.path(), &config);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(told.contains(&format!("TLS           the certificate {certificate}, the key {key}\n")), "{told}");
+}
+
+#[test]
+fn check_reads_the_ca_certificates_of_brokers_repositories_and_receivers() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pem");
+    fs::write(&empty, "").unwrap();
+    let empty = empty.to_str().unwrap();
+    let [authority, _] = certificate(folder.path());
+    let lines = |ca: &str| {
+        format!(
+            "[sources.queue]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"amqps://h\"\nqueue = \"q\"\n\
+             ca = \"{ca}\"\n\
+             [sources.fedora]\ntransport = \"stomp\"\nurl = \"stomp+ssl://h\"\ndestination = \"/queue/q\"\nca = \"{ca}\"\n\
+             [sources.fedora.repository]\nurl = \"https://h/rest\"\nca = \"{ca}\"\n\
+             [subscriptions.index]\ndelivery = \"amqp\"\nurl = \"amqps://h\"\nexchange = \"x\"\nca = \"{ca}\"\n\
+             [subscriptions.portal]\ndelivery = \"webhook\"\nurl = \"https://h/\"\nca = \"{ca}\"\n\
+             secrets = [\"whsec_ZXhhbXBsZSBleGFtcGxlIGV4YW1wbGUgZXhhbXBsZQ==\"]\n"
+        )
+    };
+    for ca in [empty, "/nowhere/ca.pem"] {
+        let (code, _, said) = run("check", folder.path(), &configuration(folder.path(), &lines(ca)));
+        assert_eq!(code, 1, "{said}");
+        for key in [
+            "sources.queue.ca",
+            "sources.fedora.ca",
+            "sources.fedora.repository.ca",
+            "subscriptions.index.ca",
+            "subscriptions.portal.ca",
+        ] {
+            assert!(
+                said.contains(&format!("tidings: {key}: cannot read the authority's certificate {ca}: ")),
+                "{said}"
+            );
+        }
+        assert!(said.ends_with("tidings: 5 problems found\n"), "{said}");
+    }
+    let (code, _, said) = run("check", folder.path(), &configuration(folder.path(), &lines(&authority)));
+    assert_eq!((code, said.as_str()), (0, ""));
+}
+
+#[test]
+fn check_refuses_the_journals_that_serve_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path(), "");
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("journal.sqlite"), "no journal at all, and longer than a header would be. ".repeat(3)).unwrap();
+    let (code, _, checked) = run("check", folder.path(), &config);
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 1, "check makes nothing");
+    let (served, _, said) = run("serve", folder.path(), &config);
+    assert_eq!((code, served), (1, 1));
+    assert!(checked.starts_with(said.lines().last().unwrap()), "{checked}{said}");
+}
+
+#[test]
+fn check_accepts_the_journal_of_a_running_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path(), "");
+    let (log, data) = (folder.path().join("log"), folder.path().join("data"));
+    let gateway = Gateway::start_logging(&data, &["--config", &config], &log);
+    let (code, told, said) = run("check", folder.path(), &config);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(told.contains(&format!("data          {}\n", data.display())), "{told}");
+    assert!(gateway.stop().success());
+    // Only the first start makes a journal, and says where.
+    let is_new = |log: &Path| {
+        let log = fs::read_to_string(log).unwrap();
+        log.lines().any(|line| line.contains("a new, empty journal was made") && line.contains(data.to_str().unwrap()))
+    };
+    assert!(is_new(&log));
+    assert!(Gateway::start_logging(&data, &["--config", &config], &log).stop().success());
+    assert!(!is_new(&log));
+}
+
+#[test]
+fn check_marks_expired_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = gateway_with_auth::configuration(folder.path(), "");
+    let (_, told, _) = run("check", folder.path(), &config);
+    let access = told.lines().find(|line| line.starts_with("access ")).unwrap();
+    assert_eq!(access, "access        by token: admin, expired (expired), fedora3, islandora, publisher, reader");
+}
+
+#[test]
+fn check_prints_only_usable_urls() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = |lines: &str, listen: &str| {
+        let config = configuration(folder.path(), lines);
+        let mut check = command(&["check", "--config", &config, "--listen", listen, "--insecure"]);
+        ended(check.current_dir(&folder).spawn().unwrap())
+    };
+    for (listen, local) in [("0.0.0.0:7", "http://127.0.0.1:7"), ("[::]:7", "http://[::1]:7")] {
+        let (code, told, said) = shown("", listen);
+        assert!(code == 0 && told.contains(&format!("public URL    {local}\n")), "{told}");
+        assert!(said.contains("server.public_url is not set") && said.contains(local), "{said}");
+    }
+    let (code, told, said) = shown("[server]\npublic_url = \"https://tidings.example.org\"\n", "0.0.0.0:7");
+    assert!(code == 0 && told.contains("public URL    https://tidings.example.org\n"), "{told}");
+    assert_eq!(said, "");
+}
+
+#[test]
+fn check_refuses_filters_with_unknown_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = |source: &str| {
+        format!(
+            "[sources.old]\ntransport = \"http\"\ndialect = \"content-change\"\nenabled = false\n\
+             [subscriptions.index]\ndelivery = \"amqp\"\nurl = \"amqp://h\"\nexchange = \"x\"\nfilter = {{ sources = [\"{source}\"] }}\n"
+        )
+    };
+    for source in ["fedora3", "old"] {
+        assert_eq!(run("check", folder.path(), &configuration(folder.path(), &index(source))).0, 0);
+    }
+    let (code, _, said) = run("check", folder.path(), &configuration(folder.path(), &index("fedora33")));
+    assert_eq!(code, 2);
+    assert!(
+        said.contains("subscriptions.index.filter.sources")
+            && said.contains("there is no source \"fedora33\"; did you mean \"fedora3\"?"),
+        "{said}"
+    );
+}

@@ -1,0 +1,103 @@
+//! Commands that speak to a gateway: which one it is, and which way they take there.
+
+use std::{fs, io::ErrorKind, net::TcpListener};
+
+use crate::{
+    command::help_and_exit_codes::{Ran, command, ended},
+    support::{
+        gateway::{Gateway, free_address},
+        journal_fixture::configuration,
+    },
+};
+
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+    ended(command(arguments).envs(environment.iter().copied()).spawn().unwrap())
+}
+
+#[test]
+fn health_reports_the_gateway_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = free_address();
+    let config = configuration(folder.path(), &format!("[server]\nlisten = \"{listen}\"\n"));
+    let (code, told, said) = run(&["health", "--config", &config], &[]);
+    assert!(
+        code == 1 && told.is_empty() && said.contains(&format!("http://{listen}/healthz: no connection")),
+        "{said}"
+    );
+    let gateway = Gateway::start_elsewhere(folder.path(), &["--config", &config], None);
+    for (arguments, environment) in [
+        (&["health", "--config", config.as_str()][..], &[][..]),
+        (&["health", "--config", &config, "--ready"], &[]),
+        (&["health", "--gateway", &gateway.url], &[]),
+        (&["health"], &[("TIDINGS_GATEWAY", gateway.url.as_str())]),
+        (&["health"], &[("TIDINGS_CONFIG", config.as_str())]),
+        (&["health"], &[("TIDINGS_SERVER__LISTEN", listen.as_str())]),
+    ] {
+        let (code, told, said) = run(arguments, environment);
+        assert!(code == 0 && told.contains("\"status\":") && said.is_empty(), "{arguments:?}: {told}{said}");
+    }
+    let nothing = format!("{}/nothing", gateway.url);
+    let (code, _, said) = run(&["health", "--gateway", &nothing], &[]);
+    assert!(code == 1 && said.contains("/nothing/healthz: 404 Not Found"), "{said}");
+}
+
+/// The certificate is that of the public name, and the request goes to an address.
+#[test]
+fn health_connects_to_a_local_tls_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["tidings.example.org".to_owned()]).unwrap();
+    let files = [("cert.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())].map(|(name, text)| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    });
+    let listen = free_address();
+    let [certificate, key] = &files;
+    let lines =
+        format!("[server]\nlisten = \"{listen}\"\n[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
+    let config = configuration(folder.path(), &lines);
+    let gateway = Gateway::start_elsewhere(folder.path(), &["--config", &config], None);
+    let (code, told, said) = run(&["health", "--config", &config], &[]);
+    assert!(code == 0 && told.contains("\"status\":"), "{said}");
+    // One that is named is to be what it says.
+    let (code, _, said) = run(&["health", "--gateway", &gateway.url], &[]);
+    assert!(code == 1 && said.contains("certificate"), "{said}");
+    // Messages are sent to nobody else either, and the first one says so.
+    let messages = folder.path().join("messages");
+    fs::create_dir(&messages).unwrap();
+    for name in ["1.xml", "2.xml"] {
+        fs::write(messages.join(name), "<a/>").unwrap();
+    }
+    let hook = format!("{}/hooks/fedora3", gateway.url);
+    let (code, told, said) = run(&["replay", messages.to_str().unwrap(), "--to", &hook], &[]);
+    assert_eq!(
+        (code, told.as_str()),
+        (1, "posted 1: 0 accepted, 0 duplicate, 0 unchanged, 0 refused, 1 failed\n"),
+        "{said}"
+    );
+    assert!(said.contains("certificate") && !said.contains("tries"), "{said}");
+}
+
+/// A proxy would see the token, and would reach another machine by that address.
+#[test]
+fn local_gateway_is_reached_without_a_proxy() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(folder.path());
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let at = format!("http://{}", proxy.local_addr().unwrap());
+    let environment = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"].map(|name| (name, at.as_str()));
+    let message = folder.path().join("message.json");
+    fs::write(&message, "{}").unwrap();
+    let hook = format!("{}/hooks/content-change", gateway.url);
+    for (arguments, code) in [
+        (&["subscriptions", "list", "--gateway", gateway.url.as_str()][..], 0),
+        (&["health", "--gateway", &gateway.url], 0),
+        (&["replay", message.to_str().unwrap(), "--to", &hook], 1),
+        (&["tail", &format!("{}/nothing", gateway.url)], 1),
+    ] {
+        let (ended, told, said) = run(arguments, &environment);
+        assert_eq!(ended, code, "{arguments:?}: {told}{said}");
+        assert_eq!(proxy.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{arguments:?}");
+    }
+}

@@ -1,0 +1,7 @@
+//! Configuration: layers, defaults, limits and error messages.
+
+pub(crate) mod errors;
+mod layers;
+mod limits_page;
+mod repository_errors;
+mod subscription_errors;

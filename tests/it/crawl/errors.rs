@@ -1,0 +1,140 @@
+//! What goes wrong with a walk is told in one sentence that says what to do; and what fails alone may be left out.
+
+use std::fs;
+
+use serde_json::json;
+use wiremock::ResponseTemplate;
+
+use crate::{
+    command::help_and_exit_codes::ended,
+    support::{
+        crawl_fixture::{Place, objects, part},
+        crawled_repository::{Fake, Fedora3, Fedora6},
+    },
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_resource_is_reported_and_can_be_skipped() {
+    let repository = Fake::start(Fedora3::with(120)).await;
+    let place = Place::with(&repository.url(), "username = \"fedoraAdmin\"\npassword = \"hush-hush\"\n");
+    let gateway = place.gateway();
+    let fails = |status: u16| {
+        repository.trouble(move |asked| asked.contains("/demo:77/datastreams?").then(|| ResponseTemplate::new(status)));
+    };
+    for (status, why) in [
+        (
+            500,
+            "the repository answers 500 (asked for /objects/demo:77/datastreams?format=xml&profiles=true); fix that, or leave such objects out with --leave-out-failing",
+        ),
+        (401, "the repository answers 401: it does not let the gateway in; check username and password"),
+        (403, "the repository answers 403: it does not let the gateway in"),
+    ] {
+        fails(status);
+        let (code, told, said) = place.seed("fedora3", &["--retries", "1"]).await;
+        assert!(code == 1 && said.contains(why) && !said.contains("hush"), "{status}: {told}{said}");
+        assert_eq!(said.lines().filter(|line| line.contains("the repository answers")).count(), 1, "{said}");
+    }
+    for (body, why) in [
+        ("<html><body>Log in</body></html>", "the repository's answer cannot be read"),
+        ("nonsense", "is the url of [sources.fedora3.repository] the URL of its REST API?"),
+    ] {
+        repository.trouble(move |_| Some(ResponseTemplate::new(200).set_body_string(body)));
+        let (code, told, said) = place.seed("fedora3", &[]).await;
+        assert!(code == 1 && said.contains(why), "{told}{said}");
+    }
+    repository.trouble(|_| Some(ResponseTemplate::new(404)));
+    let (code, _, said) = place.seed("fedora3", &["--restart"]).await;
+    assert!(
+        code == 1 && said.contains("there is no repository at http://127.0.0.1") && said.contains("check the url"),
+        "{said}"
+    );
+
+    fails(500);
+    let (code, told, said) = place.seed("fedora3", &["--restart", "--retries", "0", "--leave-out-failing"]).await;
+    assert_eq!(
+        (code, told.as_str()),
+        (1, "walked 119 objects: 69 filled, 0 changes, 50 known, 1 left out\n"),
+        "{said}"
+    );
+    assert!(said.contains("demo:77 is left out: the repository answers 500"), "{said}");
+    repository.mended();
+    assert_eq!(
+        place.seeded("fedora3", &["--restart"]).await,
+        "walked 120 objects: 1 filled, 0 changes, 119 known, 0 left out\n"
+    );
+    assert_eq!(objects(&gateway).await.len(), 120);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crawl_errors_are_one_sentence_with_advice() {
+    let repository = Fake::start(Fedora6::with(1)).await;
+    let place = Place::of(&repository);
+    for (source, more, code, why) in [
+        (
+            "fedora4",
+            &[][..],
+            2,
+            "there is no source fedora4 in the configuration, or it is not enabled; there are content-change, fedora, fedora3, islandora",
+        ),
+        ("islandora", &[], 2, "make a source of the dialect fedora-events for the Fedora itself"),
+        ("content-change", &[], 2, "has the dialect content-change, whose repositories cannot be crawled"),
+        ("fedora", &[], 1, "no connection"),
+        ("fedora", &["--gateway", "ftp://h"], 2, "give an http or https URL"),
+        ("fedora", &["--rate", "0"], 2, "0 is not in 1..=100000"),
+    ] {
+        let (ended, told, said) = place.seed(source, more).await;
+        assert!(ended == code && told.is_empty() && said.contains(why), "{source} {more:?}: {ended} {told}{said}");
+    }
+    let gateway = place.gateway();
+    let bare = Place::with("http://127.0.0.1:1/rest", "");
+    fs::write(&bare.config, format!("[server]\nlisten = \"{}\"\n", place.listen)).unwrap();
+    let (code, _, said) = bare.seed("fedora", &[]).await;
+    assert!(code == 2 && said.contains("give its url in [sources.fedora.repository]"), "{said}");
+    // A repository that is not there, and one that calls itself otherwise.
+    let nobody = Place::with("http://127.0.0.1:1/rest", "");
+    let (code, _, said) = nobody.seed("fedora", &["--gateway", &gateway.url, "--retries", "0"]).await;
+    assert!(
+        code == 1
+            && said.contains("does not answer")
+            && said.contains("is it running, at the url of [sources.fedora.repository]?"),
+        "{said}"
+    );
+    let url = repository.url();
+    repository.trouble(move |asked| {
+        let triple = format!("<{url}/> <http://www.w3.org/ns/ldp#contains> <http://inner:8080/rest/a> .");
+        asked.ends_with("/rest/?").then(|| ResponseTemplate::new(200).set_body_raw(triple, "application/n-triples"))
+    });
+    let (code, _, said) = place.seed("fedora", &[]).await;
+    assert!(code == 1 && said.contains("http://inner:8080/rest/a") && said.contains("public_urls"), "{said}");
+    repository.mended();
+    // A source that the gateway has not, a place of another kind of walk.
+    let (status, _) = part(&gateway, "nobody", &json!({})).await;
+    assert_eq!(status, 404);
+    let body = json!({ "walk": uuid::Uuid::new_v4(), "part": 1, "objects": [], "place": "{\"after\":\"demo:1\"}" });
+    assert_eq!(part(&gateway, "fedora", &body).await.0, 200);
+    let (code, _, said) = place.seed("fedora", &[]).await;
+    assert!(code == 1 && said.contains("begin anew with --restart"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crawl_requires_a_token_with_scope_admin() {
+    let repository = Fake::start(Fedora3::with(3)).await;
+    let digest = |token: &str| tidings::web::Secret::new(token).digest().to_hex();
+    let tokens = ["reader", "admin"].map(|name| {
+        let (digest, scope) = (digest(&format!("tdg_{name}")), if name == "admin" { "admin" } else { "read" });
+        format!("[access.tokens.{name}]\nsha256 = \"{digest}\"\nscopes = [\"{scope}\"]\n")
+    });
+    let place = Place::of(&repository);
+    let text = fs::read_to_string(&place.config).unwrap() + &tokens.concat();
+    fs::write(&place.config, text).unwrap();
+    let _gateway = place.gateway();
+    for (token, code, why) in [
+        ("", 1, "401 Unauthorized"),
+        ("tdg_reader", 1, "give a token with the scope admin in TIDINGS_TOKEN\n"),
+        ("tdg_admin", 0, ""),
+    ] {
+        let child = place.command("fedora3", &[]).env("TIDINGS_TOKEN", token).spawn().unwrap();
+        let (ended, told, said) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
+        assert!(ended == code && said.contains(why) && !said.contains("tdg_"), "{token}: {ended} {told}{said}");
+    }
+}

@@ -1,0 +1,133 @@
+//! A walk that was cut off, on either side, goes on where it was; and a list that breaks off is read again.
+
+use std::{io::Read, process::Child, time::Duration};
+
+use serde_json::{Value, json};
+use wiremock::ResponseTemplate;
+
+use crate::{
+    command::help_and_exit_codes::ended,
+    support::{
+        crawl_fixture::{Place, objects},
+        crawled_repository::{Answers, Fake, Fedora3, Fedora6},
+        gateway::{Gateway, PATIENCE},
+        journal_fixture::{journal_file, verified},
+    },
+};
+
+/// Waits until the gateway has so many parts of a walk that is not `other`; gives its identifier.
+async fn until_part(gateway: &Gateway, source: &str, part: u64, other: &Value) -> Value {
+    let began = std::time::Instant::now();
+    loop {
+        let walk = gateway.json(&format!("/sources/{source}/registry")).await["walk"].take();
+        if walk["id"] != *other {
+            assert_ne!(walk["done"], json!(true), "the walk was too fast for this test");
+            if walk["part"].as_u64() >= Some(part) {
+                return walk["id"].clone();
+            }
+        }
+        assert!(began.elapsed() < PATIENCE, "{walk}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The first line that a command says, with nothing read of what follows.
+fn first_line(child: &mut Child) -> String {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    let said = child.stderr.as_mut().unwrap();
+    while line.last() != Some(&b'\n') && said.read(&mut byte).unwrap() > 0 {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap()
+}
+
+/// Cuts a walk off on either side, and lets it go on; gives how many requests the whole walk makes, and those of what
+/// was left of it.
+async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rate: &str, all: usize) {
+    let whole = Place::of(repository);
+    let gateway = whole.gateway();
+    whole.seeded(source, &[]).await;
+    let expected = objects(&gateway).await;
+    assert_eq!(expected.len(), all);
+    let requests = repository.asked().len();
+    drop(gateway);
+
+    // The command is killed.
+    let place = Place::of(repository);
+    let mut gateway = place.gateway();
+    let mut child = place.command(source, &["--rate", rate]).spawn().unwrap();
+    let id = until_part(&gateway, source, 2, &Value::Null).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let walk = gateway.json(&format!("/sources/{source}/registry")).await;
+    let found = walk["walk"]["objects"].as_u64().unwrap();
+    assert!(found > 0 && usize::try_from(found).unwrap() < all, "{walk}");
+
+    // The gateway is killed, and the command gives up after it has tried again.
+    let mut child = place.command(source, &["--rate", rate, "--retries", "1"]).spawn().unwrap();
+    let going_on = first_line(&mut child);
+    assert!(going_on.contains("resuming after"), "{going_on}");
+    let parts = gateway.json(&format!("/sources/{source}/registry")).await["walk"]["part"].as_u64().unwrap();
+    assert_eq!(until_part(&gateway, source, parts + 1, &Value::Null).await, id, "another walk was begun");
+    gateway.kill();
+    let (code, told, said) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
+    assert_eq!(code, 1, "{told}{said}");
+    assert!(said.contains("no connection") && said.contains("run the command again to resume"), "{said}");
+    verified(&journal_file(place.data()));
+
+    // It goes on where it was, without what is done.
+    let gateway = place.gateway();
+    repository.asked();
+    let told = place.seeded(source, &[]).await;
+    let rest = repository.asked().len();
+    assert!(rest < requests, "{rest} requests for the rest, {requests} for all: {told}");
+    assert_eq!(objects(&gateway).await, expected);
+    assert!(gateway.changes().await.is_empty());
+
+    // And so it does when the gateway is there again before the command has given up.
+    let mut gateway = gateway;
+    let child = place.command(source, &["--rate", rate, "--restart", "--retries", "1000"]).spawn().unwrap();
+    until_part(&gateway, source, 2, &id).await;
+    gateway.kill();
+    let gateway = place.gateway();
+    let (code, told, said) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
+    assert_eq!(code, 0, "{told}{said}");
+    assert_eq!(objects(&gateway).await, expected);
+    assert!(gateway.stop().success());
+    verified(&journal_file(place.data()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fedora_3_crawl_resumes_after_interruptions() {
+    cut_off_and_gone_on("fedora3", &Fake::start(Fedora3::with(400)).await, "150", 400).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fedora_6_crawl_resumes_after_interruptions() {
+    cut_off_and_gone_on("fedora", &Fake::start(Fedora6::with(20)).await, "150", 440).await;
+}
+
+/// A list breaks off when an object is purged while it is read, or when its token has expired.
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupted_list_is_read_again() {
+    let mut holds = Fedora3::with(50);
+    holds.page = 10;
+    let repository = Fake::start(holds).await;
+    let broken = std::sync::atomic::AtomicUsize::new(0);
+    repository.trouble(move |asked| {
+        let is_page = asked.contains("sessionToken");
+        let number = if is_page { broken.fetch_add(1, std::sync::atomic::Ordering::SeqCst) } else { usize::MAX };
+        // The second page of the first reading, and the third of the second, which is not tried again.
+        match number {
+            1 => Some(ResponseTemplate::new(404)),
+            4 => Some(ResponseTemplate::new(500)),
+            _ => None,
+        }
+    });
+    let place = Place::of(&repository);
+    let gateway = place.gateway();
+    assert!(place.seeded("fedora3", &["--retries", "0"]).await.starts_with("walked 50 objects: 50 filled"));
+    assert_eq!(objects(&gateway).await.len(), 50);
+    let asked = repository.asked();
+    assert_eq!(asked.iter().filter(|asked| asked.contains("terms=")).count(), 3, "{asked:?}");
+}

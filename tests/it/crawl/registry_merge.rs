@@ -1,0 +1,353 @@
+//! What a walk through a repository finds goes to the registry without a change. Newer events count before it whichever
+//! comes first; it is there after a crash; and who was told nothing of it is told what an event says, even if the
+//! registry knew.
+
+use std::{path::Path, sync::Arc};
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use serde_json::{Value, json};
+use tidings::{
+    intake::{Intake, Source},
+    journal::{
+        Journal, KnownKey, Outcome, Settings, Submission,
+        registry::ObjectState,
+        seed::{Filled, Seeding, Walk},
+        settle::SourcePolicy,
+        store::{
+            Decision, Seed, Store, StoreLimits, TouchedObject,
+            sqlite::{SqliteOptions, SqliteStore},
+        },
+    },
+    model::{Draft, FoundItem, FoundObject, NonEmpty, SourceName, State, Timestamp, Uri},
+};
+use uuid::Uuid;
+
+use crate::{
+    journal::{
+        registry_crashes::{append, copy, registry},
+        registry_order::{arrivals, deed, drafts, seen},
+        store::{every_store, nothing, write},
+    },
+    support::journal_fixture::{Opened, journal_file, verified},
+};
+
+pub(crate) fn uri(text: &str) -> Uri {
+    Uri::parse(text).unwrap()
+}
+
+pub(crate) fn time(second: i64) -> Timestamp {
+    Timestamp::from_millis(1_700_000_000_000 + 1000 * second).unwrap()
+}
+
+pub(crate) fn source() -> SourceName {
+    SourceName::parse("s").unwrap()
+}
+
+fn walk(part: u64) -> Walk {
+    let (began, moved) = (time(0), time(1));
+    Walk { source: source(), id: Uuid::nil(), part, place: "after x".into(), objects: part, began, moved, done: false }
+}
+
+/// Has the journal take what a walk found; says of how many objects that was news.
+pub(crate) async fn seed(journal: &Journal, found: Vec<FoundObject>) -> usize {
+    let policy = Arc::new(SourcePolicy { name: source(), metadata_changes: false });
+    let submission = Submission { policy, drafts: Vec::new(), known_key: KnownKey::Same, completes: None };
+    journal.seed(Seeding { submission, found, walk: walk(1) }).await.unwrap().filled
+}
+
+/// What a walk finds of an object: itself and one item, as of that second.
+pub(crate) fn found(object: &str, second: i64, state: &str) -> FoundObject {
+    let item = json!({ "uri": format!("{object}/DC"), "at": time(second), "state": state,
+        "content": { "url": format!("{object}/DC?{second}") } });
+    let itself = json!({ "uri": object, "at": time(second) });
+    let found = json!({ "object": object, "at": time(second), "parent": "http://h/parent", "types": ["http://t/"],
+        "items": [itself, item] });
+    serde_json::from_value(found).unwrap()
+}
+
+/// What a walk would find while the registry is as an earlier part of the same history left it.
+fn as_found(object: &Uri, state: &ObjectState) -> Option<FoundObject> {
+    let item = |(uri, record): (&Uri, &tidings::journal::registry::ItemRecord)| FoundItem {
+        uri: uri.clone(),
+        // The date of the content: what is told of the state since then is newer.
+        at: record.content.clock.latest().max(record.existence.clock.at).unwrap(),
+        content: state.content(uri).map(|content| content.read().unwrap()),
+        state: state.state(uri).cloned(),
+    };
+    let items = NonEmpty::try_from(state.live_items().map(item).collect::<Vec<_>>()).ok()?;
+    Some(FoundObject { object: object.clone(), at: time(0), parent: None, types: Vec::new(), items })
+}
+
+/// For random histories of an object: a repository is walked through at some moment, and what was found comes before any
+/// of the events, between them in any order, or after all. The registry ends as it does without it.
+#[test]
+fn crawl_result_at_any_time_among_events_gives_the_same_registry() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Opened::at(folder.path());
+    let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
+    let cases = (
+        prop::collection::vec(deed(), 1..20),
+        prop::collection::vec(any::<u64>(), 48),
+        any::<prop::sample::Index>(),
+        any::<prop::sample::Index>(),
+    );
+    let number = std::cell::Cell::new(0);
+    TestRunner::new(config)
+        .run(&cases, |(deeds, keys, moment, turn)| {
+            number.set(number.get() + 1);
+            let object = |name: &str| uri(&format!("http://h/{name}/{}", number.get()));
+            let (whole, partly, seeded) = (object("whole"), object("partly"), object("seeded"));
+            let events = drafts(&whole, &deeds);
+            prop_assume!(!events.is_empty());
+            let state =
+                |object: &Uri| runtime.block_on(opened.journal.object(object.clone())).unwrap().unwrap_or_default();
+            let send = |drafts: Vec<Draft>| runtime.block_on(append(&opened.journal, drafts.into_iter()));
+            send(events.clone());
+            let walked = moment.index(events.len()) + 1;
+            send(drafts(&partly, &deeds).into_iter().take(walked).collect());
+            let found = as_found(&partly, &state(&partly)).map(|found| {
+                serde_json::from_str::<FoundObject>(
+                    &serde_json::to_string(&found).unwrap().replace("/partly/", "/seeded/"),
+                )
+                .unwrap()
+            });
+            let events = drafts(&seeded, &deeds);
+            let mut arriving: Vec<_> =
+                arrivals(events.len(), &keys).into_iter().map(|event| vec![events[event].clone()]).collect();
+            let turn = turn.index(arriving.len() + 1);
+            let rest = arriving.split_off(turn);
+            arriving.into_iter().for_each(&send);
+            if let Some(found) = found {
+                runtime.block_on(seed(&opened.journal, vec![found]));
+            }
+            rest.into_iter().for_each(&send);
+            let told = |object: &Uri, name: &str| {
+                let seen = seen(&state(object));
+                let shown = |(uri, facts): (Uri, _)| format!("{uri} {facts:?}").replace(name, "/x/");
+                seen.into_iter().map(shown).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(told(&seeded, "/seeded/"), told(&whole, "/whole/"));
+            Ok(())
+        })
+        .unwrap();
+    opened.close();
+    verified(&journal_file(folder.path()));
+}
+
+/// The same files are copied and opened after each message, as after a crash: what is there is what was there.
+#[test]
+fn crawl_result_survives_a_crash_after_any_message() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let config = ProptestConfig { cases: 30, max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
+    let cases =
+        (prop::collection::vec(prop::collection::vec(deed(), 1..10), 4), prop::collection::vec(any::<u64>(), 48));
+    let seeds = std::cell::Cell::new(0);
+    TestRunner::new(config)
+        .run(&cases, |(deeds, keys)| {
+            let object = |number| uri(&format!("http://h/objects/{number}"));
+            let events: Vec<_> =
+                deeds.iter().enumerate().flat_map(|(number, deeds)| drafts(&object(number), deeds)).collect();
+            let folder = tempfile::tempdir().unwrap();
+            let mut data = folder.path().join("0");
+            let open = |data: &Path| SqliteStore::open(data, SqliteOptions::default()).unwrap();
+            let mut running = Journal::start(open(&data), Settings::default()).unwrap();
+            for (part, arriving) in arrivals(events.len(), &keys).chunks(3).enumerate() {
+                runtime.block_on(append(&running.0, arriving.iter().map(|event| events[*event].clone())));
+                let key = keys[part % keys.len()];
+                let item = |at| format!("http://h/objects/{at}/datastreams/D{}/content", key % 4);
+                let found = [key % 4, key % 7].map(|at| {
+                    let mut found = found(&format!("http://h/objects/{at}"), (key % 13) as i64 - 2, "INACTIVE");
+                    let mut items = found.items.into_vec();
+                    items[1].uri = uri(&item(at));
+                    found.items = NonEmpty::try_from(items).unwrap();
+                    found
+                });
+                seeds.set(seeds.get() + runtime.block_on(seed(&running.0, found.into())));
+                let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
+                let next = folder.path().join((part + 1).to_string());
+                copy(&data, &next);
+                let store = open(&next);
+                prop_assert_eq!(&registry(&store), &there, "after message {}", part);
+                verified(&journal_file(&next));
+                if key % 3 == 0 {
+                    data = next;
+                    running = Journal::start(store, Settings::default()).unwrap();
+                }
+            }
+            let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
+            drop(running.0);
+            running.1.join();
+            prop_assert_eq!(&registry(&open(&data)), &there);
+            verified(&journal_file(&data));
+            Ok(())
+        })
+        .unwrap();
+    assert!(seeds.get() > 100, "{} times anything was news", seeds.get());
+}
+
+#[tokio::test]
+async fn crawl_result_that_is_already_known_counts_as_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Opened::at(folder.path());
+    let object = "http://h/1";
+    assert_eq!(seed(&opened.journal, vec![found(object, 5, "ACTIVE")]).await, 1);
+    assert_eq!(seed(&opened.journal, vec![found(object, 5, "ACTIVE"), found(object, 4, "INACTIVE")]).await, 0);
+    let state = opened.journal.object(uri(object)).await.unwrap().unwrap();
+    let item = uri("http://h/1/DC");
+    assert_eq!(state.state(&item), Some(&State::ACTIVE));
+    assert_eq!(state.content(&item).unwrap().read().unwrap().url.as_str(), "http://h/1/DC?5");
+    assert_eq!((state.parent().unwrap().as_str(), state.types().len()), ("http://h/parent", 1));
+    assert_eq!(opened.journal.head().0, 0, "a change was made of it");
+    let walk = opened.journal.walk(source()).await.unwrap().unwrap();
+    assert_eq!((walk.part, &*walk.place), (1, "after x"));
+    assert_eq!(opened.journal.walk(SourceName::parse("other").unwrap()).await.unwrap(), None);
+    opened.close();
+}
+
+/// Fedora 3 keeps the dates of an export that is ingested again.
+#[tokio::test]
+async fn crawl_finds_an_object_ingested_again_with_older_dates() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Opened::at(folder.path());
+    let object = "http://h/1";
+    let event = |second: i64, items: Value| -> Draft {
+        serde_json::from_value(json!({ "object": object, "time": time(second), "items": items })).unwrap()
+    };
+    let purge =
+        serde_json::from_value(json!({ "object": object, "time": time(5), "items": [], "purge": true })).unwrap();
+    append(&opened.journal, [event(1, json!([{ "uri": object, "change": "ADD" }])), purge].into_iter()).await;
+    let live = async || {
+        let state = opened.journal.object(uri(object)).await.unwrap().unwrap();
+        state.live_items().map(|(item, _)| item.to_string()).collect::<Vec<_>>()
+    };
+    // A walk that saw it before the purge tells nothing.
+    assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 0);
+    assert!(live().await.is_empty());
+    append(&opened.journal, [event(8, json!([{ "uri": object, "change": "ADD" }]))].into_iter()).await;
+    assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 1);
+    assert_eq!(live().await, ["http://h/1", "http://h/1/DC"]);
+    // What has gone since then stays so.
+    append(&opened.journal, [event(9, json!([{ "uri": "http://h/1/DC", "change": "DELETE" }]))].into_iter()).await;
+    assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 0);
+    opened.close();
+    verified(&journal_file(folder.path()));
+}
+
+/// A change of state that was on its way while the repository was walked through tells what the walk saw already.
+#[tokio::test]
+async fn crawled_state_is_announced_by_the_next_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Opened::at(folder.path());
+    let object = "http://h/1";
+    seed(&opened.journal, vec![found(object, 1, "INACTIVE")]).await;
+    let event = |second: i64, change: Value| -> Draft {
+        let mut item = json!({ "uri": "http://h/1/DC" });
+        item.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        serde_json::from_value(json!({ "object": object, "time": time(second), "items": [item] })).unwrap()
+    };
+    let outcome = |draft| {
+        let journal = opened.journal.clone();
+        async move {
+            let policy = Arc::new(SourcePolicy { name: source(), metadata_changes: false });
+            let submission =
+                Submission { policy, drafts: vec![(None, draft)], known_key: KnownKey::Same, completes: None };
+            journal.append(submission).await.unwrap().pop().unwrap()
+        }
+    };
+    let hidden = || event(2, json!({ "stateAfter": "INACTIVE" }));
+    assert!(matches!(outcome(hidden()).await, Outcome::Accepted { .. }));
+    let told = opened.journal.after(tidings::model::Seq::ZERO, 9).await.unwrap();
+    let public = told[0].public().unwrap().expect("the public sees it disappear");
+    assert_eq!(serde_json::from_slice::<Value>(public.json()).unwrap()["items"][0]["change"], "DELETE");
+    // Once it was told it is no news.
+    assert!(matches!(outcome(hidden()).await, Outcome::Unchanged));
+    // What a walk finds as it was told is as good as told.
+    seed(&opened.journal, vec![found(object, 3, "INACTIVE")]).await;
+    assert!(matches!(outcome(event(4, json!({ "stateAfter": "INACTIVE" }))).await, Outcome::Unchanged));
+    opened.close();
+    verified(&journal_file(folder.path()));
+}
+
+#[tokio::test]
+async fn crawl_with_changes_announces_only_unknown_facts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Opened::at(folder.path());
+    let intake = Intake::new(opened.journal.clone());
+    let kind = tidings::format::dialect("content-change").unwrap();
+    let fedora = Source::new(source(), kind, Value::Null, false, tidings::format::Limits::default()).unwrap();
+    let emit = async |found: FoundObject| {
+        let seeded = intake.seed(&fedora, vec![found], true, walk(1)).await.unwrap();
+        assert_eq!(seeded.filled, 0);
+        seeded.outcomes
+    };
+    let object = |number: u64| format!("http://h/{number}");
+    assert!(matches!(emit(found(&object(1), 5, "ACTIVE")).await[..], [Outcome::Accepted { .. }]));
+    assert!(matches!(emit(found(&object(1), 5, "ACTIVE")).await[..], [Outcome::Duplicate { .. }]));
+    let told = opened.journal.after(tidings::model::Seq::ZERO, 9).await.unwrap();
+    let told = serde_json::to_value(told[0].change().unwrap()).unwrap();
+    assert_eq!(told["items"][1]["change"], "ADD", "{told}");
+    assert_eq!((&told["items"][1]["stateAfter"], &told["parent"]), (&json!("ACTIVE"), &json!("http://h/parent")));
+    // What the registry was filled with is known, and so is what is older than what it holds.
+    seed(&opened.journal, vec![found(&object(2), 5, "ACTIVE")]).await;
+    assert_eq!(emit(found(&object(2), 5, "ACTIVE")).await, [Outcome::Unchanged]);
+    assert_eq!(emit(found(&object(1), 4, "INACTIVE")).await, [Outcome::Unchanged]);
+    // Newer content and a newer state are told.
+    assert!(matches!(emit(found(&object(2), 6, "INACTIVE")).await[..], [Outcome::Accepted { .. }]));
+    let told = opened.journal.after(tidings::model::Seq(1), 9).await.unwrap();
+    let told = serde_json::to_value(told[0].change().unwrap()).unwrap();
+    let item = &told["items"][0];
+    assert_eq!(
+        (&item["change"], &item["stateBefore"], &item["stateAfter"]),
+        (&json!("UPDATE"), &json!("ACTIVE"), &json!("INACTIVE"))
+    );
+    // What was deleted since is not told to be there.
+    let gone =
+        json!({ "object": object(2), "time": time(7), "items": [{ "uri": "http://h/2/DC", "change": "DELETE" }] });
+    append(&opened.journal, [serde_json::from_value(gone).unwrap()].into_iter()).await;
+    assert_eq!(emit(found(&object(2), 6, "ACTIVE")).await, [Outcome::Unchanged]);
+    drop((intake, fedora));
+    opened.close();
+    verified(&journal_file(folder.path()));
+}
+
+/// Promise 4 of the store: what a walk told, the registry and the walk's place are written together or not at all.
+#[test]
+fn promise_4_crawl_parts_are_atomic() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let decision = |second, part| {
+            let found = found("http://h/1", second, "ACTIVE");
+            let filled = Filled::news(&found, time(100), &ObjectState::default());
+            let mut state = ObjectState::default();
+            state.fill(&filled);
+            let items = state.items.keys().cloned().collect();
+            let uri = found.object.clone();
+            let touched = TouchedObject { uri, itself: true, state, items, item_count: None };
+            let seeds = vec![Seed { object: found.object, filled }];
+            Decision { objects: [touched].into(), seeds, walks: vec![walk(part)], ..nothing() }
+        };
+        assert_eq!(store.walk(&source()).unwrap(), None);
+        write(&*store, &decision(1, 1)).unwrap();
+        // What cannot be written in the same transaction takes all of it along.
+        assert!(write(&*store, &broken_by_its_changes(decision(5, 2))).is_err());
+        let held = |store: &dyn Store| {
+            let state = store.object(&uri("http://h/1")).unwrap().unwrap();
+            let content = state.content(&uri("http://h/1/DC")).unwrap().read().unwrap().url.to_string();
+            (content, store.walk(&source()).unwrap().unwrap().part)
+        };
+        let expected = ("http://h/1/DC?1".to_owned(), 1);
+        assert_eq!(held(&*store), expected);
+        drop(store);
+        let store = open(folder, StoreLimits::default());
+        assert_eq!(held(&*store), expected);
+        write(&*store, &decision(5, 2)).unwrap();
+        assert_eq!(held(&*store), ("http://h/1/DC?5".to_owned(), 2));
+    });
+}
+
+/// The same with two changes of one number.
+fn broken_by_its_changes(mut decision: Decision) -> Decision {
+    decision.changes = [1, 2].map(|event| crate::journal::store::change(tidings::model::Seq(1), event)).into();
+    decision
+}

@@ -1,0 +1,212 @@
+//! `tidings seed-registry` walks through a repository of the test's own, and the first purge lists what was there before
+//! the gateway was.
+
+use serde_json::{Value, json};
+
+use crate::{
+    command::help_and_exit_codes::ended,
+    support::{
+        crawl_fixture::{BASE_6, Place, objects, part},
+        crawled_repository::{Fake, Fedora3, Fedora6, Resource},
+        fedora3_messages::{BASE, Call},
+        gateway::{Gateway, command},
+        journal_fixture::{journal_file, verified},
+    },
+};
+
+/// The change that this message makes.
+async fn told(gateway: &Gateway, source: &str, kind: &str, message: String) -> Value {
+    let (status, answer) = gateway.post(source, kind, message).await;
+    assert_eq!(status, 201, "{answer}");
+    gateway.changes().await.pop().unwrap()
+}
+
+async fn purge(gateway: &Gateway, number: u64, pid: &str) -> Value {
+    let call = Call { number, method: "purgeObject", pid, parameters: &[], returned: None };
+    told(gateway, "fedora3", "application/atom+xml", call.message()).await
+}
+
+/// What a change lists: the items in order, each with what happened and its state before.
+fn items(change: &Value) -> Vec<[String; 3]> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let item = |item: &Value| [text(&item["uri"]), text(&item["change"]), text(&item["stateBefore"])];
+    change["items"].as_array().unwrap().iter().map(item).collect()
+}
+
+/// A Fedora 6 tells that a resource is gone, as it does: with no more types than that it was a resource.
+fn deleted(number: u64, path: &str) -> String {
+    json!({
+        "@context": "https://www.w3.org/ns/activitystreams",
+        "id": format!("urn:uuid:00000000-0000-4000-8000-{number:012x}"), "type": ["Delete"], "name": "delete resource",
+        "published": "2026-03-01T10:00:00.000Z", "actor": [{ "type": "Person", "id": "info:fedora/fedoraAdmin" }],
+        "object": { "id": format!("{BASE_6}{path}"), "type": ["http://www.w3.org/ns/prov#Entity"] },
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seeded_fedora_3_purge_lists_earlier_items() {
+    let repository = Fake::start(Fedora3::with(321)).await;
+    let place = Place::of(&repository);
+    let gateway = place.gateway();
+    // This one is told of before the walk, and has changed since.
+    let call = Call {
+        number: 1,
+        method: "setDatastreamState",
+        pid: "demo:11",
+        parameters: &[("dsID", "OBJ"), ("dsState", "D")],
+        returned: None,
+    };
+    told(&gateway, "fedora3", "application/atom+xml", call.message()).await;
+
+    assert_eq!(place.seeded("fedora3", &[]).await, "walked 321 objects: 321 filled, 0 changes, 0 known, 0 left out\n");
+    assert_eq!(gateway.changes().await.len(), 1, "somebody was told of what was found");
+    assert_eq!(objects(&gateway).await.len(), 321);
+    let shown = gateway.json(&format!("/objects?uri={BASE}/objects/demo:5")).await;
+    assert_eq!(
+        shown["items"][1]["content"]["url"],
+        format!("{BASE}/objects/demo:5/datastreams/DC/content?asOfDateTime=2021-01-01T00:00:00.005Z")
+    );
+    assert_eq!(
+        (&shown["items"][1]["content"]["mediaType"], &shown["items"][1]["content"]["size"]),
+        (&json!("text/xml"), &json!(17))
+    );
+
+    let change = purge(&gateway, 2, "demo:35").await;
+    let object = format!("{BASE}/objects/demo:35");
+    let item =
+        |id: &str, state: &str| [format!("{object}/datastreams/{id}/content"), "DELETE".to_owned(), state.to_owned()];
+    let itself = [object.clone(), "DELETE".to_owned(), "INACTIVE".to_owned()];
+    let expected = [itself, item("DC", "ACTIVE"), item("OBJ", "INACTIVE"), item("RELS-EXT", "ACTIVE")];
+    assert_eq!(items(&change), expected);
+    assert_eq!(change["parent"], format!("{BASE}/objects/demo:36"));
+    assert_eq!(change["types"], json!(["info:fedora/demo:Image"]));
+    // What was told counts before what was found, since it is newer.
+    assert_eq!(items(&purge(&gateway, 3, "demo:11").await)[2][2], "DELETED");
+
+    // The walk is at its end; begun anew it finds what is known.
+    let (code, told, said) = place.seed("fedora3", &[]).await;
+    assert_eq!((code, told.as_str()), (0, "walked 321 objects before\n"));
+    assert!(said.contains("--restart to crawl again"), "{said}");
+    let again = place.seeded("fedora3", &["--restart"]).await;
+    assert_eq!(again, "walked 321 objects: 0 filled, 0 changes, 321 known, 0 left out\n");
+
+    // It survives, and is what the journal says.
+    let before = objects(&gateway).await;
+    let mut gateway = gateway;
+    gateway.kill();
+    let report = verified(&journal_file(place.data()));
+    assert!(report.complete && report.objects == 321, "{report:?}");
+    let gateway = place.gateway();
+    assert_eq!(objects(&gateway).await, before);
+    let walk = gateway.json("/sources/fedora3/registry").await;
+    assert_eq!((&walk["walk"]["done"], &walk["walk"]["objects"]), (&json!(true), &json!(321)));
+    assert!(gateway.stop().success());
+    assert!(verified(&journal_file(place.data())).complete);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seeded_fedora_6_delete_has_the_earlier_state() {
+    for tells_types in [true, false] {
+        let mut holds = Fedora6::with(12);
+        holds.tells_types = tells_types;
+        holds.resources.insert("/collection-1/gone".to_owned(), Resource { size: Some(1), is_gone: true });
+        let repository = Fake::start(holds).await;
+        let place = Place::of(&repository);
+        let gateway = place.gateway();
+        // Ten containers with a container each; twelve binaries and one in each; and descriptions.
+        let walked = 10 * (2 + 2 * 13);
+        let told_of = format!("walked {walked} objects: {walked} filled, 0 changes, 0 known, 0 left out\n");
+        assert_eq!(place.seeded("fedora", &[]).await, told_of);
+        assert!(gateway.changes().await.is_empty());
+        assert_eq!(objects(&gateway).await.len(), walked);
+
+        let path = "/collection-3/image%207.jpg";
+        let shown = gateway.json(&format!("/objects?uri={}", format!("{BASE_6}{path}").replace('%', "%25"))).await;
+        let content = &shown["items"][0]["content"];
+        assert_eq!((&content["size"], &content["mediaType"]), (&json!(7), &json!("image/jpeg")), "{shown}");
+        assert_eq!(content["digest"], json!({ "algorithm": "sha-512", "value": "ab".repeat(64) }));
+        let change = told(&gateway, "fedora", "application/ld+json", deleted(1, path)).await;
+        assert_eq!(items(&change), [[format!("{BASE_6}{path}"), "DELETE".to_owned(), String::new()]]);
+        assert_eq!(change["parent"], format!("{BASE_6}/collection-3"));
+        let types = change["types"].to_string();
+        assert!(types.contains("repository#Binary") && types.contains("ldp#NonRDFSource"), "{types}");
+        // A container is deleted with all that is in it, an event each.
+        for (number, path, parent) in [
+            (2, "/collection-3/zz/ghost/deep/fcr:metadata", "/collection-3/zz/ghost/deep"),
+            (3, "/collection-3/zz/ghost/deep", "/collection-3/zz"),
+            (4, "/collection-3/zz", "/collection-3"),
+            (5, "/collection-3", "/"),
+        ] {
+            let change = told(&gateway, "fedora", "application/ld+json", deleted(number, path)).await;
+            assert_eq!(items(&change)[0][..2], [format!("{BASE_6}{path}"), "DELETE".to_owned()]);
+            assert_eq!(change["parent"], format!("{BASE_6}{parent}"), "{path}");
+            assert!(!change["types"].as_array().unwrap().is_empty() || path.ends_with("metadata"), "{change}");
+        }
+        assert!(gateway.stop().success());
+        assert!(verified(&journal_file(place.data())).complete);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seeding_with_changes_notifies_once() {
+    let repository = Fake::start(Fedora3::with(60)).await;
+    let place = Place::of(&repository);
+    let gateway = place.gateway();
+    let call = Call {
+        number: 1,
+        method: "addDatastream",
+        pid: "demo:9",
+        parameters: &[("dsID", "DC"), ("dsState", "A")],
+        returned: Some("DC"),
+    };
+    told(&gateway, "fedora3", "application/atom+xml", call.message()).await;
+    let summary = place.seeded("fedora3", &["--emit"]).await;
+    assert_eq!(summary, "walked 60 objects: 0 filled, 60 changes, 0 known, 0 left out\n");
+    let changes = gateway.changes().await;
+    assert_eq!(changes.len(), 61);
+    let of =
+        |pid: &str| changes.iter().rev().find(|change| change["object"] == format!("{BASE}/objects/{pid}")).unwrap();
+    assert_eq!(of("demo:5")["items"][2]["stateAfter"], "INACTIVE");
+    assert!(of("demo:5")["items"].as_array().unwrap().iter().all(|item| item["change"] == "ADD"));
+    // What an event told newer is left out, and the rest is told.
+    let known = items(of("demo:9"));
+    assert!(known.len() == 2 && !known.iter().any(|item| item[0].contains("/DC/")), "{known:?}");
+    for again in [&["--emit", "--restart"][..], &["--restart"]] {
+        let summary = place.seeded("fedora3", again).await;
+        assert!(summary.contains(" 0 changes, "), "{summary}");
+    }
+    assert_eq!(gateway.changes().await.len(), 61);
+    // What a walk filled in silence is known as well.
+    repository.change(|holds| holds.objects.extend(Fedora3::with(70).objects));
+    assert!(place.seeded("fedora3", &["--restart"]).await.contains(" 10 filled, 0 changes, "));
+    assert!(place.seeded("fedora3", &["--restart", "--emit"]).await.contains(" 0 filled, 0 changes, "));
+    // So the choice is made before the walk.
+    let mut undecided = place.command("fedora3", &["--restart", "--emit"]);
+    let (code, told, said) = ended(undecided.arg("--silent").spawn().unwrap());
+    assert!(code == 2 && told.is_empty() && said.contains("'--emit' cannot be used with '--silent'"), "{said}");
+    let mut undecided = command();
+    undecided.args(["seed-registry", "--source", "fedora3", "--config"]).arg(&place.config);
+    let undecided = undecided.output().unwrap();
+    let said = String::from_utf8(undecided.stderr).unwrap();
+    assert!(undecided.status.code() == Some(2) && said.contains("<--emit|--silent>"), "{said}");
+    assert_eq!(purge(&gateway, 2, "demo:70").await["items"].as_array().unwrap().len(), 3);
+    assert!(gateway.stop().success());
+    assert!(verified(&journal_file(place.data())).complete);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seeding_an_older_fedora_3_requests_each_datastream() {
+    let mut holds = Fedora3::with(20);
+    (holds.knows_profiles, holds.page) = (false, 7);
+    let repository = Fake::start(holds).await;
+    let place = Place::of(&repository);
+    let gateway = place.gateway();
+    // Cut off within its first part.
+    let begun = json!({ "walk": uuid::Uuid::new_v4(), "part": 1, "objects": [], "place": "" });
+    assert_eq!(part(&gateway, "fedora3", &begun).await.0, 200);
+    assert!(place.seeded("fedora3", &[]).await.starts_with("walked 20 objects: 20 filled"));
+    let asked = repository.asked();
+    assert_eq!(asked.iter().filter(|asked| asked.contains("sessionToken")).count(), 2, "{asked:?}");
+    assert_eq!(items(&purge(&gateway, 1, "demo:1").await).len(), 4);
+}

@@ -1,0 +1,57 @@
+//! `POST /sources/{source}/registry` takes the parts of a walk in their order, each once.
+
+use serde_json::json;
+
+use crate::support::{crawl_fixture::part, gateway::Gateway};
+
+#[tokio::test]
+async fn uploads_must_be_in_order_and_duplicates_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(folder.path());
+    assert_eq!(gateway.json("/sources/fedora/registry").await, json!({ "source": "fedora", "walk": null }));
+    let [one, two] = [1, 2].map(|number| format!("00000000-0000-4000-8000-00000000000{number}"));
+    let object = json!({ "object": "http://h/1", "at": "2020-01-01T00:00:00Z",
+        "items": [{ "uri": "http://h/1", "at": "2020-01-01T00:00:00Z" }] });
+    let body =
+        |walk: &str, part: u64| json!({ "walk": walk, "part": part, "objects": [object], "place": format!("p{part}") });
+    for (walk, number, status, filled) in [
+        (&one, 2, 409, None),
+        (&one, 1, 200, Some(1)),
+        (&one, 1, 200, Some(0)),
+        (&one, 3, 409, None),
+        (&one, 2, 200, Some(0)),
+        (&one, 1, 409, None),
+        (&two, 2, 409, None),
+        (&two, 1, 200, Some(0)),
+        (&one, 3, 409, None),
+    ] {
+        let (got, answer) = part(&gateway, "fedora", &body(walk, number)).await;
+        assert_eq!((got, answer["filled"].as_u64()), (status, filled), "part {number} of {walk}: {answer}");
+    }
+    let walk = gateway.json("/sources/fedora/registry").await;
+    assert_eq!(
+        (&walk["walk"]["id"], &walk["walk"]["part"], &walk["walk"]["place"]),
+        (&json!(two), &json!(1), &json!("p1"))
+    );
+    for (wrong, status, why) in [
+        (
+            json!({ "walk": two, "part": 2, "place": "", "objects": vec![object.clone(); 1001] }),
+            422,
+            "1000 are taken at once",
+        ),
+        (json!({ "walk": two, "part": 2, "place": "x".repeat(70_000), "objects": [] }), 422, "more than 65536 bytes"),
+        (
+            json!({ "walk": two, "part": 2, "place": "", "objects": [{ "object": "h", "at": "now", "items": [] }] }),
+            400,
+            "no part of a walk",
+        ),
+        (
+            json!({ "walk": two, "part": 2, "place": "", "objects": [{ "object": "http://h/", "at": "2020-01-01T00:00:00Z", "items": [] }] }),
+            400,
+            "at least one item",
+        ),
+    ] {
+        let (got, answer) = part(&gateway, "fedora", &wrong).await;
+        assert!(got == status && answer["detail"].as_str().unwrap().contains(why), "{got} {answer}");
+    }
+}

@@ -1,0 +1,83 @@
+//! A receiver that refuses, says nothing or goes away gets everything again from the first message that it did
+//! not confirm, on a channel that was opened since: the old one may be spoilt for as long as it lives.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    fake_amqp_broker::{FakeBroker, Mood},
+    gateway::Gateway,
+    subscription_fixture::{gateway, index, post, post_event},
+};
+
+const MESSAGES: u64 = 5;
+
+async fn published_to(broker: &FakeBroker, more: &str) -> (tempfile::TempDir, Gateway) {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), &index(&broker.url(), &format!("format = \"json\"\n{more}")));
+    for number in 1..=MESSAGES {
+        post(&gateway, number).await;
+    }
+    (folder, gateway)
+}
+
+async fn tries_again(gateway: &Gateway) -> String {
+    let shown = gateway.until("index", "it tries again", |shown| shown["state"] == "retrying").await;
+    shown["lastError"]["reason"].as_str().unwrap().to_owned()
+}
+
+/// From now on channels confirm, and everything arrives on them, in order.
+async fn arrives(broker: &FakeBroker, gateway: &Gateway) {
+    let before = gateway.ask("GET", "/subscriptions/index", None).await.1["cursor"].as_u64().unwrap();
+    assert_eq!(before, 0);
+    broker.becomes(Mood::Acks);
+    gateway.until_at("index", MESSAGES).await;
+    let seq = |body: &Value| body["seq"].as_u64().unwrap();
+    assert_eq!(broker.published(Mood::Acks).iter().map(seq).collect::<Vec<_>>(), (1..=MESSAGES).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn channel_opened_without_a_queue_leader_is_replaced() {
+    let broker = FakeBroker::start(Mood::Nacks);
+    let (_folder, gateway) = published_to(&broker, "").await;
+    let reason = tries_again(&gateway).await;
+    assert!(reason.contains("could not take it (nack)"), "{reason}");
+    arrives(&broker, &gateway).await;
+    assert!(!broker.published(Mood::Nacks).is_empty());
+}
+
+#[tokio::test]
+async fn missing_confirmation_times_out() {
+    let broker = FakeBroker::start(Mood::IsSilent);
+    let (_folder, gateway) = published_to(&broker, "confirm_seconds = 1").await;
+    let reason = tries_again(&gateway).await;
+    assert!(reason.contains("confirmed nothing within 1 seconds"), "{reason}");
+    arrives(&broker, &gateway).await;
+    assert!(!broker.published(Mood::IsSilent).is_empty());
+}
+
+#[tokio::test]
+async fn broken_connection_ends_the_wait_for_confirmations() {
+    let broker = FakeBroker::start(Mood::IsSilent);
+    // Whoever mended the connection by itself would leave these confirmations pending for an hour.
+    let (_folder, gateway) = published_to(&broker, "confirm_seconds = 3600").await;
+    gateway.until("index", "all are on their way", |_| broker.published(Mood::IsSilent).len() as u64 == MESSAGES).await;
+    broker.cut();
+    let reason = tries_again(&gateway).await;
+    assert!(reason.contains("the connection to the broker"), "{reason}");
+    arrives(&broker, &gateway).await;
+}
+
+#[tokio::test]
+async fn large_message_may_take_as_long_as_a_confirmation() {
+    let broker = FakeBroker::start(Mood::TakesItsTime);
+    let folder = tempfile::tempdir().unwrap();
+    let subscription = index(&broker.url(), "format = \"json\"\nconfirm_seconds = 600");
+    let gateway = gateway(folder.path(), &format!("[limits]\nbody_bytes = 16777216\n{subscription}"));
+    // More than the sockets between them hold while the broker reads nothing.
+    let uri = |number| format!("http://h.example/{number}/{}", "x".repeat(1400));
+    let items = (0..8000).map(|number| json!({ "uri": uri(number), "change": "ADD" })).collect::<Vec<_>>();
+    post_event(&gateway, &json!({ "object": "http://h.example/large", "items": items })).await;
+    let shown = gateway.until_at("index", 1).await;
+    assert_eq!(shown["lastError"], Value::Null, "{shown:#}");
+    assert_eq!(broker.published(Mood::TakesItsTime).len(), 1);
+}

@@ -1,0 +1,21 @@
+//! Deliveries: AMQP, webhooks and WebSub, and the administration of subscriptions.
+
+mod amqp;
+mod amqp_confirmations;
+mod amqp_destinations;
+mod dead_letters;
+mod outbound_destinations;
+mod stalled_subscribers;
+mod subscription_administration;
+mod visibility;
+mod webhook;
+mod webhook_batches;
+mod webhook_example;
+mod webhook_restarts;
+mod webhook_retries;
+mod webhook_secrets;
+mod websub_distribution;
+mod websub_documents;
+mod websub_library;
+mod websub_restarts;
+mod websub_verification;

@@ -1,0 +1,205 @@
+//! Where requests of the gateway's own may go, with real sockets. 127.0.0.2 plays the public internet, since it
+//! is listed; 127.0.0.1, which is not, plays what is behind the firewall.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use tidings::http_client::{AllowList, Client, ClientError, Destination, Finding, Guard, Names, Settings};
+
+use crate::support::http_receiver::{Receiver, Reply};
+
+const PUBLIC: &str = "127.0.0.2";
+const PRIVATE: &str = "127.0.0.1";
+
+/// Knows every name, and has the answers of a test: the first, the second, and the last ever after.
+struct Answers(Mutex<Vec<Vec<IpAddr>>>);
+
+impl Names for Answers {
+    fn find(&self, _: &str) -> Finding {
+        let mut answers = self.0.lock().unwrap();
+        let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+        Box::pin(async move { if answer.is_empty() { Err(io::Error::other("no such name")) } else { Ok(answer) } })
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+async fn client(allow: &[&str], answers: Vec<Vec<IpAddr>>) -> (Client, Guard) {
+    let guard = Guard::of_others(AllowList::parse(allow).unwrap());
+    let names = Arc::new(Answers(Mutex::new(answers)));
+    let wait = Duration::from_secs(5);
+    let settings = Settings { names, connect: wait, answer: wait, ..Settings::new(guard.clone()) };
+    (Client::new(settings).await.unwrap(), guard)
+}
+
+/// Two servers on the same port, the public and the private one.
+async fn servers(public: impl Fn(SocketAddr) -> Reply + Send + Sync + 'static) -> (Receiver, Receiver) {
+    loop {
+        let private = Receiver::at(SocketAddr::new(ip(PRIVATE), 0), |_, _| Reply::of(200)).await;
+        let address = SocketAddr::new(ip(PUBLIC), private.address.port());
+        // The other address may have that port taken.
+        if std::net::TcpListener::bind(address).is_ok() {
+            let inside = private.address;
+            return (Receiver::at(address, move |_, _| public(inside)).await, private);
+        }
+    }
+}
+
+async fn post(client: &Client, guard: &Guard, url: &str) -> Result<u16, ClientError> {
+    let to = Destination::parse(url, guard).unwrap();
+    client.post(&to, HeaderMap::new(), Bytes::from_static(b"hello")).await.map(|answer| answer.status.as_u16())
+}
+
+#[tokio::test]
+async fn name_with_a_private_ip_is_refused() {
+    let private = Receiver::start(|_, _| Reply::of(200)).await;
+    let port = private.address.port();
+    for inside in [
+        "127.0.0.1",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.0.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "255.255.255.255",
+        "224.0.0.1",
+        "240.0.0.1",
+        "192.0.2.1",
+        "198.18.0.1",
+        "192.0.0.1",
+        "::",
+        "::1",
+        "fd00::1",
+        "fe80::1",
+        "ff02::1",
+        "2001:db8::1",
+        "::ffff:127.0.0.1",
+        "::127.0.0.1",
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::7f00:1",
+        "2002:7f00:1::",
+        "2001::f5ff:fffe",
+    ] {
+        let (client, guard) = client(&["127.0.0.2"], vec![vec![ip(inside)]]).await;
+        for url in [format!("https://inside.example:{port}/"), format!("http://inside.example:{port}/")] {
+            let refused = post(&client, &guard, &url).await.unwrap_err();
+            let told = refused.to_string();
+            assert!(matches!(refused, ClientError::NotAllowed(_)), "{url} at {inside}: {told}");
+            assert!(told.contains("delivery.allow"), "{told}");
+        }
+    }
+    // Without encryption the public internet is no better.
+    let (client, guard) = client(&["127.0.0.2"], vec![vec![ip("8.8.8.8")]]).await;
+    let refused = post(&client, &guard, &format!("http://public.example:{port}/")).await.unwrap_err();
+    assert!(refused.to_string().contains("not encrypted"), "{refused}");
+    assert_eq!(private.connections(), 0);
+}
+
+#[tokio::test]
+async fn url_is_checked_again_on_every_request() {
+    let private = Receiver::start(|_, _| Reply::of(200)).await;
+    let (client, _) = client(&["127.0.0.2"], vec![vec![ip(PUBLIC)]]).await;
+    for url in [private.url(), format!("http://[::ffff:127.0.0.1]:{}/", private.address.port())] {
+        let refused = post(&client, &Guard::of_the_operator(), &url).await.unwrap_err();
+        assert!(matches!(refused, ClientError::NotAllowed(_)), "{refused}");
+    }
+    assert_eq!(private.connections(), 0);
+}
+
+#[tokio::test]
+async fn redirect_is_not_followed() {
+    for status in [301, 302, 303, 307, 308] {
+        let moved = move |inside: SocketAddr| {
+            Reply::Answer(status, vec![("location", format!("http://{inside}/secret"))], String::new())
+        };
+        let (public, private) = servers(moved).await;
+        let (client, guard) = client(&["127.0.0.2"], vec![vec![ip(PUBLIC)]]).await;
+        assert_eq!(post(&client, &guard, &public.url()).await.unwrap(), status);
+        assert_eq!((public.got().len(), private.connections()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn dns_answer_with_public_and_private_ips_uses_only_the_public_one() {
+    let (public, private) = servers(|_| Reply::of(200)).await;
+    let port = public.address.port();
+    let url = format!("http://mixed.example:{port}/");
+    let mixed = vec![ip(PRIVATE), ip(PUBLIC), ip("10.0.0.1"), ip("::1")];
+    let (client, guard) = client(&["127.0.0.2"], vec![mixed]).await;
+    assert_eq!(post(&client, &guard, &url).await.unwrap(), 200);
+    assert_eq!((public.got().len(), private.connections()), (1, 0));
+    // Also when that one is not there.
+    drop(public);
+    let mut tries = 0;
+    while let Ok(status) = post(&client, &guard, &url).await {
+        // The connection that was kept may be closed a moment later.
+        assert_eq!((status, tries < 10), (200, true));
+        tries += 1;
+    }
+    assert_eq!(private.connections(), 0);
+}
+
+#[tokio::test]
+async fn dns_rebinding_is_refused() {
+    let closes = |_| Reply::Answer(200, vec![("connection", "close".to_owned())], String::new());
+    let (public, private) = servers(closes).await;
+    let url = format!("http://rebinding.example:{}/", public.address.port());
+    // What was checked is what is connected to: each connection takes one answer, and not another for connecting.
+    let answers = vec![vec![ip(PUBLIC)], vec![ip(PRIVATE)], vec![ip(PUBLIC)], vec![ip(PRIVATE)]];
+    let (client, guard) = client(&["127.0.0.2"], answers).await;
+    assert_eq!(post(&client, &guard, &url).await.unwrap(), 200);
+    assert!(matches!(post(&client, &guard, &url).await, Err(ClientError::NotAllowed(_))));
+    assert_eq!(post(&client, &guard, &url).await.unwrap(), 200);
+    assert!(matches!(post(&client, &guard, &url).await, Err(ClientError::NotAllowed(_))));
+    assert_eq!((public.got().len(), private.connections()), (2, 0));
+}
+
+#[tokio::test]
+async fn allow_list_name_may_resolve_to_a_private_ip() {
+    let private = Receiver::start(|_, _| Reply::of(204)).await;
+    let (client, guard) = client(&["indexer.internal"], vec![vec![ip(PRIVATE)]]).await;
+    let url = format!("http://indexer.internal:{}/", private.address.port());
+    assert_eq!(post(&client, &guard, &url).await.unwrap(), 204);
+    let got = private.got().clone();
+    assert_eq!((got[0].method.as_str(), got[0].body.as_slice()), ("POST", b"hello".as_slice()));
+    assert!(got[0].header("user-agent").starts_with("tidings/"), "{:?}", got[0].headers);
+}
+
+#[tokio::test]
+async fn response_body_is_read_up_to_its_limit() {
+    let endless = Receiver::start(|_, _| Reply::Flood(200)).await;
+    let settings = Settings::new(Guard::of_the_operator());
+    let most = settings.answer_bytes;
+    let client = Client::new(settings).await.unwrap();
+    let to = Destination::parse(&endless.url(), &Guard::of_the_operator()).unwrap();
+    let answer = client.post(&to, HeaderMap::new(), Bytes::new()).await.unwrap();
+    assert_eq!((answer.status.as_u16(), answer.beginning.len()), (200, most));
+    // What the sockets hold is taken, and no more.
+    let began = std::time::Instant::now();
+    let mut before = u64::MAX;
+    while endless.flooded() != before {
+        before = endless.flooded();
+        assert!(before < 50_000_000 && began.elapsed() < crate::support::gateway::PATIENCE, "{before}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn ca_certificates_matter_only_for_https() {
+    let receiver = Receiver::start(|_, _| Reply::of(200)).await;
+    let guard = Guard::of_the_operator();
+    let ca = Some("/nowhere/ca.pem".into());
+    let client = Client::new(Settings { ca, ..Settings::new(guard.clone()) }).await.unwrap();
+    assert_eq!(post(&client, &guard, &receiver.url()).await.unwrap(), 200);
+    let refused = post(&client, &guard, "https://127.0.0.1:1/").await.unwrap_err().to_string();
+    assert!(refused.starts_with("cannot read the authority's certificate /nowhere/ca.pem"), "{refused}");
+}

@@ -1,0 +1,96 @@
+//! Subscribers that take nothing, each in a way of its own, while twenty thousand changes go to one that is
+//! well: it gets all of them, and what waits for the others is not in memory. How fast it gets them beside
+//! a gateway without such subscribers is measured by the bench `stalled`.
+
+use std::{fs, net::TcpListener};
+
+use serde_json::json;
+
+use crate::support::{
+    gateway::Gateway,
+    journal_fixture::{configuration, event},
+    rabbitmq::Broker,
+    subscription_fixture::{index, seq},
+};
+
+const CHANGES: u64 = 20_000;
+
+/// So much may be added while the changes wait, in MB. They have more than 80 MB, and their messages as much
+/// again.
+const BOUND: u64 = 64;
+
+/// The resident memory of a process, in kB.
+fn resident(gateway: &Gateway) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Waits until the healthy one is there; gives the most memory that there was meanwhile.
+async fn until_at(gateway: &Gateway, cursor: u64) -> u64 {
+    let most = std::cell::Cell::new(0);
+    gateway
+        .until("well", "the healthy one has all", |shown| {
+            most.set(most.get().max(resident(gateway)));
+            shown["cursor"].as_u64().unwrap() >= cursor
+        })
+        .await;
+    most.get()
+}
+
+#[tokio::test]
+async fn stalled_subscribers_delay_nobody_and_use_bounded_memory() {
+    let starved = Broker::start();
+    let broker = Broker::shared();
+    let (well, full) = (broker.vhost(), broker.vhost());
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let limit = r#"{"max-length":1,"overflow":"reject-publish"}"#;
+    broker.ctl(&["set_policy", "--vhost", &full.name, "full", ".*", limit, "--apply-to", "queues"]);
+    // What four windows hold at once, whoever tries again at the same moment, is well below the bound.
+    let window = "window_bytes = 1048576";
+    let named =
+        |name: &str, url: &str| index(url, window).replace("subscriptions.index", &format!("subscriptions.{name}"));
+    let source = format!(
+        "[sources.events]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"{}\"\nexchange = \"events\"\n\
+         queue = \"tidings.events\"\nqueue_type = \"classic\"\n",
+        well.url()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let silent = format!("amqp://127.0.0.1:{}", silent.local_addr().unwrap().port());
+    let subscriptions = [
+        named("well", &well.url()),
+        named("silent", &silent),
+        named("starved", &starved.vhost().url()),
+        named("full", &full.url()),
+    ];
+    let config = configuration(folder.path(), &(source + &subscriptions.concat()));
+    let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
+    gateway.until("starved", "it is connected", |shown| shown["state"] == "running").await;
+    starved.starve();
+
+    let client = well.client().await;
+    client.exchange("events").await;
+    client.queue("tidings.events", "classic").await;
+    client.bind("tidings.events", "events", "#").await;
+    let persistent = lapin::BasicProperties::default().with_delivery_mode(2);
+    let large = |number| {
+        let mut event = event(number);
+        event["description"] = json!("x".repeat(4000));
+        event.to_string()
+    };
+    let events = |numbers: std::ops::RangeInclusive<u64>| numbers.map(large);
+    client.publish_all("events", "a", events(1..=CHANGES / 10), &persistent).await;
+    let before = until_at(&gateway, CHANGES / 10).await;
+    client.publish_all("events", "a", events(CHANGES / 10 + 1..=CHANGES), &persistent).await;
+    let most = until_at(&gateway, CHANGES).await;
+    assert!(most < before + BOUND * 1024, "{before} kB have become {most} kB");
+
+    let received = client.read("index", usize::try_from(CHANGES).unwrap()).await;
+    assert!(received.iter().map(seq).eq(1..=CHANGES));
+    for (name, largest) in [("silent", 0), ("starved", 2000), ("full", 2000)] {
+        let (_, shown) = gateway.ask("GET", &format!("/subscriptions/{name}"), None).await;
+        assert!(shown["cursor"].as_u64().unwrap() <= largest, "{shown:#}");
+        assert!(shown["lag"]["changes"].as_u64().unwrap() >= CHANGES - largest, "{shown:#}");
+    }
+    starved.feed();
+}

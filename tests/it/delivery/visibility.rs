@@ -1,0 +1,90 @@
+//! For random histories, in order and out of it, a subscriber with `visibility` who applies what it
+//! gets to an empty set ends with just the items that are there and that the public may see.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use tidings::{
+    journal::Recorded,
+    model::{ContentLocation, Filter, ItemChange, Seq, Uri, is_public},
+};
+
+use crate::journal::registry_order::{World, arrivals, deed, drafts};
+
+/// What a subscriber knows: the items, and where their content is as far as it was told.
+#[derive(Default)]
+struct Subscriber {
+    items: BTreeMap<Uri, Option<ContentLocation>>,
+    messages: usize,
+}
+
+impl Subscriber {
+    fn take(&mut self, change: &Recorded) {
+        self.messages += 1;
+        for item in &*change.change().unwrap().modification.items {
+            match &item.change {
+                ItemChange::Add { content, .. } => {
+                    self.items.insert(item.uri.clone(), content.clone());
+                }
+                ItemChange::Update { content, .. } => {
+                    // What is told out of order may be updated before it is added.
+                    let held = self.items.entry(item.uri.clone()).or_default();
+                    *held = content.clone().or(held.take());
+                }
+                ItemChange::Delete { .. } => {
+                    self.items.remove(&item.uri);
+                }
+                ItemChange::State { .. } => panic!("the public sees no change of state"),
+            }
+        }
+    }
+}
+
+fn after(world: &World, after: Seq) -> Vec<Arc<Recorded>> {
+    world.runtime.block_on(world.journal.after(after, 1000)).unwrap()
+}
+
+#[test]
+fn visibility_subscriber_ends_with_the_public_items() {
+    let world = World::new();
+    let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    let histories = (prop::collection::vec(deed(), 1..24), prop::collection::vec(any::<u64>(), 48), any::<bool>());
+    let (case, noted) = (Cell::new(0), Cell::new(0));
+    let filter = Filter { visibility: true, ..Filter::default() };
+    TestRunner::new(config)
+        .run(&histories, |(deeds, keys, shuffled)| {
+            case.set(case.get() + 1);
+            let object = Uri::parse(&format!("http://h/objects/seen:{}", case.get())).unwrap();
+            let events = drafts(&object, &deeds);
+            let order: Vec<_> = if shuffled { arrivals(events.len(), &keys) } else { (0..events.len()).collect() };
+            let head = world.journal.head();
+            world.send(&order.into_iter().map(|event| events[event].clone()).collect::<Vec<_>>());
+
+            let mut subscriber = Subscriber::default();
+            let changes = after(&world, head);
+            for change in &changes {
+                if let Some(seen) = change.selected(&filter).unwrap() {
+                    subscriber.take(&seen);
+                }
+            }
+            noted.set(noted.get() + changes.len() - subscriber.messages);
+            let state = world.object(&object);
+            let visible: BTreeMap<_, _> = state
+                .live_items()
+                .filter(|(uri, _)| is_public(state.state(uri)))
+                .map(|(uri, _)| (uri.clone(), state.content(uri).map(|content| content.read().unwrap())))
+                .collect();
+            let names = |items: &BTreeMap<Uri, _>| items.keys().cloned().collect::<BTreeSet<_>>();
+            prop_assert_eq!(names(&subscriber.items), names(&visible));
+            if !shuffled {
+                prop_assert_eq!(subscriber.items, visible);
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(noted.get() > 100, "hardly any change was nothing to the public: {}", noted.get());
+}

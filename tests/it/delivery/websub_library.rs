@@ -1,0 +1,99 @@
+//! A WebSub subscriber that is not ours, Flask-WebSub: it finds the hub, subscribes with a secret, checks every
+//! signature, renews and ends its subscription.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+};
+
+use rcgen::{CertificateParams, KeyPair};
+
+use crate::support::{
+    gateway::{Gateway, PATIENCE},
+    python,
+    subscription_fixture::event,
+};
+
+struct Subscriber {
+    child: Child,
+    said: mpsc::Receiver<String>,
+}
+
+impl Subscriber {
+    fn start(feed: &str, authority: &Path) -> Self {
+        let mut command = Command::new(python::environment(
+            "websub",
+            &["Flask-WebSub==0.4.1", "Flask==3.1.3", "Werkzeug==3.1.9", "requests==2.34.2"],
+        ));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/websub_subscriber.py");
+        command.arg(script).arg(feed).env("REQUESTS_CA_BUNDLE", authority).env("NO_PROXY", "*");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (say, said) = mpsc::channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| say.send(line)));
+        Self { child, said }
+    }
+
+    fn said(&self) -> String {
+        self.said.recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn tell(&mut self, command: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn library_discovers_the_hub_and_receives_every_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (authority, key) = (file("cert.pem", certificate.pem()), file("key.pem", key.serialize_pem()));
+    let config =
+        format!("[server.tls]\ncertificate = {authority:?}\nkey = {key:?}\n[delivery]\nallow = [\"127.0.0.1\"]\n");
+    let config = file("tidings.toml", config);
+    let log = folder.path().join("log");
+    let gateway = Gateway::start_logging(&folder.path().join("data"), &["--config", config.to_str().unwrap()], &log);
+    let trusted = reqwest::Certificate::from_pem(certificate.pem().as_bytes()).unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([trusted]).build().unwrap();
+    let post = async |number: u64| {
+        let hook = format!("{}/hooks/content-change", gateway.url);
+        let posted = http.post(hook).header("content-type", "application/json").body(event(number).to_string());
+        assert_eq!(posted.send().await.unwrap().status(), 201);
+    };
+
+    let feed = format!("{}/feed", gateway.url);
+    let mut subscriber = Subscriber::start(&feed, &authority);
+    assert_eq!(subscriber.said(), format!("found {}/hub {feed}", gateway.url));
+    assert_eq!(subscriber.said(), "verified subscribe");
+    // What it has answered to be verified is written a moment later; nothing that comes after it asked is missed.
+    for number in 1..=5 {
+        post(number).await;
+        assert_eq!(subscriber.said(), format!("told {number}"));
+    }
+    subscriber.tell("renew");
+    assert_eq!(subscriber.said(), "verified subscribe");
+    for number in 6..=8 {
+        post(number).await;
+        assert_eq!(subscriber.said(), format!("told {number}"));
+    }
+    subscriber.tell("unsubscribe");
+    assert_eq!(subscriber.said(), "verified unsubscribe");
+    let told = fs::read_to_string(&log).unwrap();
+    assert!(!told.contains("hub.secret"), "no secret comes out");
+}

@@ -1,0 +1,230 @@
+//! What a WebSub hub takes, and whom it believes: requests, verification of intent, renewal, denial. With
+//! `delivery::websub_distribution` these are every MUST of a hub; `docs/websub.md` has the list.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    gateway::PATIENCE,
+    http_receiver::{Receiver, Reply},
+    subscription_fixture::{gateway, post},
+    websub_fixture::{
+        LOCAL, agreeing, ask, challenge, distributed, feed, fine, is_signed, is_verification, numbers, of_hub, query,
+        subscribe, unsubscribe, until, until_subscribed, until_told,
+    },
+};
+
+#[tokio::test]
+async fn invalid_request_is_refused_immediately() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), "");
+    let (topic, callback) = (feed(&gateway), "https://subscriber.example/cb");
+    let base = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", topic.as_str())];
+    let with = |name: &'static str, value: &'static str| {
+        let mut all = base.to_vec();
+        all.retain(|(known, _)| *known != name);
+        all.push((name, value));
+        all
+    };
+    for (parameters, wrong, told) in [
+        (vec![], "hub.mode", "missing"),
+        (base[..2].to_vec(), "hub.topic", "missing"),
+        (with("hub.mode", "publish"), "hub.mode", "publishes nothing but"),
+        (with("hub.callback", "http://subscriber.example/cb"), "hub.callback", "not encrypted"),
+        (with("hub.callback", "https://127.0.0.1/cb"), "hub.callback", "127.0.0.1"),
+        (with("hub.callback", "https://localhost/cb"), "hub.callback", "itself"),
+        (with("hub.topic", "https://elsewhere.example/feed"), "hub.topic", "none of this hub"),
+        (with("hub.topic", "feed"), "hub.topic", "none of this hub"),
+        (with("hub.lease_seconds", "-5"), "hub.lease_seconds", "whole number"),
+    ] {
+        let (status, body) = ask(&gateway, &parameters).await;
+        let problem: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &problem["parameter"]), (400, &json!(wrong)), "{parameters:?}: {body}");
+        assert_eq!(problem["type"], "urn:tidings:problem:invalid-hub-request");
+        assert!(problem["detail"].as_str().unwrap().contains(told), "{told}: {body}");
+    }
+    for (query, told) in [("?chnge=ADD", "change"), ("?before=7", "before"), ("/archive/1", "none of this hub")] {
+        let topic = format!("{topic}{query}");
+        let mut parameters = base;
+        parameters[2].1 = &topic;
+        let (status, body) = ask(&gateway, &parameters).await;
+        assert!(status == 400 && body.contains(told), "{query}: {body}");
+    }
+    let secret = "s3cr3t-".repeat(40);
+    let mut long = base.to_vec();
+    long.push(("hub.secret", &secret));
+    let (status, body) = ask(&gateway, &long).await;
+    assert!(status == 400 && body.contains("199 bytes") && !body.contains("s3cr3t"), "{body}");
+    let plain = gateway.http.post(format!("{}/hub", gateway.url)).body("hub.mode=subscribe").send().await.unwrap();
+    assert_eq!(plain.status(), 400);
+    assert_eq!(of_hub(&gateway).await.len(), 0);
+}
+
+#[tokio::test]
+async fn unconfirmed_subscription_is_not_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), LOCAL);
+    let elsewhere = agreeing(&fine()).await;
+    let moved = elsewhere.url();
+    // Each answers in its own wrong way, and the last in the right one.
+    let subscriber = Receiver::start(move |_, got| {
+        let right = challenge(got);
+        match got.path.split('?').next().unwrap() {
+            "/wrong" => Reply::Answer(200, vec![], "another".to_owned()),
+            "/more" => Reply::Answer(200, vec![], format!("{right} and more")),
+            "/empty" => Reply::Answer(204, vec![], String::new()),
+            "/not-found" => Reply::Answer(404, vec![], right),
+            "/failed" => Reply::Answer(500, vec![], right),
+            "/moved" => Reply::Answer(302, vec![("location", format!("{moved}?{}", got.path))], right),
+            "/close" => Reply::Close,
+            "/flood" => Reply::Flood(200),
+            _ => Reply::Answer(200, vec![], right),
+        }
+    })
+    .await;
+    let topic = feed(&gateway);
+    let base = format!("http://{}", subscriber.address);
+    for path in ["wrong", "more", "empty", "not-found", "failed", "moved", "close", "flood", "right"] {
+        subscribe(&gateway, &format!("{base}/{path}"), &topic, &[]).await;
+    }
+    let subscribed = until_subscribed(&gateway, 1).await;
+    until("all were asked", || subscriber.got().len() >= 9).await;
+    assert_eq!(subscribed[0]["definition"]["callback"], format!("{base}/right"));
+    post(&gateway, 1).await;
+    until_told(&subscriber, 1).await;
+    assert_eq!(of_hub(&gateway).await.len(), 1);
+    assert!(elsewhere.got().is_empty(), "a redirect is not followed");
+    assert!(distributed(&subscriber).iter().all(|got| got.path == "/right"));
+}
+
+#[tokio::test]
+async fn request_waits_for_no_callback() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), LOCAL);
+    let silent = Receiver::start(|_, _| Reply::Hang).await;
+    let subscriber = Receiver::start(|_, got| match got.method.as_str() {
+        "GET" => Reply::Answer(200, vec![], challenge(got)),
+        // What it answers beside the status means nothing, however much it is.
+        _ => Reply::Flood(200),
+    })
+    .await;
+    let began = Instant::now();
+    for number in 0..20 {
+        subscribe(&gateway, &format!("{}/{number}", silent.url()), &feed(&gateway), &[]).await;
+    }
+    subscribe(&gateway, &subscriber.url(), &feed(&gateway), &[]).await;
+    until_subscribed(&gateway, 1).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "a callback has 15 seconds");
+    assert_eq!(silent.got().len(), 1, "one server is asked one thing at a time");
+    post(&gateway, 1).await;
+    post(&gateway, 2).await;
+    until_told(&subscriber, 2).await;
+    assert!(subscriber.flooded() < 500_000_000, "{} bytes were taken", subscriber.flooded());
+}
+
+#[tokio::test]
+async fn unconfirmed_renewal_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), LOCAL);
+    let agrees = Arc::new(AtomicU16::new(200));
+    let told = Arc::clone(&agrees);
+    let subscriber = Receiver::start(move |_, got| match got.method.as_str() {
+        "GET" => Reply::Answer(told.load(Ordering::SeqCst), vec![], challenge(got)),
+        _ => Reply::of(200),
+    })
+    .await;
+    let (topic, callback) = (feed(&gateway), subscriber.url());
+    subscribe(&gateway, &callback, &topic, &[("hub.secret", "first")]).await;
+    let before = until_subscribed(&gateway, 1).await;
+    agrees.store(404, Ordering::SeqCst);
+    subscribe(&gateway, &callback, &topic, &[("hub.secret", "second"), ("hub.lease_seconds", "60")]).await;
+    until("it was asked again", || subscriber.got().len() == 2).await;
+    post(&gateway, 1).await;
+    let posts = until_told(&subscriber, 1).await;
+    assert!(is_signed(&posts[0], "first"));
+    assert_eq!(of_hub(&gateway).await[0]["definition"], before[0]["definition"]);
+}
+
+#[tokio::test]
+async fn unsubscription_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), LOCAL);
+    let topic = feed(&gateway);
+    let agrees = Arc::new(AtomicU16::new(404));
+    let told = Arc::clone(&agrees);
+    let subscriber = Receiver::start(move |_, got| match query(got).get("hub.mode").map(String::as_str) {
+        Some("unsubscribe") => Reply::Answer(told.load(Ordering::SeqCst), vec![], challenge(got)),
+        _ => Reply::Answer(200, vec![], challenge(got)),
+    })
+    .await;
+    subscribe(&gateway, &subscriber.url(), &topic, &[]).await;
+    until_subscribed(&gateway, 1).await;
+    // Somebody else asks for the end: the subscriber does not agree, and all stays as it is.
+    unsubscribe(&gateway, &subscriber.url(), &topic).await;
+    let asked = |mode: &str| {
+        let got = subscriber.got();
+        got.iter().filter(|got| query(got).get("hub.mode").is_some_and(|told| told == mode)).count()
+    };
+    until("it was asked", || asked("unsubscribe") == 1).await;
+    post(&gateway, 1).await;
+    until_told(&subscriber, 1).await;
+    agrees.store(200, Ordering::SeqCst);
+    unsubscribe(&gateway, &subscriber.url(), &topic).await;
+    until_subscribed(&gateway, 0).await;
+    let last = subscriber.got().last().cloned().unwrap();
+    assert_eq!(
+        (query(&last)["hub.mode"].as_str(), query(&last)["hub.topic"].as_str()),
+        ("unsubscribe", topic.as_str())
+    );
+    post(&gateway, 2).await;
+    assert_eq!(asked("denied"), 0, "who ends it is not told so");
+    assert_eq!(numbers(&distributed(&subscriber)), [1]);
+}
+
+#[tokio::test]
+async fn repeated_requests_for_one_callback_are_one_subscription() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = format!("{LOCAL}[hub]\nper_callback = 3\n");
+    let gateway = gateway(folder.path(), &lines);
+    let subscriber = agreeing(&fine()).await;
+    let (topic, callback) = (feed(&gateway), subscriber.url());
+    let began = Instant::now();
+    for _ in 0..10 {
+        let crowd = (0..100).map(|_| subscribe(&gateway, &callback, &topic, &[]));
+        futures_util::future::join_all(crowd).await;
+    }
+    until_subscribed(&gateway, 1).await;
+    // What came last is verified too, a second after what came before.
+    let most = 2 + usize::try_from(began.elapsed().as_secs()).unwrap();
+    tokio::time::timeout(PATIENCE, async {
+        while subscriber.got().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let asked = subscriber.got().iter().filter(|got| is_verification(got)).count();
+    assert!(asked <= most, "{asked} verifications in {:?}", began.elapsed());
+
+    // One callback may have so many topics and no more: it is told so, and nothing else is asked of it.
+    for number in 1..=4 {
+        subscribe(&gateway, &callback, &format!("{topic}?limit={number}"), &[]).await;
+    }
+    until("the last is denied", || {
+        let got = subscriber.got();
+        got.iter().filter(|got| query(got).get("hub.mode").is_some_and(|mode| mode == "denied")).count() == 2
+    })
+    .await;
+    let got = subscriber.got().clone();
+    let denied = got.iter().find(|got| query(got)["hub.mode"] == "denied").unwrap();
+    assert!(query(denied)["hub.reason"].contains("may have no more"), "{}", denied.path);
+    assert!(query(denied)["hub.topic"].starts_with(&topic) && !query(denied).contains_key("hub.challenge"));
+    until_subscribed(&gateway, 3).await;
+}

@@ -1,0 +1,26 @@
+//! Every message under `fixtures/<dialect>/` is read by that dialect and compared with the snapshot
+//! `<dialect>__<case>`: the two files show the whole of what the dialect does with the case.
+
+use tidings::format::{DIALECTS, Reading, Rejection};
+
+use crate::support::fixtures;
+
+#[test]
+fn fixtures_match_their_snapshots() {
+    for kind in DIALECTS {
+        for fixture in fixtures::of(kind.name) {
+            let case = fixture.file_stem().unwrap().to_str().unwrap();
+            insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+                insta::assert_snapshot!(format!("{}__{case}", kind.name), shown(fixtures::read(kind.name, &fixture)));
+            });
+        }
+    }
+}
+
+fn shown(reading: Result<Reading, Rejection>) -> String {
+    match reading {
+        Ok(Reading::Drafts(drafts)) => drafts.iter().map(|draft| format!("{draft:#?}\n")).collect(),
+        Ok(Reading::Nothing(reason)) => format!("nothing changed: {reason}\n"),
+        Err(rejection) => format!("{:?}: {rejection}\n", rejection.kind),
+    }
+}

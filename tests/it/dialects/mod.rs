@@ -1,0 +1,9 @@
+//! Incoming wire formats.
+
+mod bus_quarantine;
+mod fedora3_object_life;
+mod fixtures;
+mod hoarder;
+mod sfm;
+pub(crate) mod sfm_credentials;
+mod sfm_to_indexer;

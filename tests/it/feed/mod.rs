@@ -1,0 +1,7 @@
+//! The Atom feed and its archive.
+
+mod archive_pages;
+mod archive_reader;
+mod caching;
+mod filters;
+mod retention_and_restore;

@@ -1,0 +1,122 @@
+//! The format `activitystreams` is read as an event of Fedora or Islandora by our own dialects for
+//! them: whoever reads these systems reads it.
+
+use proptest::{prelude::ProptestConfig, prop_assert, prop_assert_eq, proptest};
+use serde_json::Value;
+use tidings::{
+    format::{self, Carrier, Headers, Limits, Message, Reading},
+    model::{Change, Draft, DraftChange, DraftItems, ItemChange, Uri},
+};
+
+use crate::{formats::samples::changes, support::arbitrary};
+
+fn body(change: &Change) -> Vec<u8> {
+    (format::format("activitystreams").unwrap().write)(change)
+}
+
+fn read(dialect: &str, headers: &Headers, body: &[u8]) -> Draft {
+    let dialect = (format::dialect(dialect).unwrap().build)(Value::Null, Limits::default()).unwrap();
+    let message = Message { content_type: Some("application/activity+json"), headers, body };
+    match dialect.read(&message) {
+        Ok(Reading::Drafts(drafts)) if drafts.len() == 1 => drafts[0].clone(),
+        other => panic!("{other:?}\n{}", String::from_utf8_lossy(body)),
+    }
+}
+
+/// What the one item of a draft was told to be.
+fn kind(draft: &Draft) -> &'static str {
+    let DraftItems::Listed(items) = &draft.items else { panic!("items were expected") };
+    match items[0].change {
+        DraftChange::Told(ItemChange::Add { .. }) => "Create",
+        DraftChange::Told(ItemChange::Delete { .. }) => "Delete",
+        DraftChange::AddOrUpdate { .. } => "Update",
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn activity_type_and_resource_match_each_change_type() {
+    let expected = [
+        ("Create", "http://localhost:8080/rest/a/image.tif", Some("http://localhost:8080/rest")),
+        (
+            "Delete",
+            "http://localhost:8080/fedora/objects/demo:1/datastreams/DC/content",
+            Some("http://localhost:8080/fedora/objects/demo:1"),
+        ),
+        ("Delete", "http://localhost:8080/fedora/objects/demo:1", None),
+        ("Update", "http://localhost:8080/fedora/objects/demo:Ä%20b", None),
+        ("Delete", "urn:uuid:9541c0c1-5bee-4973-a93a-69b3c1a1f906", None),
+    ];
+    for ((name, change), (what, resource, parent)) in changes().iter().zip(expected) {
+        let dialect = if name.starts_with("islandora") { "islandora" } else { "fedora-events" };
+        let draft = read(dialect, &Headers::default(), &body(change));
+        assert_eq!(
+            (kind(&draft), draft.object.as_str(), draft.parent.as_ref().map(Uri::as_str)),
+            (what, resource, parent),
+            "{name}"
+        );
+        assert_eq!(draft.user, change.modification.user, "{name}");
+        assert_eq!(draft.time.told(), Some(change.modification.time), "{name}");
+        assert_eq!(draft.event_id.unwrap().as_str(), change.modification.id.to_string(), "{name}");
+    }
+}
+
+/// Islandora's consumers find representations under `url`, and so does its dialect.
+#[test]
+fn activity_links_representations_of_a_urn() {
+    let (_, change) = &changes()[4];
+    let draft = read("islandora", &Headers::default(), &body(change));
+    let DraftItems::Listed(items) = &draft.items else { panic!("items were expected") };
+    let items: Vec<_> = items.iter().map(|item| item.uri.clone()).collect();
+    assert_eq!(items, change.modification.items.iter().map(|item| item.uri.clone()).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn activity_of_any_change_is_readable(change in arbitrary::change()) {
+        let written = body(&change);
+        let event: Value = serde_json::from_slice(&written).unwrap();
+        let resource = event["object"]["id"].as_str().unwrap();
+        // A resource of Fedora has an address; a name is one of Islandora's.
+        let is_name = |uri: &Value| uri.as_str().is_some_and(|uri| uri.starts_with("urn:"));
+        let names = is_name(&event["object"]["id"]) || is_name(&event["object"]["isPartOf"]);
+        let dialect = if names { "islandora" } else { "fedora-events" };
+        let draft = read(dialect, &Headers::default(), &written);
+        let told = &change.modification;
+        prop_assert_eq!(draft.object.as_str(), resource);
+        prop_assert_eq!(draft.time.told(), Some(told.time));
+        prop_assert_eq!(draft.event_id.as_ref().unwrap().as_str(), told.id.to_string());
+        prop_assert!(draft.object == told.object || told.items.iter().any(|item| item.uri == draft.object));
+        if draft.object == told.object {
+            let is_told = |kind: &&Uri| draft.types.contains(kind) || kind.as_str() == "http://www.w3.org/ns/prov#Entity";
+            prop_assert!(told.types.iter().all(|kind| is_told(&kind)), "{:?}", draft.types);
+        }
+        prop_assert_eq!(event["type"].as_array().unwrap(), &vec![Value::from(kind(&draft))]);
+    }
+
+    /// What older consumers read: the headers alone tell the same as the body.
+    #[test]
+    fn activity_headers_repeat_the_body(change in arbitrary::change()) {
+        let event: Value = serde_json::from_slice(&body(&change)).unwrap();
+        let resource = event["object"]["id"].as_str().unwrap().to_owned();
+        if !resource.starts_with("http") {
+            return Ok(());
+        }
+        let kind_of = format::format("activitystreams").unwrap();
+        for carrier in [Carrier::Amqp, Carrier::Http] {
+            let headers: Headers = kind_of.headers(&change, carrier).into_iter().map(|header| (header.name, header.value)).collect();
+            // What HTTP cannot carry stands in the body.
+            if carrier == Carrier::Http && !resource.is_ascii() {
+                continue;
+            }
+            let draft = read("fedora-events", &headers, b"");
+            let path = headers.get("org.fcrepo.jms.identifier").unwrap();
+            let joined = format!("{}{path}", headers.get("org.fcrepo.jms.baseURL").unwrap());
+            prop_assert!(joined == resource || joined == format!("{resource}/"), "{joined} {resource}");
+            prop_assert_eq!(draft.time.told(), Some(change.modification.time));
+            prop_assert_eq!(kind(&draft), event["type"][0].as_str().unwrap());
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Whatever the model can hold comes back unchanged from every format that is both written and
+//! read, so that one gateway may be the source of another.
+
+use proptest::{prelude::ProptestConfig, prop_assert_eq, proptest};
+use serde_json::Value;
+use tidings::{
+    format::{self, Headers, Limits, Message, Reading},
+    model::{Change, Draft, DraftLookup},
+};
+
+use crate::support::arbitrary;
+
+fn read(body: &[u8], media_type: &str) -> Draft {
+    let dialect = (format::dialect("content-change").unwrap().build)(Value::Null, Limits::default()).unwrap();
+    let message = Message { content_type: Some(media_type), headers: &Headers::default(), body };
+    match dialect.read(&message) {
+        Ok(Reading::Drafts(drafts)) if drafts.len() == 1 => drafts[0].clone(),
+        other => panic!("{other:?}\n{}", String::from_utf8_lossy(body)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn modification_survives_a_round_trip(modification in arbitrary::modification()) {
+        for name in ["atom", "json"] {
+            let kind = format::format(name).unwrap();
+            let body = (kind.write_modification)(&modification);
+            prop_assert_eq!(read(&body, kind.media_type), Draft::from(modification.clone()), "{}", name);
+        }
+    }
+
+    #[test]
+    fn change_is_read_back_as_its_modification(change in arbitrary::change()) {
+        // What came of asking its repository is told on too.
+        let lookup = DraftLookup { mark: change.settlement.lookup, ..DraftLookup::default() };
+        let expected = Draft { lookup, ..Draft::from(change.modification.clone()) };
+        for name in ["atom", "json"] {
+            let kind = format::format(name).unwrap();
+            let body = (kind.write)(&change);
+            prop_assert_eq!(read(&body, kind.media_type), expected.clone(), "{}", name);
+        }
+    }
+
+    #[test]
+    fn journal_format_restores_the_whole_change(change in arbitrary::change()) {
+        let body = (format::format("json").unwrap().write)(&change);
+        prop_assert_eq!(serde_json::from_slice::<Change>(&body).unwrap(), change);
+    }
+}

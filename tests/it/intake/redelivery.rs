@@ -1,0 +1,57 @@
+//! A broker delivers again what it got no acknowledgement for, and says so. What was on disk already is
+//! told from a state that has come back in the same bytes.
+
+use serde_json::json;
+use tidings::{
+    format::{self, Headers, Limits},
+    intake::{Incoming, Intake, Source, SourceName},
+    journal::{Journal, Settings, store::sqlite},
+};
+
+#[tokio::test]
+async fn redelivered_status_is_a_duplicate_and_a_recurring_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sqlite::SqliteStore::open(folder.path(), sqlite::SqliteOptions::default()).unwrap();
+    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    let intake = Intake::new(journal);
+    let settings = json!({"base_url": "https://sfm.example.org"});
+    let kind = format::dialect("sfm").unwrap();
+    let source = Source::new(SourceName::parse("sfm").unwrap(), kind, settings, false, Limits::default()).unwrap();
+    let mut outcomes = Vec::new();
+    for (status, warcs, redelivered) in [
+        ("running", 1, false),
+        ("running", 2, false),
+        ("paused", 2, false),
+        ("running", 1, true),
+        ("running", 2, true),
+        ("paused", 2, true),
+        ("running", 1, false),
+        ("paused", 3, true),
+        ("running", 2, false),
+    ] {
+        let incoming = Incoming {
+            content_type: Some("application/json".to_owned()),
+            headers: Headers::from_iter([("routing-key", "harvest.status.twitter.twitter_filter")]),
+            body: json!({"id": "1", "status": status, "warcs": {"count": warcs}}).to_string().into(),
+            transport_id: None,
+            redelivered,
+        };
+        outcomes.push(intake.accept(&source, incoming).await.unwrap().outcome());
+    }
+    assert_eq!(
+        outcomes,
+        [
+            "accepted",
+            "unchanged",
+            "accepted",
+            "duplicate",
+            "unchanged",
+            "duplicate",
+            "accepted",
+            "accepted",
+            "accepted"
+        ]
+    );
+    drop(intake);
+    writer.join();
+}

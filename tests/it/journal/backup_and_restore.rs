@@ -1,0 +1,236 @@
+//! `tidings backup` while the gateway takes events, `tidings restore`, and what readers see afterwards:
+//! no number is given twice, and who has seen more than the backup holds is told.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    gateway::{Gateway, PATIENCE},
+    journal_fixture::{Opened, configuration, event, journal_file, post, run, stderr, verified},
+};
+
+async fn status(gateway: &Gateway, path: &str) -> u16 {
+    gateway.http.get(format!("{}{path}", gateway.url)).send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backup_during_writes_is_consistent() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Arc::new(Gateway::start(folder.path()));
+    let (acknowledged, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let poster = {
+        let (gateway, acknowledged, done) = (Arc::clone(&gateway), Arc::clone(&acknowledged), Arc::clone(&done));
+        tokio::spawn(async move {
+            for number in 1.. {
+                acknowledged.store(post(&gateway, number).await, Ordering::Release);
+                if done.load(Ordering::Acquire) {
+                    break;
+                }
+            }
+        })
+    };
+    for round in 0..5 {
+        let before = acknowledged.load(Ordering::Acquire);
+        while acknowledged.load(Ordering::Acquire) < before + 20 {
+            tokio::task::yield_now().await;
+        }
+        let known = acknowledged.load(Ordering::Acquire);
+        let file = folder.path().join(format!("backup-{round}"));
+        let data = folder.path().to_owned();
+        let ended = {
+            let file = file.clone();
+            tokio::task::spawn_blocking(move || run("backup", &[&file, Path::new("--data"), &data])).await.unwrap()
+        };
+        assert!(ended.status.success(), "{}", stderr(&ended));
+        let report = verified(&file);
+        assert!(report.complete && report.head.0 >= known, "{report:?}, and {known} were acknowledged before");
+        let told = String::from_utf8(ended.stdout).unwrap();
+        assert!(told.contains(&format!("holds the changes 1 to {} (", report.head)), "{told}");
+    }
+    done.store(true, Ordering::Release);
+    poster.await.unwrap();
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
+}
+
+#[test]
+fn backup_and_restore_overwrite_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    let to = |file: &Path| run("backup", &[file, Path::new("--data"), &data]);
+    let ended = to(&file);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(stderr(&ended).contains("journal.sqlite"), "{}", stderr(&ended));
+    Opened::at(&data).close();
+    fs::write(&file, "mine").unwrap();
+    let ended = to(&file);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(stderr(&ended).contains("is there already and is not overwritten"), "{}", stderr(&ended));
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+    // What an earlier backup left that was broken off is no hindrance.
+    fs::write(folder.path().join("other.partial"), "half").unwrap();
+    assert!(to(&folder.path().join("other")).status.success());
+    assert!(!folder.path().join("other.partial").exists());
+    let ended = to(&folder.path().join("no such folder/backup"));
+    assert!(stderr(&ended).contains("cannot be written"), "{}", stderr(&ended));
+}
+
+#[tokio::test]
+async fn restore_reuses_no_number_and_notifies_readers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    let restore = |more: &[&Path]| run("restore", &[&[file.as_path(), Path::new("--data"), &data], more].concat());
+    let gateway = Gateway::start(&data);
+    for number in 1..=20 {
+        post(&gateway, number).await;
+    }
+    assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
+    for number in 21..=30 {
+        post(&gateway, number).await;
+    }
+    let lost: BTreeSet<_> = gateway.changes().await.iter().map(|change| change["seq"].as_u64().unwrap()).collect();
+
+    let ended = restore(&[Path::new("--force")]);
+    assert!(stderr(&ended).contains("in use by another process"), "{}", stderr(&ended));
+    assert!(gateway.stop().success());
+    let ended = restore(&[]);
+    assert!(stderr(&ended).contains("or --force to move that journal aside"), "{}", stderr(&ended));
+
+    let mut numbers = lost;
+    for round in 1..=2 {
+        // The second time it is the same backup again, and what came in between is lost.
+        let ended = restore(&[Path::new("--force")]);
+        assert!(ended.status.success(), "{}", stderr(&ended));
+        let gateway = Gateway::start(&data);
+        for (after, expected) in [(0, 200), (19, 200), (20, 200), (21, 410), (30, 410), (31, 410)] {
+            assert_eq!(status(&gateway, &format!("/changes?after={after}")).await, expected, "{after}");
+        }
+        let snapshot = gateway.json("/snapshot").await;
+        assert_eq!(snapshot["head"], 20);
+        // The sender sends again what was lost, and it is no repeat.
+        let first = post(&gateway, 21).await;
+        assert!(first > *numbers.last().unwrap(), "{first} was given before");
+        assert_eq!(post(&gateway, 22).await, first + 1);
+        numbers.extend([first, first + 1]);
+        for after in [21, 30, first - 2] {
+            assert_eq!(status(&gateway, &format!("/changes?after={after}")).await, 410, "{after}");
+        }
+        let page = gateway.json("/changes?after=20").await;
+        let seen: Vec<_> = page["changes"].as_array().unwrap().iter().map(|change| change["seq"].as_u64()).collect();
+        assert_eq!(seen, [Some(first), Some(first + 1)]);
+        assert_eq!(gateway.changes().await.len(), 22, "round {round}");
+        assert!(gateway.stop().success());
+        let report = verified(&journal_file(&data));
+        assert_eq!((report.changes, report.complete), (22, true));
+    }
+    let aside = fs::read_dir(&data).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    let aside: Vec<_> = aside.map(|folder| verified(&journal_file(&folder.unwrap().path())).changes).collect();
+    assert_eq!(aside.iter().sum::<u64>(), 30 + 22, "{aside:?}");
+}
+
+/// A reader at the beginning has missed nothing where the backup had no change.
+#[tokio::test]
+async fn restore_of_an_empty_backup_keeps_cursor_zero_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    assert!(Gateway::start(&data).stop().success());
+    assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
+    assert!(run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]).status.success());
+    let config = configuration(folder.path(), "[journal]\nkeep_changes = 3\ntail_changes = 2");
+    let gateway = Gateway::start_with(&data, &["--config", &config]);
+    let first = post(&gateway, 1).await;
+    assert!(first > 1000);
+    post(&gateway, 2).await;
+    for place in [0, first - 1, first] {
+        assert_eq!(status(&gateway, &format!("/changes?after={place}")).await, 200, "{place}");
+    }
+    assert_eq!(gateway.changes().await.len(), 2);
+    for place in [1, 7] {
+        assert_eq!(status(&gateway, &format!("/changes?after={place}")).await, 410, "{place}");
+    }
+    // When retention has removed the first change, the reader has missed it.
+    for number in 3..=5 {
+        post(&gateway, number).await;
+    }
+    let began = Instant::now();
+    while status(&gateway, "/changes?after=0").await != 410 {
+        assert!(began.elapsed() < PATIENCE, "the first change does not go");
+    }
+}
+
+#[tokio::test]
+async fn restore_moves_a_crashed_journal_aside_with_its_wal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    let mut gateway = Gateway::start(&data);
+    post(&gateway, 1).await;
+    assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
+    post(&gateway, 2).await;
+    gateway.kill();
+    let log = data.join("journal.sqlite-wal");
+    assert!(log.metadata().unwrap().len() > 0);
+    let ended = run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    assert!(!log.exists(), "the old log stands beside the new file");
+    let told = String::from_utf8(ended.stdout).unwrap();
+    let (_, aside) = told.trim_end().split_once("the previous journal is in ").unwrap();
+    assert_eq!(verified(&journal_file(Path::new(aside))).changes, 2);
+    assert_eq!(verified(&journal_file(&data)).changes, 1);
+}
+
+#[test]
+fn restore_resumes_after_an_interruption() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    Opened::at(&data).close();
+    assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
+    // As a crash leaves it in the middle: the copy is there, the old journal perhaps not as a whole.
+    fs::copy(&file, data.join("journal.sqlite.restoring")).unwrap();
+    let ended = run("serve", &[Path::new("--listen"), Path::new("127.0.0.1:0"), Path::new("--data"), &data]);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(stderr(&ended).contains("run `tidings restore` again with --force"), "{}", stderr(&ended));
+    let ended = run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    Opened::at(&data).close();
+}
+
+#[tokio::test]
+async fn restore_replaces_a_truncated_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    let opened = Opened::at(&data);
+    opened.append(1..=2000).await;
+    opened.close();
+    assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
+    for (path, command) in [(journal_file(&data), "serve"), (file.clone(), "restore")] {
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let ended = match command {
+            "serve" => run(command, &[Path::new("--listen"), Path::new("127.0.0.1:0"), Path::new("--data"), &data]),
+            _ => run(command, &[&path, Path::new("--data"), &data, Path::new("--force")]),
+        };
+        assert_eq!(ended.status.code(), Some(1), "{command}");
+        let told = stderr(&ended);
+        assert!(told.contains("is damaged") && told.contains("restore it from a backup"), "{told}");
+        let ended = run("verify", &[&path]);
+        assert!(ended.status.code() == Some(1) && stderr(&ended).contains("is damaged"), "{}", stderr(&ended));
+        if command == "restore" {
+            fs::write(&path, &whole).unwrap();
+        }
+    }
+    assert!(run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]).status.success());
+    let gateway = Gateway::start(&data);
+    assert_eq!(gateway.changes().await.len(), 2000);
+    let repeat = gateway.post("content-change", "application/json", event(1).to_string()).await;
+    assert_ne!(repeat.1["outcome"], Value::Null);
+}

@@ -1,0 +1,269 @@
+//! A disk that is full, a folder that cannot be written: it says what is wrong, nothing that was
+//! acknowledged is lost, readers go on, and it works again when the cause is gone.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    gateway::Gateway,
+    journal_fixture::{event, journal_file, post, run, stderr, verified},
+};
+
+/// A small file system of its own.
+pub(crate) struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// One of so many megabytes.
+    pub(crate) fn of(megabytes: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Self(folder);
+        assert!(
+            mount(&["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"], disk.path()),
+            "this test mounts a small tmpfs: run it as root, in a container that may mount"
+        );
+        disk
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Fills it to the last byte; removing the file makes room.
+    pub(crate) fn fill(&self) -> PathBuf {
+        let path = self.path().join("filling");
+        let mut file = File::create(&path).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+        path
+    }
+
+    fn set_mode(&self, mode: &str) {
+        assert!(mount(&["-o", &format!("remount,{mode}")], self.path()));
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
+    }
+}
+
+fn mount(arguments: &[&str], folder: &Path) -> bool {
+    Command::new("mount").args(arguments).arg(folder).status().is_ok_and(|status| status.success())
+}
+
+async fn try_to_post(gateway: &Gateway, number: u64) -> reqwest::Response {
+    let url = format!("{}/hooks/content-change", gateway.url);
+    let request = gateway.http.post(url).header("content-type", "application/json");
+    request.body(event(number).to_string()).send().await.unwrap()
+}
+
+#[tokio::test]
+async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
+    let disk = SmallDisk::of(4);
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    let (mut accepted, mut number) = (Vec::new(), 0);
+    for round in 0..3 {
+        for _ in 0..20 {
+            number += 1;
+            post(&gateway, number).await;
+            accepted.push(number);
+        }
+        let filling = disk.fill();
+        // What there is room for within files that are as large as they were is still taken.
+        let refused = loop {
+            number += 1;
+            let answer = try_to_post(&gateway, number).await;
+            if !answer.status().is_success() {
+                break answer;
+            }
+            accepted.push(number);
+        };
+        assert_eq!(refused.status(), 503);
+        assert_eq!(refused.headers()["retry-after"], "5");
+        let problem: Value = refused.json().await.unwrap();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("the disk is full; free some room where the journal is kept"), "{detail}");
+        assert!(detail.contains("send the message again"), "{detail}");
+        // What cannot be read cannot be kept either, and its sender is told the same.
+        assert_eq!(gateway.post("content-change", "application/json", "x".repeat(9000)).await.0, 503);
+        assert_eq!(readiness(&gateway).await.0, 503, "round {round}");
+        let events = |changes: Vec<Value>| changes.iter().map(item).collect::<Vec<_>>();
+        assert_eq!(events(gateway.changes().await), accepted, "round {round}");
+        assert_eq!(gateway.json("/snapshot").await["head"], accepted.len());
+
+        fs::remove_file(filling).unwrap();
+        // Nothing need be posted for it to be ready again.
+        assert_eq!(readiness(&gateway).await.0, 200, "round {round}");
+        // The one that was refused is sent again, to the same gateway.
+        post(&gateway, number).await;
+        accepted.push(number);
+        assert_eq!(events(gateway.changes().await), accepted, "round {round}");
+    }
+    assert!(gateway.stop().success());
+    assert_eq!(verified(&journal_file(&data)).changes, accepted.len() as u64);
+}
+
+/// The status and the JSON of `/readyz`.
+async fn readiness(gateway: &Gateway) -> (u16, Value) {
+    let answer = gateway.http.get(format!("{}/readyz", gateway.url)).send().await.unwrap();
+    (answer.status().as_u16(), answer.json().await.unwrap())
+}
+
+#[tokio::test]
+async fn full_disk_at_startup_makes_the_gateway_not_ready() {
+    let disk = SmallDisk::of(4);
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    assert_eq!(readiness(&gateway).await.0, 200);
+    assert!(gateway.stop().success());
+    let gateway = Gateway::start(&data);
+    let filling = disk.fill();
+    assert_eq!(readiness(&gateway).await.0, 503, "no message has come, and none could be written");
+    fs::remove_file(filling).unwrap();
+    assert_eq!(readiness(&gateway).await.0, 200);
+}
+
+/// The number of the event that a change is of.
+fn item(change: &Value) -> u64 {
+    change["items"][0]["uri"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn full_disk_fails_a_backup_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(folder.path());
+    post(&gateway, 1).await;
+    let disk = SmallDisk::of(4);
+    let filling = disk.fill();
+    let file = disk.path().join("backup");
+    let back_up = || run("backup", &[&file, Path::new("--data"), folder.path()]);
+    let ended = back_up();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(stderr(&ended).contains("cannot be written"), "{}", stderr(&ended));
+    assert!(!file.exists());
+    fs::remove_file(filling).unwrap();
+    assert!(back_up().status.success());
+    verified(&file);
+}
+
+#[tokio::test]
+async fn unwritable_folder_is_refused() {
+    let disk = SmallDisk::of(4);
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    post(&gateway, 1).await;
+    assert!(gateway.stop().success());
+    disk.set_mode("ro");
+    let ended = run("serve", &[Path::new("--listen"), Path::new("127.0.0.1:0"), Path::new("--data"), &data]);
+    assert_eq!(ended.status.code(), Some(1));
+    let told = stderr(&ended);
+    assert!(told.contains("Read-only file system") && told.contains("make it writable"), "{told}");
+    // To look at it nothing need be written.
+    let ended = run("verify", &[Path::new("--data"), &data]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    let copy = tempfile::tempdir().unwrap();
+    let ended = run("backup", &[&copy.path().join("backup"), Path::new("--data"), &data]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    disk.set_mode("rw");
+    let gateway = Gateway::start(&data);
+    assert_eq!(post(&gateway, 2).await, 2);
+}
+
+/// A file system of its own on a file, which can turn read-only under the gateway as one on a failing disk.
+struct FailingDisk {
+    folder: tempfile::TempDir,
+    image: tempfile::NamedTempFile,
+}
+
+impl FailingDisk {
+    fn new() -> Self {
+        let (folder, image) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        image.as_file().set_len(32 << 20).unwrap();
+        assert!(ran("mkfs.ext4", &["-q".as_ref(), image.path()]), "this test needs mkfs.ext4 (apt install e2fsprogs)");
+        let disk = Self { folder, image };
+        disk.mount();
+        disk
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn mount(&self) {
+        let image = self.image.path().to_str().unwrap();
+        let mounted = mount(&["-o", "loop,errors=remount-ro", image], self.path());
+        assert!(mounted, "this test mounts a file: run it as root, in a container that may mount and has /dev/loop0");
+    }
+
+    fn unmount(&self) {
+        assert!(ran("umount", &[self.path()]));
+    }
+
+    /// Has the kernel find an error, at which it lets nothing be written any more.
+    fn fail(&self) {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let device = mounts.lines().find(|line| line.split(' ').nth(1) == self.path().to_str()).unwrap();
+        let device = device.split(' ').next().unwrap().trim_start_matches("/dev/");
+        fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "1").unwrap();
+    }
+}
+
+impl Drop for FailingDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).stderr(std::process::Stdio::null()).status();
+    }
+}
+
+fn ran(program: &str, arguments: &[&Path]) -> bool {
+    Command::new(program).args(arguments).status().is_ok_and(|status| status.success())
+}
+
+#[tokio::test]
+async fn read_only_file_system_is_reported_and_loses_no_acknowledged_event() {
+    let disk = FailingDisk::new();
+    let data = disk.path().join("data");
+    let gateway = Gateway::start(&data);
+    for number in 1..=20 {
+        post(&gateway, number).await;
+    }
+    // Somebody takes the right to write away, and gives it back.
+    let files = [journal_file(&data), data.join("journal.sqlite-wal")];
+    let chattr = |mode: &str| assert!(files.iter().all(|file| ran("chattr", &[mode.as_ref(), file])), "chattr {mode}");
+    chattr("+i");
+    refused(&gateway, 21, "whether it is still mounted for writing").await;
+    assert_eq!(gateway.changes().await.len(), 20);
+    chattr("-i");
+    assert_eq!(post(&gateway, 21).await, 21);
+
+    disk.fail();
+    refused(&gateway, 22, "whether it is still mounted for writing").await;
+    assert_eq!(gateway.changes().await.len(), 21);
+    let (status, problem) = readiness(&gateway).await;
+    assert_eq!(status, 503);
+    assert!(problem["detail"].as_str().unwrap().contains("mounted for writing"), "{problem}");
+    gateway.stop();
+    // What the kernel has shut opens again only when it is mounted anew.
+    disk.unmount();
+    disk.mount();
+    let gateway = Gateway::start(&data);
+    assert_eq!(gateway.changes().await.len(), 21);
+    assert_eq!(post(&gateway, 22).await, 22);
+    assert!(gateway.stop().success());
+    assert_eq!(verified(&journal_file(&data)).changes, 22);
+}
+
+/// Posts an event that cannot be written, and reads why and when to come back.
+async fn refused(gateway: &Gateway, number: u64, why: &str) {
+    let answer = try_to_post(gateway, number).await;
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"5".parse().unwrap()));
+    let problem: Value = answer.json().await.unwrap();
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(why) && detail.contains("send the message again"), "{detail}");
+}

@@ -1,0 +1,173 @@
+//! Each event makes one change, and each change tells the state that the one before it left, also where batches fail in
+//! between because the disk is full.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use tidings::{
+    journal::{
+        Journal, KnownKey, Outcome, Settings, Submission, TailBounds,
+        settle::SourcePolicy,
+        store::{
+            EventIdentity, event_key,
+            sqlite::{SqliteOptions, SqliteStore},
+        },
+    },
+    model::{ChangeId, Draft, ItemChange, Seq, SourceName, State},
+};
+
+use crate::{
+    journal::full_disk::SmallDisk,
+    support::journal_fixture::{journal_file, verified},
+};
+
+const SENDERS: u64 = 6;
+const EVENTS_AT_ONCE: u64 = 150;
+const ITEMS: u64 = 90;
+
+/// The event of that number: one of few items gets one of two states.
+fn draft(number: u64) -> Draft {
+    let object = format!("http://localhost/objects/{}", number % (ITEMS / 3));
+    let item = format!("{object}/items/{}", number % ITEMS);
+    let state = if number * 2_654_435_761 % 7 < 3 { "ACTIVE" } else { "INACTIVE" };
+    serde_json::from_value(
+        serde_json::json!({ "object": object, "items": [{ "uri": item, "stateAfter": state }], "description": "x".repeat(300) }),
+    )
+    .unwrap()
+}
+
+fn submission(from: u64) -> Submission {
+    let name = SourceName::parse("s").unwrap();
+    let key = |number: u64| event_key(&name, EventIdentity::Id(&number.to_string()), 0);
+    let drafts = (from..from + EVENTS_AT_ONCE).map(|number| (Some(key(number)), draft(number))).collect();
+    let policy = Arc::new(SourcePolicy { name: name.clone(), metadata_changes: false });
+    Submission { policy, drafts, known_key: KnownKey::Remembered, completes: None }
+}
+
+/// What became of each event, the first time and whenever it was sent again.
+type Outcomes = Arc<Mutex<BTreeMap<u64, Vec<Outcome>>>>;
+
+/// Has several senders send these events, each of them twice; gives how often that failed, and counts it meanwhile.
+async fn send(journal: &Journal, first: u64, batches: u64, outcomes: &Outcomes, failed: &Arc<AtomicU64>) -> u64 {
+    let (next, before) = (Arc::new(AtomicU64::new(0)), failed.load(Ordering::Relaxed));
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|_| {
+            let (journal, outcomes) = (journal.clone(), Arc::clone(outcomes));
+            let (next, failed) = (Arc::clone(&next), Arc::clone(failed));
+            tokio::spawn(async move {
+                loop {
+                    let turn = next.fetch_add(1, Ordering::Relaxed);
+                    if turn >= 2 * batches {
+                        break;
+                    }
+                    let from = first + turn / 2 * EVENTS_AT_ONCE;
+                    let Ok(told) = journal.append(submission(from)).await else {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    };
+                    let mut outcomes = outcomes.lock().unwrap();
+                    (from..).zip(told).for_each(|(event, outcome)| outcomes.entry(event).or_default().push(outcome));
+                }
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.await.unwrap();
+    }
+    failed.load(Ordering::Relaxed) - before
+}
+
+/// Fills the disk until something has failed, and makes room until something has not, over and over.
+fn fill_again_and_again(disk: &SmallDisk, failed: &AtomicU64, outcomes: &Outcomes, is_over: &AtomicBool) {
+    let is_over = || is_over.load(Ordering::Acquire);
+    while !is_over() {
+        let (failures, done) = (failed.load(Ordering::Relaxed), outcomes.lock().unwrap().len());
+        let filling = disk.fill();
+        while failed.load(Ordering::Relaxed) == failures && !is_over() {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(filling).unwrap();
+        while outcomes.lock().unwrap().len() == done && !is_over() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Each event made one change at the most, and each change follows from the one before.
+async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
+    let mut changes: BTreeMap<Seq, ChangeId> = BTreeMap::new();
+    let mut states: BTreeMap<String, State> = BTreeMap::new();
+    let mut after = Seq::ZERO;
+    loop {
+        let page = journal.after(after, 500).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.seq();
+        for recorded in page {
+            let change = recorded.change().unwrap();
+            changes.insert(change.seq, change.modification.id);
+            for item in &change.modification.items {
+                let ItemChange::State { before, after } = &item.change else { panic!("{:?}", item.change) };
+                let known = states.insert(item.uri.to_string(), after.clone());
+                assert_eq!(*before, known, "change {}", change.seq);
+                assert_ne!(before.as_ref(), Some(after), "change {}", change.seq);
+            }
+        }
+    }
+    let mut accepted = 0;
+    for (event, outcomes) in outcomes.lock().unwrap().iter() {
+        let made: Vec<_> = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Accepted { .. })).collect();
+        assert!(made.len() <= 1, "event {event}: {outcomes:?}");
+        accepted += made.len();
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Accepted { seq, id } | Outcome::Duplicate { seq, id: Some(id) } => {
+                    assert_eq!(changes.get(seq), Some(id), "event {event}: {outcomes:?}");
+                }
+                Outcome::Unchanged => assert!(made.is_empty(), "event {event}: {outcomes:?}"),
+                Outcome::Duplicate { .. } | Outcome::TooManyItems => panic!("event {event}: {outcomes:?}"),
+            }
+        }
+    }
+    assert!(accepted <= changes.len() && changes.len() > 1000, "{accepted} of {}", changes.len());
+    assert_eq!(verified(&journal_file(folder)).changes, changes.len() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_disk_batches_from_many_senders_settle_correctly() {
+    let disk = SmallDisk::of(48);
+    let data = disk.path().join("data");
+    let options = SqliteOptions { run_keys: 500, ..SqliteOptions::default() };
+    let (journal, writer) = Journal::start(
+        SqliteStore::open(&data, options).unwrap(),
+        Settings { tail: TailBounds { changes: 100, ..TailBounds::default() }, ..Settings::default() },
+    )
+    .unwrap();
+    let (outcomes, failed) = (Outcomes::default(), Arc::new(AtomicU64::new(0)));
+    assert_eq!(send(&journal, 0, 16, &outcomes, &failed).await, 0);
+    all_is_right(&journal, &data, &outcomes).await;
+
+    let disk = Arc::new(disk);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let filling = {
+        let (disk, failed, outcomes) = (Arc::clone(&disk), Arc::clone(&failed), Arc::clone(&outcomes));
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || fill_again_and_again(&disk, &failed, &outcomes, &is_over))
+    };
+    let first = 16 * EVENTS_AT_ONCE;
+    assert!(send(&journal, first, 40, &outcomes, &failed).await > 0);
+    is_over.store(true, Ordering::Release);
+    filling.join().unwrap();
+    all_is_right(&journal, &data, &outcomes).await;
+    // All that failed is sent again, and some of what did not.
+    assert_eq!(send(&journal, first, 40, &outcomes, &failed).await, 0);
+    all_is_right(&journal, &data, &outcomes).await;
+    drop(journal);
+    writer.join();
+    verified(&journal_file(&data));
+}

@@ -1,0 +1,136 @@
+//! A journal of an older version is brought up to this one when it is opened, and `kill -9` at any moment
+//! of that loses nothing: the next try finds it at one version or another, whole.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use rusqlite::Connection;
+use serde_json::Value;
+
+use crate::support::{
+    gateway::{Gateway, command},
+    journal_fixture::{Opened, configuration, event, journal_file, post, verified},
+};
+
+/// The tables of version 1, which is the oldest.
+const VERSION_1: &str = include_str!("../../../fixtures/journal/version-1.sql");
+
+/// How many changes the old journal has.
+const CHANGES: u64 = 3000;
+
+/// Makes a journal of version 1 in `old`, with the changes, the registry and the events of the
+/// journal in `new`. A later version may have more tables and columns; what version 1 had it has.
+fn carried_back(new: &Path, old: &Path) {
+    fs::create_dir_all(old).unwrap();
+    let connection = Connection::open(journal_file(old)).unwrap();
+    connection.execute_batch("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; BEGIN;").unwrap();
+    connection.execute_batch(VERSION_1).unwrap();
+    connection.execute_batch("COMMIT; PRAGMA journal_mode = WAL;").unwrap();
+    connection.execute("ATTACH ? AS new", [journal_file(new).to_str().unwrap()]).unwrap();
+    for table in ["changes", "objects", "items"] {
+        let sql = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
+        let columns: String = connection.query_row(&sql, [], |row| row.get(0)).unwrap();
+        let copy = format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}");
+        connection.execute(&copy, []).unwrap();
+    }
+    // So few changes have the keys of their events in their rows.
+    let events = "INSERT INTO main.events SELECT seq, key, received FROM new.changes WHERE key IS NOT NULL";
+    assert_eq!(connection.execute(events, []).unwrap() as u64, CHANGES);
+    connection.execute("INSERT INTO main.meta SELECT * FROM new.meta WHERE name = 'identity'", []).unwrap();
+    connection.execute_batch("PRAGMA main.user_version = 1; PRAGMA main.application_id = 0x54444E47;").unwrap();
+}
+
+fn version(folder: &Path) -> i64 {
+    let connection = Connection::open(journal_file(folder)).unwrap();
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
+}
+
+/// The version that the program makes.
+fn current_version() -> i64 {
+    let folder = tempfile::tempdir().unwrap();
+    Opened::at(folder.path()).close();
+    version(folder.path())
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    fs::copy(journal_file(from), journal_file(to)).unwrap();
+}
+
+/// Starts the program over the folder and kills it after so long, or as soon as it listens; says
+/// whether it was killed before it did, and after how long.
+fn killed_after(time: Duration, folder: &Path) -> (bool, Duration) {
+    let told = folder.join("told");
+    let mut serve = command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
+    let mut child = serve.stdout(File::create(&told).unwrap()).stderr(Stdio::null()).spawn().unwrap();
+    let listens = || fs::metadata(&told).unwrap().len() > 0;
+    let began = Instant::now();
+    while began.elapsed() < time && !listens() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    (!listens(), began.elapsed())
+}
+
+/// Sends an event that is in the journal; gives the status and the number that is told.
+async fn again(gateway: &Gateway, number: u64) -> (u16, u64) {
+    let post = gateway.http.post(format!("{}/hooks/s", gateway.url)).header("idempotency-key", number.to_string());
+    let answer = post.body(event(number).to_string()).send().await.unwrap();
+    let status = answer.status().as_u16();
+    let told: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+    (status, told["changes"][0]["seq"].as_u64().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn migration_survives_any_number_of_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let [new, old] = ["new", "old"].map(|name| folder.path().join(name));
+    let opened = Opened::at(&new);
+    opened.append(1..=CHANGES).await;
+    opened.close();
+    carried_back(&new, &old);
+    let current = current_version();
+    // The source by whose name the journal was filled.
+    let config = configuration(folder.path(), "[sources.s]\ntransport = \"http\"\ndialect = \"content-change\"");
+
+    // How long it takes when it is left alone tells when to kill it.
+    let alone = folder.path().join("alone");
+    copy(&old, &alone);
+    let (_, opening) = killed_after(Duration::from_secs(30), &alone);
+    let expected: Vec<Value> = Gateway::start(&alone).changes().await;
+    assert_eq!(expected.len() as u64, CHANGES);
+
+    let (mut broken_off, mut unfinished) = (0, 0);
+    for round in 0..24_u32 {
+        let data = folder.path().join(format!("round-{round}"));
+        copy(&old, &data);
+        // One after the other, on the same file.
+        for part in [round, round / 2 + 12] {
+            let (in_the_middle, _) = killed_after(opening * part / 24, &data);
+            let found = version(&data);
+            assert!((1..=current).contains(&found), "version {found}");
+            broken_off += u32::from(in_the_middle);
+            unfinished += u32::from(found < current);
+        }
+        let gateway = Gateway::start_with(&data, &["--config", &config]);
+        assert_eq!(gateway.changes().await, expected, "round {round}");
+        // The events are known again, and the numbering goes on.
+        for number in [1, CHANGES / 2, CHANGES] {
+            assert_eq!(again(&gateway, number).await, (200, number));
+        }
+        assert_eq!(post(&gateway, CHANGES + 1).await, CHANGES + 1);
+        assert!(gateway.stop().success());
+        assert_eq!(version(&data), current);
+        assert_eq!(verified(&journal_file(&data)).changes, CHANGES + 1);
+        fs::remove_dir_all(data).unwrap();
+    }
+    assert!(broken_off > 0, "it was never killed before it listened");
+    // With no more than one version there is nothing to bring up.
+    assert!(current == 1 || unfinished > 0, "it was never killed before the journal was brought up");
+}

@@ -1,0 +1,19 @@
+//! The journal and the registry: durability, order, retention, backup and verification.
+
+mod backup_and_restore;
+mod clock;
+mod file_permissions;
+pub(crate) mod full_disk;
+mod full_disk_batches;
+mod kill_9;
+mod maintenance_kills;
+mod migration;
+mod open_errors;
+mod outside_reader_kills;
+mod outside_readers;
+pub(crate) mod registry_crashes;
+pub(crate) mod registry_order;
+mod retention;
+pub(crate) mod store;
+mod store_duplicates;
+mod verify;

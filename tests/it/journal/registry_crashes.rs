@@ -1,0 +1,220 @@
+//! Every batch writes the registry with its changes, so that after a crash at any moment the registry is as of the newest
+//! change, exactly: facts, clocks and confirmations. Journals of version 8, which kept the newest rows in memory, open whole.
+
+use std::{cell::Cell, fs, path::Path, sync::Arc};
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use rusqlite::Connection;
+use serde_json::json;
+use tidings::{
+    journal::{
+        Journal, KnownKey, Settings, Submission,
+        registry::ObjectState,
+        settle::SourcePolicy,
+        store::{
+            Store,
+            sqlite::{SqliteOptions, SqliteStore},
+        },
+    },
+    model::{Draft, SourceName, Timestamp, Uri},
+};
+
+use crate::{
+    journal::registry_order::{arrivals, deed, drafts},
+    support::{
+        gateway::Gateway,
+        journal_fixture::{copy_files, journal_file, verified},
+    },
+};
+
+/// The files of a journal that is open, as a crash would leave them.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    copy_files(["journal.sqlite", "journal.sqlite-wal"].map(|name| from.join(name)), to);
+}
+
+/// Number of objects that have rows.
+fn rows(folder: &Path) -> u64 {
+    let connection = Connection::open(journal_file(folder)).unwrap();
+    connection.query_row("SELECT count(*) FROM objects", [], |row| row.get::<_, i64>(0)).unwrap().unsigned_abs()
+}
+
+fn policy() -> Arc<SourcePolicy> {
+    Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false })
+}
+
+pub(crate) async fn append(journal: &Journal, drafts: impl Iterator<Item = Draft>) {
+    // Without keys, so that what comes again is settled again, and confirms what is known.
+    let drafts = drafts.map(|draft| (None, draft)).collect();
+    journal.append(Submission { policy: policy(), drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+}
+
+pub(crate) fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
+    store.registry(None, 1000).unwrap()
+}
+
+/// After each message the files are copied and opened, and what is there is compared; now and then the copy is
+/// what goes on.
+#[test]
+fn registry_survives_a_crash_after_any_message() {
+    const OBJECTS: usize = 5;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let config = ProptestConfig { cases: 40, max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
+    let mut runner = TestRunner::new(config);
+    let cases =
+        (prop::collection::vec(prop::collection::vec(deed(), 1..12), OBJECTS), prop::collection::vec(any::<u64>(), 48));
+    let confirmed = Cell::new(0);
+    runner
+        .run(&cases, |(deeds, keys)| {
+            let object = |number| Uri::parse(&format!("http://h/objects/{number}")).unwrap();
+            let events: Vec<_> =
+                deeds.iter().enumerate().flat_map(|(number, deeds)| drafts(&object(number), deeds)).collect();
+            let arriving: Vec<_> = arrivals(events.len(), &keys);
+            let folder = tempfile::tempdir().unwrap();
+            let mut data = folder.path().join("0");
+            let open = |data: &Path| SqliteStore::open(data, SqliteOptions::default()).unwrap();
+            let mut running = Journal::start(open(&data), Settings::default()).unwrap();
+            for (part, arriving) in arriving.chunks(3).enumerate() {
+                runtime.block_on(append(&running.0, arriving.iter().map(|event| events[*event].clone())));
+                let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
+                let next = folder.path().join((part + 1).to_string());
+                copy(&data, &next);
+                prop_assert_eq!(rows(&next), there.len() as u64);
+                let store = open(&next);
+                prop_assert_eq!(&registry(&store), &there, "after message {}", part);
+                let told: Vec<_> = there.iter().map(|(_, state)| state.clone().without_confirmations()).collect();
+                confirmed
+                    .set(confirmed.get() + u32::from(there.iter().zip(&told).any(|((_, state), told)| state != told)));
+                verified(&journal_file(&next));
+                if keys[part % keys.len()] % 3 == 0 {
+                    data = next;
+                    running = Journal::start(store, Settings::default()).unwrap();
+                }
+            }
+            let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
+            drop(running.0);
+            running.1.join();
+            prop_assert_eq!(&registry(&open(&data)), &there);
+            Ok(())
+        })
+        .unwrap();
+    assert!(confirmed.get() > 20, "{} times anything was confirmed", confirmed.get());
+}
+
+/// A reader who knows of a change finds in the registry what it did. The change is the last of many in one batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registry_readers_see_every_acknowledged_change() {
+    const AT_ONCE: u64 = 200;
+    const BATCHES: u64 = 60;
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
+    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    let told = |number: u64| {
+        let object = format!("http://h/objects/{}", number % AT_ONCE);
+        let item = json!({ "uri": &object, "change": "UPDATE", "content": { "url": format!("http://h/{number}") } });
+        let time = Timestamp::from_millis(1_700_000_000_000 + i64::try_from(number).unwrap());
+        serde_json::from_value::<Draft>(json!({ "object": &object, "time": time, "items": [item] })).unwrap()
+    };
+    let reading = {
+        let journal = journal.clone();
+        let object = Uri::parse("http://h/objects/0").unwrap();
+        tokio::spawn(async move {
+            for reads in 0_u64.. {
+                let head = journal.stored_head().await.unwrap().0;
+                let state = if reads.is_multiple_of(2) {
+                    journal.object(object.clone()).await.unwrap()
+                } else {
+                    journal.registry(None, 1).await.unwrap().pop().map(|(_, state)| state)
+                };
+                let content = state.and_then(|state| Some(state.content(&object)?.read().unwrap().url.to_string()));
+                let found = content.map_or(0, |url| url.rsplit('/').next().unwrap().parse::<u64>().unwrap());
+                assert!(found >= head, "the registry is as of {found} when {head} can be read");
+                if head == BATCHES * AT_ONCE {
+                    return reads;
+                }
+            }
+            0
+        })
+    };
+    for batch in 0..BATCHES {
+        append(&journal, (1..=AT_ONCE).map(|number| told(batch * AT_ONCE + number))).await;
+    }
+    assert!(reading.await.unwrap() > 100);
+    drop(journal);
+    writer.join();
+    assert_eq!(rows(folder.path()), AT_ONCE);
+}
+
+/// Number of changes before the first kill.
+const MANY: u64 = 3_000;
+
+fn event(number: u64) -> serde_json::Value {
+    let object = format!("http://localhost/objects/{number}");
+    json!({ "object": object, "items": [{ "uri": format!("{object}/item"), "change": "ADD" }] })
+}
+
+async fn post(gateway: &Gateway, number: u64) {
+    let (status, answer) = gateway.post("content-change", "application/json", event(number).to_string()).await;
+    assert_eq!((status, answer["changes"][0]["seq"].as_u64()), (201, Some(number)), "{answer}");
+}
+
+#[tokio::test]
+async fn registry_survives_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let store = SqliteStore::open(&data, SqliteOptions::default()).unwrap();
+    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    for from in (1..MANY).step_by(1500) {
+        append(&journal, (from..from + 1500).map(|number| serde_json::from_value(event(number)).unwrap())).await;
+    }
+    drop(journal);
+    writer.join();
+    let mut last = MANY;
+    for posts in [1, 2, 30, 5] {
+        let mut gateway = Gateway::start(&data);
+        for _ in 0..posts {
+            last += 1;
+            post(&gateway, last).await;
+        }
+        gateway.kill();
+        assert_eq!(rows(&data), last);
+        let report = verified(&journal_file(&data));
+        assert_eq!((report.objects, report.changes, report.complete), (last, last, true));
+    }
+    let gateway = Gateway::start(&data);
+    let (mut after, mut seen) = (String::new(), 0);
+    loop {
+        let page = gateway.json(&format!("/snapshot?limit=1000{after}")).await;
+        seen += page["objects"].as_array().unwrap().len() as u64;
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(seen, last);
+    assert!(gateway.stop().success());
+}
+
+/// A journal of version 8 as `kill -9` left it, with changes, a confirmation and seeds that its tables lacked, and the same
+/// journal after it was closed, when its tables had everything. Version 8 itself wrote both.
+const VERSION_8: [&str; 2] = [
+    include_str!("../../../fixtures/journal/version-8-killed.sql"),
+    include_str!("../../../fixtures/journal/version-8-closed.sql"),
+];
+
+#[test]
+fn registry_of_a_killed_version_8_journal_opens_complete() {
+    let registries = VERSION_8.map(|sql| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = journal_file(folder.path());
+        Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+        let before = verified(&file);
+        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
+        let (registry, seeds, head) = (registry(&store), store.seeds(), store.head().unwrap());
+        drop(store);
+        assert_eq!(verified(&file), before);
+        assert_eq!((before.objects, rows(folder.path()), seeds, head.0), (6, 6, 5, 8));
+        registry
+    });
+    let confirmed = |(_, state): &(Uri, ObjectState)| *state != state.clone().without_confirmations();
+    assert!(registries[0].iter().any(confirmed));
+    assert_eq!(registries[0], registries[1]);
+}

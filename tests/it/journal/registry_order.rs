@@ -1,0 +1,238 @@
+//! Fedora 3 does not order its messages and every source may repeat them. For random histories of
+//! an object, the registry ends the same whether the events come in order, or shuffled and
+//! repeated; and the journal alone rebuilds it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use tidings::{
+    journal::{
+        ChangeBounds, Journal, KnownKey, Settings, Submission, WriterThread,
+        registry::{ObjectState, Registry},
+        settle::SourcePolicy,
+        store::{EventIdentity, event_key, sqlite},
+    },
+    model::{
+        Change, ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty,
+        Seq, SourceName, State, Text, Timestamp, Uri, User,
+    },
+};
+
+/// What a repository may do next; what makes no sense at that point is passed over.
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    Add { item: usize, state: usize },
+    AddOrUpdate { item: usize },
+    Update { item: usize },
+    SetState { item: usize, state: usize },
+    SetProperties { item: usize, state: Option<usize> },
+    Delete { item: usize },
+    Purge,
+}
+
+const ITEMS: usize = 3;
+
+pub(crate) fn deed() -> impl Strategy<Value = Deed> {
+    let item = || 0..ITEMS;
+    prop_oneof![
+        3 => (item(), 0..2usize).prop_map(|(item, state)| Deed::Add { item, state }),
+        3 => item().prop_map(|item| Deed::AddOrUpdate { item }),
+        3 => item().prop_map(|item| Deed::Update { item }),
+        3 => (item(), 0..3usize).prop_map(|(item, state)| Deed::SetState { item, state }),
+        2 => (item(), prop::option::of(0..3usize)).prop_map(|(item, state)| Deed::SetProperties { item, state }),
+        2 => item().prop_map(|item| Deed::Delete { item }),
+        1 => Just(Deed::Purge),
+    ]
+}
+
+fn state(number: usize) -> State {
+    [State::ACTIVE, State::INACTIVE, State::DELETED][number].clone()
+}
+
+/// The drafts that a repository would send while it does these deeds, in order.
+pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
+    let mut live = [false; ITEMS];
+    let mut drafts = Vec::new();
+    for (moment, deed) in deeds.iter().enumerate() {
+        let uri = |item: &usize| Uri::parse(&format!("{object}/datastreams/D{item}/content")).unwrap();
+        let content =
+            |item: &usize| Some(ContentLocation::at(Uri::parse(&format!("{}?v={moment}", uri(item))).unwrap()));
+        let told = |item: &usize, change| Some((uri(item), DraftChange::Told(change)));
+        let item = match deed {
+            Deed::Add { item, state: s } if !live[*item] => {
+                live[*item] = true;
+                told(item, ItemChange::Add { content: content(item), after: Some(state(*s)) })
+            }
+            Deed::AddOrUpdate { item } => {
+                live[*item] = true;
+                Some((uri(item), DraftChange::AddOrUpdate { content: content(item), begins_in: Some(State::ACTIVE) }))
+            }
+            Deed::Update { item } if live[*item] => {
+                told(item, ItemChange::Update { content: content(item), before: None, after: None })
+            }
+            Deed::SetState { item, state: s } if live[*item] => {
+                told(item, ItemChange::State { before: None, after: state(*s) })
+            }
+            Deed::SetProperties { item, state: s } if live[*item] => {
+                Some((uri(item), DraftChange::Properties { after: s.map(state) }))
+            }
+            Deed::Delete { item } if live[*item] => {
+                live[*item] = false;
+                told(item, ItemChange::Delete { before: None, after: None })
+            }
+            Deed::Purge if live.contains(&true) => {
+                live = [false; ITEMS];
+                None
+            }
+            _ => continue,
+        };
+        let listed = |(uri, change)| DraftItems::Listed(NonEmpty::one(DraftItem::new(uri, change)));
+        drafts.push(Draft {
+            id: None,
+            event_id: EventId::parse(&format!("{object}#{moment}")),
+            software_version: None,
+            user: User::unknown(),
+            time: Timestamp::from_millis(1_700_000_000_000 + 1000 * i64::try_from(moment).unwrap()).into(),
+            object: object.clone(),
+            parent: None,
+            types: Vec::new(),
+            description: Text::new("a deed"),
+            lookup: DraftLookup::default(),
+            items: item.map_or(DraftItems::Purge, listed),
+        });
+    }
+    drafts
+}
+
+/// What a reader of the registry sees: the items that are there, with state and content.
+pub(crate) fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLocation>)> {
+    let item = |uri: &Uri| {
+        (uri.clone(), (state.state(uri).cloned(), state.content(uri).map(|content| content.read().unwrap())))
+    };
+    state.live_items().map(|(uri, _)| item(uri)).collect()
+}
+
+pub(crate) struct World {
+    _folder: tempfile::TempDir,
+    pub(crate) journal: Journal,
+    _writer: WriterThread,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    policy: Arc<SourcePolicy>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::bounded(ChangeBounds::default())
+    }
+
+    fn bounded(bounds: ChangeBounds) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = sqlite::SqliteStore::open(folder.path(), sqlite::SqliteOptions::default()).unwrap();
+        let (journal, writer) = Journal::start(store, Settings { bounds, ..Settings::default() }).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let name = SourceName::parse("fedora3").unwrap();
+        let policy = Arc::new(SourcePolicy { name, metadata_changes: false });
+        Self { _folder: folder, journal, _writer: writer, runtime, policy }
+    }
+
+    /// Sends the drafts in three messages, so that the registry is read back in between.
+    pub(crate) fn send(&self, drafts: &[Draft]) {
+        for part in drafts.chunks(drafts.len().div_ceil(3).max(1)) {
+            let key = |draft: &Draft| {
+                let id = draft.event_id.as_ref().map(|id| EventIdentity::Id(id.as_str()));
+                id.map(|id| event_key(&self.policy.name, id, 0))
+            };
+            let drafts = part.iter().map(|draft| (key(draft), draft.clone())).collect();
+            let submission =
+                Submission { policy: Arc::clone(&self.policy), drafts, known_key: KnownKey::Same, completes: None };
+            self.runtime.block_on(self.journal.append(submission)).unwrap();
+        }
+    }
+
+    pub(crate) fn object(&self, object: &Uri) -> ObjectState {
+        self.runtime.block_on(self.journal.object(object.clone())).unwrap().unwrap_or_default()
+    }
+}
+
+/// The order in which events arrive, some of them twice.
+pub(crate) fn arrivals(events: usize, keys: &[u64]) -> Vec<usize> {
+    let mut arrivals: Vec<_> = (0..events).chain((0..events).filter(|event| keys[*event].is_multiple_of(3))).collect();
+    let mut turn = 0;
+    arrivals.sort_by_cached_key(|_| {
+        turn += 1;
+        keys[(turn - 1) % keys.len()].wrapping_mul(turn as u64 + 0x9E37_79B9_7F4A_7C15)
+    });
+    arrivals
+}
+
+#[test]
+fn registry_is_the_same_for_shuffled_and_duplicated_events() {
+    ends_in_the_same(&World::new(), 300);
+}
+
+#[test]
+fn registry_is_the_same_for_shuffled_split_purges() {
+    let world = World::bounded(ChangeBounds { items: 1, ..ChangeBounds::default() });
+    ends_in_the_same(&world, 120);
+    let changes = world.runtime.block_on(world.journal.after(Seq::ZERO, 100_000)).unwrap();
+    let changes: Vec<_> = changes.iter().map(|recorded| recorded.change().unwrap()).collect();
+    assert!(changes.iter().all(|change| change.modification.items.len() == 1));
+    let is_divided = |pair: &[&Change]| {
+        let [one, next] = pair else { return false };
+        let same =
+            one.modification.object == next.modification.object && one.modification.time == next.modification.time;
+        same && !one.settlement.purge && next.settlement.purge
+    };
+    assert!(changes.windows(2).filter(|pair| is_divided(pair)).count() > 20, "purges were divided");
+}
+
+fn ends_in_the_same(world: &World, cases: u32) {
+    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
+    let mut case = 0;
+    let histories = (prop::collection::vec(deed(), 1..24), prop::collection::vec(any::<u64>(), 48));
+    let case = std::cell::RefCell::new(&mut case);
+    runner
+        .run(&histories, |(deeds, keys)| {
+            let number = {
+                let mut case = case.borrow_mut();
+                **case += 1;
+                **case
+            };
+            let ordered = Uri::parse(&format!("http://h/objects/ordered:{number}")).unwrap();
+            world.send(&drafts(&ordered, &deeds));
+            let shuffled = Uri::parse(&format!("http://h/objects/shuffle:{number}")).unwrap();
+            let events = drafts(&shuffled, &deeds);
+            let arriving: Vec<_> =
+                arrivals(events.len(), &keys).into_iter().map(|event| events[event].clone()).collect();
+            world.send(&arriving);
+            let expected: Vec<_> = seen(&world.object(&ordered))
+                .into_iter()
+                .map(|(uri, facts)| {
+                    (uri.as_str().replace("ordered", "shuffle"), format!("{facts:?}").replace("ordered", "shuffle"))
+                })
+                .collect();
+            let found: Vec<_> = seen(&world.object(&shuffled))
+                .into_iter()
+                .map(|(uri, facts)| (uri.to_string(), format!("{facts:?}")))
+                .collect();
+            prop_assert_eq!(found, expected);
+            Ok(())
+        })
+        .unwrap();
+    the_journal_rebuilds_the_registry(world);
+}
+
+fn the_journal_rebuilds_the_registry(world: &World) {
+    let mut registry = Registry::default();
+    let mut after = Seq::ZERO;
+    loop {
+        let page = world.runtime.block_on(world.journal.after(after, 500)).unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.seq();
+        page.iter().for_each(|recorded| registry.take(recorded.change().unwrap()));
+    }
+    assert!(registry.objects.len() > 100);
+    for (uri, rebuilt) in registry.objects {
+        assert_eq!(rebuilt, world.object(&uri).without_confirmations(), "{uri}");
+    }
+}

@@ -1,0 +1,408 @@
+//! The promises of `Store`, held against every store.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use tidings::{
+    journal::{
+        store::{
+            Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError,
+            StoreLimits, TouchedObject, event_key,
+            sqlite::{SqliteOptions, SqliteStore},
+        },
+        subscriptions::{DefinitionText, MadeBy, NewDeadLetter, Write},
+    },
+    model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri},
+};
+
+use crate::support::journal_fixture::copy_files;
+
+/// Opens the store whose files are in the folder.
+type Open = fn(&Path, StoreLimits) -> Arc<dyn Store>;
+
+/// Every store: a new one has a line here.
+const STORES: [(&str, Open); 1] = [("sqlite", open_sqlite)];
+
+/// Few keys to a run, so that short tests have many runs.
+fn open_sqlite(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(folder, SqliteOptions { limits, run_keys: 5 }).unwrap())
+}
+
+pub(crate) fn every_store(test: impl Fn(&Path, Open)) {
+    for (name, open) in STORES {
+        let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
+        test(folder.path(), open);
+    }
+}
+
+pub(crate) fn key(number: u64) -> EventKey {
+    let id = number.to_string();
+    event_key(&SourceName::parse("s").unwrap(), EventIdentity::Id(&id), 0)
+}
+
+fn object() -> Uri {
+    Uri::parse("http://localhost:8080/fedora/objects/demo:1").unwrap()
+}
+
+/// A change at that number, told by the event of that number.
+pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
+    let mut change: Change = serde_json::from_str(include_str!("../../../fixtures/change.json")).unwrap();
+    change.seq = seq;
+    change.modification.id = ChangeId::mint();
+    let json = Bytes::from(serde_json::to_vec(&change).unwrap());
+    NewChange { change, json, sight: None, key: Some(key(event)), incomplete: None }
+}
+
+/// An object all of which is to be written.
+fn touched(KnownObject { state, .. }: KnownObject) -> TouchedObject {
+    let items = state.items.keys().cloned().collect();
+    TouchedObject { uri: object(), itself: true, state, items, item_count: None }
+}
+
+/// Appends what these events tell, as the writer does: an event that is known makes no change, and
+/// the registry takes over every change.
+pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
+    let questions = Questions {
+        keys: events.iter().copied().map(key).collect(),
+        objects: [(object(), ItemsAsked::All)].into_iter().collect(),
+        ..Questions::default()
+    };
+    let mut transaction = store.begin()?;
+    let (decision, numbers) = decide(events, &transaction.look_up(&questions)?);
+    transaction.write(&decision)?;
+    transaction.commit()?;
+    Ok(numbers)
+}
+
+/// Writes a decision in a transaction of its own.
+pub(crate) fn write(store: &dyn Store, decision: &Decision) -> Result<(), StoreError> {
+    let mut transaction = store.begin()?;
+    transaction.write(decision)?;
+    transaction.commit()
+}
+
+/// Asks in a transaction that writes nothing.
+fn look_up(store: &dyn Store, questions: &Questions) -> Known {
+    store.begin().unwrap().look_up(questions).unwrap()
+}
+
+fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
+    let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
+    let (mut changes, mut numbers, mut head) = (Vec::new(), Vec::new(), known.head);
+    for event in events {
+        if let Some((first, _)) = known.seen.get(&key(*event)) {
+            numbers.push(*first);
+            continue;
+        }
+        head = head.next();
+        numbers.push(head);
+        let new = change(head, *event);
+        object.state.take(&new.change);
+        changes.push(new);
+    }
+    (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
+}
+
+/// A decision to write nothing.
+pub(crate) fn nothing() -> Decision {
+    Decision::nothing(Timestamp::EPOCH)
+}
+
+/// Which of these events are known to have changed nothing.
+pub(crate) fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
+    let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
+    let known = look_up(store, &questions);
+    events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect()
+}
+
+/// Numbers of all changes that are kept after `after`.
+pub(crate) fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
+    let newest_first = store.before(Seq(u64::MAX), 10_000, usize::MAX).unwrap();
+    newest_first.iter().rev().map(|change| change.seq.0).filter(|seq| *seq > after).collect()
+}
+
+/// Copies the files as they are at this moment, as a crash would leave them.
+fn as_after_a_crash(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    // The index of the write-ahead log is shared memory: it is gone after a crash.
+    copy_files(files.filter(|file| !file.to_string_lossy().ends_with("-shm")), copy.path());
+    copy
+}
+
+#[test]
+fn promise_1_append_is_durable_on_return() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        append(&*store, &[1, 2, 3]).unwrap();
+        let copy = as_after_a_crash(folder);
+        let reopened = open(copy.path(), StoreLimits::default());
+        assert_eq!(seqs(&*reopened, 0), [1, 2, 3]);
+        assert_eq!(reopened.object(&object()).unwrap(), store.object(&object()).unwrap());
+        assert_eq!(reopened.identity(), store.identity());
+    });
+}
+
+#[test]
+fn promises_2_and_6_readers_see_a_growing_prefix_up_to_the_head() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let (mut longest, mut reads) = (0, 0);
+                        while !done.load(Ordering::Acquire) {
+                            let head = store.head().unwrap();
+                            let seen = seqs(&*store, 0);
+                            assert_eq!(seen, (1..=seen.len() as u64).collect::<Vec<_>>(), "a gap, or out of order");
+                            assert!(seen.len() >= longest, "a change that was there is gone");
+                            assert!(seen.len() as u64 >= head.0, "the head ran ahead");
+                            (longest, reads) = (seen.len(), reads + 1);
+                        }
+                        assert!(reads > 3);
+                    })
+                })
+                .collect();
+            let one_at_a_time = Mutex::new(());
+            std::thread::scope(|writers| {
+                for writer in 0..4u64 {
+                    let (store, one_at_a_time) = (&store, &one_at_a_time);
+                    writers.spawn(move || {
+                        for event in 0..50 {
+                            let _turn = one_at_a_time.lock().unwrap();
+                            append(&**store, &[writer * 1000 + event * 2, writer * 1000 + event * 2 + 1]).unwrap();
+                        }
+                    });
+                }
+            });
+            done.store(true, Ordering::Release);
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+        assert_eq!(seqs(&*store, 0).len(), 400);
+    });
+}
+
+#[test]
+fn promise_4_batches_are_atomic() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        append(&*store, &[1]).unwrap();
+        let before = store.object(&object()).unwrap();
+        let questions =
+            Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
+        // The second change takes a number that is taken: the store cannot write it.
+        let mut touched_object = look_up(&*store, &questions).objects.remove(&object()).unwrap();
+        touched_object.state.purged.at = Some(Timestamp::now());
+        let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
+        let unchanged = vec![key(4)];
+        let objects = [touched(touched_object)].into();
+        let refused = write(&*store, &Decision { changes, unchanged, objects, ..nothing() });
+        assert!(refused.is_err());
+        assert_eq!(seqs(&*store, 0), [1]);
+        assert_eq!(store.object(&object()).unwrap(), before);
+        assert_eq!(append(&*store, &[2, 3]).unwrap(), [Seq(2), Seq(3)], "the keys were not stored either");
+        assert!(known_unchanged(&*store, &[4]).is_empty());
+    });
+}
+
+#[test]
+fn promise_4_changes_get_their_assigned_numbers_or_none() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        // The first may leave numbers out, as after a restore.
+        let changes = (5..=24).map(|seq| change(Seq(seq), seq)).collect();
+        write(&*store, &Decision { changes, ..nothing() }).unwrap();
+        let numbered = |changes: Vec<tidings::journal::store::StoredChange>| {
+            let told = changes.iter().map(|stored| serde_json::from_slice::<Change>(&stored.json).unwrap().seq);
+            told.zip(&changes).map(|(told, stored)| (told.0, stored.seq.0)).collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = (5..=24).map(|seq| (seq, seq)).collect();
+        assert_eq!(numbered(store.after(Seq(4), 100, usize::MAX).unwrap().unwrap()), expected);
+        assert!(store.after(Seq(3), 100, usize::MAX).unwrap().is_none(), "the journal never gave the number 4");
+        // One is left out in the middle: nothing is written under a number that is not its own.
+        let changes = (25..=45).filter(|seq| *seq != 28).map(|seq| change(Seq(seq), seq)).collect();
+        assert!(write(&*store, &Decision { changes, ..nothing() }).is_err());
+        assert_eq!(numbered(store.after(Seq(4), 100, usize::MAX).unwrap().unwrap()), expected);
+    });
+}
+
+/// What was decided on a batch that could not be written must not be written either.
+#[test]
+fn promise_4_batches_are_atomic_with_concurrent_failures() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let one_at_a_time = Arc::new(Mutex::new(()));
+        let writers: Vec<_> = (0..3_u64)
+            .map(|writer| {
+                let (store, one_at_a_time) = (Arc::clone(&store), Arc::clone(&one_at_a_time));
+                std::thread::spawn(move || {
+                    let mut acknowledged = Vec::new();
+                    for event in (0..200).map(|event| writer * 1000 + event) {
+                        let _turn = one_at_a_time.lock().unwrap();
+                        if event % 3 == 0 {
+                            fails(&*store, event);
+                        }
+                        acknowledged.push((event, append(&*store, &[event]).unwrap()[0]));
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        let mut acknowledged: Vec<_> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+        acknowledged.sort_by_key(|(_, seq)| *seq);
+        assert_eq!(seqs(&*store, 0), (1..=600).collect::<Vec<_>>());
+        assert_eq!(acknowledged.iter().map(|(_, seq)| seq.0).collect::<Vec<_>>(), seqs(&*store, 0));
+        drop(store);
+        let store = open(folder, StoreLimits::default());
+        for (event, seq) in acknowledged {
+            assert_eq!(append(&*store, &[event]).unwrap(), [seq], "event {event}");
+        }
+    });
+}
+
+/// Has a batch of two changes with one number decided on, which no store can write.
+fn fails(store: &dyn Store, event: u64) {
+    let questions = Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
+    let known = look_up(store, &questions);
+    let next = known.head.next();
+    let changes = vec![change(next, event), change(next, event + 500)];
+    let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
+    object.state.purged.at = Some(Timestamp::now());
+    let unchanged = vec![key(4)];
+    assert!(write(store, &Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
+}
+
+#[test]
+fn promise_5_reading_moves_no_cursor() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        append(&*store, &[1, 2, 3, 4]).unwrap();
+        for _ in 0..2 {
+            assert_eq!(seqs(&*store, 2), [3, 4]);
+            let newest_first: Vec<_> =
+                store.before(Seq(4), 2, usize::MAX).unwrap().iter().map(|change| change.seq.0).collect();
+            assert_eq!(newest_first, [3, 2]);
+        }
+        assert_eq!(seqs(&*store, 4), [] as [u64; 0]);
+        assert_eq!(store.head().unwrap(), Seq(4));
+    });
+}
+
+#[test]
+fn promise_5_cursor_moves_back_only_by_a_rewind() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let name = SubscriptionName::parse("index").unwrap();
+        let put = |cursor| Write::Put {
+            name: name.clone(),
+            made_by: MadeBy::Api,
+            definition: DefinitionText::default(),
+            cursor: Seq(cursor),
+        };
+        let advance = |to| {
+            write(&*store, &Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() }).unwrap();
+        };
+        let kept = |store: &dyn Store| {
+            let all = store.subscriptions().unwrap();
+            (all[0].cursor.0, all[0].paused, all[0].dead_letters)
+        };
+        let letter = |seq| NewDeadLetter { seq: Seq(seq), reason: "no".to_owned(), json: Bytes::from_static(b"{}") };
+        store.write_subscriptions(&[put(3), Write::Pause(name.clone(), true)]).unwrap();
+        advance(7);
+        advance(5);
+        assert_eq!(kept(&*store), (7, true, 0));
+        store.write_subscriptions(&[put(1), Write::Park(name.clone(), letter(6))]).unwrap();
+        assert_eq!(kept(&*store), (7, true, 1), "one that is put again keeps its place");
+        store
+            .write_subscriptions(&[Write::Rewind(name.clone(), Seq(2)), Write::Park(name.clone(), letter(4))])
+            .unwrap();
+        drop(store);
+        let store = open(folder, StoreLimits::default());
+        assert_eq!(kept(&*store), (4, true, 2), "a dead letter is written with the cursor past it");
+
+        let letters = store.dead_letters(&name, None, 9).unwrap();
+        assert_eq!(letters.iter().map(|letter| letter.letter.seq.0).collect::<Vec<_>>(), [4, 6]);
+        assert_eq!(store.dead_letters(&name, Some(letters[0].id), 9).unwrap(), letters[1..]);
+        assert!(store.replays(&name, None, 9).unwrap().is_empty());
+        let concerned = store.write_subscriptions(&[Write::Replay(name.clone(), Some(letters[1].id))]).unwrap();
+        assert_eq!((concerned, store.replays(&name, None, 9).unwrap().len()), (vec![1], 1));
+        let again = Write::RefusedAgain(name.clone(), letters[1].id, "still no".to_owned());
+        store.write_subscriptions(&[again]).unwrap();
+        let refused = store.dead_letter(&name, letters[1].id).unwrap().unwrap();
+        assert_eq!((refused.attempts, refused.replay, refused.letter.reason.as_str()), (2, false, "still no"));
+        let concerned = store.write_subscriptions(&[Write::Drop(name.clone(), None), Write::Delete(name.clone())]);
+        assert_eq!(concerned.unwrap(), [2, 1]);
+        assert!(store.subscriptions().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn incomplete_changes_are_stored_and_removed_with_their_changes() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        let new = |seq: u64, untold| NewChange { incomplete: untold, ..change(Seq(seq), seq) };
+        let source = change(Seq(1), 1).change.modification.origin.source;
+        let changes = vec![new(1, Some(Untold::Content)), new(2, None), new(3, Some(Untold::Items))];
+        let json = changes[2].json.clone();
+        write(&*store, &Decision { changes, ..nothing() }).unwrap();
+        // The change may go: what is to be asked stays.
+        assert_eq!(store.prune(Seq(3), 9).unwrap(), 2);
+        drop(store);
+        let store = open(folder, StoreLimits::default());
+        let seqs = |after, limit| {
+            let found = store.incomplete(&source, Seq(after), limit).unwrap();
+            found.iter().map(|incomplete| (incomplete.seq.0, incomplete.untold)).collect::<Vec<_>>()
+        };
+        assert_eq!(seqs(0, 9), [(1, Untold::Content), (3, Untold::Items)]);
+        assert_eq!((seqs(0, 1), seqs(1, 1)), (vec![(1, Untold::Content)], vec![(3, Untold::Items)]));
+        assert_eq!(store.incomplete(&source, Seq(1), 1).unwrap()[0].json, json);
+        assert_eq!(store.incomplete_counts().unwrap(), [(source.clone(), 2)].into());
+        let other = SourceName::parse("other").unwrap();
+        assert!(store.incomplete(&other, Seq::ZERO, 9).unwrap().is_empty());
+        write(&*store, &Decision { completed: vec![Seq(1), Seq(2)], ..nothing() }).unwrap();
+        assert_eq!(seqs(0, 9), [(3, Untold::Items)]);
+        write(&*store, &Decision { completed: vec![Seq(3)], ..nothing() }).unwrap();
+        assert!(store.incomplete_counts().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn retention_removes_only_the_oldest_changes() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        assert_eq!((store.first().unwrap(), store.first_of_newest(3).unwrap()), (None, None));
+        assert_eq!(store.prune(Seq(5), 9).unwrap(), 0);
+        append(&*store, &(1..=10).collect::<Vec<_>>()).unwrap();
+        let known = store.object(&object()).unwrap();
+        let received = change(Seq(1), 1).change.received;
+        let later = Timestamp::from_millis(received.millis() + 1).unwrap();
+        assert_eq!(store.first_since(received).unwrap(), Some(Seq(1)));
+        assert_eq!(store.first_since(later).unwrap(), None);
+        for (count, first) in [(0, 10), (1, 10), (4, 7), (10, 1)] {
+            assert_eq!(store.first_of_newest(count).unwrap(), Some(Seq(first)), "{count}");
+        }
+        assert_eq!(store.prune(Seq(8), 4).unwrap(), 4);
+        assert_eq!((seqs(&*store, 0), store.first().unwrap()), ((5..=10).collect(), Some(Seq(5))));
+        assert_eq!(store.prune(Seq(8), 4).unwrap(), 3);
+        assert_eq!(store.prune(Seq(u64::MAX), 9).unwrap(), 2, "the newest stays");
+        let is_place = |seq| store.after(Seq(seq), 1, 1).unwrap().is_some();
+        assert_eq!(
+            [is_place(0), is_place(8), is_place(9), is_place(10), is_place(11)],
+            [false, false, true, true, false]
+        );
+        drop(store);
+        let store = open(folder, StoreLimits::default());
+        assert_eq!((store.head().unwrap(), store.object(&object()).unwrap()), (Seq(10), known.clone()));
+        assert_eq!(store.registry(None, 9).unwrap(), [(object(), known.unwrap())]);
+        assert!(store.registry(Some(&object()), 9).unwrap().is_empty());
+        assert_eq!(append(&*store, &[3, 11]).unwrap(), [Seq(3), Seq(11)]);
+    });
+}

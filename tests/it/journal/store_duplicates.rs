@@ -1,0 +1,105 @@
+//! Promise 3 of `Store`, held against every store: a repeat returns the first number, wherever the key of the
+//! event is by then, for as long as the window lasts.
+
+use tidings::{
+    journal::store::{Decision, StoreLimits, sqlite},
+    model::Seq,
+};
+
+use crate::journal::store::{append, every_store, key, known_unchanged, nothing, write};
+
+#[test]
+fn promise_3_duplicate_returns_the_first_number() {
+    every_store(|folder, open| {
+        let store = open(folder, StoreLimits::default());
+        assert_eq!(append(&*store, &[1, 2]).unwrap(), [Seq(1), Seq(2)]);
+        assert_eq!(append(&*store, &[2, 3, 1]).unwrap(), [Seq(2), Seq(3), Seq(1)]);
+        drop(store);
+        assert_eq!(append(&*open(folder, StoreLimits::default()), &[1, 3, 4]).unwrap(), [Seq(1), Seq(3), Seq(4)]);
+    });
+}
+
+#[test]
+fn promise_3_duplicates_are_recognized_within_the_window() {
+    every_store(|folder, open| {
+        let limits = StoreLimits { dedupe_events: 10, dedupe_millis: -1, ..StoreLimits::default() };
+        let store = open(folder, limits);
+        for event in 1..=40 {
+            append(&*store, &[event]).unwrap();
+        }
+        assert_eq!(append(&*store, &[35]).unwrap(), [Seq(35)], "an event within the window");
+        assert_eq!(append(&*store, &[3]).unwrap(), [Seq(41)], "an event before the window");
+        drop(store);
+        let store = open(folder, limits);
+        for event in 100..200 {
+            append(&*store, &[event]).unwrap();
+        }
+        drop(store);
+        let kept: i64 = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME))
+            .and_then(|journal| journal.query_row("SELECT sum(keys) FROM key_runs", [], |row| row.get(0)))
+            .unwrap();
+        assert!(kept < 40, "{kept} keys are kept of a window of 10");
+    });
+}
+
+#[test]
+fn promise_3_duplicates_of_events_without_change_are_recognized() {
+    every_store(|folder, open| {
+        let limits = StoreLimits { dedupe_events: 10, dedupe_millis: -1, ..StoreLimits::default() };
+        let store = open(folder, limits);
+        for event in 1..=40 {
+            write(&*store, &Decision { unchanged: vec![key(event), key(event)], ..nothing() }).unwrap();
+            assert_eq!(known_unchanged(&*store, &[event]), [event]);
+        }
+        drop(store);
+        let store = open(folder, limits);
+        assert_eq!(known_unchanged(&*store, &[35, 3, 41]), [35]);
+        assert_eq!(store.head().unwrap(), Seq::ZERO);
+    });
+}
+
+/// Keys gather in memory and move on in their own order; wherever one is, its event is known.
+#[test]
+fn promise_3_duplicates_are_recognized_wherever_their_keys_are_stored() {
+    every_store(|folder, open| {
+        let limits = StoreLimits::default();
+        let mut store = open(folder, limits);
+        let mut next = 1;
+        for batch in [1, 7, 30, 2, 11, 3, 1, 25, 4, 4, 4, 19, 1, 1, 9] {
+            let events: Vec<u64> = (next..next + batch).collect();
+            next += batch;
+            append(&*store, &events).unwrap();
+            if batch % 2 == 1 {
+                drop(store);
+                store = open(folder, limits);
+            }
+            for event in 1..next {
+                assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)], "after {next}");
+            }
+        }
+        drop(store);
+        let report = sqlite::verify::verify(&folder.join(sqlite::FILE_NAME), &mut |_, _| {}).unwrap();
+        let lost: Vec<_> = report.findings.iter().filter(|finding| finding.contains("known again")).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    });
+}
+
+/// The key of an event stays when its change goes, however often some go.
+#[test]
+fn promise_3_duplicates_of_removed_changes_are_recognized() {
+    every_store(|folder, open| {
+        let mut store = open(folder, StoreLimits::default());
+        for round in 0..5 {
+            append(&*store, &(round * 20 + 1..=round * 20 + 20).collect::<Vec<_>>()).unwrap();
+            assert!(store.prune(Seq(round * 20 + 11), usize::MAX).unwrap() > 0);
+            for event in 1..=round * 20 + 20 {
+                assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)], "round {round}");
+            }
+            drop(store);
+            store = open(folder, StoreLimits::default());
+        }
+        for event in 1..=100 {
+            assert_eq!(append(&*store, &[event]).unwrap(), [Seq(event)]);
+        }
+    });
+}

@@ -1,0 +1,196 @@
+//! `tidings verify` names what is wrong and where: each row here breaks a journal in one way.
+
+use std::{fs, path::Path};
+
+use rusqlite::Connection;
+use tidings::journal::retention::Retention;
+
+use crate::support::{
+    fedora3_messages::Call,
+    gateway::Gateway,
+    journal_fixture::{Opened, journal_file, run, stderr, verified},
+};
+
+/// A closed journal in which objects come and go, and events come late; a part of it may be gone.
+async fn journal(folder: &Path, keep: Option<u64>) {
+    let gateway = Gateway::start(folder);
+    for number in 1..=40 {
+        let pid = format!("demo:{}", number % 5);
+        let (method, parameters): (_, &[_]) = match number % 8 {
+            0 => ("purgeObject", &[]),
+            1 => ("modifyObject", &[("state", "I")]),
+            2 => ("setDatastreamState", &[("dsID", "DC"), ("dsState", "I")]),
+            _ => ("addDatastream", &[("dsID", "DC"), ("dsState", "A")]),
+        };
+        // Some are told long after they happened.
+        let number = if number % 6 == 0 { number - 5 + 1000 * (number % 2) } else { number * 3 };
+        let returned = (method == "addDatastream").then_some("DC");
+        let call = Call { number, method, pid: &pid, parameters, returned };
+        let (status, answer) = gateway.post("fedora3", "application/atom+xml", call.message()).await;
+        assert!(status < 300, "{answer}");
+    }
+    assert!(gateway.stop().success());
+    let opened = Opened::at(folder);
+    opened.append(1..=300).await;
+    if keep.is_some() {
+        let retention = Retention { days: None, changes: keep };
+        assert!(retention.enforce(&opened.journal, tidings::model::Timestamp::now()).await.unwrap() > 0);
+    }
+    opened.close();
+}
+
+#[tokio::test]
+async fn verify_accepts_an_intact_journal() {
+    for keep in [None, Some(310), Some(20)] {
+        let folder = tempfile::tempdir().unwrap();
+        journal(folder.path(), keep).await;
+        assert_eq!(verified(&journal_file(folder.path())).complete, keep.is_none());
+        let ended = run("verify", &[Path::new("--data"), folder.path()]);
+        assert!(ended.status.success() && stderr(&ended).is_empty(), "{}", stderr(&ended));
+        let told = String::from_utf8(ended.stdout).unwrap();
+        let compared = if keep.is_none() { "compared as a whole" } else { "as far as the retained changes allow" };
+        assert!(told.contains("journal.sqlite: ") && told.contains(compared), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn verify_accepts_intact_subscription_and_quarantine_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    journal(folder.path(), None).await;
+    let connection = Connection::open(journal_file(folder.path())).unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO subscriptions SELECT 's', 'api', '', max(seq), 0, NULL FROM changes;
+             INSERT INTO dead_letters SELECT 1, 's', seq, 0, '', 1, 0, json FROM changes WHERE seq = 9;
+             INSERT INTO incomplete SELECT seq, 's', 'items', json FROM changes WHERE seq = 9;
+             INSERT INTO walks VALUES ('s', randomblob(16), 1, '', 0, 0, 0, 0);
+             INSERT INTO quarantine VALUES (1, 0, 's', NULL, '[]', '', '', 2, x'0102')",
+        )
+        .unwrap();
+    connection.close().unwrap();
+    verified(&journal_file(folder.path()));
+}
+
+#[tokio::test]
+async fn verify_locates_each_error() {
+    let folder = tempfile::tempdir().unwrap();
+    journal(folder.path(), None).await;
+    let kept = tempfile::tempdir().unwrap();
+    journal(kept.path(), Some(30)).await;
+    // In which of the two journals it is to be found. Where something was removed the keys of events are in a run.
+    const BOTH: [bool; 2] = [true, true];
+    const WHOLE: [bool; 2] = [true, false];
+    const PRUNED: [bool; 2] = [false, true];
+    for (sql, told, [in_whole, in_pruned]) in [
+        (
+            "UPDATE changes SET json = replace(json, 'xxxxx', 'xxxxy') WHERE seq = NEWEST",
+            "change NEWEST is not as it was written",
+            BOTH,
+        ),
+        ("UPDATE changes SET json = substr(json, 1, 100) WHERE seq = NEWEST", "change NEWEST cannot be read", BOTH),
+        ("DELETE FROM changes WHERE seq = NEWEST - 3", "are missing", BOTH),
+        ("DELETE FROM changes WHERE seq = NEWEST - 3", "an event is known as change", PRUNED),
+        ("UPDATE changes SET id = randomblob(16) WHERE seq = NEWEST", "kept under another id", BOTH),
+        ("UPDATE changes SET received = received + 1 WHERE seq = NEWEST", "under another time", BOTH),
+        ("UPDATE changes SET received = 5 WHERE seq = NEWEST", "was received before", BOTH),
+        ("UPDATE changes SET seq = 9999 WHERE seq = NEWEST", "it has the number NEWEST", BOTH),
+        ("UPDATE key_runs SET keys = keys - 1", "are not as they were written", PRUNED),
+        (
+            "UPDATE key_parts SET keys = CAST(substr(keys, 25) || substr(keys, 1, 24) AS BLOB)",
+            "are not as they were written",
+            PRUNED,
+        ),
+        ("UPDATE key_parts SET keys = substr(keys, 5)", "is cut short", PRUNED),
+        ("DELETE FROM key_parts", "the event of change NEWEST would not be known again", PRUNED),
+        ("UPDATE items SET existence = 1 - existence", "whether it is there", BOTH),
+        ("UPDATE items SET existence_at = existence_at - 1", "whether it is there", BOTH),
+        ("UPDATE items SET content = NULL, state = 'LOST'", "its state", BOTH),
+        // Also of an item of which no change tells any more.
+        (
+            "UPDATE items SET content = '{\"url\":' WHERE object = (SELECT object FROM objects WHERE uri LIKE '%/0')",
+            "the place of a content",
+            BOTH,
+        ),
+        ("DELETE FROM items", "it is not there", BOTH),
+        ("DELETE FROM items; DELETE FROM objects", "the registry lacks the object", BOTH),
+        ("DELETE FROM objects WHERE uri LIKE '%/1'", "refers to one that is not there", BOTH),
+        ("UPDATE objects SET parent = 'http://h/', parent_at = 1", "its parent", WHOLE),
+        ("UPDATE objects SET purged_at = 1 WHERE purged_at IS NOT NULL", "when it was purged", WHOLE),
+        ("INSERT INTO objects (uri, types) VALUES ('http://h/', '[\"http://t/\"]')", "its types", WHOLE),
+        ("UPDATE objects SET uri = 'no uri' WHERE uri LIKE '%/1'", "no URI", BOTH),
+        ("UPDATE objects SET types = '' WHERE uri LIKE '%/1'", "the registry, object http", BOTH),
+        (
+            "INSERT INTO subscriptions VALUES ('s', 'api', '', NEWEST + 1, 0, NULL)",
+            "the subscription s is at change",
+            WHOLE,
+        ),
+        ("INSERT INTO subscriptions VALUES ('s', 'me', '', 0, 0, NULL)", "me makes no subscriptions", WHOLE),
+        ("INSERT INTO dead_letters VALUES (7, 's', 1, 0, '', 1, 0, '{')", "the dead letter 7 cannot be read", WHOLE),
+        (
+            "INSERT INTO dead_letters SELECT 7, 's', seq + 1, 0, '', 1, 0, json FROM changes WHERE seq = NEWEST",
+            "the dead letter 7 is a copy of change",
+            WHOLE,
+        ),
+        (
+            "INSERT INTO incomplete SELECT seq - 1, 's', 'items', json FROM changes WHERE seq = NEWEST",
+            "and says NEWEST",
+            WHOLE,
+        ),
+        (
+            "INSERT INTO incomplete SELECT seq, 's', 'much', json FROM changes WHERE seq = NEWEST",
+            "lacks \"much\" of the source \"s\"",
+            WHOLE,
+        ),
+        ("INSERT INTO walks VALUES ('s', x'00', 1, '', 0, 0, 0, 0)", "the walk through the repository of \"s\"", WHOLE),
+        (
+            "INSERT INTO quarantine VALUES (9, 0, 's', NULL, '[]', '', '', 5, x'0102')",
+            "the message 9 of the quarantine has 2 bytes, and its row says 5",
+            WHOLE,
+        ),
+        (
+            "INSERT INTO quarantine VALUES (9, 0, 's', NULL, '[', '', '', 2, x'0102')",
+            "the message 9 of the quarantine: ",
+            WHOLE,
+        ),
+    ] {
+        for (folder, _) in [(&folder, in_whole), (&kept, in_pruned)].into_iter().filter(|(_, is_found)| *is_found) {
+            let copy = tempfile::tempdir().unwrap();
+            let file = journal_file(copy.path());
+            fs::copy(journal_file(folder.path()), &file).unwrap();
+            let connection = Connection::open(&file).unwrap();
+            let newest: i64 = connection.query_row("SELECT max(seq) FROM changes", [], |row| row.get(0)).unwrap();
+            let newest = newest.to_string();
+            connection.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
+            connection.execute_batch(&sql.replace("NEWEST", &newest)).unwrap();
+            connection.close().unwrap();
+            let ended = run("verify", &[&file]);
+            assert_eq!(ended.status.code(), Some(1), "{sql}: nothing was found");
+            assert!(stderr(&ended).contains(&told.replace("NEWEST", &newest)), "{sql}: {}", stderr(&ended));
+            assert!(stderr(&ended).contains("wrong"), "{sql}: {}", stderr(&ended));
+        }
+    }
+}
+
+#[tokio::test]
+async fn verify_detects_a_flipped_bit_that_is_never_served() {
+    let folder = tempfile::tempdir().unwrap();
+    journal(folder.path(), None).await;
+    let file = journal_file(folder.path());
+    let mut bytes = fs::read(&file).unwrap();
+    // In the middle of the text of one change, where SQLite cannot see it.
+    let text = br#""uri":"http://localhost/objects/0/items/200"#;
+    let places: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(text)).collect();
+    // Where pages were split, the room that became free still has a copy.
+    places.iter().for_each(|at| bytes[at + text.len() - 1] ^= 1);
+    fs::write(&file, bytes).unwrap();
+    let ended = run("verify", &[&file]);
+    let named = stderr(&ended);
+    let seq = named.split_once("tidings: change ").and_then(|(_, rest)| rest.split_once(" is not as it was written"));
+    let seq: u64 = seq.unwrap_or_else(|| panic!("{named}")).0.parse().unwrap();
+    let config = crate::support::journal_fixture::configuration(folder.path(), "[journal]\ntail_changes = 5");
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    for (after, status) in [(seq - 2, 200), (seq - 1, 500), (seq, 200)] {
+        let answer = gateway.http.get(format!("{}/changes?after={after}&limit=1", gateway.url)).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{after}");
+    }
+}

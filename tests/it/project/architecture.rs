@@ -1,0 +1,219 @@
+//! Data runs one way: source → dialect → intake → journal → format → delivery and view. This reads the sources
+//! and holds the imports between modules to the table in `docs/architecture.md`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Which modules a module may import. What has no row here may import nothing.
+const TABLE: [(&str, &[&str]); 24] = [
+    ("named", &[]),
+    ("model", &[]),
+    ("supervision", &[]),
+    ("retry", &[]),
+    ("cache", &[]),
+    ("suggestion", &[]),
+    ("web", &["suggestion"]),
+    ("broker", &["web"]),
+    ("amqp", &["broker"]),
+    ("stomp", &["broker", "web"]),
+    ("http_client", &["web"]),
+    ("format", &["model"]),
+    ("journal", &["model", "supervision"]),
+    ("lookup", &["model", "format", "http_client", "retry", "web"]),
+    ("intake", &["model", "format", "journal", "lookup", "retry"]),
+    (
+        "delivery",
+        &["amqp", "cache", "http_client", "journal", "model", "format", "retry", "suggestion", "supervision", "web"],
+    ),
+    ("source", &["amqp", "stomp", "broker", "intake", "format", "retry", "web"]),
+    ("view", &["cache", "journal", "model", "format", "web"]),
+    ("admin", &["broker", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
+    (
+        "config",
+        &[
+            "amqp",
+            "stomp",
+            "delivery",
+            "http_client",
+            "journal",
+            "lookup",
+            "model",
+            "format",
+            "source",
+            "suggestion",
+            "web",
+        ],
+    ),
+    ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
+    ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
+    (
+        "app",
+        &[
+            "admin",
+            "broker",
+            "config",
+            "delivery",
+            "format",
+            "http_client",
+            "intake",
+            "journal",
+            "lookup",
+            "model",
+            "openapi",
+            "router",
+            "source",
+            "supervision",
+            "view",
+            "web",
+        ],
+    ),
+    (
+        "lib",
+        &[
+            "admin",
+            "amqp",
+            "app",
+            "broker",
+            "stomp",
+            "config",
+            "delivery",
+            "format",
+            "http_client",
+            "intake",
+            "journal",
+            "lookup",
+            "model",
+            "openapi",
+            "router",
+            "source",
+            "supervision",
+            "view",
+            "web",
+        ],
+    ),
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let files = files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    files.chain(folders.iter().flat_map(|folder| sources(folder))).collect()
+}
+
+/// The modules of the crate that a source file names, with the first line that does.
+fn imports(source: &str) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    let code: Vec<_> = source.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
+    let text = code.join("\n");
+    for (start, _) in text.match_indices("crate::") {
+        let line = text[..start].matches('\n').count() + 1;
+        let rest = &text[start + "crate::".len()..];
+        let names = if rest.starts_with('{') { group(rest) } else { vec![word(rest)] };
+        for name in names {
+            found.entry(name.to_owned()).or_insert(line);
+        }
+    }
+    found
+}
+
+/// The first words of the members of `{a::b, c::{d, e}, f}`.
+fn group(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let mut members = Vec::new();
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+        if depth == 1 && matches!(c, '{' | ',') {
+            members.push(word(text[at + 1..].trim_start()));
+        }
+    }
+    members.retain(|member| !member.is_empty());
+    members
+}
+
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+#[test]
+fn imports_go_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let modules: BTreeSet<_> = TABLE.iter().map(|(module, _)| *module).collect();
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for path in sources(&root) {
+        let relative = path.strip_prefix(&root).unwrap();
+        let module = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if path.file_name().is_some_and(|name| name == "tests.rs") {
+            // Unit tests start parts of the gateway that their module does not know.
+            continue;
+        }
+        if matches!(module, "main" | "command") {
+            // The command line is another crate, which sees what the library shows.
+            continue;
+        }
+        let row = TABLE.iter().find(|(name, _)| *name == module);
+        let (_, allowed) = row.unwrap_or_else(|| panic!("{module} has no row in the table of imports"));
+        for (name, line) in imports(&fs::read_to_string(&path).unwrap()) {
+            checked += 1;
+            if modules.contains(name.as_str()) && name != module && !allowed.contains(&name.as_str()) {
+                wrong.push(format!("src/{}:{line}: {module} may not import {name}", relative.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(checked > 50, "the test has lost sight of the sources");
+}
+
+#[test]
+fn import_table_equals_the_documented_table() {
+    let documentation = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md");
+    let documentation = fs::read_to_string(documentation).unwrap();
+    let rows: BTreeMap<_, BTreeSet<_>> = documentation
+        .lines()
+        .skip_while(|line| !line.starts_with("| module | may import"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let mut cells = line.trim_matches('|').split('|').map(str::trim);
+            let module = cells.next().unwrap().trim_matches('`').to_owned();
+            let imports = cells.next().unwrap().split(", ").filter(|cell| *cell != "nothing of ours");
+            (module, imports.map(|cell| cell.trim_matches('`').to_owned()).collect())
+        })
+        .collect();
+    let table: BTreeMap<_, BTreeSet<_>> = TABLE
+        .iter()
+        .filter(|(module, _)| *module != "lib")
+        .map(|(module, imports)| ((*module).to_owned(), imports.iter().map(|name| (*name).to_owned()).collect()))
+        .collect();
+    assert_eq!(rows, table);
+}
+
+#[test]
+fn import_parser_finds_every_form() {
+    let source = "use crate::model::Uri;\nuse crate::{\n    journal::{Journal, store::{A, B}},\n    web,\n};\n// crate::view\nlet x = crate::app::y;";
+    let found: Vec<_> = imports(source).into_iter().collect();
+    let expected = [("app", 7), ("journal", 2), ("model", 1), ("web", 2)];
+    assert_eq!(found, expected.map(|(name, line)| (name.to_owned(), line)));
+}
+
+#[test]
+fn source_files_are_short_and_have_a_module_comment() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for path in sources(&root) {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("//! "), "{} does not say what it is", path.display());
+        let lines = text.lines().count();
+        assert!(lines <= 450, "{} has {lines} lines: more than one subject?", path.display());
+    }
+}

@@ -1,0 +1,4 @@
+//! The source tree and the packaging.
+
+mod architecture;
+mod packaging;

@@ -1,0 +1,181 @@
+//! What `packaging/` has is right as far as that can be told without a container engine: the unit is one for systemd, the
+//! image runs as nobody, and every variable of the environment is a setting.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::command::help_and_exit_codes::{Ran, command, ended};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap()
+}
+
+/// `tidings check` in a folder of its own, with these variables.
+fn check(environment: &BTreeMap<String, String>) -> Ran {
+    let data = tempfile::tempdir().unwrap();
+    let mut check = command(&["check", "--data", data.path().to_str().unwrap()]);
+    ended(check.envs(environment).spawn().unwrap())
+}
+
+/// The variables that an operator has in `.env`.
+const GIVEN: [(&str, &str); 5] = [
+    ("TIDINGS_TOKEN_SHA256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+    ("RABBITMQ_USER", "sfm"),
+    ("RABBITMQ_PASSWORD", "hush"),
+    ("SFM_HOSTNAME", "sfm.example.org"),
+    ("SFM_PORT", "8080"),
+];
+
+/// Interpolates `${NAME}`, `${NAME:-default}` and `${NAME:?reason}` as Compose does.
+fn interpolated(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("${") else { return text.to_owned() };
+    let (variable, behind) = rest.split_once('}').unwrap();
+    let (name, default) = match variable.split_once(':') {
+        Some((name, default)) => (name, default.strip_prefix('-')),
+        None => (variable, None),
+    };
+    let given = GIVEN.iter().find(|(given, _)| *given == name).map(|(_, value)| *value);
+    let value = given.or(default).unwrap_or_else(|| panic!("nobody gives {name}"));
+    format!("{before}{value}{}", interpolated(behind))
+}
+
+/// The service of an overlay, as a YAML parser reads it.
+fn service(overlay: &str) -> Value {
+    let script = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
+    let parsed = Command::new(path("scripts/python-yaml")).args(["-c", script]).arg(path(overlay)).output().unwrap();
+    assert!(parsed.status.success(), "{overlay}: {}", String::from_utf8_lossy(&parsed.stderr));
+    let file: Value = serde_json::from_slice(&parsed.stdout).unwrap();
+    let service = file["services"]["tidings"].clone();
+    // The journal outlives the container, and the port is the host's alone.
+    assert_eq!(service["volumes"][0], "tidings-data:/var/lib/tidings");
+    assert!(file["volumes"].get("tidings-data").is_some());
+    assert_eq!(service["ports"][0], "127.0.0.1:8395:8395");
+    service
+}
+
+fn environment(service: &Value) -> BTreeMap<String, String> {
+    let all = service["environment"].as_object().unwrap();
+    let text = |value: &Value| {
+        interpolated(value.as_str().expect("a variable is text, in quotation marks where it looks otherwise"))
+    };
+    all.iter().map(|(name, value)| (name.clone(), text(value))).collect()
+}
+
+#[test]
+fn compose_overlays_set_existing_settings() {
+    for (overlay, sources) in [
+        (
+            "packaging/compose.sfm.yml",
+            &["source        sfm: amqp, sfm, the queue tidings.sfm of amqp://sfm@mq:5672/%2F\n"][..],
+        ),
+        (
+            "packaging/compose.isle.yml",
+            &[
+                "source        fedora: stomp, fedora-events, /topic/fedora of stomp://activemq:61613\n",
+                "source        islandora: stomp, islandora, /queue/tidings.islandora of stomp://activemq:61613\n",
+            ],
+        ),
+    ] {
+        let mut environment = environment(&service(overlay));
+        assert!(environment.keys().all(|name| name.starts_with("TIDINGS_")), "{environment:?}");
+        let (code, told, said) = check(&environment);
+        assert_eq!((code, said.as_str()), (0, ""), "{overlay}");
+        for line in
+            ["listen        0.0.0.0:8395\n", "public URL    http://localhost:8395\n", "access        by token: ops\n"]
+        {
+            assert!(told.contains(line), "{overlay}: {told}");
+        }
+        let read: String =
+            told.lines().filter(|line| line.starts_with("source ")).map(|line| format!("{line}\n")).collect();
+        assert_eq!(read, sources.concat(), "{overlay}");
+        // A slip would not go unseen.
+        environment.insert("TIDINGS_SOURCES__FEDORA__DESTINATOIN".to_owned(), "/topic/x".to_owned());
+        assert_eq!(check(&environment).0, 2);
+    }
+    // ISLE's default network is internal: a port is published by the other one.
+    let networks = service("packaging/compose.isle.yml")["networks"].clone();
+    assert_eq!(networks.as_object().unwrap().keys().collect::<Vec<_>>(), ["default", "gateway"]);
+}
+
+#[test]
+fn image_runs_as_nobody_with_a_health_check() {
+    let text = read("packaging/Dockerfile").replace("\\\n", " ");
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let last = lines.iter().rposition(|line| line[0] == "FROM").unwrap();
+    assert!(last > 0, "what builds the program is not in the image");
+    let all = |instruction: &'static str| {
+        lines[last..].iter().filter(move |line| line[0] == instruction).map(|line| line[1..].join(" "))
+    };
+    let one = |instruction: &'static str| all(instruction).next_back().unwrap_or_else(|| panic!("no {instruction}"));
+    assert_eq!(one("USER"), "65532:65532");
+    assert_eq!(one("VOLUME"), "/var/lib/tidings");
+    assert!(one("HEALTHCHECK").ends_with(r#"CMD ["tidings", "health"]"#));
+    assert_eq!([one("ENTRYPOINT"), one("CMD")], [r#"["tidings"]"#, r#"["serve"]"#]);
+    let toolchain = read("rust-toolchain.toml");
+    let release = toolchain.split('"').nth(1).unwrap();
+    assert!(
+        lines.iter().any(|line| line[0] == "FROM" && line[1].starts_with(&format!("rust:{release}-"))),
+        "{release}"
+    );
+    assert!(text.contains(&format!("ENV RUSTUP_TOOLCHAIN={release}\n")));
+
+    let variables = all("ENV").flat_map(|line| {
+        let pairs: Vec<_> = line.split_whitespace().map(|pair| pair.split_once('=').unwrap()).collect();
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
+    });
+    let mut environment: BTreeMap<String, String> = variables.collect();
+    let (code, _, said) = check(&environment);
+    assert!(code == 2 && said.contains("there is no access control"), "others reach it, so it needs a token: {said}");
+    environment.insert("TIDINGS_ACCESS__TOKENS__OPS__SHA256".to_owned(), GIVEN[0].1.to_owned());
+    environment.insert("TIDINGS_ACCESS__TOKENS__OPS__SCOPES".to_owned(), "admin".to_owned());
+    let (code, told, _) = check(&environment);
+    assert!(code == 0 && told.contains("listen        0.0.0.0:8395\n"), "{told}");
+}
+
+#[test]
+fn systemd_unit_confines_the_program() {
+    let unit = read("packaging/tidings.service");
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("tidings.toml");
+    fs::write(&config, "").unwrap();
+    let checked = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=/usr/bin/tidings ")).unwrap();
+    let served = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/tidings serve")).unwrap();
+    assert_eq!(checked.strip_prefix("check"), Some(served), "what is checked is what is served");
+    let arguments = checked.replace("/etc/tidings/tidings.toml", config.to_str().unwrap());
+    let arguments = arguments.replace("/var/lib/tidings", folder.path().to_str().unwrap());
+    let (code, _, said) = ended(command(&arguments.split(' ').collect::<Vec<_>>()).spawn().unwrap());
+    assert_eq!((code, said.as_str()), (0, ""));
+
+    // The program is not in /usr/bin here.
+    let copy = folder.path().join("tidings.service");
+    fs::write(&copy, unit.replace("/usr/bin/tidings", env!("CARGO_BIN_EXE_tidings"))).unwrap();
+    let analyze = |arguments: &[&str]| match Command::new("systemd-analyze").args(arguments).arg(&copy).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            eprintln!(
+                "packaging/tidings.service is not verified: systemd-analyze cannot be run ({error}); install systemd"
+            );
+            None
+        }
+    };
+    for arguments in [&["verify"][..], &["security", "--offline=true", "--no-pager", "--threshold=20"]] {
+        let Some(output) = analyze(arguments) else { return };
+        let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {told}");
+        assert!(arguments[0] != "verify" || told.is_empty(), "{told}");
+    }
+}

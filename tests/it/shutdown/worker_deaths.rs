@@ -1,0 +1,72 @@
+//! A thread or task of the gateway that dies ends the gateway: with status 1, after one line in the log that names it.
+
+use std::{fs, path::Path, process::Stdio, time::Instant};
+
+use tidings::supervision::Worker;
+
+use crate::support::{
+    gateway::{PATIENCE, command, free_address},
+    journal_fixture::configuration,
+};
+
+/// Lines of a configuration under which every worker is started.
+fn everything() -> String {
+    let nobody = free_address();
+    format!(
+        "[journal]\nkeep_changes = 1000\n[log]\nformat = \"json\"\n\
+         [sources.queue]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"amqp://{nobody}\"\nexchange = \"e\"\nqueue = \"q\"\n\
+         [sources.asked]\ntransport = \"http\"\ndialect = \"fedora-apim\"\nlookup = \"best-effort\"\n\
+         [sources.asked.repository]\nurl = \"http://{nobody}/fedora\"\n\
+         [subscriptions.index]\ndelivery = \"webhook\"\nformat = \"json\"\nstart = \"beginning\"\nurl = \"http://{nobody}/\"\nsecrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]\n"
+    )
+}
+
+/// Runs the gateway with a worker that panics; gives its exit status and its log.
+fn run(folder: &Path, worker: Worker) -> (Option<i32>, String) {
+    let log = folder.join("log");
+    let config = configuration(folder, &everything());
+    let mut serve = command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--config", &config, "--data"]).arg(folder.join("data"));
+    serve.env("FAULT_POINT", worker.name()).stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+    let mut child = serve.spawn().unwrap();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("the gateway lives without its {}:\n{}", worker.name(), fs::read_to_string(&log).unwrap());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    (status.code(), fs::read_to_string(log).unwrap())
+}
+
+#[test]
+fn worker_death_stops_the_gateway_with_one_error_that_names_it() {
+    for worker in Worker::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let (status, log) = run(folder.path(), worker);
+        assert_eq!(status, Some(1), "{}: {log}", worker.name());
+        let errors: Vec<_> = log.lines().filter(|line| line.contains("\"level\":\"ERROR\"")).collect();
+        assert_eq!(errors.len(), 1, "{}: {log}", worker.name());
+        assert!(errors[0].contains(&format!("{} ", worker.name())) && errors[0].contains("has panicked"), "{log}");
+    }
+}
+
+/// Reads the sources, so that a task that somebody adds to the wiring is supervised as well.
+#[test]
+fn application_starts_only_supervised_tasks() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let parts = fs::read_dir(root.join("app")).unwrap().map(|entry| entry.unwrap().path());
+    let mut spawns = 0;
+    for path in parts.chain([root.join("app.rs")]) {
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|line| line.contains("spawn(")) {
+            spawns += 1;
+            assert!(line.contains("supervisor") || line.starts_with("fn spawn("), "{}: {line}", path.display());
+        }
+    }
+    assert!(spawns > 5, "the test has lost sight of the sources");
+}

@@ -1,0 +1,11 @@
+//! Sources that read from message brokers.
+
+mod activemq_kills;
+mod amqp;
+mod amqp_connection;
+mod amqp_failures;
+mod amqp_malformed_messages;
+mod rabbitmq_kills;
+mod stomp;
+mod stomp_failures;
+pub(crate) mod stomp_sessions;

@@ -1,0 +1,166 @@
+//! An ActiveMQ of the test's own: on free ports, with its own folder, as whoever runs the tests. It speaks STOMP
+//! alone. A broker of the system is not touched.
+//!
+//! [`Broker::shared`] is one for all tests that leave it alone, each with destinations of its own;
+//! [`Broker::start`] is one for a test that stops or kills it.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::broker_process::{Kept, PATIENCE, free_ports};
+
+/// Where Debian has it.
+const HOME: &str = "/usr/share/activemq";
+
+/// The user beside the anonymous one, and its password; it alone may read the queues `private.>`.
+pub(crate) const USER: &str = "tidings";
+pub(crate) const PASSWORD: &str = "hush-hush";
+
+/// A queue whose messages go to another one too.
+pub(crate) const COMPOSED: &str = "public.composed";
+pub(crate) const COPIED: &str = "public.copied";
+
+/// What the keystore of the encrypted port is opened with.
+const KEYSTORE: &str = "changeit";
+
+/// A running broker.
+pub(crate) struct Broker {
+    folder: PathBuf,
+    /// The port that it listens on.
+    pub(crate) port: u16,
+    /// The port on which it listens for encrypted connections; the shared broker alone does.
+    pub(crate) tls_port: u16,
+    /// Its process.
+    pub(crate) kept: Kept,
+    names: AtomicUsize,
+}
+
+impl Broker {
+    /// The broker of all tests that leave it alone.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Broker> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start_as(true))
+    }
+
+    /// Starts one, and waits until it takes connections.
+    pub(crate) fn start() -> Self {
+        Self::start_as(false)
+    }
+
+    fn start_as(with_tls: bool) -> Self {
+        assert!(
+            Path::new(HOME).join("bin/activemq.jar").exists(),
+            "this test needs ActiveMQ: run scripts/test, which installs Debian's activemq"
+        );
+        let folder = tempfile::Builder::new().prefix("tidings-activemq-").tempdir().unwrap().keep();
+        let [port, tls_port] = free_ports();
+        set_up(&folder, port, with_tls.then_some(tls_port));
+        let mut broker = Self { kept: Kept::of(&folder), folder, port, tls_port, names: AtomicUsize::new(0) };
+        broker.start_again();
+        broker
+    }
+
+    /// Starts it with the data that it has, and waits until it takes connections.
+    pub(crate) fn start_again(&mut self) {
+        let port = self.port;
+        self.kept.start(|| answers(port));
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill(&self) {
+        self.kept.signal("KILL");
+        self.kept.wait_for_end();
+    }
+
+    /// Where it is, for whoever gives no name.
+    pub(crate) fn url(&self) -> String {
+        format!("stomp://127.0.0.1:{}", self.port)
+    }
+
+    /// The certificate of its encrypted connections, which is its own authority.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.join("certificate.pem")
+    }
+
+    /// A name that no other test has for its destinations.
+    pub(crate) fn name(&self) -> String {
+        format!("public.{}", self.names.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Whether it speaks STOMP.
+fn answers(port: u16) -> bool {
+    let answer = || {
+        let mut socket = TcpStream::connect(("127.0.0.1", port))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")?;
+        let mut first = [0; 9];
+        socket.read_exact(&mut first).map(|()| first)
+    };
+    answer().is_ok_and(|first: [u8; 9]| first == *b"CONNECTED")
+}
+
+fn set_up(folder: &Path, port: u16, tls_port: Option<u16>) {
+    let at = folder.display();
+    let (mut tls, mut connector) = (String::new(), String::new());
+    if let Some(tls_port) = tls_port {
+        make_certificate(folder);
+        tls = format!(
+            "<sslContext><sslContext keyStore=\"file:{at}/keystore\" keyStorePassword=\"{KEYSTORE}\"/></sslContext>"
+        );
+        connector = format!("<transportConnector name=\"encrypted\" uri=\"stomp+ssl://127.0.0.1:{tls_port}\"/>");
+    }
+    let all = "read=\"anonymous,users\" write=\"anonymous,users\" admin=\"anonymous,users\"";
+    // The order of the elements is that of the schema. Of all entries that fit a destination the permissions add up.
+    let config = format!(
+        r#"<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+ xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
+<broker xmlns="http://activemq.apache.org/schema/core" brokerName="tests" dataDirectory="{at}/data" useJmx="false">
+<destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>
+<virtualTopic name="VirtualTopic.>" prefix="Consumer.*."/>
+<compositeQueue name="{COMPOSED}" forwardOnly="false"><forwardTo><queue physicalName="{COPIED}"/></forwardTo></compositeQueue></virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>
+<persistenceAdapter><kahaDB directory="{at}/data/kahadb"/></persistenceAdapter>
+<plugins>
+<simpleAuthenticationPlugin anonymousAccessAllowed="true" anonymousUser="anonymous" anonymousGroup="anonymous">
+<users><authenticationUser username="{USER}" password="{PASSWORD}" groups="users"/></users></simpleAuthenticationPlugin>
+<authorizationPlugin><map><authorizationMap><authorizationEntries>
+<authorizationEntry queue="public.>" {all}/><authorizationEntry topic="public.>" {all}/>
+<authorizationEntry queue="Consumer.>" {all}/><authorizationEntry topic="VirtualTopic.>" {all}/>
+<authorizationEntry topic="ActiveMQ.Advisory.>" {all}/>
+<authorizationEntry queue="private.>" read="users" write="anonymous,users" admin="anonymous,users"/>
+</authorizationEntries></authorizationMap></map></authorizationPlugin>
+</plugins>
+{tls}<transportConnectors><transportConnector name="stomp" uri="stomp://127.0.0.1:{port}"/>{connector}</transportConnectors>
+</broker></beans>
+"#
+    );
+    fs::write(folder.join("activemq.xml"), config).unwrap();
+    let start = format!(
+        "exec java -Xmx512m -XX:+UseSerialGC -Djava.io.tmpdir={at} -Dactivemq.home={HOME} -Dactivemq.base={at} \
+         -Dactivemq.conf={at} -Dactivemq.data={at}/data -jar {HOME}/bin/activemq.jar start xbean:file:{at}/activemq.xml\n"
+    );
+    fs::write(folder.join("start"), start).unwrap();
+}
+
+/// Makes a key and a certificate, with what Java has for it.
+fn make_certificate(folder: &Path) {
+    let keytool = |arguments: &[&str]| {
+        let mut command = Command::new("keytool");
+        command.args(arguments).args(["-alias", "tests", "-storepass", KEYSTORE, "-keystore"]);
+        let made = command.arg(folder.join("keystore")).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+    };
+    let names = "san=dns:localhost,ip:127.0.0.1";
+    keytool(&["-genkeypair", "-keyalg", "EC", "-dname", "CN=localhost", "-ext", names, "-storetype", "PKCS12"]);
+    let certificate = folder.join("certificate.pem");
+    keytool(&["-exportcert", "-rfc", "-file", certificate.to_str().unwrap()]);
+}

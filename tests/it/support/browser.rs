@@ -1,0 +1,158 @@
+//! A real browser: Chromium without a window, told what to do by its DevTools protocol over a pipe.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::gateway::PATIENCE;
+
+/// A browser with one page.
+pub(crate) struct Browser {
+    child: Child,
+    orders: ChildStdin,
+    answers: Receiver<Value>,
+    session: Value,
+    last: u64,
+    /// What it told beside its answers.
+    events: Vec<Value>,
+    folder: TempDir,
+}
+
+impl Browser {
+    /// Starts one that shows nothing yet.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with further arguments of the program.
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // It reads orders from its third file and writes answers to its fourth.
+        let mut chromium = Command::new("sh");
+        chromium.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "chromium", "--headless=new"]);
+        chromium.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+        chromium.args(["--disable-background-networking", "--disable-component-update", "--no-proxy-server"]);
+        chromium.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+        chromium.args(arguments).args(["--remote-debugging-pipe", "about:blank"]);
+        chromium.env("HOME", folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        chromium.stderr(File::create(folder.path().join("log")).unwrap());
+        let mut child = chromium.spawn().unwrap();
+        let orders = child.stdin.take().unwrap();
+        let (sender, answers) = channel();
+        let mut told = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            let mut message = Vec::new();
+            while told.read_until(0, &mut message).is_ok_and(|read| read > 0) {
+                message.pop();
+                if sender.send(serde_json::from_slice(&message).unwrap()).is_err() {
+                    return;
+                }
+                message.clear();
+            }
+        });
+        let mut browser = Self { child, orders, answers, session: Value::Null, last: 0, events: Vec::new(), folder };
+        let page = browser.order("Target.createTarget", &json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": page["targetId"], "flatten": true });
+        browser.session = browser.order("Target.attachToTarget", &attach)["sessionId"].take();
+        browser
+    }
+
+    fn order(&mut self, method: &str, parameters: &Value) -> Value {
+        self.last += 1;
+        let mut order = json!({ "id": self.last, "method": method, "params": parameters });
+        if !self.session.is_null() {
+            order["sessionId"] = self.session.clone();
+        }
+        self.orders.write_all(format!("{order}\0").as_bytes()).unwrap();
+        loop {
+            let mut answer = self.answers.recv_timeout(PATIENCE).unwrap_or_else(|error| {
+                panic!("{method}: {error}: {}", std::fs::read_to_string(self.folder.path().join("log")).unwrap())
+            });
+            if answer["id"] == self.last {
+                assert!(answer.get("error").is_none(), "{method}: {answer}");
+                return answer["result"].take();
+            }
+            self.events.push(answer);
+        }
+    }
+
+    /// From now on it tells what goes through its network.
+    pub(crate) fn watch_network(&mut self) {
+        self.order("Network.enable", &json!({}));
+    }
+
+    /// Waits until it has got some of the body of a request that it began since its network is watched.
+    pub(crate) fn until_received(&mut self, url: &str) {
+        loop {
+            let events = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
+            let begun = events("Network.requestWillBeSent").find(|event| event["params"]["request"]["url"] == url);
+            let is_same =
+                |event: &Value| begun.is_some_and(|begun| begun["params"]["requestId"] == event["params"]["requestId"]);
+            if events("Network.dataReceived").any(is_same) {
+                return;
+            }
+            let event = self.answers.recv_timeout(PATIENCE);
+            self.events.push(event.unwrap_or_else(|error| panic!("nothing of {url} comes: {error}")));
+        }
+    }
+
+    /// Goes to an address.
+    pub(crate) fn go(&mut self, url: &str) {
+        let went = self.navigate(url);
+        assert_eq!(went, Value::Null, "{url}");
+    }
+
+    /// Goes to an address; gives why it did not come there.
+    pub(crate) fn navigate(&mut self, url: &str) -> Value {
+        self.order("Page.navigate", &json!({ "url": url }))["errorText"].take()
+    }
+
+    /// What an expression of the page comes to, once it has.
+    pub(crate) fn value(&mut self, expression: &str) -> Value {
+        self.evaluate(expression).unwrap_or_else(|told| panic!("{expression}: {told}"))
+    }
+
+    fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
+        let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let mut told = self.order("Runtime.evaluate", &ask);
+        if told.get("exceptionDetails").is_some() { Err(told) } else { Ok(told["result"]["value"].take()) }
+    }
+
+    /// Waits until an expression of the page comes to this.
+    pub(crate) fn until(&mut self, expression: &str, wanted: &Value) {
+        let began = Instant::now();
+        loop {
+            // The page may not be there yet.
+            let value = self.evaluate(expression);
+            if value.as_ref() == Ok(wanted) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{expression} is {value:?}, and is to be {wanted}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It ends in good order when it is told to, and takes its children with it.
+        let close = json!({ "id": 0, "method": "Browser.close" });
+        let _ = self.orders.write_all(format!("{close}\0").as_bytes());
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(5) {
+            if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

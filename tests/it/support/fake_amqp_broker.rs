@@ -1,0 +1,274 @@
+//! A peer that speaks as much of AMQP 0-9-1 as a publisher needs, and confirms as a test wants it to: what a
+//! RabbitMQ does only in a bad moment of several nodes it does at will.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::support::rabbitmq::nested;
+
+/// What a channel does with what is published on it, for as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// It refuses everything, as a channel does that was opened while a quorum queue had no leader.
+    Nacks,
+    /// It takes everything and says nothing.
+    IsSilent,
+    /// It takes everything.
+    Acks,
+    /// It takes everything, and reads nothing for [`PAUSE`] once a message has begun.
+    TakesItsTime,
+    /// It returns the third of five messages, with a reply text and a routing key that are not UTF-8 and with headers
+    /// nested 18 000 levels deep. Then it confirms the first message, and then the others at once.
+    ReturnsTheThird,
+    /// It closes the channel with a reply text that is not UTF-8.
+    ClosesBadly,
+}
+
+/// A listening peer. Its threads end with the process.
+pub(crate) struct FakeBroker {
+    port: u16,
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    /// What channels do that are opened from now on.
+    mood: Mood,
+    published: Vec<(Mood, Value)>,
+    connections: Vec<TcpStream>,
+}
+
+/// Methods by class and number, AMQP 0-9-1.
+mod method {
+    pub(super) const CONNECTION_START: [u8; 4] = [0, 10, 0, 10];
+    pub(super) const CONNECTION_START_OK: [u8; 4] = [0, 10, 0, 11];
+    pub(super) const CONNECTION_TUNE: [u8; 4] = [0, 10, 0, 30];
+    pub(super) const CONNECTION_TUNE_OK: [u8; 4] = [0, 10, 0, 31];
+    pub(super) const CONNECTION_OPEN: [u8; 4] = [0, 10, 0, 40];
+    pub(super) const CONNECTION_OPEN_OK: [u8; 4] = [0, 10, 0, 41];
+    pub(super) const CONNECTION_CLOSE: [u8; 4] = [0, 10, 0, 50];
+    pub(super) const CONNECTION_CLOSE_OK: [u8; 4] = [0, 10, 0, 51];
+    pub(super) const CHANNEL_OPEN: [u8; 4] = [0, 20, 0, 10];
+    pub(super) const CHANNEL_OPEN_OK: [u8; 4] = [0, 20, 0, 11];
+    pub(super) const CHANNEL_CLOSE: [u8; 4] = [0, 20, 0, 40];
+    pub(super) const CHANNEL_CLOSE_OK: [u8; 4] = [0, 20, 0, 41];
+    pub(super) const EXCHANGE_DECLARE: [u8; 4] = [0, 40, 0, 10];
+    pub(super) const EXCHANGE_DECLARE_OK: [u8; 4] = [0, 40, 0, 11];
+    pub(super) const QUEUE_DECLARE: [u8; 4] = [0, 50, 0, 10];
+    pub(super) const QUEUE_DECLARE_OK: [u8; 4] = [0, 50, 0, 11];
+    pub(super) const QUEUE_BIND: [u8; 4] = [0, 50, 0, 20];
+    pub(super) const QUEUE_BIND_OK: [u8; 4] = [0, 50, 0, 21];
+    pub(super) const CONFIRM_SELECT: [u8; 4] = [0, 85, 0, 10];
+    pub(super) const CONFIRM_SELECT_OK: [u8; 4] = [0, 85, 0, 11];
+    pub(super) const BASIC_PUBLISH: [u8; 4] = [0, 60, 0, 40];
+    pub(super) const BASIC_RETURN: [u8; 4] = [0, 60, 0, 50];
+    pub(super) const BASIC_ACK: [u8; 4] = [0, 60, 0, 80];
+    pub(super) const BASIC_NACK: [u8; 4] = [0, 60, 0, 120];
+}
+
+/// Length of the pause of [`Mood::TakesItsTime`], in seconds: longer than any operation on the connection may take
+/// that moves no message.
+const PAUSE: u64 = 12;
+
+const METHOD: u8 = 1;
+const HEADER: u8 = 2;
+const BODY: u8 = 3;
+const HEARTBEAT: u8 = 8;
+const END: u8 = 0xce;
+
+/// A heartbeat.
+const ALIVE: [u8; 8] = [HEARTBEAT, 0, 0, 0, 0, 0, 0, END];
+
+impl FakeBroker {
+    pub(crate) fn start(mood: Mood) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Shared { mood, published: Vec::new(), connections: Vec::new() };
+        let shared = Arc::new(Mutex::new(shared));
+        let accepting = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let (socket, shared) = (socket.unwrap(), Arc::clone(&accepting));
+                shared.lock().unwrap().connections.push(socket.try_clone().unwrap());
+                // A connection that breaks is nothing special.
+                std::thread::spawn(move || serve(socket, &shared));
+            }
+        });
+        Self { port, shared }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("amqp://127.0.0.1:{}", self.port)
+    }
+
+    /// What channels do that are opened from now on; those that are open stay as they are.
+    pub(crate) fn becomes(&self, mood: Mood) {
+        self.shared.lock().unwrap().mood = mood;
+    }
+
+    /// The JSON of what was published on channels of that mood, in order.
+    pub(crate) fn published(&self, mood: Mood) -> Vec<Value> {
+        let shared = self.shared.lock().unwrap();
+        shared.published.iter().filter(|(of, _)| *of == mood).map(|(_, body)| body.clone()).collect()
+    }
+
+    /// Breaks every connection.
+    pub(crate) fn cut(&self) {
+        for socket in self.shared.lock().unwrap().connections.drain(..) {
+            // Those that the other side has closed are gone already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The one channel of a connection that publishes.
+struct Publishing {
+    mood: Mood,
+    tag: u64,
+    expected: u64,
+    body: Vec<u8>,
+    /// The identifiers of the messages.
+    ids: Vec<Vec<u8>>,
+}
+
+fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
+    let mut greeting = [0; 8];
+    socket.read_exact(&mut greeting)?;
+    assert_eq!(&greeting, b"AMQP\0\0\x09\x01");
+    // The version, no properties, the mechanisms and the locales.
+    let start = [&[0, 9, 0, 0, 0, 0][..], &long_string("PLAIN"), &long_string("en_US")].concat();
+    answer(&mut socket, 0, method::CONNECTION_START, &start)?;
+    let mut publishing = Publishing { mood: Mood::IsSilent, tag: 0, expected: 0, body: Vec::new(), ids: Vec::new() };
+    loop {
+        let (kind, channel, payload) = frame(&mut socket)?;
+        match kind {
+            METHOD if !answered(&mut socket, channel, &payload, shared, &mut publishing)? => return Ok(()),
+            METHOD => {}
+            // Without an answer the other side would end the connection by itself.
+            HEARTBEAT => socket.write_all(&ALIVE)?,
+            HEADER => {
+                publishing.expected = u64::from_be_bytes(payload[4..12].try_into().unwrap());
+                publishing.ids.push(message_id(&payload[14..]));
+            }
+            BODY => {
+                if publishing.mood == Mood::TakesItsTime && publishing.body.is_empty() {
+                    for _ in 0..PAUSE {
+                        std::thread::sleep(Duration::from_secs(1));
+                        socket.write_all(&ALIVE)?;
+                    }
+                }
+                publishing.body.extend(payload);
+                if publishing.body.len() as u64 == publishing.expected {
+                    confirm(&mut socket, channel, shared, &mut publishing)?;
+                }
+            }
+            other => panic!("a frame of type {other}"),
+        }
+    }
+}
+
+/// Answers a method; says whether the connection goes on.
+fn answered(
+    socket: &mut TcpStream,
+    channel: u16,
+    payload: &[u8],
+    shared: &Mutex<Shared>,
+    publishing: &mut Publishing,
+) -> io::Result<bool> {
+    let (method, arguments): ([u8; 4], &[u8]) = match payload[..4].try_into().unwrap() {
+        // As many channels as one likes, frames of 128 KiB, no heartbeat.
+        method::CONNECTION_START_OK => (method::CONNECTION_TUNE, &[0, 0, 0, 2, 0, 0, 0, 0]),
+        method::CONNECTION_TUNE_OK | method::BASIC_PUBLISH | method::CHANNEL_CLOSE_OK => return Ok(true),
+        method::CONNECTION_OPEN => (method::CONNECTION_OPEN_OK, &[0]),
+        method::CHANNEL_OPEN => {
+            publishing.mood = shared.lock().unwrap().mood;
+            (method::CHANNEL_OPEN_OK, &[0; 4])
+        }
+        method::CHANNEL_CLOSE => (method::CHANNEL_CLOSE_OK, &[]),
+        method::EXCHANGE_DECLARE => (method::EXCHANGE_DECLARE_OK, &[]),
+        // A name, and two counts.
+        method::QUEUE_DECLARE => (method::QUEUE_DECLARE_OK, &[0; 9]),
+        method::QUEUE_BIND => (method::QUEUE_BIND_OK, &[]),
+        method::CONFIRM_SELECT => (method::CONFIRM_SELECT_OK, &[]),
+        method::CONNECTION_CLOSE => {
+            answer(socket, channel, method::CONNECTION_CLOSE_OK, &[])?;
+            return Ok(false);
+        }
+        other => panic!("the method {other:?}"),
+    };
+    answer(socket, channel, method, arguments)?;
+    Ok(true)
+}
+
+fn confirm(
+    socket: &mut TcpStream,
+    channel: u16,
+    shared: &Mutex<Shared>,
+    publishing: &mut Publishing,
+) -> io::Result<()> {
+    let body = serde_json::from_slice(&std::mem::take(&mut publishing.body)).unwrap();
+    shared.lock().unwrap().published.push((publishing.mood, body));
+    publishing.tag += 1;
+    // The tag, and no bit.
+    let arguments = [&publishing.tag.to_be_bytes()[..], &[0]].concat();
+    match publishing.mood {
+        Mood::Acks | Mood::TakesItsTime => answer(socket, channel, method::BASIC_ACK, &arguments),
+        Mood::Nacks => answer(socket, channel, method::BASIC_NACK, &arguments),
+        Mood::ClosesBadly => {
+            let arguments = [&[1, 150, 8][..], b"NO CAF\xe9!", &[0; 4]].concat();
+            answer(socket, channel, method::CHANNEL_CLOSE, &arguments)
+        }
+        Mood::ReturnsTheThird if publishing.ids.len() == 5 => {
+            let arguments = [&[1, 56, 9][..], b"NO_ROUTE\xe9", &[1], b"x", &[1], b"\xff"].concat();
+            answer(socket, channel, method::BASIC_RETURN, &arguments)?;
+            let (id, headers) = (&publishing.ids[2], nested(18_000));
+            let size = u32::try_from(headers.len()).unwrap().to_be_bytes();
+            // The class, a body of one octet, the headers and the identifier.
+            let properties = [&[0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x20, 0x80][..], &size, &headers];
+            let header = [&properties.concat()[..], &[u8::try_from(id.len()).unwrap()], id].concat();
+            send(socket, HEADER, channel, &header)?;
+            send(socket, BODY, channel, b"x")?;
+            for (tag, multiple) in [(1, 0), (5, 1)] {
+                answer(socket, channel, method::BASIC_ACK, &[0, 0, 0, 0, 0, 0, 0, tag, multiple])?;
+            }
+            Ok(())
+        }
+        Mood::IsSilent | Mood::ReturnsTheThird => Ok(()),
+    }
+}
+
+/// The identifier of a message among its properties: behind the content type, the headers and the delivery mode.
+fn message_id(properties: &[u8]) -> Vec<u8> {
+    let rest = &properties[1 + usize::from(properties[0])..];
+    let headers = u32::from_be_bytes(*rest.first_chunk().unwrap()) as usize;
+    let rest = &rest[4 + headers + 1..];
+    rest[1..=usize::from(rest[0])].to_vec()
+}
+
+fn long_string(text: &str) -> Vec<u8> {
+    [&u32::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat()
+}
+
+fn answer(socket: &mut TcpStream, channel: u16, method: [u8; 4], arguments: &[u8]) -> io::Result<()> {
+    send(socket, METHOD, channel, &[&method, arguments].concat())
+}
+
+fn send(socket: &mut TcpStream, kind: u8, channel: u16, payload: &[u8]) -> io::Result<()> {
+    let size = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    socket.write_all(&[&[kind][..], &channel.to_be_bytes(), &size, payload, &[END]].concat())
+}
+
+fn frame(socket: &mut TcpStream) -> io::Result<(u8, u16, Vec<u8>)> {
+    let mut head = [0; 7];
+    socket.read_exact(&mut head)?;
+    let [kind, channel @ .., a, b, c, d] = head;
+    let mut payload = vec![0; u32::from_be_bytes([a, b, c, d]) as usize + 1];
+    socket.read_exact(&mut payload)?;
+    assert_eq!(payload.pop(), Some(END));
+    Ok((kind, u16::from_be_bytes(channel), payload))
+}

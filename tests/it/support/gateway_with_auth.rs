@@ -1,0 +1,107 @@
+//! A gateway with access control: six tokens, and a key for one source.
+
+use std::{fs, path::Path};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::Value;
+use tempfile::TempDir;
+use tidings::web::Secret;
+
+use crate::support::{fedora3_messages::Call, gateway::Gateway};
+
+/// The tokens: what each is called, and what it may do. `expired` could do everything.
+pub(crate) const TOKENS: [(&str, &str); 6] = [
+    ("tdg_reader", "read"),
+    ("tdg_fedora3", "publish:fedora3"),
+    ("tdg_islandora", "publish:islandora"),
+    ("tdg_publisher", "publish:*"),
+    ("tdg_admin", "admin"),
+    ("tdg_expired", "admin"),
+];
+
+/// The key of the source fedora3.
+pub(crate) const KEY: &str = "5ecre7 5ecre7 5ecre7";
+
+/// The configuration with these tokens, and with the key if it is wanted.
+pub(crate) fn configuration(folder: &Path, key: &str) -> String {
+    let mut config = String::from(key);
+    for (token, scope) in TOKENS {
+        let digest = Secret::new(token).digest().to_hex();
+        let expires = if token == "tdg_expired" { "2026-01-01T00:00:00Z" } else { "2099-01-01T00:00:00Z" };
+        let name = token.trim_start_matches("tdg_");
+        config += &format!(
+            "[access.tokens.{name}]\nsha256 = \"{digest}\"\nscopes = [\"{scope}\"]\nexpires = \"{expires}\"\n"
+        );
+    }
+    let path = folder.join("tidings.toml");
+    fs::write(&path, config).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A gateway whose log and data are in the folder.
+pub(crate) struct Guarded {
+    pub(crate) gateway: Gateway,
+    pub(crate) folder: TempDir,
+}
+
+impl Guarded {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = configuration(folder.path(), &format!("[sources.fedora3.signature]\nsecret = \"{KEY}\"\n"));
+        let log = folder.path().join("log");
+        let gateway = Gateway::start_logging(&folder.path().join("data"), &["--config", &config], &log);
+        Self { gateway, folder }
+    }
+
+    pub(crate) fn request(&self, method: &Method, path: &str) -> RequestBuilder {
+        let request = self.gateway.http.request(method.clone(), format!("{}{path}", self.gateway.url));
+        request.header("content-type", "application/atom+xml")
+    }
+
+    pub(crate) fn post(&self, source: &str, body: &str) -> RequestBuilder {
+        self.request(&Method::POST, &format!("/hooks/{source}")).body(body.to_owned())
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+}
+
+/// The value of `Authorization` by which a feed reader sends a token.
+pub(crate) fn basic(user: &str, token: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{token}")))
+}
+
+/// A message of that number, for the source fedora3.
+pub(crate) fn message(number: u64) -> String {
+    let pid = format!("demo:{number}");
+    Call { number, method: "purgeObject", pid: &pid, parameters: &[], returned: None }.message()
+}
+
+/// The status, and the document, which must be a problem of that code if it is a refusal.
+pub(crate) async fn told(answer: Response) -> (u16, String) {
+    let status = answer.status().as_u16();
+    let challenges: Vec<_> = answer.headers().get_all("www-authenticate").iter().cloned().collect();
+    let expected = [r#"Bearer realm="tidings""#, r#"Basic realm="tidings""#];
+    assert_eq!(challenges, expected[..if status == 401 { 2 } else { 0 }]);
+    let body = answer.text().await.unwrap();
+    if let Some(code) = match status {
+        401 => Some("unauthorized"),
+        403 => Some("forbidden"),
+        _ => None,
+    } {
+        let problem: Value = serde_json::from_str(&body).unwrap_or_default();
+        if !body.is_empty() {
+            assert_eq!(problem["type"], format!("urn:tidings:problem:{code}"));
+        }
+    }
+    (status, body)
+}
+
+/// The signature of these bytes by this key, as a header has it.
+pub(crate) fn signature(key: &str, body: impl AsRef<[u8]>) -> String {
+    let mac = Hmac::<sha2::Sha256>::new_from_slice(key.as_bytes()).unwrap().chain_update(body.as_ref());
+    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+}

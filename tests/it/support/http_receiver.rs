@@ -1,0 +1,233 @@
+//! A server that a test has requests sent to: it keeps what it gets, and answers as it is told, or worse.
+
+use std::{
+    collections::BTreeMap,
+    io::ErrorKind,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+    sync::watch,
+    task::JoinSet,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::support::gateway::PATIENCE;
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    /// Which connection it came on, from 1.
+    pub(crate) connection: usize,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// By name in small letters.
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) at: Instant,
+}
+
+impl Got {
+    /// The value of a header, or nothing.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// An answer with this status, these headers, and this body.
+    Answer(u16, Vec<(&'static str, String)>, String),
+    /// No answer, for as long as the client waits.
+    Hang,
+    /// The socket is closed.
+    Close,
+    /// An answer of that status with a body of 10 GB.
+    Flood(u16),
+    /// The other, after this time.
+    After(Duration, Box<Reply>),
+    /// The other, when the test says so.
+    When(watch::Receiver<bool>, Box<Reply>),
+}
+
+impl Reply {
+    /// An answer of that status with a short body.
+    pub(crate) fn of(status: u16) -> Self {
+        Self::Answer(status, Vec::new(), format!("the answer is {status}"))
+    }
+}
+
+/// Tells what becomes of a request by its number, from 0, and by what it is.
+type Script = dyn Fn(usize, &Got) -> Reply + Send + Sync;
+
+struct State {
+    got: Mutex<Vec<Got>>,
+    connections: AtomicUsize,
+    /// How many bytes of floods were taken.
+    flooded: AtomicU64,
+    script: Box<Script>,
+}
+
+/// The server, as long as it is not dropped.
+pub(crate) struct Receiver {
+    pub(crate) address: SocketAddr,
+    state: Arc<State>,
+    _serving: AbortOnDropHandle<()>,
+}
+
+impl Receiver {
+    /// Starts one on a free port of this host.
+    pub(crate) async fn start(script: impl Fn(usize, &Got) -> Reply + Send + Sync + 'static) -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap(), script).await
+    }
+
+    /// Starts one at an address, as soon as who was there before has let go of it.
+    pub(crate) async fn at(address: SocketAddr, script: impl Fn(usize, &Got) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = bind(address).await;
+        let address = listener.local_addr().unwrap();
+        let (got, connections, flooded) = (Mutex::default(), AtomicUsize::default(), AtomicU64::default());
+        let state = Arc::new(State { got, connections, flooded, script: Box::new(script) });
+        let serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, Arc::clone(&state))));
+        Self { address, state, _serving: serving }
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/in", self.address)
+    }
+
+    /// What it has got.
+    pub(crate) fn got(&self) -> MutexGuard<'_, Vec<Got>> {
+        self.state.got.lock().unwrap()
+    }
+
+    /// How many connections there have been.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of floods were taken.
+    pub(crate) fn flooded(&self) -> u64 {
+        self.state.flooded.load(Ordering::Relaxed)
+    }
+
+    /// Waits until it has got so many requests; gives them.
+    pub(crate) async fn until(&self, count: usize) -> Vec<Got> {
+        let began = Instant::now();
+        while self.got().len() < count {
+            assert!(began.elapsed() < PATIENCE, "{} of {count} requests have come", self.got().len());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.got().clone()
+    }
+}
+
+async fn bind(address: SocketAddr) -> TcpListener {
+    let began = Instant::now();
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && began.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            bound => return bound.unwrap(),
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, state: Arc<State>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let number = state.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let state = Arc::clone(&state);
+        connections.spawn(async move {
+            let _ = talk(stream, number, &state).await;
+        });
+    }
+}
+
+/// Serves one connection, until it is at an end.
+async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, state: &State) -> std::io::Result<()> {
+    let mut read = Vec::new();
+    while let Some(got) = request(&mut stream, &mut read, number).await? {
+        let nth = {
+            let mut all = state.got.lock().unwrap();
+            all.push(got.clone());
+            all.len() - 1
+        };
+        let mut reply = (state.script)(nth, &got);
+        loop {
+            reply = match reply {
+                Reply::After(wait, then) => {
+                    tokio::time::sleep(wait).await;
+                    *then
+                }
+                Reply::When(mut said, then) => {
+                    // A test that is at an end says nothing any more.
+                    let _ = said.wait_for(|said| *said).await;
+                    *then
+                }
+                _ => break,
+            }
+        }
+        match reply {
+            Reply::Answer(status, headers, body) => {
+                let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+                let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+                stream.write_all((head + &body).as_bytes()).await?;
+            }
+            Reply::Flood(status) => {
+                let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: 10000000000\r\n\r\n");
+                stream.write_all(head.as_bytes()).await?;
+                for _ in 0..1_000_000 {
+                    stream.write_all(&[b'x'; 10_000]).await?;
+                    state.flooded.fetch_add(10_000, Ordering::Relaxed);
+                }
+            }
+            Reply::Hang => {
+                // The client's next byte, or its end: it does not wait for ever.
+                stream.read_u8().await?;
+            }
+            Reply::Close | Reply::After(..) | Reply::When(..) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a request; what came behind it stays in `read`.
+async fn request(
+    stream: &mut (impl AsyncRead + Unpin),
+    read: &mut Vec<u8>,
+    connection: usize,
+) -> std::io::Result<Option<Got>> {
+    let end = loop {
+        if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(read).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let head = String::from_utf8(read.drain(..end).collect()).unwrap();
+    let mut lines = head.lines();
+    let mut first = lines.next().unwrap().split(' ').map(str::to_owned);
+    let (method, path) = (first.next().unwrap(), first.next().unwrap());
+    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+    let headers: BTreeMap<_, _> = lines.filter_map(header).collect();
+    let length: usize = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+    while read.len() < length {
+        if stream.read_buf(read).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let body = read.drain(..length).collect();
+    Ok(Some(Got { connection, method, path, headers, body, at: Instant::now() }))
+}

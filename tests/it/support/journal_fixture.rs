@@ -1,0 +1,113 @@
+//! What the tests of retention, backup and repair share: a journal of the test's own, and events for it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::{Value, json};
+use tidings::{
+    journal::{
+        Journal, KnownKey, Outcome, Settings, Submission, TailBounds, WriterThread,
+        settle::SourcePolicy,
+        store::{
+            EventIdentity, event_key,
+            sqlite::{
+                FILE_NAME, SqliteOptions, SqliteStore,
+                verify::{Report, verify},
+            },
+        },
+    },
+    model::{Draft, SourceName},
+};
+
+use crate::support::gateway::{Gateway, command};
+
+/// A journal that is opened in the test's own process.
+pub(crate) struct Opened {
+    pub(crate) journal: Journal,
+    writer: WriterThread,
+}
+
+impl Opened {
+    pub(crate) fn at(folder: &Path) -> Self {
+        let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
+        let (journal, writer) = Journal::start(
+            store,
+            Settings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..Settings::default() },
+        )
+        .unwrap();
+        Self { journal, writer }
+    }
+
+    /// Has the journal take the events of these numbers.
+    pub(crate) async fn append(&self, events: impl IntoIterator<Item = u64>) -> Vec<Outcome> {
+        let name = SourceName::parse("s").unwrap();
+        let drafts = events.into_iter().map(|number| {
+            let key = event_key(&name, EventIdentity::Id(&number.to_string()), 0);
+            let draft: Draft = serde_json::from_value(event(number)).unwrap();
+            (Some(key), draft)
+        });
+        let submission = Submission {
+            drafts: drafts.collect(),
+            policy: SourcePolicy { name: name.clone(), metadata_changes: false }.into(),
+            known_key: KnownKey::Same,
+            completes: None,
+        };
+        self.journal.append(submission).await.unwrap()
+    }
+
+    pub(crate) fn close(self) {
+        drop(self.journal);
+        self.writer.join();
+    }
+}
+
+/// The event of that number: an item of about a kilobyte is added to one of a hundred objects.
+pub(crate) fn event(number: u64) -> Value {
+    let object = format!("http://localhost/objects/{}", number % 100);
+    let item = format!("{object}/items/{number}");
+    json!({ "object": object, "description": "x".repeat(600), "items": [{ "uri": item, "change": "ADD" }] })
+}
+
+/// Posts an event; gives the number of its change when it was accepted.
+pub(crate) async fn post(gateway: &Gateway, number: u64) -> u64 {
+    let (status, answer) = gateway.post("content-change", "application/json", event(number).to_string()).await;
+    assert!(status == 201 || status == 200, "{status}: {answer}");
+    answer["changes"][0]["seq"].as_u64().unwrap()
+}
+
+/// A configuration file with these lines, in a folder.
+pub(crate) fn configuration(folder: &Path, lines: &str) -> String {
+    let path = folder.join("tidings.toml");
+    fs::write(&path, lines).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Runs a command of the program to its end.
+pub(crate) fn run(name: &str, arguments: &[&Path]) -> Output {
+    command().arg(name).args(arguments).output().unwrap()
+}
+
+/// Copies files of a journal into a folder, by a process of its own: if this process opened and closed a file of a journal
+/// that it has open, SQLite's locks on the file would be gone.
+pub(crate) fn copy_files(files: impl IntoIterator<Item = PathBuf>, folder: &Path) {
+    let copied = Command::new("cp").arg("--").args(files).arg(folder).status().unwrap();
+    assert!(copied.success());
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn journal_file(folder: &Path) -> PathBuf {
+    folder.join(FILE_NAME)
+}
+
+/// Verifies a journal and wants nothing to be wrong with it.
+pub(crate) fn verified(file: &Path) -> Report {
+    let report = verify(file, &mut |_, _| {}).unwrap();
+    assert!(report.findings.is_empty(), "{:#?}", report.findings);
+    report
+}

@@ -1,0 +1,36 @@
+//! Fixtures, fake servers and clients that several tests share.
+
+pub(crate) mod activemq;
+pub(crate) mod amqp_source;
+pub(crate) mod arbitrary;
+pub(crate) mod broker_process;
+pub(crate) mod browser;
+pub(crate) mod chaos;
+pub(crate) mod crawl_fixture;
+pub(crate) mod crawled_repository;
+pub(crate) mod cutting_proxy;
+pub(crate) mod event_stream;
+pub(crate) mod fake_amqp_broker;
+pub(crate) mod fake_fedora3;
+pub(crate) mod fake_fedora6;
+pub(crate) mod fake_repository;
+pub(crate) mod fake_stomp_broker;
+pub(crate) mod fedora3_messages;
+pub(crate) mod feed_reader;
+pub(crate) mod fixtures;
+pub(crate) mod gateway;
+pub(crate) mod gateway_with_auth;
+pub(crate) mod hoarder_sfm_fixture;
+pub(crate) mod http_receiver;
+pub(crate) mod journal_fixture;
+pub(crate) mod python;
+pub(crate) mod rabbitmq;
+pub(crate) mod reconnecting_client;
+pub(crate) mod resource_watch;
+pub(crate) mod stomp_client;
+pub(crate) mod stomp_source;
+pub(crate) mod subscription_fixture;
+pub(crate) mod unsettled;
+pub(crate) mod webhook_fixture;
+pub(crate) mod websub_fixture;
+pub(crate) mod xmllint;

@@ -1,0 +1,174 @@
+//! What the tests run in Python: the side of Social Feed Manager, with kombu; that of a repository, with stomp.py; and
+//! the examples of an indexer, with pika, and of a receiver of webhooks, with standardwebhooks. `scripts/python` has them
+//! all, and makes the environment that they are in the first time.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::PATIENCE;
+
+fn python(script: &str) -> Command {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Where the tests run in the background of a shell Ctrl-C is ignored, and Python would leave it so.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(here.join("scripts/python")).arg(here.join(script));
+    command
+}
+
+/// Publishes messages, a routing key and a body each, as Social Feed Manager does. A body that is a text is
+/// sent as it stands.
+pub(crate) fn publish_as_sfm(url: &str, messages: &[(impl AsRef<str>, Value)]) {
+    let mut publisher = python("examples/sfm.py");
+    publisher.arg(url).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut publisher = publisher.spawn().unwrap();
+    let mut input = publisher.stdin.take().unwrap();
+    for (key, body) in messages {
+        writeln!(input, "{}", json!([key.as_ref(), body])).unwrap();
+    }
+    drop(input);
+    let done = publisher.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The Python of an environment with these packages, which is made the first time.
+pub(crate) fn environment(name: &str, requirements: &[&str]) -> PathBuf {
+    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/venv");
+    let made = Command::new(venv).arg(name).args(requirements).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Path::new(String::from_utf8(made.stdout).unwrap().trim()).join("bin/python")
+}
+
+/// What the CloudEvents SDK makes of messages: each an object with a binding, headers, a content type and
+/// a body.
+pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
+    let requirements = ["cloudevents==2.2.0", "deprecation==2.1.0", "python-dateutil==2.9.0.post0"];
+    let mut reader = Command::new(environment("cloudevents", &requirements));
+    reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/read_cloudevents.py"));
+    let mut reader = reader.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = reader.stdin.take().unwrap();
+    let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
+    let writing = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+    let done = reader.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    writing.join().unwrap().unwrap();
+    let lines = String::from_utf8(done.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A running example.
+pub(crate) struct Example {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Example {
+    /// Starts the indexer; what it prints goes to files in the folder.
+    pub(crate) fn indexer(url: &str, queue: &str, folder: &Path) -> Self {
+        let mut indexer = python("examples/indexer.py");
+        indexer.args([url, queue]);
+        Self::start(indexer, folder, "indexed")
+    }
+
+    /// Starts the receiver of webhooks with these secrets; gives its port.
+    pub(crate) async fn webhook_receiver(secrets: &str, folder: &Path) -> (Self, u16) {
+        let mut receiver = python("examples/webhook_receiver.py");
+        receiver.args(["127.0.0.1", "0"]).env("WEBHOOK_SECRETS", secrets);
+        let mut receiver = Self::start(receiver, folder, "received");
+        receiver.until_printed(1).await;
+        let port = receiver.lines()[0].rsplit(' ').next().unwrap().parse().unwrap();
+        (receiver, port)
+    }
+
+    fn start(mut example: Command, folder: &Path, name: &str) -> Self {
+        let output = folder.join(name);
+        example.stdin(Stdio::null()).stdout(File::create(&output).unwrap());
+        example.stderr(File::create(output.with_extension("err")).unwrap());
+        Self { child: example.spawn().unwrap(), output }
+    }
+
+    /// The lines that it has printed.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        fs::read_to_string(&self.output).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until it has printed so many lines.
+    pub(crate) async fn until_printed(&mut self, lines: usize) {
+        let began = Instant::now();
+        while self.lines().len() < lines {
+            let ended = self.child.try_wait().unwrap();
+            let told = fs::read_to_string(self.output.with_extension("err")).unwrap();
+            assert!(ended.is_none(), "it has ended: {told}");
+            assert!(began.elapsed() < 2 * PATIENCE, "it takes too long: {:?}", self.lines());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Presses Ctrl-C, and waits for its end in good order; gives all that it has printed.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let began = Instant::now();
+        let ended = loop {
+            if let Some(ended) = self.child.try_wait().unwrap() {
+                break ended;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end at Ctrl-C");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(ended.success(), "{ended}");
+        self.lines()
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What plays a repository, over STOMP with stomp.py: it sends messages, headers and a body each, until the broker has
+/// confirmed all of them.
+pub(crate) struct Repository {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Repository {
+    /// Starts it; what it prints goes to files in the folder.
+    pub(crate) fn start(port: u16, destination: &str, messages: &[(Value, String)], folder: &Path) -> Self {
+        let (input, output) = (folder.join("messages"), folder.join("confirmed"));
+        let lines: Vec<_> = messages.iter().map(|message| json!(message).to_string()).collect();
+        fs::write(&input, lines.join("\n")).unwrap();
+        let mut repository = python("examples/repository.py");
+        repository.args([&format!("127.0.0.1:{port}"), destination]).stdin(File::open(input).unwrap());
+        let errors = File::create(folder.join("repository.err")).unwrap();
+        Self { child: repository.stdout(File::create(&output).unwrap()).stderr(errors).spawn().unwrap(), output }
+    }
+
+    /// How many messages the broker has confirmed.
+    pub(crate) fn confirmed(&self) -> usize {
+        fs::read_to_string(&self.output).unwrap().lines().count()
+    }
+
+    /// Waits until all are confirmed.
+    pub(crate) fn wait(mut self) {
+        let done = self.child.wait().unwrap();
+        let told = fs::read_to_string(self.output.with_file_name("repository.err")).unwrap();
+        assert!(done.success(), "{told}");
+    }
+}
+
+impl Drop for Repository {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,256 @@
+//! A RabbitMQ of the test's own: on free ports, with its own folder, cookie and epmd, as whoever runs the
+//! tests. A broker of the system is not touched.
+//!
+//! [`Broker::shared`] is one for all tests that leave it alone, each in a virtual host of its own;
+//! [`Broker::start`] is one for a test that stops, kills or starves it.
+
+#[path = "rabbitmq/client.rs"]
+mod client;
+#[allow(dead_code, reason = "the benches have no use for it")]
+#[path = "rabbitmq/raw.rs"]
+mod raw;
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::json;
+
+use super::broker_process::{Kept, PATIENCE, free_ports};
+
+pub(crate) use self::client::Client;
+#[allow(unused_imports, reason = "the benches have no use for it")]
+pub(crate) use self::raw::{RawMessage, RawPublisher, nested};
+
+/// Where Debian has the scripts that do not change the user.
+const BIN: &str = "/usr/lib/rabbitmq/bin";
+
+/// How many virtual hosts a broker has from the start.
+const VHOSTS: usize = 48;
+
+/// Becomes the broker.
+const START: &str = r#". "${0%/*}/environment"; exec "$BIN/rabbitmq-server""#;
+
+/// Ends the broker's epmd, which is not its child.
+const END: &str = r#"
+    . "${0%/*}/environment"
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        epmd -kill && break
+        sleep 0.1
+    done
+"#;
+
+/// A running broker.
+pub(crate) struct Broker {
+    folder: PathBuf,
+    /// The port that it listens on.
+    pub(crate) port: u16,
+    /// The port on which it listens for encrypted connections.
+    pub(crate) tls_port: u16,
+    /// Its process.
+    pub(crate) kept: Kept,
+    vhosts: AtomicUsize,
+}
+
+impl Broker {
+    /// The broker of all tests that leave it alone.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Broker> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// Starts one, and waits until it takes connections.
+    pub(crate) fn start() -> Self {
+        assert!(
+            Path::new(BIN).join("rabbitmq-server").exists(),
+            "this test needs RabbitMQ: run scripts/test, which installs Debian's rabbitmq-server"
+        );
+        let folder = tempfile::Builder::new().prefix("tidings-rabbitmq-").tempdir().unwrap().keep();
+        let ports = free_ports();
+        set_up(&folder, ports);
+        let [port, tls_port, ..] = ports;
+        let mut broker = Self { kept: Kept::of(&folder), folder, port, tls_port, vhosts: AtomicUsize::new(0) };
+        broker.start_again();
+        broker
+    }
+
+    /// Starts it with the data that it has, and waits until it takes connections.
+    pub(crate) fn start_again(&mut self) {
+        let port = self.port;
+        self.kept.start(|| answers(port));
+    }
+
+    /// Has it write what it keeps of its queues. It keeps the names of its quorum queues in tables that it
+    /// writes every half second. A queue that is younger than that when it is killed never comes back,
+    /// which is not what is tested here.
+    pub(crate) fn settle(&self) {
+        self.ctl(&["eval", "[dets:sync(Table) || Table <- dets:all()]."]);
+    }
+
+    /// Ends it as a power cut would, once the names of its queues are on its disk.
+    pub(crate) fn kill(&self) {
+        self.settle();
+        self.kill_at_once();
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill_at_once(&self) {
+        self.kept.signal("KILL");
+        self.kept.wait_for_end();
+    }
+
+    /// Stops it in good order.
+    pub(crate) fn stop(&self) {
+        self.kept.signal("TERM");
+        self.kept.wait_for_end();
+    }
+
+    /// Has it do nothing any more, while its connections stay.
+    pub(crate) fn freeze(&self) {
+        self.kept.signal("STOP");
+    }
+
+    /// Has it go on.
+    pub(crate) fn thaw(&self) {
+        self.kept.signal("CONT");
+    }
+
+    /// Has it believe that it is short of memory: it takes nothing more from those who publish.
+    pub(crate) fn starve(&self) {
+        self.ctl(&["set_vm_memory_high_watermark", "absolute", "1000"]);
+    }
+
+    /// Takes that back.
+    pub(crate) fn feed(&self) {
+        self.ctl(&["set_vm_memory_high_watermark", "absolute", "2GB"]);
+    }
+
+    /// Runs `rabbitmqctl`; gives what it says.
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#". "$0/environment"; exec "$BIN/rabbitmqctl" --silent "$@""#]);
+        let done = command.arg(&self.folder).args(arguments).stdin(Stdio::null()).output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "rabbitmqctl {arguments:?}: {told}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+
+    /// The certificate of its encrypted connections, which is its own authority.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.join("certificate.pem")
+    }
+
+    /// A virtual host that no other test has.
+    pub(crate) fn vhost(&self) -> Vhost<'_> {
+        let number = self.vhosts.fetch_add(1, Ordering::Relaxed);
+        let name = format!("v{number}");
+        if number >= VHOSTS {
+            self.ctl(&["add_vhost", &name]);
+            self.ctl(&["set_permissions", "--vhost", &name, "guest", ".*", ".*", ".*"]);
+        }
+        Vhost { broker: self, name }
+    }
+}
+
+/// Whether it speaks AMQP; that is the last thing that it begins to do.
+fn answers(port: u16) -> bool {
+    let answer = || {
+        let mut socket = TcpStream::connect(("127.0.0.1", port))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(b"AMQP\0\0\x09\x01")?;
+        let mut first = [0; 1];
+        socket.read_exact(&mut first).map(|()| first)
+    };
+    let method_frame = [1];
+    answer().is_ok_and(|first: [u8; 1]| first == method_frame)
+}
+
+fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
+    for name in ["home", "mnesia", "log"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    let write = |name: &str, text: String| fs::write(folder.join(name), text).unwrap();
+    let at = folder.display();
+    write("home/.erlang.cookie", format!("tidings{port}"));
+    let mut mode = fs::metadata(folder.join("home/.erlang.cookie")).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o400);
+    fs::set_permissions(folder.join("home/.erlang.cookie"), mode).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    write("certificate.pem", certificate.self_signed(&key).unwrap().pem());
+    write("key.pem", key.serialize_pem());
+    write("enabled_plugins", "[rabbitmq_shovel].\n".to_owned());
+    write("advanced.config", "[].\n".to_owned());
+    write("env.conf", String::new());
+    write("start", START.to_owned());
+    write("end", END.to_owned());
+    write(
+        "rabbitmq.conf",
+        format!(
+            "listeners.tcp.1 = 127.0.0.1:{port}\nlisteners.ssl.1 = 127.0.0.1:{tls_port}\n\
+             ssl_options.certfile = {at}/certificate.pem\nssl_options.keyfile = {at}/key.pem\nlog.console = false\nvm_memory_high_watermark.absolute = 2GB\n\
+             disk_free_limit.absolute = 100MB\nload_definitions = {at}/definitions.json\n"
+        ),
+    );
+    let vhosts: Vec<_> = (0..VHOSTS).map(|number| format!("v{number}")).chain(["/".to_owned()]).collect();
+    let permission = |vhost| json!({ "user": "guest", "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*" });
+    let definitions = json!({
+        "users": [{
+            "name": "guest",
+            // The four bytes of salt and the SHA-256 of them with the password "guest".
+            "password_hash": "kI3GCrswBLNZQzHJJ95QLoyfAVooYhnvf7jbqiW9BjOYUloe",
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": "administrator",
+        }],
+        "vhosts": vhosts.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>(),
+        "permissions": vhosts.iter().map(permission).collect::<Vec<_>>(),
+    });
+    write("definitions.json", definitions.to_string());
+    write(
+        "environment",
+        format!(
+            "export BIN={BIN} HOME={at}/home LANG=C.UTF-8 RUNNING_UNDER_SYSTEMD=true\n\
+             export RABBITMQ_NODENAME=tidings{port}@localhost RABBITMQ_NODE_PORT={port}\n\
+             export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_DIST_PORT={distribution}\n\
+             export ERL_EPMD_PORT={epmd} ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_RELAXED_COMMAND_CHECK=1\n\
+             export ERL_CRASH_DUMP={at}/erl_crash.dump\n\
+             export RABBITMQ_MNESIA_BASE={at}/mnesia RABBITMQ_LOG_BASE={at}/log\n\
+             export RABBITMQ_ENABLED_PLUGINS_FILE={at}/enabled_plugins RABBITMQ_CONFIG_FILE={at}/rabbitmq.conf\n\
+             export RABBITMQ_ADVANCED_CONFIG_FILE={at}/advanced.config RABBITMQ_CONF_ENV_FILE={at}/env.conf\n\
+             export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {{127,0,0,1}}'\n"
+        ),
+    );
+}
+
+/// A virtual host of a broker.
+#[derive(Clone)]
+pub(crate) struct Vhost<'b> {
+    broker: &'b Broker,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl Vhost<'_> {
+    /// Its address, for the user that may do everything.
+    pub(crate) fn url(&self) -> String {
+        self.url_as("guest", "guest")
+    }
+
+    /// Its address, for somebody.
+    pub(crate) fn url_as(&self, user: &str, password: &str) -> String {
+        format!("amqp://{user}:{password}@127.0.0.1:{}/{}", self.broker.port, self.name)
+    }
+
+    /// A connection of the test's own.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.url()).await
+    }
+}

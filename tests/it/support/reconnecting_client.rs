@@ -1,0 +1,179 @@
+//! A publisher and a consumer of a test's own that a broker may be killed under: they connect again, and go
+//! on where they were, as those do whose messages must not be lost.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties,
+    message::Delivery,
+    options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions},
+    types::FieldTable,
+};
+use tokio::time::timeout;
+
+use crate::support::subscription_fixture::{seq, text};
+
+/// How long a broker may take for anything before it is given up, and a new connection made.
+const BOUND: Duration = Duration::from_secs(10);
+
+/// How soon the next attempt is made.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// How many messages are published before the first is confirmed, and consumed before one is acknowledged.
+const WINDOW: usize = 500;
+
+/// How many messages go before one acknowledgement.
+const ACKNOWLEDGED_AT_ONCE: usize = 100;
+
+/// How far the publisher may be ahead of the consumer, so that whoever is killed has work in hand.
+const AHEAD: usize = 5000;
+
+/// How far all is.
+#[derive(Default)]
+pub(crate) struct Progress(Mutex<Counts>);
+
+/// What was done so far.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// How many messages the broker has confirmed to the publisher.
+    pub(crate) confirmed: usize,
+    /// How often a message was published again.
+    pub(crate) published_again: usize,
+    /// What the consumer got, in order, with the repeats.
+    pub(crate) received: Vec<Received>,
+    /// What the consumer got, without the repeats.
+    pub(crate) ids: BTreeMap<u64, String>,
+}
+
+/// A message that came.
+pub(crate) struct Received {
+    /// The number of its change.
+    pub(crate) seq: u64,
+    /// Its message id.
+    pub(crate) id: String,
+    /// Whether the broker had given it to a connection that is gone. When it gives such a one again is its own
+    /// choice: a quorum queue that comes up gives later ones first, until it has found out that the
+    /// connection of before is gone.
+    pub(crate) redelivered: bool,
+}
+
+impl Progress {
+    pub(crate) fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap()
+    }
+
+    fn take(&self, delivery: &Delivery) -> usize {
+        let (seq, id) = (seq(delivery), text(delivery.properties.message_id().as_ref()).to_owned());
+        let mut counts = self.counts();
+        counts.received.push(Received { seq, id: id.clone(), redelivered: delivery.redelivered });
+        counts.ids.entry(seq).or_insert(id);
+        counts.ids.len()
+    }
+}
+
+/// Why a connection is given up.
+#[derive(Debug)]
+struct GivenUp;
+
+impl From<lapin::Error> for GivenUp {
+    fn from(_: lapin::Error) -> Self {
+        Self
+    }
+}
+
+impl From<tokio::time::error::Elapsed> for GivenUp {
+    fn from(_: tokio::time::error::Elapsed) -> Self {
+        Self
+    }
+}
+
+async fn open(url: &str) -> Result<(Connection, Channel), GivenUp> {
+    let connection = timeout(BOUND, Connection::connect(url, ConnectionProperties::default())).await??;
+    let channel = timeout(BOUND, connection.create_channel()).await??;
+    Ok((connection, channel))
+}
+
+/// Publishes the messages of these bodies, until the broker has confirmed each of them: what is not confirmed
+/// is published again, the same bytes.
+pub(crate) async fn publish(url: &str, exchange: &str, routing_key: &str, bodies: &[String], progress: &Progress) {
+    let mut missing: VecDeque<usize> = (0..bodies.len()).collect();
+    while !missing.is_empty() {
+        let mut under_way = VecDeque::new();
+        let _ = publish_on(url, exchange, routing_key, bodies, progress, &mut missing, &mut under_way).await;
+        progress.counts().published_again += under_way.len();
+        while let Some(number) = under_way.pop_back() {
+            missing.push_front(number);
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn publish_on(
+    url: &str,
+    exchange: &str,
+    routing_key: &str,
+    bodies: &[String],
+    progress: &Progress,
+    missing: &mut VecDeque<usize>,
+    under_way: &mut VecDeque<usize>,
+) -> Result<(), GivenUp> {
+    let (_connection, channel) = open(url).await?;
+    timeout(BOUND, channel.confirm_select(ConfirmSelectOptions::default())).await??;
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let properties = BasicProperties::default().with_content_type("application/json".into()).with_delivery_mode(2);
+    let mut confirms = VecDeque::new();
+    loop {
+        while under_way.len() < WINDOW
+            && let Some(number) = missing.pop_front()
+        {
+            under_way.push_back(number);
+            let body = bodies[number].as_bytes();
+            let sent = channel.basic_publish(exchange.into(), routing_key.into(), options, body, properties.clone());
+            confirms.push_back(timeout(BOUND, sent).await??);
+        }
+        let Some(confirm) = confirms.pop_front() else { return Ok(()) };
+        let Confirmation::Ack(None) = timeout(BOUND, confirm).await?? else { return Err(GivenUp) };
+        under_way.pop_front();
+        progress.counts().confirmed += 1;
+        while {
+            let counts = progress.counts();
+            counts.confirmed > counts.ids.len() + AHEAD
+        } {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Consumes a queue, until so many different messages have come.
+pub(crate) async fn consume(url: &str, queue: &str, count: usize, progress: &Progress) {
+    while progress.counts().ids.len() < count {
+        let _ = consume_on(url, queue, count, progress).await;
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn consume_on(url: &str, queue: &str, count: usize, progress: &Progress) -> Result<(), GivenUp> {
+    let (_connection, channel) = open(url).await?;
+    let prefetch = u16::try_from(WINDOW).unwrap();
+    timeout(BOUND, channel.basic_qos(prefetch, BasicQosOptions::default())).await??;
+    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+    let mut consumer = timeout(BOUND, channel.basic_consume(queue.into(), "".into(), options, none)).await??;
+    let mut unacknowledged = 0;
+    while progress.counts().ids.len() < count {
+        // A queue may be empty for as long as somebody else is dead.
+        let Some(delivery) = consumer.next().await else { return Err(GivenUp) };
+        let delivery = delivery?;
+        progress.take(&delivery);
+        unacknowledged += 1;
+        if unacknowledged == ACKNOWLEDGED_AT_ONCE {
+            timeout(BOUND, delivery.ack(BasicAckOptions { multiple: true })).await??;
+            unacknowledged = 0;
+        }
+    }
+    Ok(())
+}

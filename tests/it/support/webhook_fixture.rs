@@ -1,0 +1,58 @@
+//! What the tests of webhooks share: subscriptions that post to a receiver, and how what it gets is checked.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+
+use crate::support::http_receiver::Got;
+
+/// Secrets that messages are signed with.
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const NEXT_SECRET: &str = "whsec_dGlkaW5ncy1nby1vdXQtdG8tZXZlcnlib2R5Li4u";
+
+/// A subscription that posts JSON to a URL from the beginning on.
+pub(crate) fn webhook(name: &str, url: &str, more: &str) -> String {
+    format!(
+        "[subscriptions.{name}]\ndelivery = \"webhook\"\nformat = \"json\"\nstart = \"beginning\"\nurl = \"{url}\"\n\
+         secrets = [\"{SECRET}\"]\n{more}\n"
+    )
+}
+
+impl Got {
+    /// Its JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// The number of the change that it tells.
+    pub(crate) fn seq(&self) -> u64 {
+        self.json()["seq"].as_u64().unwrap()
+    }
+
+    /// Whether it is signed with a secret.
+    pub(crate) fn is_signed_with(&self, secret: &str) -> bool {
+        let key = STANDARD.decode(secret.trim_start_matches("whsec_")).unwrap();
+        let mac = Hmac::<sha2::Sha256>::new_from_slice(&key).unwrap();
+        let mac = mac.chain_update(format!("{}.{}.", self.header("webhook-id"), self.header("webhook-timestamp")));
+        let signature = STANDARD.encode(mac.chain_update(&self.body).finalize().into_bytes());
+        self.header("webhook-signature").split(' ').any(|signed| signed == format!("v1,{signature}"))
+    }
+}
+
+/// That each message comes after the ones before it but for repeats, that a repeat has the same identifier and
+/// body, and that none is missing up to the last.
+pub(crate) fn are_in_order(got: &[Got], last: u64) {
+    let mut seen: BTreeMap<u64, (String, Vec<u8>)> = BTreeMap::new();
+    for message in got {
+        let (seq, id) = (message.seq(), message.header("webhook-id").to_owned());
+        let newest = seen.last_key_value().map_or(0, |(newest, _)| *newest);
+        assert!(seq <= newest + 1, "{seq} comes after {newest}");
+        let first = seen.entry(seq).or_insert_with(|| (id.clone(), message.body.clone()));
+        assert_eq!(*first, (id, message.body.clone()), "a repeat is the same");
+        assert_eq!(message.json()["id"].as_str(), Some(message.header("webhook-id")));
+        assert!(message.is_signed_with(SECRET));
+    }
+    assert_eq!(seen.len() as u64, last);
+}

@@ -1,0 +1,168 @@
+//! What the tests of the WebSub hub share: a subscriber on a real socket, that does as it is told or worse.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+use sha2::Sha256;
+
+use crate::support::{
+    gateway::{Gateway, PATIENCE, client},
+    http_receiver::{Got, Receiver, Reply},
+};
+
+/// A gateway that lets callbacks point to this host.
+pub(crate) const LOCAL: &str = "[delivery]\nallow = [\"127.0.0.1\"]\n";
+
+/// The query of a request, decoded.
+pub(crate) fn query(got: &Got) -> BTreeMap<String, String> {
+    let url = url::Url::parse(&format!("http://h{}", got.path)).unwrap();
+    url.query_pairs().into_owned().collect()
+}
+
+pub(crate) fn challenge(got: &Got) -> String {
+    query(got).get("hub.challenge").cloned().unwrap_or_default()
+}
+
+pub(crate) fn is_verification(got: &Got) -> bool {
+    got.method == "GET" && query(got).contains_key("hub.challenge")
+}
+
+/// A subscriber that agrees to everything, and answers what is distributed with that status.
+pub(crate) async fn agreeing(status: &Arc<AtomicU16>) -> Receiver {
+    let status = Arc::clone(status);
+    Receiver::start(move |_, got| match got.method.as_str() {
+        "GET" => Reply::Answer(200, vec![], challenge(got)),
+        _ => Reply::of(status.load(Ordering::SeqCst)),
+    })
+    .await
+}
+
+pub(crate) fn fine() -> Arc<AtomicU16> {
+    Arc::new(AtomicU16::new(204))
+}
+
+pub(crate) async fn ask(gateway: &Gateway, parameters: &[(&str, &str)]) -> (u16, String) {
+    ask_at(&gateway.url, parameters).await
+}
+
+async fn ask_at(gateway: &str, parameters: &[(&str, &str)]) -> (u16, String) {
+    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
+    let request = client().post(format!("{gateway}/hub")).body(body);
+    let answer = request.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+pub(crate) async fn subscribe(gateway: &Gateway, callback: &str, topic: &str, more: &[(&str, &str)]) {
+    let wanted = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", topic)];
+    let (status, body) = ask(gateway, &[&wanted, more].concat()).await;
+    assert_eq!((status, body.as_str()), (202, ""));
+}
+
+/// Subscribes to the feed of the gateway at that address.
+pub(crate) async fn subscribe_at(gateway: &str, callback: &str, more: &[(&str, &str)]) {
+    let topic = format!("{gateway}/feed");
+    let wanted = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", &topic)];
+    let (status, body) = ask_at(gateway, &[&wanted, more].concat()).await;
+    assert_eq!((status, body.as_str()), (202, ""));
+}
+
+pub(crate) async fn unsubscribe(gateway: &Gateway, callback: &str, topic: &str) {
+    let wanted = [("hub.mode", "unsubscribe"), ("hub.callback", callback), ("hub.topic", topic)];
+    assert_eq!(ask(gateway, &wanted).await.0, 202);
+}
+
+/// Waits until so many subscriptions of the gateway at that address are at work.
+pub(crate) async fn until_running_at(gateway: &str, count: usize) {
+    let began = Instant::now();
+    loop {
+        let all: Value = client().get(format!("{gateway}/subscriptions")).send().await.unwrap().json().await.unwrap();
+        let all = all["subscriptions"].as_array().unwrap();
+        if all.iter().filter(|one| one["state"] == "running").count() == count {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{count} were expected: {all:#?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The subscriptions of the hub.
+pub(crate) async fn of_hub(gateway: &Gateway) -> Vec<Value> {
+    let all = gateway.json("/subscriptions").await["subscriptions"].as_array().unwrap().clone();
+    all.into_iter().filter(|subscription| subscription["from"] == "hub").collect()
+}
+
+/// Waits until the hub has so many subscriptions, all of them at work.
+pub(crate) async fn until_subscribed(gateway: &Gateway, count: usize) -> Vec<Value> {
+    let began = Instant::now();
+    loop {
+        let all = of_hub(gateway).await;
+        if all.len() == count && all.iter().all(|one| one["state"] == "running") {
+            return all;
+        }
+        assert!(began.elapsed() < PATIENCE, "{count} were expected: {all:#?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What was distributed.
+pub(crate) fn distributed(receiver: &Receiver) -> Vec<Got> {
+    receiver.got().iter().filter(|got| got.method == "POST").cloned().collect()
+}
+
+/// The numbers of the changes whose entries came.
+pub(crate) fn numbers(posts: &[Got]) -> Vec<u64> {
+    let mut all = Vec::new();
+    for post in posts {
+        let body = String::from_utf8(post.body.clone()).unwrap();
+        let seqs = body.split(" seq=\"").skip(1).map(|rest| rest.split('"').next().unwrap().parse().unwrap());
+        let mut seqs: Vec<u64> = seqs.collect();
+        // A document has the newest first, and an entry for every item.
+        seqs.reverse();
+        seqs.dedup();
+        all.extend(seqs);
+    }
+    all
+}
+
+pub(crate) async fn until_told(receiver: &Receiver, last: u64) -> Vec<Got> {
+    until("the last change has come", || numbers(&distributed(receiver)).last() == Some(&last)).await;
+    distributed(receiver)
+}
+
+pub(crate) fn feed(gateway: &Gateway) -> String {
+    format!("{}/feed", gateway.url)
+}
+
+/// Whether a message is signed by this secret, worked out here.
+pub(crate) fn is_signed(got: &Got, secret: &str) -> bool {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(&got.body);
+    got.header("x-hub-signature") == format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+}
+
+impl Gateway {
+    /// Waits until the hub has so many subscriptions.
+    pub(crate) async fn until_hub(&self, count: usize) {
+        let began = Instant::now();
+        while of_hub(self).await.len() != count {
+            assert!(began.elapsed() < PATIENCE, "{count} subscriptions of the hub were expected");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}

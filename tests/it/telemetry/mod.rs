@@ -1,0 +1,4 @@
+//! Metrics and logs.
+
+mod log;
+mod metrics;

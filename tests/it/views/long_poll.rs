@@ -1,0 +1,74 @@
+//! `/changes?wait=`: answered at once when there is something, else when it comes, else empty in the end.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{
+    gateway::Gateway,
+    subscription_fixture::{gateway, post},
+};
+
+#[tokio::test]
+async fn poll_returns_existing_changes_immediately() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), "");
+    post(&gateway, 1).await;
+    let began = Instant::now();
+    let page = gateway.json("/changes?after=0&wait=20").await;
+    assert_eq!((page["changes"].as_array().unwrap().len(), &page["next"]), (1, &json!(1)));
+    assert!(began.elapsed() < Duration::from_secs(10), "it waited");
+}
+
+#[tokio::test]
+async fn poll_returns_a_new_change_when_it_arrives() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), "[limits]\nrequest_seconds = 1\n");
+    post(&gateway, 1).await;
+    let (url, http) = (gateway.url.clone(), gateway.http.clone());
+    let poll = tokio::spawn(async move {
+        let answer = http.get(format!("{url}/changes?after=1&wait=20")).send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    });
+    until_one_waits(&gateway).await;
+    // It may take longer than a request that waits for nothing.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(!poll.is_finished());
+    post(&gateway, 2).await;
+    let (status, page) = poll.await.unwrap();
+    assert_eq!(status, 200, "{page}");
+    assert!(page.contains(r#""seq":2"#) && page.ends_with(r#""next":2}"#), "{page}");
+}
+
+async fn until_one_waits(gateway: &Gateway) {
+    let began = Instant::now();
+    loop {
+        let text = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
+        if text.contains("tidings_open_streams{kind=\"poll\"} 1") {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "nobody waits");
+    }
+}
+
+#[tokio::test]
+async fn poll_times_out_with_an_empty_page_and_the_same_cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path(), "[limits]\nrequest_seconds = 1\nwait_seconds = 2\n");
+    post(&gateway, 1).await;
+    // Who asks for more than is given waits as long as is given.
+    for wait in ["1", "3600"] {
+        let began = Instant::now();
+        let page = gateway.json(&format!("/changes?after=1&wait={wait}")).await;
+        assert_eq!(page, json!({ "changes": [], "next": 1 }));
+        let waited = began.elapsed().as_secs_f64();
+        let expected = if wait == "1" { 1.0 } else { 2.0 };
+        assert!(waited >= expected - 0.1 && waited < expected + 5.0, "{wait}: {waited}");
+    }
+    assert_eq!(gateway.json("/changes?after=1&wait=0").await["next"], 1);
+    let wrong = gateway.http.get(format!("{}/changes?after=1&wait=30000", gateway.url)).send().await.unwrap();
+    assert_eq!(wrong.status(), 400);
+    assert!(wrong.text().await.unwrap().contains("wait is 30000; give 0 to 3600 seconds."));
+    let gone = gateway.http.get(format!("{}/changes?after=9&wait=20", gateway.url)).send().await.unwrap();
+    assert_eq!(gone.status(), 410);
+}

@@ -1,0 +1,12 @@
+//! Pull views: changes, objects, snapshots, long polls and streams.
+
+mod changes_and_objects;
+mod cursors;
+mod long_poll;
+mod memory;
+mod snapshot;
+mod stream;
+mod stream_browser;
+mod stream_limits;
+mod stream_python_clients;
+mod stream_restarts;

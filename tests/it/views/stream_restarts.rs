@@ -1,0 +1,111 @@
+//! Ten thousand changes pass while each subscriber is cut off, starts again and is slow at random, and the gateway is
+//! killed twice: every subscriber sees every change, in order, with repeats under the same identifier alone.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use crate::support::{
+    chaos::{Commotion, Seen},
+    event_stream::Stream,
+    gateway::{PATIENCE, client},
+};
+
+const COUNT: u64 = 10_000;
+
+/// Follows the stream until it has seen everything. It remembers its place as an indexer does, now and then: so
+/// what it had since comes again when it starts again.
+async fn follow(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
+    let (mut kept, mut last) = (0, 0);
+    'connections: while last < COUNT {
+        let http = client();
+        if random.u8(..4) == 0 {
+            // It starts again, and knows what it has kept.
+            last = kept;
+        }
+        let request = http.get(format!("{url}/stream?after=0"));
+        let request = if last == 0 { request } else { request.header("last-event-id", last.to_string()) };
+        let Ok(response) = request.send().await else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        assert_eq!(response.status(), 200);
+        let mut stream = Stream::of(response);
+        let mut left = random.u32(1..2000);
+        while let Ok(Some(block)) = stream.next().await {
+            let Some(data) = &block.data else { continue };
+            let change: Value = serde_json::from_str(data).unwrap();
+            assert_eq!(change["seq"], block.number());
+            last = block.number();
+            seen.tell(last, change["id"].as_str().unwrap());
+            if last == COUNT {
+                break 'connections;
+            }
+            if random.u8(..) == 0 {
+                kept = last;
+                tokio::time::sleep(Duration::from_millis(random.u64(..20))).await;
+            }
+            left -= 1;
+            if left == 0 {
+                // It is cut off.
+                continue 'connections;
+            }
+        }
+    }
+}
+
+/// Polls until it has seen everything, waiting for what comes; now and then it gives up while it waits, or starts again
+/// from what it has kept.
+async fn poll(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
+    let http = client();
+    let (mut kept, mut last) = (0, 0);
+    while last < COUNT {
+        if random.u8(..20) == 0 {
+            last = kept;
+        }
+        let limit = random.u32(1..400);
+        let asked = http.get(format!("{url}/changes?after={last}&limit={limit}&wait=10")).send();
+        let patience = if random.u8(..4) == 0 { Duration::from_millis(random.u64(..5)) } else { PATIENCE };
+        let Ok(Ok(response)) = tokio::time::timeout(patience, asked).await else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        assert_eq!(response.status(), 200);
+        let Ok(page) = response.json::<Value>().await else { continue };
+        for change in page["changes"].as_array().unwrap() {
+            last = change["seq"].as_u64().unwrap();
+            seen.tell(last, change["id"].as_str().unwrap());
+        }
+        assert_eq!(page["next"].as_u64(), Some(last), "the place to go on from");
+        if random.u8(..4) == 0 {
+            kept = last;
+            tokio::time::sleep(Duration::from_millis(random.u64(..20))).await;
+        }
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "that there were repeats is of interest")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stream_and_poll_readers_survive_restarts_without_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    // Less is held in memory than a subscriber falls behind.
+    let mut commotion = Commotion::begin(folder.path(), "[journal]\ntail_changes = 300\n");
+    let everybody: Vec<Arc<Seen>> = (0..4).map(|_| Arc::default()).collect();
+    let mut subscribers = Vec::new();
+    for (number, seen) in everybody.iter().enumerate() {
+        let (url, seen, random) = (commotion.url.clone(), Arc::clone(seen), commotion.random.fork());
+        subscribers.push(match number {
+            0 | 1 => tokio::spawn(follow(url, seen, random)),
+            _ => tokio::spawn(poll(url, seen, random)),
+        });
+    }
+    let gateway = commotion.pass(COUNT, 2, &everybody).await;
+    for subscriber in subscribers {
+        subscriber.await.unwrap();
+    }
+    let changes = gateway.changes().await;
+    assert_eq!(changes.len() as u64, COUNT);
+    for seen in everybody {
+        eprintln!("{} came again", seen.holds(&changes));
+    }
+}

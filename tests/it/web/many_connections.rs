@@ -1,0 +1,54 @@
+//! A thousand clients at once, more than are served at once: each is answered, and what was
+//! acknowledged is in the journal.
+
+use std::collections::BTreeMap;
+
+use crate::support::{fedora3_messages::Call, gateway::client, resource_watch::Hostile};
+
+const CLIENTS: u64 = 1000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousand_connections_lose_no_acknowledged_event() {
+    // Fewer than clients, so that some wait while others hold on to what they have.
+    let gateway = Hostile::start("[limits]\nconnections = 400\n");
+    let clients: Vec<_> = (1..=CLIENTS)
+        .map(|number| {
+            let url = format!("{}/hooks/fedora3", gateway.url);
+            tokio::spawn(async move {
+                let pid = format!("crowd:{number}");
+                let parameters = &[("dsID", "DC"), ("dsState", "A")][..];
+                let call = Call { number, method: "addDatastream", pid: &pid, parameters, returned: Some("DC") };
+                // Each has a connection of its own, and keeps it.
+                let http = client();
+                let answer =
+                    http.post(url).header("content-type", "text/xml").body(call.message()).send().await.unwrap();
+                let status = answer.status().as_u16();
+                let answer: serde_json::Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+                (call.id(), status, answer, http)
+            })
+        })
+        .collect();
+    let mut acknowledged = BTreeMap::new();
+    let mut kept = Vec::new();
+    for client in clients {
+        let (id, status, answer, http) = client.await.unwrap();
+        kept.push(http);
+        match status {
+            201 => {
+                acknowledged.insert(id, answer["changes"][0]["seq"].as_u64().unwrap());
+            }
+            503 => assert_eq!(answer["type"], "urn:tidings:problem:unavailable", "{answer}"),
+            _ => panic!("{status}: {answer}"),
+        }
+    }
+    assert!(acknowledged.len() > 500, "only {} were served", acknowledged.len());
+    let changes = gateway.changes().await;
+    let held: BTreeMap<_, _> = changes
+        .iter()
+        .map(|change| (change["sourceEventId"].as_str().unwrap().to_owned(), change["seq"].as_u64().unwrap()))
+        .collect();
+    for (id, seq) in &acknowledged {
+        assert_eq!(held.get(id), Some(seq), "{id} was acknowledged");
+    }
+    gateway.still_serves("a thousand connections");
+}

@@ -1,0 +1,229 @@
+//! TLS: the gateway serves with its certificate, finishes what is on its way when it stops, and takes
+//! a new certificate at SIGHUP; a wrong one changes nothing.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Instant,
+};
+
+use rcgen::{CertificateParams, KeyPair, SerialNumber};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tempfile::TempDir;
+
+use crate::{
+    command::help_and_exit_codes::ended,
+    support::{
+        event_stream::Stream,
+        fedora3_messages::Call,
+        gateway::{Gateway, PATIENCE, command},
+        subscription_fixture::post,
+    },
+};
+
+/// A self-signed certificate and its key.
+struct Pair {
+    certificate: rcgen::Certificate,
+    key: String,
+}
+
+fn pair(serial: u64) -> Pair {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    params.serial_number = Some(SerialNumber::from(serial));
+    Pair { certificate: params.self_signed(&key).unwrap(), key: key.serialize_pem() }
+}
+
+/// A gateway with a certificate.
+struct Encrypted {
+    gateway: Gateway,
+    folder: TempDir,
+}
+
+fn put(folder: &Path, certificate: &str, key: &str) -> PathBuf {
+    let path = |name: &str| folder.join(name);
+    fs::write(path("cert.pem"), certificate).unwrap();
+    fs::write(path("key.pem"), key).unwrap();
+    let (certificate, key, config) = (path("cert.pem"), path("key.pem"), path("tidings.toml"));
+    fs::write(&config, format!("[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n")).unwrap();
+    config
+}
+
+impl Encrypted {
+    fn start(pair: &Pair) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = put(folder.path(), &pair.certificate.pem(), &pair.key);
+        let log = folder.path().join("log");
+        let arguments = ["--config", config.to_str().unwrap()];
+        let gateway = Gateway::start_logging(&folder.path().join("data"), &arguments, &log);
+        assert!(gateway.url.starts_with("https://"), "{}", gateway.url);
+        Self { gateway, folder }
+    }
+
+    fn put(&self, certificate: &str, key: &str) {
+        put(self.folder.path(), certificate, key);
+    }
+
+    /// The certificate that a new connection gets.
+    async fn served(&self, trusted: &[&Pair]) -> Vec<u8> {
+        let trusted =
+            trusted.iter().map(|pair| reqwest::Certificate::from_pem(pair.certificate.pem().as_bytes()).unwrap());
+        let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().tls_certs_only(trusted).tls_info(true);
+        let answer = client.build().unwrap().get(format!("{}/healthz", self.gateway.url)).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.headers()["strict-transport-security"], "max-age=31536000");
+        let info = answer.extensions().get::<reqwest::tls::TlsInfo>().unwrap();
+        info.peer_certificate().unwrap().to_vec()
+    }
+
+    /// Waits until the log has said it so many times.
+    fn until_logged(&self, told: &str, times: usize) {
+        let began = Instant::now();
+        loop {
+            let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
+            if log.matches(told).count() == times {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "the log does not say {told:?} {times} times:\n{log}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[tokio::test]
+async fn sighup_loads_a_valid_certificate_and_ignores_an_invalid_one() {
+    let (first, second) = (pair(1), pair(2));
+    let both = [&first, &second];
+    let encrypted = Encrypted::start(&first);
+    assert_eq!(encrypted.served(&both).await, first.certificate.der().to_vec());
+
+    encrypted.put(&second.certificate.pem(), &second.key);
+    assert_eq!(encrypted.served(&both).await, first.certificate.der().to_vec(), "it was read without being told to");
+    encrypted.gateway.signal("HUP");
+    encrypted.until_logged("SIGHUP: new connections get the certificate as its file is now", 1);
+    assert_eq!(encrypted.served(&both).await, second.certificate.der().to_vec());
+
+    for (times, (certificate, key)) in [
+        (first.certificate.pem(), second.key.clone()),
+        ("no certificate".to_owned(), first.key.clone()),
+        (first.certificate.pem(), "no key".to_owned()),
+        (String::new(), String::new()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        encrypted.put(&certificate, &key);
+        encrypted.gateway.signal("HUP");
+        encrypted.until_logged("SIGHUP: the certificate before is served on", times + 1);
+        assert_eq!(encrypted.served(&both).await, second.certificate.der().to_vec());
+    }
+    let log = fs::read_to_string(encrypted.folder.path().join("log")).unwrap();
+    assert!(!log.contains("PRIVATE KEY") && !log.contains("no key"), "{log}");
+}
+
+#[tokio::test]
+async fn plain_text_client_is_disconnected_and_delays_nobody() {
+    let first = pair(1);
+    let encrypted = Encrypted::start(&first);
+    let address = encrypted.gateway.url.strip_prefix("https://").unwrap();
+    let _silent = TcpStream::connect(address).unwrap();
+    let mut plain = TcpStream::connect(address).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(plain, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(encrypted.served(&[&first]).await, first.certificate.der().to_vec());
+}
+
+#[tokio::test]
+async fn shutdown_finishes_active_tls_requests() {
+    let first = pair(1);
+    let Encrypted { mut gateway, folder } = Encrypted::start(&first);
+    let address = gateway.url.strip_prefix("https://").unwrap().to_owned();
+    let mut roots = RootCertStore::empty();
+    roots.add(first.certificate.der().clone()).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let client = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let socket = TcpStream::connect(&address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut slow = StreamOwned::new(client, socket);
+
+    let message = Call { number: 1, method: "purgeObject", pid: "demo:1", parameters: &[], returned: None }.message();
+    let length = message.len();
+    write!(
+        slow,
+        "POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .unwrap();
+    let mut asked = [0; 25];
+    slow.read_exact(&mut asked).unwrap();
+    assert!(asked.starts_with(b"HTTP/1.1 100"));
+    gateway.signal("TERM");
+    while TcpStream::connect(&address).is_ok() {
+        std::thread::yield_now();
+    }
+    slow.write_all(message.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 201");
+    drop(slow);
+    assert!(gateway.wait().success());
+    assert_eq!(Gateway::start(&folder.path().join("data")).changes().await.len(), 1);
+}
+
+/// The body of a stream does not go through what answers all other requests.
+#[tokio::test]
+async fn stream_over_tls_ends_cleanly() {
+    let first = pair(1);
+    let Encrypted { mut gateway, folder: _folder } = Encrypted::start(&first);
+    let trusted = reqwest::Certificate::from_pem(first.certificate.pem().as_bytes()).unwrap();
+    let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().tls_certs_only([trusted]);
+    gateway.http = client.build().unwrap();
+    let mut stream = Stream::open(&gateway, "?after=0", None).await;
+    for number in 1..=3 {
+        post(&gateway, number).await;
+        assert_eq!(stream.numbers(1).await, [number]);
+    }
+    gateway.signal("TERM");
+    assert!(stream.ends_well().await, "it broke off");
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn invalid_certificate_is_refused_at_startup() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (pair(1), pair(2));
+    for (certificate, key, told) in [
+        (first.certificate.pem(), &second.key, "cannot be used with the key"),
+        (String::new(), &first.key, "cannot be used with the key"),
+        (first.certificate.pem(), &first.certificate.pem(), "cannot read the private key"),
+    ] {
+        let config = put(folder.path(), &certificate, key);
+        let mut serve = command();
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--data", "none", "--config"]).arg(config);
+        serve.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (code, out, err) = ended(serve.spawn().unwrap());
+        assert_eq!((code, out.as_str()), (1, ""));
+        assert!(err.starts_with("tidings: server.tls: ") && err.contains(told), "{err}");
+        assert!(!err.contains("PRIVATE KEY") && !folder.path().join("none").exists(), "{err}");
+    }
+}
+
+#[tokio::test]
+async fn sighup_without_tls_does_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let gateway = Gateway::start_logging(&folder.path().join("data"), &[], &log);
+    gateway.signal("HUP");
+    let began = Instant::now();
+    while !fs::read_to_string(&log).unwrap().contains("SIGHUP: there is no certificate to read again") {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    assert_eq!(gateway.json("/healthz").await["status"], "ok");
+}
