@@ -1,5 +1,5 @@
-//! Pages of other sites cannot use the gateway through the browser of somebody who reaches it: neither by requests
-//! that they make it send, nor under a name of their own that leads to the gateway.
+//! Pages of other sites cannot use the gateway through the browser of a user who can reach it, neither with
+//! cross-site requests nor with a host name of their own that resolves to the gateway.
 
 use std::fs;
 
@@ -14,7 +14,8 @@ use crate::support::{
     resource_watch::Hostile,
 };
 
-/// Sends a request with these headers beside those of every request; gives the status and the code of the problem.
+/// Sends a request with these headers in addition to the usual ones; returns the status and the code of the
+/// problem.
 async fn send(gateway: &Gateway, method: Method, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let request = gateway.http.request(method, format!("{}{path}", gateway.url));
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -83,7 +84,7 @@ async fn cross_site_request_with_a_token_is_refused() {
     assert!(answer.text().await.unwrap().contains("cross-site-request"));
     let log = guarded.log();
     assert!(log.contains("request refused") && !log.contains("evil.example"), "{log}");
-    // Names are not checked where tokens are: a page under another name has none.
+    // Host names are not checked where tokens are required, because a page under another name has no token.
     let read = guarded.request(&Method::GET, "/changes").bearer_auth("tdg_reader").header("host", "evil.example");
     assert_eq!(read.send().await.unwrap().status(), 200);
 }
@@ -149,7 +150,7 @@ async fn browser_on_another_site_can_neither_post_nor_read() {
     );
     browser.value(&order);
 
-    // A name of the other site that leads to the gateway.
+    // A host name of the other site that resolves to the gateway.
     browser.go(&format!("http://evil.example:{}/changes", port(&gateway.url)));
     browser.until("document.body.innerText.includes('misdirected-request')", &json!(true));
 
@@ -157,7 +158,7 @@ async fn browser_on_another_site_can_neither_post_nor_read() {
     assert_eq!(gateway.json("/subscriptions").await["subscriptions"], json!([]));
     assert!(fs::read_to_string(&log).unwrap().matches("request refused").count() >= 2);
 
-    // Its own pages work.
+    // The gateway's own pages work.
     browser.go(&format!("{}/live?after=0", gateway.url));
     browser.until("state.value", &json!("connected"));
     let posted =

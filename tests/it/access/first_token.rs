@@ -1,5 +1,5 @@
-//! A token is made by the command line, put into the configuration, and then access is for those who
-//! have one: without any, Tidings does not listen where others can reach it.
+//! The first token enables access control. Without any token, Tidings does not listen on addresses that other
+//! machines can reach.
 
 use std::{fs, path::Path, process::Stdio};
 

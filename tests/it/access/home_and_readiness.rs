@@ -1,4 +1,4 @@
-//! `/` and `/readyz` work without a token, and then say how the gateway is and nothing more.
+//! Anonymous callers of `/` and `/readyz` see the status of the gateway and no details.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::support::{
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-/// A gateway with tokens, one of whose sources has a broker that is not there.
+/// Starts a gateway with tokens; the broker of one source is unreachable.
 fn start(folder: &std::path::Path) -> Gateway {
     let source = format!(
         "[sources.secretbroker]\ntransport = \"amqp\"\ndialect = \"content-change\"\nqueue = \"q\"\nurl = \"amqp://{}\"\n",

@@ -1,4 +1,4 @@
-//! Tokens, keys and signatures come out nowhere: not in an answer, the log or the journal.
+//! Tokens, keys and signatures appear in no response, log line or journal file.
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,5 @@
-//! A signature of the body lets a message in at the hook of the source whose key made it, and nowhere
-//! else. It is of the bytes that are sent: of a compressed body, not of what that inflates to.
+//! A signature of the body gives access only to the hook of the source whose key made it. It covers the bytes
+//! as sent, so a compressed body is signed in its compressed form.
 
 use std::io::Write;
 
@@ -45,9 +45,9 @@ async fn signature_is_valid_only_at_the_hook_of_its_source() {
     {
         assert_eq!(post("fedora3", Some(&right), Some(authorization)).await, status, "{authorization}");
     }
-    // A token that fits is enough, whatever the signature.
+    // A valid token is enough, whatever the signature.
     assert_eq!(post("fedora3", Some("sha256=00"), Some("Bearer tdg_fedora3")).await, 200);
-    // On other routes a signature is nothing.
+    // A signature gives no access to other routes.
     let read = guarded.request(&Method::GET, "/changes").header("x-hub-signature-256", signature(KEY, ""));
     assert_eq!(told(read.send().await.unwrap()).await.0, 401);
 }
@@ -79,7 +79,7 @@ async fn signature_covers_the_compressed_bytes() {
     assert_eq!(post("gzip", &gzip, &gzip).await, 201);
     assert_eq!(post("zstd", &zstd, body.as_bytes()).await, 401);
     assert_eq!(post("zstd", &zstd, &zstd).await, 200);
-    // Who is known is told what is wrong with the coding; who is not known is not.
+    // Only an authenticated sender learns what is wrong with the encoding.
     assert_eq!(post("br", &gzip, &gzip).await, 415);
     assert_eq!(post("br", &gzip, &zstd).await, 401);
     assert_eq!(post("gzip", &gzip[1..], &gzip[1..]).await, 400);
@@ -108,7 +108,7 @@ async fn signature_does_not_cover_event_headers() {
         ("org.fcrepo.jms.timestamp", "1700000000000"),
         ("org.fcrepo.jms.eventType", "http://fedora.info/definitions/v4/event#ResourceDeletion"),
     ];
-    // The signature of an empty body is the same for every event that is told by headers.
+    // Every event without a body has the same signature, because the signature does not cover headers.
     let with = |field: (&'static str, String)| -> Vec<(&'static str, String)> {
         event.iter().map(|(name, value)| (*name, (*value).to_owned())).chain([field]).collect()
     };
@@ -123,7 +123,7 @@ async fn signature_does_not_cover_event_headers() {
         assert_eq!(got, status, "{answer}");
         assert_ne!(got == 201, answer.contains("signature covers the body alone"), "{answer}");
     }
-    // A recorded message stays a repeat, whatever key it is sent with.
+    // A replayed message remains a duplicate under another idempotency key.
     let body = r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
     let signed = signature(KEY, body);
     for (key, status) in [("one", 201), ("two", 200), ("three", 200)] {

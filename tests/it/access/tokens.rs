@@ -1,4 +1,4 @@
-//! Every route, with every kind of wrong and right credentials.
+//! Every route with each kind of valid and invalid credentials.
 
 use std::{
     io::{Read, Write},
@@ -18,7 +18,7 @@ use crate::support::{
     gateway_with_auth::{Guarded, TOKENS, basic, message, signature, told},
 };
 
-/// Which of the tokens a rule lets in, for the source fedora3.
+/// Returns the tokens that a rule accepts, for the source fedora3.
 fn let_in(rule: Rule) -> &'static [&'static str] {
     match rule {
         Rule::Open => &["tdg_reader", "tdg_fedora3", "tdg_islandora", "tdg_publisher", "tdg_admin", "tdg_expired"],
@@ -28,8 +28,8 @@ fn let_in(rule: Rule) -> &'static [&'static str] {
     }
 }
 
-/// An address of the route: its parameters name something that need not be there. A stream would not end; who is
-/// let in there is told that its query is wrong.
+/// Returns a URL of the route; its parameters need not exist. The URL of the stream has an invalid query, so
+/// that its response ends.
 fn address(route: &Route) -> String {
     if route.path == "/stream" {
         return "/stream?after=none".to_owned();
@@ -50,7 +50,7 @@ fn public_routes_are_listed() {
     assert_eq!(of(Rule::Open), ["GET /", "GET /healthz", "GET /readyz"]);
     assert_eq!(of(Rule::Publish), ["POST /hooks/{source}"]);
     let changing = |route: &String| !route.starts_with("GET ");
-    // To subscribe is a way to read, and its own callback is all that it has a say in.
+    // Subscribing counts as reading, because a subscriber controls only its own callback.
     let changing: Vec<_> = of(Rule::Read).into_iter().filter(changing).collect();
     assert_eq!(changing, ["POST /hub"], "a reader changes nothing");
 }
@@ -80,7 +80,7 @@ async fn route_requires_the_scope_of_its_rule() {
             Some("tdg_admin"),
             Some("Digest username=\"tdg_admin\""),
             Some("Basic tdg_admin"),
-            // The token as the user's name, and without a colon.
+            // The token as the user name, and a value without a colon.
             Some(&basic("tdg_admin", "")),
             Some(&format!("Basic {}", STANDARD.encode("tdg_admin"))),
             Some(&basic("me", "tdg_unknown")),

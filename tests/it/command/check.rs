@@ -1,4 +1,5 @@
-//! `tidings check` looks at every file that `serve` needs, says the same of it, and leaves the folder as it was.
+//! `tidings check` reads every file that `serve` needs, reports the same errors, and leaves the folder
+//! unchanged.
 
 use std::{fs, path::Path, process::Stdio};
 
@@ -14,7 +15,7 @@ fn run(name: &str, folder: &Path, config: &str) -> Ran {
     ended(command.stdin(Stdio::null()).spawn().unwrap())
 }
 
-/// PEM files of a self-signed certificate and its key.
+/// Writes a self-signed certificate and its key as PEM files.
 fn certificate(folder: &Path) -> [String; 2] {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     [("cert.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())].map(|(name, text)| {
@@ -114,7 +115,7 @@ fn check_accepts_the_journal_of_a_running_gateway() {
     assert_eq!((code, said.as_str()), (0, ""));
     assert!(told.contains(&format!("data          {}\n", data.display())), "{told}");
     assert!(gateway.stop().success());
-    // Only the first start makes a journal, and says where.
+    // Only the first start creates a journal and logs its path.
     let is_new = |log: &Path| {
         let log = fs::read_to_string(log).unwrap();
         log.lines().any(|line| line.contains("a new, empty journal was made") && line.contains(data.to_str().unwrap()))

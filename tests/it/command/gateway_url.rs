@@ -1,4 +1,4 @@
-//! Commands that speak to a gateway: which one it is, and which way they take there.
+//! Commands that connect to a gateway: how they choose its URL, and how they connect.
 
 use std::{fs, io::ErrorKind, net::TcpListener};
 
@@ -41,7 +41,7 @@ fn health_reports_the_gateway_status() {
     assert!(code == 1 && said.contains("/nothing/healthz: 404 Not Found"), "{said}");
 }
 
-/// The certificate is that of the public name, and the request goes to an address.
+/// The certificate is for the public host name, and the request goes to an IP address.
 #[test]
 fn health_connects_to_a_local_tls_gateway() {
     let folder = tempfile::tempdir().unwrap();
@@ -59,10 +59,10 @@ fn health_connects_to_a_local_tls_gateway() {
     let gateway = Gateway::start_elsewhere(folder.path(), &["--config", &config], None);
     let (code, told, said) = run(&["health", "--config", &config], &[]);
     assert!(code == 0 && told.contains("\"status\":"), "{said}");
-    // One that is named is to be what it says.
+    // A gateway given by URL must have a certificate for that URL.
     let (code, _, said) = run(&["health", "--gateway", &gateway.url], &[]);
     assert!(code == 1 && said.contains("certificate"), "{said}");
-    // Messages are sent to nobody else either, and the first one says so.
+    // Replay verifies the certificate too, and stops at the first failure.
     let messages = folder.path().join("messages");
     fs::create_dir(&messages).unwrap();
     for name in ["1.xml", "2.xml"] {
@@ -78,7 +78,7 @@ fn health_connects_to_a_local_tls_gateway() {
     assert!(said.contains("certificate") && !said.contains("tries"), "{said}");
 }
 
-/// A proxy would see the token, and would reach another machine by that address.
+/// A proxy would see the token, and would itself resolve the loopback address.
 #[test]
 fn local_gateway_is_reached_without_a_proxy() {
     let folder = tempfile::tempdir().unwrap();

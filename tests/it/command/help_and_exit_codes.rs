@@ -1,5 +1,5 @@
-//! What scripts rely on: exit codes, what goes to standard output and what to standard error, and a
-//! help that teaches.
+//! Command-line contract for scripts: exit codes, standard output, standard error, and help texts with
+//! examples.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use tidings::format::DIALECTS;
 
-/// What a run of the command gave: exit code, standard output, standard error.
+/// Exit code, standard output and standard error of a command.
 pub(crate) type Ran = (i32, String, String);
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
@@ -33,7 +33,8 @@ fn run(arguments: &[&str]) -> Ran {
     ended(command(arguments).spawn().unwrap())
 }
 
-/// A configuration file that leaves out every source of the defaults and has one for each dialect.
+/// Writes a configuration file without the default sources and with one source for each dialect; returns its
+/// path.
 fn configuration() -> String {
     let left_out: String = ["fedora3", "fedora", "islandora", "content-change"]
         .iter()

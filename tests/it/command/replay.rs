@@ -1,5 +1,5 @@
-//! `tidings replay` against a hook that is slow, broken, busy and choosy: every file is posted once
-//! it can be, in order, and the summary says what became of each.
+//! `tidings replay` against a hook that is slow, failing, busy or selective: it posts every file, in order, and
+//! summarizes the results.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use tokio::{net::TcpListener, sync::Notify, task::spawn_blocking};
 
 use crate::command::help_and_exit_codes::{Ran, command, ended};
 
-/// What the hook got, in order: body and headers.
+/// Messages that the hook has received, in order: body and headers.
 #[derive(Default)]
 struct Hook {
     got: Mutex<Vec<(String, HeaderMap)>>,
@@ -41,7 +41,7 @@ impl Hook {
     }
 }
 
-/// The body tells the hook how to answer; what passes does so at the second try.
+/// Answers by the body of the message; a temporary failure succeeds at the second attempt.
 async fn answer(State(hook): State<Arc<Hook>>, headers: HeaderMap, body: Bytes) -> Response {
     let body = String::from_utf8(body.to_vec()).unwrap();
     let tried_before = hook.bodies().contains(&body);
@@ -162,7 +162,7 @@ async fn replay_posts_every_file_in_order() {
     }
 }
 
-/// What is wrong with the hook is said once, and nothing more is sent to it.
+/// An error of the hook itself is printed once, and no further message is sent.
 #[tokio::test]
 async fn replay_ends_when_the_hook_refuses_all() {
     for status in ["401", "403", "404", "405", "moved"] {
@@ -251,7 +251,7 @@ async fn replay_posts_concurrently() {
     assert_eq!(out, "posted 4: 4 accepted, 0 duplicate, 0 unchanged, 0 refused, 0 failed\n");
 }
 
-/// A replay that is interrupted once the hook has got so many requests, and has said that it stops.
+/// Replay that is interrupted after a given number of requests and has announced that it stops.
 struct Interrupted {
     child: Child,
     err: BufReader<ChildStderr>,
@@ -325,7 +325,7 @@ async fn replay_ctrl_c_ends_a_retry_pause() {
     assert_eq!(code, 1);
 }
 
-/// Waits for the condition, at most for half a minute.
+/// Waits for a condition, at most 30 seconds.
 async fn until(holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds() {

@@ -95,7 +95,7 @@ async fn subscriptions_are_created_listed_and_changed() {
     assert!(code == 0 && said.starts_with(&at), "{said}");
     assert_eq!(on(&["remove", "mine"]), (0, String::new(), "tidings: the subscription mine is deleted\n".to_owned()));
 
-    // What is wrong is said in the gateway's words.
+    // The command prints the gateway's own error text.
     for (arguments, told) in [
         (&["show", "mine"][..], "404 Not Found: There is no subscription mine"),
         (&["remove", "config"], "409 Conflict: The subscription config is defined in the configuration file"),

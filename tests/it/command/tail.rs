@@ -1,4 +1,4 @@
-//! `tidings tail`: a line a change, through whatever happens to the gateway, until Ctrl-C.
+//! `tidings tail` prints one line for each change, across failures of the gateway, until Ctrl-C.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ fn tail(arguments: &[&str]) -> Command {
     tail
 }
 
-/// The command while it runs; what it writes goes to files.
+/// Running command, with its output in files.
 struct Tail {
     child: Child,
     folder: PathBuf,
@@ -42,7 +42,7 @@ impl Tail {
         fs::read_to_string(self.folder.join(name)).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Waits until it has written so many lines.
+    /// Waits until the command has written that many lines.
     async fn until(&self, name: &str, lines: usize) -> Vec<String> {
         let began = Instant::now();
         loop {
@@ -55,7 +55,7 @@ impl Tail {
         }
     }
 
-    /// Presses Ctrl-C; gives the last line on standard error.
+    /// Sends SIGINT; returns the last line of standard error.
     fn interrupt(mut self) -> String {
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success() && self.child.wait().unwrap().success());
@@ -77,7 +77,7 @@ async fn tail_shows_each_change_once_across_a_gateway_kill() {
     let data = folder.path().join("data");
     let start = || Gateway::start_elsewhere(&data, &["--listen", &address], None);
     let url = format!("http://{address}");
-    // It is there before the gateway is.
+    // The command starts before the gateway.
     let tail = Tail::start(folder.path(), &[&url, "--after", "0"]);
     let told = tail.until("err", 1).await;
     assert!(told[0].starts_with("tidings: no connection") && told[0].ends_with("; retrying"), "{told:?}");
@@ -89,7 +89,7 @@ async fn tail_shows_each_change_once_across_a_gateway_kill() {
     assert!(shown[0].starts_with(expected[0]) && shown[0].ends_with(expected[1]), "{shown:?}");
     assert!(shown[1].starts_with("2  ") && shown[1].contains("  delete  "), "{shown:?}");
     gateway.kill();
-    // One line for the same trouble, and one for its end.
+    // One line announces the failure, and one the reconnection.
     assert_eq!(tail.until("err", 3).await[1], "tidings: reconnected");
     gateway = start();
     post(&gateway, 3).await;
@@ -114,7 +114,7 @@ async fn tail_applies_filters_and_formats() {
     let shown: Vec<Value> = tail.until("out", 1).await.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(shown, gateway.changes().await[1..2]);
     assert_eq!(tail.interrupt(), "tidings: stopped; resume with --after 2");
-    // From now on; and who has seen nothing can go on nevertheless.
+    // Without a cursor the command starts at the head, and can resume even if it has seen no change.
     let tail = Tail::start(folder.path(), &[&gateway.url]);
     post(&gateway, 4).await;
     let began = Instant::now();
@@ -139,7 +139,7 @@ async fn tail_closed_pipe_is_success() {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// Waits for its end; one that goes on is killed, and has failed.
+/// Waits for the end of the command; kills it after the time limit, which counts as a failure.
 fn ended(mut child: Child) -> Output {
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -151,7 +151,7 @@ fn ended(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Runs it to its end, which must be a failure with that code.
+/// Runs the command, which must fail with that exit code; returns standard error.
 fn fails(code: i32, mut tail: Command) -> String {
     let child = tail.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let Output { status, stdout, stderr } = ended(child);
@@ -181,7 +181,7 @@ async fn tail_prints_the_problem_of_a_refused_request() {
     for wrong in [&["ftp://h"][..], &["--filter", "DELETE"], &["--filter", "after=1"], &["--after", "x"]] {
         fails(2, tail(wrong));
     }
-    // The token lets it in.
+    // With the token the request succeeds.
     let folder = tempfile::tempdir().unwrap();
     let shown = Tail::of(folder.path(), with_token(&["--after", "0"])).until("out", 1).await;
     assert!(shown[0].starts_with("1  "), "{shown:?}");

@@ -1,5 +1,4 @@
-//! Every mistake in a configuration is told in a sentence or two: what is wrong, where it stands,
-//! and what to write instead.
+//! Error messages of the configuration: each names the setting, its place and the fix in one or two sentences.
 
 use std::{collections::BTreeMap, ffi::OsString, fs, os::unix::ffi::OsStringExt};
 
@@ -13,7 +12,8 @@ use tidings::{
     },
 };
 
-/// The dialects of the defaults, so that the test does not depend on what they really take.
+/// Dialects of the default configuration, as stubs: the tests do not depend on the settings of the real
+/// dialects.
 pub(crate) static DIALECTS: [&DialectKind; 6] = [
     &kind("fedora-apim", Some(RepositoryApi::Fedora3)),
     &kind("fedora-events", Some(RepositoryApi::Ldp)),
@@ -70,7 +70,7 @@ fn build(value: Value, _: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
     settings::<Settings>(value).map(|_| Box::new(Silent) as Box<dyn Dialect>)
 }
 
-/// Loads a file of this content, and this environment. The file's name in an error is `my.toml`.
+/// Loads a configuration with this file content and this environment. Error messages name the file `my.toml`.
 pub(crate) fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my.toml");
@@ -205,7 +205,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
     }
 }
 
-/// The secret that somebody has put where it does not belong, or wrongly.
+/// Secret in a wrong place or with a wrong syntax.
 const SECRET: &str = "tdg_5ecre7";
 
 #[test]

@@ -1,5 +1,5 @@
-//! Defaults, file, environment, flags: each layer counts before the one below it, setting by
-//! setting; and what the defaults document is what there is.
+//! Layers of the configuration: flags override the environment, which overrides the file, which overrides the
+//! defaults. The defaults file documents every setting.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -48,7 +48,7 @@ fn defaults_have_the_documented_values() {
     assert_eq!(sources, expected);
 }
 
-/// What the journal takes where nobody tells it, as the benches do, is what the program has by default.
+/// A journal without configuration, as in the benches, has the defaults of the program.
 #[test]
 fn defaults_of_the_journal_equal_those_of_the_configuration() {
     let Config { journal, limits, .. } = Config::load_with(None, [], &Flags::default(), &DIALECTS).unwrap();
@@ -116,7 +116,7 @@ fn flags_override_every_layer() {
     assert_eq!(config.server.public_url_at("[::1]:7".parse().unwrap()).as_str(), "http://[::1]:7");
 }
 
-/// The types say which keys there are by refusing one that no table has.
+/// Returns the keys of a table as the error about an unknown key lists them.
 fn keys_of(table: &str) -> Vec<String> {
     let file = if table.is_empty() { "'?' = 1".to_owned() } else { format!("[{table}]\n'?' = 1") };
     let refusal = load(&file, &[]).unwrap_err();
@@ -125,7 +125,7 @@ fn keys_of(table: &str) -> Vec<String> {
     known.trim_end_matches('.').split(", ").map(str::to_owned).collect()
 }
 
-/// Every `table.key` of a TOML text.
+/// Returns every `table.key` of a TOML text.
 fn documented(text: &str) -> BTreeSet<String> {
     let tables = config::File::from_str(text, FileFormat::Toml).collect().unwrap();
     let entries = |value: &Value| match &value.kind {

@@ -1,5 +1,4 @@
-//! `docs/limits.md` lists every limit of the configuration with its default, and every limit that is
-//! counted.
+//! `docs/limits.md` lists every limit of the configuration with its default, and every limit with a metric.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -9,7 +8,7 @@ use tidings::{
     web::Limit,
 };
 
-/// Key → default, of the table in `docs/limits.md`.
+/// Returns the default for each key in the table of `docs/limits.md`.
 fn documented() -> BTreeMap<String, String> {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/limits.md")).unwrap();
     let rows = page.lines().filter(|line| line.starts_with("| `"));

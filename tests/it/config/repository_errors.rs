@@ -1,4 +1,4 @@
-//! What is wrong with a repository that is to be asked is told in a sentence, without its password.
+//! Error messages about the repository of a source, without its password.
 
 use tidings::{format::RepositoryApi, lookup::Mode, model::SourceName};
 
@@ -116,7 +116,7 @@ fn repository_is_read_from_any_layer_and_shown_without_credentials() {
     assert_eq!(told.path_of("https://repository.example.org/fedora/objects/a:1").as_deref(), Some("/objects/a:1"));
     let shown = format!("{config:?}");
     assert!(!shown.contains(PASSWORD) && !shown.contains("fedoraAdmin"), "{shown}");
-    // One that is not asked may be there: the registry can be filled from it.
+    // A repository may be configured without lookups, because the registry can be seeded from it.
     assert_eq!(
         (source("fedora").lookup, source("fedora").repository.as_ref().unwrap().api),
         (Mode::Off, RepositoryApi::Ldp)

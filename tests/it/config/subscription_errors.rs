@@ -1,5 +1,5 @@
-//! A definition that is wrong is refused, over HTTP and in the configuration file, with the key, what is
-//! wrong and what to do; and never with what may be a password.
+//! Error messages about subscription definitions, over HTTP and in the configuration file: each names the key
+//! and the fix, and contains no password.
 
 use serde_json::{Value, json};
 use tidings::{
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A definition with these members in place of its own.
+/// Returns a definition with these members changed.
 #[expect(clippy::needless_pass_by_value, reason = "it stands around json!")]
 fn with(members: Value) -> Value {
     let mut definition = json!({ "delivery": "amqp", "url": "amqps://h", "exchange": "content" });
@@ -58,7 +58,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str)> {
     ]
 }
 
-/// The same key, however its path is written.
+/// Returns the key in one notation, because its path is written in two ways.
 fn key(path: &str) -> String {
     path.replace(['[', ']'], ".").replace("..", ".").trim_matches('.').to_owned()
 }
@@ -128,7 +128,7 @@ fn subscription_errors_in_a_file_name_the_key() {
 #[tokio::test]
 async fn subscription_from_the_configuration_is_read_only_over_http() {
     let folder = tempfile::tempdir().unwrap();
-    // Nobody is there; a subscription needs no broker to be there.
+    // Nothing listens at that URL: a subscription can be created while its broker is down.
     let gateway = gateway(folder.path(), &index("amqp://127.0.0.1:1", ""));
     for method in ["PUT", "DELETE"] {
         let body = (method == "PUT").then(|| with(json!({})));

@@ -1,4 +1,4 @@
-//! What goes wrong with a walk is told in one sentence that says what to do; and what fails alone may be left out.
+//! Errors of a crawl: each is one sentence with advice, and a resource that fails alone can be skipped.
 
 use std::fs;
 
@@ -90,7 +90,7 @@ async fn crawl_errors_are_one_sentence_with_advice() {
     fs::write(&bare.config, format!("[server]\nlisten = \"{}\"\n", place.listen)).unwrap();
     let (code, _, said) = bare.seed("fedora", &[]).await;
     assert!(code == 2 && said.contains("give its url in [sources.fedora.repository]"), "{said}");
-    // A repository that is not there, and one that calls itself otherwise.
+    // An unreachable repository, and a repository with another base URL.
     let nobody = Place::with("http://127.0.0.1:1/rest", "");
     let (code, _, said) = nobody.seed("fedora", &["--gateway", &gateway.url, "--retries", "0"]).await;
     assert!(
@@ -107,7 +107,7 @@ async fn crawl_errors_are_one_sentence_with_advice() {
     let (code, _, said) = place.seed("fedora", &[]).await;
     assert!(code == 1 && said.contains("http://inner:8080/rest/a") && said.contains("public_urls"), "{said}");
     repository.mended();
-    // A source that the gateway has not, a place of another kind of walk.
+    // An unknown source, and a position of another kind of crawl.
     let (status, _) = part(&gateway, "nobody", &json!({})).await;
     assert_eq!(status, 404);
     let body = json!({ "walk": uuid::Uuid::new_v4(), "part": 1, "objects": [], "place": "{\"after\":\"demo:1\"}" });

@@ -1,4 +1,4 @@
-//! A walk that was cut off, on either side, goes on where it was; and a list that breaks off is read again.
+//! A crawl resumes where it was after an interruption on either side, and an interrupted list is read again.
 
 use std::{io::Read, process::Child, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Waits until the gateway has so many parts of a walk that is not `other`; gives its identifier.
+/// Waits until the gateway has `part` parts of a crawl other than `other`; returns the crawl's identifier.
 async fn until_part(gateway: &Gateway, source: &str, part: u64, other: &Value) -> Value {
     let began = std::time::Instant::now();
     loop {
@@ -31,7 +31,7 @@ async fn until_part(gateway: &Gateway, source: &str, part: u64, other: &Value) -
     }
 }
 
-/// The first line that a command says, with nothing read of what follows.
+/// Reads the first line of the command's standard error and nothing after it.
 fn first_line(child: &mut Child) -> String {
     let (mut line, mut byte) = (Vec::new(), [0]);
     let said = child.stderr.as_mut().unwrap();
@@ -41,8 +41,7 @@ fn first_line(child: &mut Child) -> String {
     String::from_utf8(line).unwrap()
 }
 
-/// Cuts a walk off on either side, and lets it go on; gives how many requests the whole walk makes, and those of what
-/// was left of it.
+/// Interrupts a crawl on either side and resumes it. The crawl of `repository` finds `all` objects.
 async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rate: &str, all: usize) {
     let whole = Place::of(repository);
     let gateway = whole.gateway();
@@ -52,7 +51,7 @@ async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rat
     let requests = repository.asked().len();
     drop(gateway);
 
-    // The command is killed.
+    // Kill the command.
     let place = Place::of(repository);
     let mut gateway = place.gateway();
     let mut child = place.command(source, &["--rate", rate]).spawn().unwrap();
@@ -63,7 +62,7 @@ async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rat
     let found = walk["walk"]["objects"].as_u64().unwrap();
     assert!(found > 0 && usize::try_from(found).unwrap() < all, "{walk}");
 
-    // The gateway is killed, and the command gives up after it has tried again.
+    // Kill the gateway; the command gives up after its retries.
     let mut child = place.command(source, &["--rate", rate, "--retries", "1"]).spawn().unwrap();
     let going_on = first_line(&mut child);
     assert!(going_on.contains("resuming after"), "{going_on}");
@@ -75,7 +74,7 @@ async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rat
     assert!(said.contains("no connection") && said.contains("run the command again to resume"), "{said}");
     verified(&journal_file(place.data()));
 
-    // It goes on where it was, without what is done.
+    // The crawl resumes without the finished parts.
     let gateway = place.gateway();
     repository.asked();
     let told = place.seeded(source, &[]).await;
@@ -84,7 +83,7 @@ async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rat
     assert_eq!(objects(&gateway).await, expected);
     assert!(gateway.changes().await.is_empty());
 
-    // And so it does when the gateway is there again before the command has given up.
+    // The crawl also resumes when the gateway returns before the command gives up.
     let mut gateway = gateway;
     let child = place.command(source, &["--rate", rate, "--restart", "--retries", "1000"]).spawn().unwrap();
     until_part(&gateway, source, 2, &id).await;
@@ -107,7 +106,7 @@ async fn fedora_6_crawl_resumes_after_interruptions() {
     cut_off_and_gone_on("fedora", &Fake::start(Fedora6::with(20)).await, "150", 440).await;
 }
 
-/// A list breaks off when an object is purged while it is read, or when its token has expired.
+/// A list is interrupted when an object is purged while it is read, or when its token has expired.
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_list_is_read_again() {
     let mut holds = Fedora3::with(50);
@@ -117,7 +116,8 @@ async fn interrupted_list_is_read_again() {
     repository.trouble(move |asked| {
         let is_page = asked.contains("sessionToken");
         let number = if is_page { broken.fetch_add(1, std::sync::atomic::Ordering::SeqCst) } else { usize::MAX };
-        // The second page of the first reading, and the third of the second, which is not tried again.
+        // The second page of the first reading fails, and the third page of the second reading, which is not
+        // repeated.
         match number {
             1 => Some(ResponseTemplate::new(404)),
             4 => Some(ResponseTemplate::new(500)),

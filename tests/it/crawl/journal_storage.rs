@@ -1,5 +1,5 @@
-//! What walks through a repository found is in no change: it goes with the changes beside it, is in a backup, and `verify`
-//! knows it.
+//! Crawl results are not changes: the journal stores them with adjacent changes, includes them in backups, and
+//! `verify` checks them.
 
 use std::path::Path;
 
@@ -52,8 +52,8 @@ async fn crawl_results_expire_with_adjacent_changes_and_the_registry_stays() {
     opened.close();
 }
 
-/// Seeds go a few at a time. Those that are still there, among changes that are gone, are not held against the registry:
-/// these changes may have set something else.
+/// Crawl results are removed a few at a time. Remaining ones are not compared with the registry, because
+/// removed changes may have replaced their facts.
 #[tokio::test]
 async fn partly_expired_crawl_results_are_no_verification_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ async fn crawl_results_survive_backup_and_restore() {
     let folder = tempfile::tempdir().unwrap();
     let [data, restored, file] = ["data", "restored", "backup"].map(|name| folder.path().join(name));
     let opened = Opened::at(&data);
-    // Before any change: a registry that starts full.
+    // The registry is seeded before the first change.
     assert_eq!(seed(&opened.journal, vec![found("http://h/1", 1, "ACTIVE")]).await, 1);
     let report = verified(&journal_file(&data));
     assert_eq!((report.complete, report.objects, report.changes), (true, 1, 0));
@@ -103,7 +103,8 @@ async fn crawl_results_survive_backup_and_restore() {
     opened.close();
 }
 
-/// `verify` finds what differs between the registry and what walks told, and what cannot be read of that.
+/// `verify` reports differences between the registry and the crawl results, and crawl results that it cannot
+/// read.
 #[tokio::test]
 async fn verify_locates_errors_in_crawl_results() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! What a walk through a repository finds goes to the registry without a change. Newer events count before it whichever
-//! comes first; it is there after a crash; and who was told nothing of it is told what an event says, even if the
-//! registry knew.
+//! Crawl results enter the registry without a change. Newer events take precedence in any order of arrival.
+//! Crawl results survive a crash. An event about a fact that only a crawl has reported makes a change, because
+//! subscribers were not notified of it.
 
 use std::{path::Path, sync::Arc};
 
@@ -48,14 +48,14 @@ fn walk(part: u64) -> Walk {
     Walk { source: source(), id: Uuid::nil(), part, place: "after x".into(), objects: part, began, moved, done: false }
 }
 
-/// Has the journal take what a walk found; says of how many objects that was news.
+/// Seeds the journal with crawl results; returns for how many objects they were new.
 pub(crate) async fn seed(journal: &Journal, found: Vec<FoundObject>) -> usize {
     let policy = Arc::new(SourcePolicy { name: source(), metadata_changes: false });
     let submission = Submission { policy, drafts: Vec::new(), known_key: KnownKey::Same, completes: None };
     journal.seed(Seeding { submission, found, walk: walk(1) }).await.unwrap().filled
 }
 
-/// What a walk finds of an object: itself and one item, as of that second.
+/// Returns the crawl result for an object and one item, as of that second.
 pub(crate) fn found(object: &str, second: i64, state: &str) -> FoundObject {
     let item = json!({ "uri": format!("{object}/DC"), "at": time(second), "state": state,
         "content": { "url": format!("{object}/DC?{second}") } });
@@ -65,11 +65,11 @@ pub(crate) fn found(object: &str, second: i64, state: &str) -> FoundObject {
     serde_json::from_value(found).unwrap()
 }
 
-/// What a walk would find while the registry is as an earlier part of the same history left it.
+/// Returns the result of a crawl at the time of this registry state.
 fn as_found(object: &Uri, state: &ObjectState) -> Option<FoundObject> {
     let item = |(uri, record): (&Uri, &tidings::journal::registry::ItemRecord)| FoundItem {
         uri: uri.clone(),
-        // The date of the content: what is told of the state since then is newer.
+        // Date of the content; an event about the state may be newer.
         at: record.content.clock.latest().max(record.existence.clock.at).unwrap(),
         content: state.content(uri).map(|content| content.read().unwrap()),
         state: state.state(uri).cloned(),
@@ -78,8 +78,8 @@ fn as_found(object: &Uri, state: &ObjectState) -> Option<FoundObject> {
     Some(FoundObject { object: object.clone(), at: time(0), parent: None, types: Vec::new(), items })
 }
 
-/// For random histories of an object: a repository is walked through at some moment, and what was found comes before any
-/// of the events, between them in any order, or after all. The registry ends as it does without it.
+/// For random histories of an object: a crawl takes place at some time, and its result arrives before, between
+/// or after the events, which arrive in any order. The registry ends as without the crawl.
 #[test]
 fn crawl_result_at_any_time_among_events_gives_the_same_registry() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -135,7 +135,7 @@ fn crawl_result_at_any_time_among_events_gives_the_same_registry() {
     verified(&journal_file(folder.path()));
 }
 
-/// The same files are copied and opened after each message, as after a crash: what is there is what was there.
+/// Copies and opens the files after each message, as after a crash, and compares the registry.
 #[test]
 fn crawl_result_survives_a_crash_after_any_message() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -205,7 +205,7 @@ async fn crawl_result_that_is_already_known_counts_as_nothing() {
     opened.close();
 }
 
-/// Fedora 3 keeps the dates of an export that is ingested again.
+/// Fedora 3 preserves the dates of an export when it is ingested again.
 #[tokio::test]
 async fn crawl_finds_an_object_ingested_again_with_older_dates() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,20 +221,20 @@ async fn crawl_finds_an_object_ingested_again_with_older_dates() {
         let state = opened.journal.object(uri(object)).await.unwrap().unwrap();
         state.live_items().map(|(item, _)| item.to_string()).collect::<Vec<_>>()
     };
-    // A walk that saw it before the purge tells nothing.
+    // A crawl before the purge adds nothing.
     assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 0);
     assert!(live().await.is_empty());
     append(&opened.journal, [event(8, json!([{ "uri": object, "change": "ADD" }]))].into_iter()).await;
     assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 1);
     assert_eq!(live().await, ["http://h/1", "http://h/1/DC"]);
-    // What has gone since then stays so.
+    // An item that was deleted after the crawl stays deleted.
     append(&opened.journal, [event(9, json!([{ "uri": "http://h/1/DC", "change": "DELETE" }]))].into_iter()).await;
     assert_eq!(seed(&opened.journal, vec![found(object, 2, "ACTIVE")]).await, 0);
     opened.close();
     verified(&journal_file(folder.path()));
 }
 
-/// A change of state that was on its way while the repository was walked through tells what the walk saw already.
+/// A crawl may see a change of state before its event arrives.
 #[tokio::test]
 async fn crawled_state_is_announced_by_the_next_event() {
     let folder = tempfile::tempdir().unwrap();
@@ -260,9 +260,9 @@ async fn crawled_state_is_announced_by_the_next_event() {
     let told = opened.journal.after(tidings::model::Seq::ZERO, 9).await.unwrap();
     let public = told[0].public().unwrap().expect("the public sees it disappear");
     assert_eq!(serde_json::from_slice::<Value>(public.json()).unwrap()["items"][0]["change"], "DELETE");
-    // Once it was told it is no news.
+    // After that change, the same event is a duplicate.
     assert!(matches!(outcome(hidden()).await, Outcome::Unchanged));
-    // What a walk finds as it was told is as good as told.
+    // A crawl result that equals an announced fact counts as announced.
     seed(&opened.journal, vec![found(object, 3, "INACTIVE")]).await;
     assert!(matches!(outcome(event(4, json!({ "stateAfter": "INACTIVE" }))).await, Outcome::Unchanged));
     opened.close();
@@ -288,11 +288,11 @@ async fn crawl_with_changes_announces_only_unknown_facts_once() {
     let told = serde_json::to_value(told[0].change().unwrap()).unwrap();
     assert_eq!(told["items"][1]["change"], "ADD", "{told}");
     assert_eq!((&told["items"][1]["stateAfter"], &told["parent"]), (&json!("ACTIVE"), &json!("http://h/parent")));
-    // What the registry was filled with is known, and so is what is older than what it holds.
+    // Seeded facts are known, and so are facts older than those of the registry.
     seed(&opened.journal, vec![found(&object(2), 5, "ACTIVE")]).await;
     assert_eq!(emit(found(&object(2), 5, "ACTIVE")).await, [Outcome::Unchanged]);
     assert_eq!(emit(found(&object(1), 4, "INACTIVE")).await, [Outcome::Unchanged]);
-    // Newer content and a newer state are told.
+    // Newer content and a newer state make changes.
     assert!(matches!(emit(found(&object(2), 6, "INACTIVE")).await[..], [Outcome::Accepted { .. }]));
     let told = opened.journal.after(tidings::model::Seq(1), 9).await.unwrap();
     let told = serde_json::to_value(told[0].change().unwrap()).unwrap();
@@ -301,7 +301,7 @@ async fn crawl_with_changes_announces_only_unknown_facts_once() {
         (&item["change"], &item["stateBefore"], &item["stateAfter"]),
         (&json!("UPDATE"), &json!("ACTIVE"), &json!("INACTIVE"))
     );
-    // What was deleted since is not told to be there.
+    // An object deleted since then is not reported as present.
     let gone =
         json!({ "object": object(2), "time": time(7), "items": [{ "uri": "http://h/2/DC", "change": "DELETE" }] });
     append(&opened.journal, [serde_json::from_value(gone).unwrap()].into_iter()).await;
@@ -311,7 +311,8 @@ async fn crawl_with_changes_announces_only_unknown_facts_once() {
     verified(&journal_file(folder.path()));
 }
 
-/// Promise 4 of the store: what a walk told, the registry and the walk's place are written together or not at all.
+/// Promise 4 of the store: the crawl result, the registry and the crawl's position are written together or not
+/// at all.
 #[test]
 fn promise_4_crawl_parts_are_atomic() {
     every_store(|folder, open| {
@@ -329,7 +330,7 @@ fn promise_4_crawl_parts_are_atomic() {
         };
         assert_eq!(store.walk(&source()).unwrap(), None);
         write(&*store, &decision(1, 1)).unwrap();
-        // What cannot be written in the same transaction takes all of it along.
+        // A failing write in the same transaction discards the whole part.
         assert!(write(&*store, &broken_by_its_changes(decision(5, 2))).is_err());
         let held = |store: &dyn Store| {
             let state = store.object(&uri("http://h/1")).unwrap().unwrap();
@@ -346,7 +347,7 @@ fn promise_4_crawl_parts_are_atomic() {
     });
 }
 
-/// The same with two changes of one number.
+/// Returns the decision with two changes of the same number.
 fn broken_by_its_changes(mut decision: Decision) -> Decision {
     decision.changes = [1, 2].map(|event| crate::journal::store::change(tidings::model::Seq(1), event)).into();
     decision

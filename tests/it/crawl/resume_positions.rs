@@ -1,4 +1,5 @@
-//! A walk finds everything once, however few names it holds; and taken up at any of its places it finds the rest.
+//! A crawl finds each object once, however few names it keeps in memory, and can resume at each of its
+//! positions.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use tidings::{
 
 use crate::support::crawled_repository::{Answers, Fake, Fedora3, Fedora6, Resource};
 
-/// What each part of a walk found, and the place after it.
+/// Results of each part of a crawl, and the position after it.
 type Parts = Vec<(Vec<FoundObject>, String)>;
 
 async fn walked<T: Answers>(repository: &Fake<T>, api: RepositoryApi, names: usize, place: Option<&str>) -> Parts {
@@ -65,13 +66,13 @@ async fn fedora_3_crawl_resumes_at_every_position() {
 async fn fedora_6_crawl_resumes_at_every_position() {
     let mut holds = Fedora6::with(2);
     holds.resources.retain(|path, _| !path.starts_with("/collection-") || path < &"/collection-3".to_owned());
-    // A name that is the beginning of another one, and a container of nothing.
+    // A name that is a prefix of another one, and an empty container.
     holds.resources.insert("/collection-1/zz-2".to_owned(), Resource::default());
     let repository = Fake::start(holds).await;
     taken_up_anywhere(&repository, RepositoryApi::Ldp, 3 * (2 + 2 * 3) + 1).await;
 }
 
-/// What is gone when a walk is taken up there is passed over.
+/// A resource that was deleted before the crawl resumes there is skipped.
 #[tokio::test]
 async fn deleted_resources_are_skipped_on_resume() {
     let repository = Fake::start(Fedora6::with(2)).await;

@@ -1,5 +1,5 @@
-//! `tidings seed-registry` walks through a repository of the test's own, and the first purge lists what was there before
-//! the gateway was.
+//! `tidings seed-registry` crawls a repository, so that the first purge lists items from the time before the
+//! gateway.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The change that this message makes.
+/// Posts a message; returns its change.
 async fn told(gateway: &Gateway, source: &str, kind: &str, message: String) -> Value {
     let (status, answer) = gateway.post(source, kind, message).await;
     assert_eq!(status, 201, "{answer}");
@@ -26,14 +26,14 @@ async fn purge(gateway: &Gateway, number: u64, pid: &str) -> Value {
     told(gateway, "fedora3", "application/atom+xml", call.message()).await
 }
 
-/// What a change lists: the items in order, each with what happened and its state before.
+/// Returns the items of a change in order, each with its change type and its state before.
 fn items(change: &Value) -> Vec<[String; 3]> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let item = |item: &Value| [text(&item["uri"]), text(&item["change"]), text(&item["stateBefore"])];
     change["items"].as_array().unwrap().iter().map(item).collect()
 }
 
-/// A Fedora 6 tells that a resource is gone, as it does: with no more types than that it was a resource.
+/// Returns Fedora 6's event for a deleted resource, whose only type is `ldp:Resource`.
 fn deleted(number: u64, path: &str) -> String {
     json!({
         "@context": "https://www.w3.org/ns/activitystreams",
@@ -49,7 +49,7 @@ async fn seeded_fedora_3_purge_lists_earlier_items() {
     let repository = Fake::start(Fedora3::with(321)).await;
     let place = Place::of(&repository);
     let gateway = place.gateway();
-    // This one is told of before the walk, and has changed since.
+    // An event about this object arrives before the crawl, and the object has changed since.
     let call = Call {
         number: 1,
         method: "setDatastreamState",
@@ -81,17 +81,17 @@ async fn seeded_fedora_3_purge_lists_earlier_items() {
     assert_eq!(items(&change), expected);
     assert_eq!(change["parent"], format!("{BASE}/objects/demo:36"));
     assert_eq!(change["types"], json!(["info:fedora/demo:Image"]));
-    // What was told counts before what was found, since it is newer.
+    // The event takes precedence over the crawl because it is newer.
     assert_eq!(items(&purge(&gateway, 3, "demo:11").await)[2][2], "DELETED");
 
-    // The walk is at its end; begun anew it finds what is known.
+    // The crawl is complete; a second one finds only known facts.
     let (code, told, said) = place.seed("fedora3", &[]).await;
     assert_eq!((code, told.as_str()), (0, "walked 321 objects before\n"));
     assert!(said.contains("--restart to crawl again"), "{said}");
     let again = place.seeded("fedora3", &["--restart"]).await;
     assert_eq!(again, "walked 321 objects: 0 filled, 0 changes, 321 known, 0 left out\n");
 
-    // It survives, and is what the journal says.
+    // The registry survives a restart and agrees with the journal.
     let before = objects(&gateway).await;
     let mut gateway = gateway;
     gateway.kill();
@@ -114,7 +114,8 @@ async fn seeded_fedora_6_delete_has_the_earlier_state() {
         let repository = Fake::start(holds).await;
         let place = Place::of(&repository);
         let gateway = place.gateway();
-        // Ten containers with a container each; twelve binaries and one in each; and descriptions.
+        // Ten containers with one container each, twelve binaries in the outer and one in the inner container,
+        // and descriptions.
         let walked = 10 * (2 + 2 * 13);
         let told_of = format!("walked {walked} objects: {walked} filled, 0 changes, 0 known, 0 left out\n");
         assert_eq!(place.seeded("fedora", &[]).await, told_of);
@@ -131,7 +132,7 @@ async fn seeded_fedora_6_delete_has_the_earlier_state() {
         assert_eq!(change["parent"], format!("{BASE_6}/collection-3"));
         let types = change["types"].to_string();
         assert!(types.contains("repository#Binary") && types.contains("ldp#NonRDFSource"), "{types}");
-        // A container is deleted with all that is in it, an event each.
+        // Fedora deletes a container with all its contents and sends one event for each.
         for (number, path, parent) in [
             (2, "/collection-3/zz/ghost/deep/fcr:metadata", "/collection-3/zz/ghost/deep"),
             (3, "/collection-3/zz/ghost/deep", "/collection-3/zz"),
@@ -169,7 +170,7 @@ async fn seeding_with_changes_notifies_once() {
         |pid: &str| changes.iter().rev().find(|change| change["object"] == format!("{BASE}/objects/{pid}")).unwrap();
     assert_eq!(of("demo:5")["items"][2]["stateAfter"], "INACTIVE");
     assert!(of("demo:5")["items"].as_array().unwrap().iter().all(|item| item["change"] == "ADD"));
-    // What an event told newer is left out, and the rest is told.
+    // The crawl omits facts older than those of the event, and reports the others.
     let known = items(of("demo:9"));
     assert!(known.len() == 2 && !known.iter().any(|item| item[0].contains("/DC/")), "{known:?}");
     for again in [&["--emit", "--restart"][..], &["--restart"]] {
@@ -177,11 +178,11 @@ async fn seeding_with_changes_notifies_once() {
         assert!(summary.contains(" 0 changes, "), "{summary}");
     }
     assert_eq!(gateway.changes().await.len(), 61);
-    // What a walk filled in silence is known as well.
+    // Facts of a silent crawl are known too.
     repository.change(|holds| holds.objects.extend(Fedora3::with(70).objects));
     assert!(place.seeded("fedora3", &["--restart"]).await.contains(" 10 filled, 0 changes, "));
     assert!(place.seeded("fedora3", &["--restart", "--emit"]).await.contains(" 0 filled, 0 changes, "));
-    // So the choice is made before the walk.
+    // The choice between changes and silence is therefore required at the start of the crawl.
     let mut undecided = place.command("fedora3", &["--restart", "--emit"]);
     let (code, told, said) = ended(undecided.arg("--silent").spawn().unwrap());
     assert!(code == 2 && told.is_empty() && said.contains("'--emit' cannot be used with '--silent'"), "{said}");
@@ -202,7 +203,7 @@ async fn seeding_an_older_fedora_3_requests_each_datastream() {
     let repository = Fake::start(holds).await;
     let place = Place::of(&repository);
     let gateway = place.gateway();
-    // Cut off within its first part.
+    // A crawl that was interrupted within its first part.
     let begun = json!({ "walk": uuid::Uuid::new_v4(), "part": 1, "objects": [], "place": "" });
     assert_eq!(part(&gateway, "fedora3", &begun).await.0, 200);
     assert!(place.seeded("fedora3", &[]).await.starts_with("walked 20 objects: 20 filled"));

@@ -1,4 +1,4 @@
-//! `POST /sources/{source}/registry` takes the parts of a walk in their order, each once.
+//! `POST /sources/{source}/registry` accepts the parts of a crawl in their order, each once.
 
 use serde_json::json;
 

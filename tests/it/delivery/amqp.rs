@@ -1,5 +1,5 @@
-//! AMQP delivery through the real program and a real broker: what is posted comes out at a queue as
-//! 0.1 messages, in order, whatever happens to the broker or the gateway in between.
+//! AMQP delivery through the real program and a real broker: changes arrive in a queue as
+//! content-change-message 0.1, in order, across failures of the broker and the gateway.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::support::{
     xmllint,
 };
 
-/// Whether each message comes after the ones before it, but for repeats, and none is missing.
+/// Panics unless the messages are complete and in order, apart from repeats.
 fn is_in_order(messages: &[Delivery], last: u64) {
     let mut newest = 0;
     let mut ids = BTreeMap::new();
@@ -29,7 +29,7 @@ fn is_in_order(messages: &[Delivery], last: u64) {
     assert_eq!(unique.len(), ids.len(), "each change has an identifier of its own");
 }
 
-/// Takes messages until that of this number has come.
+/// Consumes messages until the one with that number has arrived.
 async fn read_up_to(client: &crate::support::rabbitmq::Client, queue: &str, last: u64) -> Vec<Delivery> {
     let mut messages: Vec<Delivery> = Vec::new();
     while messages.iter().all(|message| seq(message) != last) {
@@ -135,7 +135,7 @@ async fn gateway_kill_repeats_messages_under_the_same_ids() {
     is_in_order(&read_up_to(&client, "index", posted).await, posted);
     assert!(gateway.stop().success());
 
-    // A stop in good order writes where it is: nothing comes again.
+    // A clean stop stores the cursor, so no message is repeated.
     let left = client.waiting("index").await;
     let gateway = crate::support::subscription_fixture::gateway(folder.path(), &lines);
     post(&gateway, posted + 1).await;
@@ -201,13 +201,13 @@ async fn message_refused_by_the_broker_becomes_a_dead_letter() {
     let (_, letter) = gateway.ask("GET", &one, None).await;
     assert_eq!(letter["change"]["items"].as_array().unwrap().len(), 100);
 
-    // Replayed in vain, it is refused again.
+    // A replay under the same limit is refused again.
     assert_eq!(gateway.ask("POST", &format!("{one}/replay"), None).await.0, 202);
     let began = std::time::Instant::now();
     while gateway.ask("GET", &one, None).await.1["attempts"] != 2 {
         assert!(began.elapsed() < crate::support::gateway::PATIENCE, "it is not tried again");
     }
-    // With another bound it is taken; what came since is not sent again.
+    // With a larger limit the dead letter is accepted; later changes are not repeated.
     assert!(gateway.stop().success());
     let gateway = crate::support::subscription_fixture::gateway(folder.path(), &index(&vhost.url(), ""));
     assert_eq!(gateway.ask("POST", &format!("{path}/replay"), None).await, (202, json!({ "concerned": 1 })));
@@ -297,7 +297,7 @@ async fn visibility_lets_an_indexer_work_without_state() {
     let keys: Vec<_> = messages.iter().map(|message| message.routing_key.to_string()).collect();
     assert_eq!(keys, ["content.add.content-change", "content.delete.content-change"]);
 
-    // The feed with the same filter shows the same.
+    // The feed with the same filter has the same changes.
     let feed = gateway.http.get(format!("{}/feed?visibility=true", gateway.url)).send().await.unwrap();
     let feed = feed.text().await.unwrap();
     assert_eq!(feed.matches("<entry>").count(), 2, "{feed}");

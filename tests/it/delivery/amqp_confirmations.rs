@@ -1,5 +1,5 @@
-//! A receiver that refuses, says nothing or goes away gets everything again from the first message that it did
-//! not confirm, on a channel that was opened since: the old one may be spoilt for as long as it lives.
+//! A broker that refuses, stays silent or disconnects gets every message again from the first unconfirmed one
+//! on, over a new channel, because the old channel may stay defective for its whole life.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ async fn tries_again(gateway: &Gateway) -> String {
     shown["lastError"]["reason"].as_str().unwrap().to_owned()
 }
 
-/// From now on channels confirm, and everything arrives on them, in order.
+/// Makes new channels confirm, and waits until every message has arrived on them in order.
 async fn arrives(broker: &FakeBroker, gateway: &Gateway) {
     let before = gateway.ask("GET", "/subscriptions/index", None).await.1["cursor"].as_u64().unwrap();
     assert_eq!(before, 0);
@@ -58,7 +58,7 @@ async fn missing_confirmation_times_out() {
 #[tokio::test]
 async fn broken_connection_ends_the_wait_for_confirmations() {
     let broker = FakeBroker::start(Mood::IsSilent);
-    // Whoever mended the connection by itself would leave these confirmations pending for an hour.
+    // Automatic recovery of the connection would leave these confirmations pending for an hour.
     let (_folder, gateway) = published_to(&broker, "confirm_seconds = 3600").await;
     gateway.until("index", "all are on their way", |_| broker.published(Mood::IsSilent).len() as u64 == MESSAGES).await;
     broker.cut();
@@ -73,7 +73,7 @@ async fn large_message_may_take_as_long_as_a_confirmation() {
     let folder = tempfile::tempdir().unwrap();
     let subscription = index(&broker.url(), "format = \"json\"\nconfirm_seconds = 600");
     let gateway = gateway(folder.path(), &format!("[limits]\nbody_bytes = 16777216\n{subscription}"));
-    // More than the sockets between them hold while the broker reads nothing.
+    // More bytes than the sockets buffer while the broker does not read.
     let uri = |number| format!("http://h.example/{number}/{}", "x".repeat(1400));
     let items = (0..8000).map(|number| json!({ "uri": uri(number), "change": "ADD" })).collect::<Vec<_>>();
     post_event(&gateway, &json!({ "object": "http://h.example/large", "items": items })).await;

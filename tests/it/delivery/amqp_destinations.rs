@@ -1,5 +1,5 @@
-//! A subscription to an exchange that is made over HTTP leads to the public internet, encrypted, or to what the
-//! operator has listed, also where a name leads elsewhere than it seems to.
+//! An AMQP subscription created over HTTP may connect only to public addresses with encryption, or to
+//! destinations that the operator has allowed. The resolved IP address decides.
 
 use std::net::TcpListener;
 
@@ -40,7 +40,7 @@ async fn name_with_a_private_ip_is_refused() {
     let service = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     service.set_nonblocking(true).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // A name may lead into one of the networks, so it is looked up before that is decided.
+    // The name may resolve into an allowed network, so it is resolved before the decision.
     let gateway = gateway(folder.path(), "[delivery]\nallow = [\"10.0.0.0/8\"]\n");
     let url = format!("amqp://localhost:{}", service.local_addr().unwrap().port());
     assert_eq!(gateway.ask("PUT", "/subscriptions/w", Some(definition(&url))).await.0, 201);

@@ -1,5 +1,5 @@
-//! What a receiver refuses for good holds nothing up, is shown, and is sent again or dropped, all of it over
-//! HTTP.
+//! A change that the receiver refuses permanently delays nothing: it becomes a dead letter that is listed,
+//! replayed or dropped over HTTP.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::support::{
 const ONE: &str = "/subscriptions/index";
 const LETTERS: &str = "/subscriptions/index/dead-letters";
 
-/// An event of that number that is too large for the receiver.
+/// Posts an event that is too large for the receiver.
 async fn post_large(gateway: &Gateway, number: u64) {
     let mut large = event(number);
     let item = |at: u64| json!({ "uri": format!("http://h.example/{number}/{at}"), "change": "ADD" });
@@ -63,7 +63,7 @@ async fn dead_letters_are_listed_replayed_and_dropped() {
     assert_eq!(gateway.ask("POST", &format!("{fourth}/replay"), None).await.0, 404);
     assert_eq!(letters(&gateway).await.len(), 1);
 
-    // The receiver takes larger ones now: the one that is left is sent again, and nothing else.
+    // The receiver accepts larger messages now: the remaining dead letter is sent again, and nothing else.
     assert_eq!(put(&gateway, &url, 1_000_000).await, 200);
     let second = format!("{LETTERS}/{}", refused[1]["id"]);
     assert_eq!(gateway.ask("POST", &format!("{second}/replay"), None).await, (202, json!({ "concerned": 1 })));
@@ -80,7 +80,7 @@ async fn dead_letters_are_listed_replayed_and_dropped() {
         post_large(&gateway, number).await;
     }
     gateway.until_at("index", 8).await;
-    // They outlive the gateway.
+    // Dead letters survive a restart.
     assert!(gateway.stop().success());
     let gateway = Gateway::start(folder.path());
     assert_eq!(letters(&gateway).await.len(), 2);

@@ -1,5 +1,5 @@
-//! Where requests of the gateway's own may go, with real sockets. 127.0.0.2 plays the public internet, since it
-//! is listed; 127.0.0.1, which is not, plays what is behind the firewall.
+//! Allowed destinations of outbound requests, with real sockets. 127.0.0.2 is on the allow list and plays the
+//! public internet; 127.0.0.1 is not, and plays the private network.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use crate::support::http_receiver::{Receiver, Reply};
 const PUBLIC: &str = "127.0.0.2";
 const PRIVATE: &str = "127.0.0.1";
 
-/// Knows every name, and has the answers of a test: the first, the second, and the last ever after.
+/// DNS resolver that resolves every name, with one scripted answer for each query; the last one is repeated.
 struct Answers(Mutex<Vec<Vec<IpAddr>>>);
 
 impl Names for Answers {
@@ -40,12 +40,12 @@ async fn client(allow: &[&str], answers: Vec<Vec<IpAddr>>) -> (Client, Guard) {
     (Client::new(settings).await.unwrap(), guard)
 }
 
-/// Two servers on the same port, the public and the private one.
+/// Starts two servers on the same port, a public and a private one.
 async fn servers(public: impl Fn(SocketAddr) -> Reply + Send + Sync + 'static) -> (Receiver, Receiver) {
     loop {
         let private = Receiver::at(SocketAddr::new(ip(PRIVATE), 0), |_, _| Reply::of(200)).await;
         let address = SocketAddr::new(ip(PUBLIC), private.address.port());
-        // The other address may have that port taken.
+        // The port may be in use at the other address.
         if std::net::TcpListener::bind(address).is_ok() {
             let inside = private.address;
             return (Receiver::at(address, move |_, _| public(inside)).await, private);
@@ -97,7 +97,7 @@ async fn name_with_a_private_ip_is_refused() {
             assert!(told.contains("delivery.allow"), "{told}");
         }
     }
-    // Without encryption the public internet is no better.
+    // Plain HTTP to a public address is refused too.
     let (client, guard) = client(&["127.0.0.2"], vec![vec![ip("8.8.8.8")]]).await;
     let refused = post(&client, &guard, &format!("http://public.example:{port}/")).await.unwrap_err();
     assert!(refused.to_string().contains("not encrypted"), "{refused}");
@@ -137,11 +137,11 @@ async fn dns_answer_with_public_and_private_ips_uses_only_the_public_one() {
     let (client, guard) = client(&["127.0.0.2"], vec![mixed]).await;
     assert_eq!(post(&client, &guard, &url).await.unwrap(), 200);
     assert_eq!((public.got().len(), private.connections()), (1, 0));
-    // Also when that one is not there.
+    // The other address is not used as a fallback either.
     drop(public);
     let mut tries = 0;
     while let Ok(status) = post(&client, &guard, &url).await {
-        // The connection that was kept may be closed a moment later.
+        // The client may still hold the connection that the server has just closed.
         assert_eq!((status, tries < 10), (200, true));
         tries += 1;
     }
@@ -153,7 +153,7 @@ async fn dns_rebinding_is_refused() {
     let closes = |_| Reply::Answer(200, vec![("connection", "close".to_owned())], String::new());
     let (public, private) = servers(closes).await;
     let url = format!("http://rebinding.example:{}/", public.address.port());
-    // What was checked is what is connected to: each connection takes one answer, and not another for connecting.
+    // The checked IP address is the one that is connected to: each connection makes one DNS query.
     let answers = vec![vec![ip(PUBLIC)], vec![ip(PRIVATE)], vec![ip(PUBLIC)], vec![ip(PRIVATE)]];
     let (client, guard) = client(&["127.0.0.2"], answers).await;
     assert_eq!(post(&client, &guard, &url).await.unwrap(), 200);
@@ -183,7 +183,7 @@ async fn response_body_is_read_up_to_its_limit() {
     let to = Destination::parse(&endless.url(), &Guard::of_the_operator()).unwrap();
     let answer = client.post(&to, HeaderMap::new(), Bytes::new()).await.unwrap();
     assert_eq!((answer.status.as_u16(), answer.beginning.len()), (200, most));
-    // What the sockets hold is taken, and no more.
+    // The client reads no more than the socket buffers hold.
     let began = std::time::Instant::now();
     let mut before = u64::MAX;
     while endless.flooded() != before {

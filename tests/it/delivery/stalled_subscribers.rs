@@ -1,6 +1,6 @@
-//! Subscribers that take nothing, each in a way of its own, while twenty thousand changes go to one that is
-//! well: it gets all of them, and what waits for the others is not in memory. How fast it gets them beside
-//! a gateway without such subscribers is measured by the bench `stalled`.
+//! Four subscribers stall, each in its own way, while twenty thousand changes go to a healthy one. It receives
+//! all of them, and changes that wait for the others are not in memory. The bench `stalled` compares its
+//! throughput with that of a gateway without stalled subscribers.
 
 use std::{fs, net::TcpListener};
 
@@ -15,18 +15,18 @@ use crate::support::{
 
 const CHANGES: u64 = 20_000;
 
-/// So much may be added while the changes wait, in MB. They have more than 80 MB, and their messages as much
-/// again.
+/// Maximum growth of memory while the changes wait, in MB. The changes have more than 80 MB, and their messages
+/// as much again.
 const BOUND: u64 = 64;
 
-/// The resident memory of a process, in kB.
+/// Returns the resident memory of the gateway in kB.
 fn resident(gateway: &Gateway) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Waits until the healthy one is there; gives the most memory that there was meanwhile.
+/// Waits until the healthy subscriber has reached `cursor`; returns the peak memory until then.
 async fn until_at(gateway: &Gateway, cursor: u64) -> u64 {
     let most = std::cell::Cell::new(0);
     gateway
@@ -46,7 +46,7 @@ async fn stalled_subscribers_delay_nobody_and_use_bounded_memory() {
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let limit = r#"{"max-length":1,"overflow":"reject-publish"}"#;
     broker.ctl(&["set_policy", "--vhost", &full.name, "full", ".*", limit, "--apply-to", "queues"]);
-    // What four windows hold at once, whoever tries again at the same moment, is well below the bound.
+    // Four full windows are well below the bound, even if all subscribers retry at the same moment.
     let window = "window_bytes = 1048576";
     let named =
         |name: &str, url: &str| index(url, window).replace("subscriptions.index", &format!("subscriptions.{name}"));

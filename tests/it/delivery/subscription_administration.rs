@@ -1,4 +1,4 @@
-//! What an administrator does with subscriptions, and what of it outlives the gateway.
+//! Administration of subscriptions: pause, resume, rewind and deletion, and their state after a restart.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn definition(exchange: &str, start: &Value) -> Value {
     })
 }
 
-/// A gateway whose environment has the broker's address.
+/// Starts a gateway with the broker's URL in its environment.
 fn gateway_with_secret(data: &std::path::Path, url: &str) -> crate::support::gateway::Gateway {
     let mut command = crate::support::gateway::command();
     command.env("TIDINGS_SECRET_RABBIT", url).stderr(std::process::Stdio::null());
@@ -106,7 +106,7 @@ async fn subscription_created_over_http_survives_a_restart_without_storing_its_s
     assert!(!all.to_string().contains("guest:guest"), "{all:#}");
     assert!(gateway.stop().success());
 
-    // Without its secret it cannot work, and says so.
+    // Without the secret in the environment the subscription cannot work, and reports that.
     let gateway = crate::support::gateway::Gateway::start(folder.path());
     let (_, shown) = gateway.ask("GET", "/subscriptions/now", None).await;
     assert_eq!(shown["state"], "failed");

@@ -1,5 +1,5 @@
-//! For random histories, in order and out of it, a subscriber with `visibility` who applies what it
-//! gets to an empty set ends with just the items that are there and that the public may see.
+//! For random histories, in order and out of order: a subscriber with `visibility` that applies every change to
+//! an empty set ends with exactly the present items that the public may see.
 
 use std::{
     cell::Cell,
@@ -15,7 +15,7 @@ use tidings::{
 
 use crate::journal::registry_order::{World, arrivals, deed, drafts};
 
-/// What a subscriber knows: the items, and where their content is as far as it was told.
+/// Copy of a subscriber: its items, and their content URLs if it has received them.
 #[derive(Default)]
 struct Subscriber {
     items: BTreeMap<Uri, Option<ContentLocation>>,
@@ -31,7 +31,7 @@ impl Subscriber {
                     self.items.insert(item.uri.clone(), content.clone());
                 }
                 ItemChange::Update { content, .. } => {
-                    // What is told out of order may be updated before it is added.
+                    // Out of order, an item may be updated before it is added.
                     let held = self.items.entry(item.uri.clone()).or_default();
                     *held = content.clone().or(held.take());
                 }

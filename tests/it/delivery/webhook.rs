@@ -1,4 +1,4 @@
-//! Webhooks through the real program: what is posted, how it is signed, and in which order it goes.
+//! Webhooks through the real program: request bodies, signatures and order.
 
 use std::{
     collections::BTreeSet,
@@ -102,7 +102,7 @@ async fn webhook_has_the_media_type_and_headers_of_its_format() {
 
 #[tokio::test]
 async fn webhook_batches_waiting_changes() {
-    // The first is held up until the others are there.
+    // The first response is delayed until the other changes wait.
     let receiver = Receiver::start(|nth, _| match nth {
         0 => Reply::After(Duration::from_millis(500), Box::new(Reply::of(503))),
         _ => Reply::of(200),
@@ -174,7 +174,7 @@ async fn webhook_without_order_sends_concurrently_and_repeats_only_failures() {
     let (four_are_here, are_here) = watch::channel(false);
     let (three_have_landed, have_landed) = watch::channel(false);
     let is_refused = AtomicBool::new(false);
-    // The first is refused once, when those that went with it have arrived.
+    // The first message is refused once, after the concurrent ones have arrived.
     let receiver = Receiver::start(move |_, got| match got.seq() {
         1 if !is_refused.swap(true, Ordering::SeqCst) => Reply::When(have_landed.clone(), Box::new(Reply::of(500))),
         2..=4 => Reply::When(are_here.clone(), Box::new(Reply::of(200))),
@@ -188,7 +188,7 @@ async fn webhook_without_order_sends_concurrently_and_repeats_only_failures() {
         post(&gateway, number).await;
     }
     assert_eq!(gateway.ask("POST", "/subscriptions/index/resume", None).await.0, 200);
-    // None of the four has been answered.
+    // None of the four requests has been answered yet.
     receiver.until(4).await;
     four_are_here.send_replace(true);
     let began = Instant::now();
@@ -205,13 +205,13 @@ async fn webhook_without_order_sends_concurrently_and_repeats_only_failures() {
     gateway.until_at("index", 12).await;
     let got = receiver.got().clone();
     let count = |seq: u64| got.iter().filter(|got| got.seq() == seq).count();
-    // 2, 3 and 4 had arrived when 1 was refused.
+    // The messages 2, 3 and 4 had arrived when 1 was refused.
     let counts: Vec<_> = (1..=12).map(count).collect();
     assert_eq!(counts, [2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     assert!(got.iter().all(|got| got.is_signed_with(SECRET)));
 }
 
-/// A receiver that speaks HTTP/2 over TLS alone, with a certificate of an authority of its own.
+/// The receiver supports only HTTP/2 over TLS, with a certificate of a private CA.
 #[tokio::test]
 async fn webhook_over_tls_with_a_private_ca_uses_http_2() {
     let key = KeyPair::generate().unwrap();
@@ -262,11 +262,11 @@ async fn webhook_over_tls_with_a_private_ca_uses_http_2() {
     gateway.until_at("trusting", 5).await;
     let expected: Vec<_> = (1..=5).map(|seq| (hyper::Version::HTTP_2, seq)).collect();
     assert_eq!((got.lock().unwrap().clone(), connections.load(Ordering::SeqCst)), (expected, 1));
-    // Who trusts those of the operating system alone sends nothing.
+    // A subscription without that CA certificate sends nothing.
     let other = gateway.until("other", "it is told", |shown| shown["lastError"].is_object()).await;
     let reason = other["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("certificate") && other["delivered"] == 0, "{reason}");
-    // What HTTP/2 and TLS say of themselves tells no secret.
+    // The log lines of HTTP/2 and TLS contain no secret.
     let log = fs::read_to_string(log).unwrap();
     assert!(log.contains("TRACE") && log.contains("h2::"), "the log is not what it should be");
     for secret in ["hush-hush", "bWU6aHVzaC1odXNoLTE", &SECRET[6..]] {

@@ -1,4 +1,4 @@
-//! Batches of a webhook, against receivers that accept bodies of a bounded size.
+//! Webhook batches to receivers with a limit on the body size.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -24,12 +24,12 @@ async fn post_changes(gateway: &Gateway, count: u64) {
     }
 }
 
-/// A receiver that answers with that status to a body of more bytes than these.
+/// Starts a receiver that answers with `status` if the body has more than `bytes` bytes.
 async fn accepting(bytes: usize, status: u16) -> Receiver {
     Receiver::start(move |_, got| Reply::of(if got.body.len() > bytes { status } else { 200 })).await
 }
 
-/// The numbers of the changes that a receiver accepted.
+/// Returns the numbers of the changes that a receiver accepted.
 fn accepted(receiver: &Receiver, bytes: usize) -> Vec<u64> {
     let got = receiver.got();
     let fitting = got.iter().filter(|got| got.body.len() <= bytes);
@@ -46,7 +46,7 @@ async fn webhook_batches_adapt_to_the_body_limit_of_the_receiver() {
     let gateway = gateway(folder.path(), "");
     post_changes(&gateway, 250).await;
     assert!(gateway.stop().success());
-    // nginx accepts a megabyte.
+    // The default limit of nginx is one megabyte.
     let (usual, small, odd) = (1_048_576, 100_000, 50_000);
     let receivers = [accepting(usual, 413).await, accepting(small, 413).await, accepting(odd, 400).await];
     let lines: String = ["usual", "small", "odd"]
@@ -67,7 +67,7 @@ async fn webhook_batches_adapt_to_the_body_limit_of_the_receiver() {
     assert!(sizes.iter().all(|size| *size <= 900_000) && sizes.iter().any(|size| *size > 800_000), "{sizes:?}");
     let too_large = receivers[1].got().iter().filter(|got| got.body.len() > small).count();
     assert!((1..=4).contains(&too_large), "{too_large}");
-    // 400 does not say that it was the size: all changes of that message go alone.
+    // Status 400 does not name the size as the cause, so every change of that message is sent alone.
     gateway.until_at("odd", 250).await;
     let odd_one = receivers[2].got().clone();
     assert!(odd_one[0].body.len() > odd && odd_one[1].body.len() < 10_000);

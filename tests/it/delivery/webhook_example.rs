@@ -1,4 +1,5 @@
-//! A receiver of webhooks that verifies with the library of Standard Webhooks: `examples/webhook_receiver.py`.
+//! Example webhook receiver `examples/webhook_receiver.py`, which verifies with the library of Standard
+//! Webhooks.
 
 use std::{fs, path::Path};
 

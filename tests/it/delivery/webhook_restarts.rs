@@ -1,6 +1,6 @@
-//! Ten thousand changes pass while receivers of webhooks are cut off, start again, are slow, answer that they have
-//! failed and answer nothing at random, and the gateway is killed twice: each gets every change, in order, with
-//! repeats under the same identifier alone.
+//! Ten thousand changes pass while webhook receivers disconnect, restart, slow down, fail or stay silent at
+//! random and the gateway is killed twice. Each receiver gets every change in order, and repeats only under the
+//! same identifier.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::support::{
 
 const COUNT: u64 = 10_000;
 
-/// Takes what it gets, whatever it answers then.
+/// Records a request, whatever its reply will be.
 fn take(seen: &Seen, got: &Got) -> Option<Reply> {
     assert!(got.is_signed_with(SECRET));
     let body = got.json();

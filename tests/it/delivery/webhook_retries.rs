@@ -1,4 +1,4 @@
-//! Receivers of webhooks that misbehave, and what the subscription does about it.
+//! Faulty webhook receivers, and the retries, pauses and dead letters of their subscriptions.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::{
     webhook_fixture::{are_in_order, webhook},
 };
 
-/// Does not wait for the next attempts of a subscription, until it is as wanted.
+/// Skips the pauses between attempts until the subscription satisfies `holds`.
 async fn hurried(gateway: &Gateway, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -53,9 +53,9 @@ async fn webhook_retries_every_failure_until_410() {
     are_in_order(&got, 3);
     let seqs: Vec<_> = got.iter().map(crate::support::http_receiver::Got::seq).collect();
     assert_eq!(seqs, [1, 1, 1, 1, 1, 2, 3]);
-    // Each attempt is signed anew, under the same identifier.
+    // Each attempt has a new signature and the same identifier.
     assert!(got[..5].iter().all(|one| one.header("webhook-id") == got[0].header("webhook-id")));
-    // Whoever resumes it begins anew; behind the flood too is another connection.
+    // A resumed subscription opens a new connection; so does the attempt after an oversized response.
     let connections: Vec<_> = got.iter().map(|one| one.connection).collect();
     assert_eq!(connections, [1, 2, 3, 4, 5, 6, 6]);
     assert!(receiver.flooded() < 100_000_000, "{}", receiver.flooded());
@@ -84,7 +84,7 @@ async fn webhook_retries_every_failure_until_410() {
     assert_eq!(attempts[3]["answer"].as_str().unwrap().len(), 256);
     assert_eq!(attempts[0]["id"], got[6].header("webhook-id"));
 
-    // It has ended for good, also after a restart, until somebody resumes it.
+    // A 410 ends the subscription, also across a restart, until an administrator resumes it.
     gateway.kill();
     let gateway = crate::support::subscription_fixture::gateway(folder.path(), &lines);
     assert_eq!(gateway.json("/subscriptions/index").await["state"], "ended");
@@ -107,7 +107,7 @@ async fn webhook_failure_degrades_readiness() {
     assert_eq!(ready, expected);
     hurried(&gateway, "index", "it is delivered", |shown| shown["delivered"] == 1).await;
     assert_eq!(gateway.json("/readyz").await, json!({ "status": "ready", "head": 1 }));
-    // A paused one is as its operator wants it.
+    // A paused subscription does not degrade readiness, because its operator wants the pause.
     assert_eq!(gateway.ask("POST", "/subscriptions/index/pause", None).await.0, 200);
     assert_eq!(gateway.json("/readyz").await["status"], "ready");
 }
@@ -132,10 +132,10 @@ async fn webhook_retry_honours_retry_after() {
     assert!(time(next) - time(at) <= chrono::TimeDelta::seconds(4), "{shown:#}");
     let shown = gateway.until_at("index", 1).await;
     let got = receiver.got().clone();
-    // The date has whole seconds.
+    // The date in Retry-After has whole seconds.
     assert!(got[2].at - got[0].at >= Duration::from_millis(2900), "{:?}", got[2].at - got[0].at);
     assert_eq!((got.len(), &shown["failures"]), (3, &json!(0)));
-    // An answer, whatever it says, is no reason to let go of the connection.
+    // An error response does not close the connection.
     assert_eq!(receiver.connections(), 1);
 }
 
@@ -200,12 +200,12 @@ async fn webhook_is_paused_after_failing_too_long() {
         assert!(began.elapsed() < PATIENCE, "{text}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // It stays so, with its reason, until somebody resumes it.
+    // The subscription stays paused, with its reason, until an administrator resumes it.
     gateway.kill();
     let gateway = crate::support::subscription_fixture::gateway(folder.path(), &lines);
     let shown = gateway.json("/subscriptions/index").await;
     assert_eq!((&shown["state"], &shown["lastError"]["reason"]), (&json!("paused"), &json!(reason)));
-    // A rewind leaves it paused.
+    // A rewind does not end the pause.
     let rewind = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": 1 }))).await;
     assert_eq!((rewind.0, &rewind.1["state"]), (200, &json!("paused")));
     assert_eq!(receiver.got().len(), posts);
@@ -228,7 +228,7 @@ async fn webhook_that_stalls_delays_no_other() {
     gateway.until_at("healthy", 50).await;
     are_in_order(&healthy.got(), 50);
     assert_eq!(stalled.until(1).await.len(), 1);
-    // It also holds nobody up who stops the gateway, or pauses it.
+    // The stalled subscription delays neither its own pause nor the shutdown.
     let (status, shown) = gateway.ask("POST", "/subscriptions/stalled/pause", None).await;
     assert_eq!((status, &shown["state"], &shown["cursor"]), (200, &json!("paused"), &json!(0)));
     assert!(gateway.stop().success());

@@ -1,5 +1,5 @@
-//! Subscriptions to webhooks that are made over HTTP: where they may point, what they may refer to, and that what is
-//! secret of them comes out nowhere.
+//! Webhook subscriptions created over HTTP: allowed destinations, allowed references to the environment, and no
+//! secret in any output.
 
 use std::{fs, path::Path};
 
@@ -17,7 +17,8 @@ use crate::support::{
 const PASSWORD: &str = "hush-hush-1";
 const QUERY: &str = "key=hush-hush-2";
 
-/// A gateway with secrets in its environment, and a proxy that leads nowhere; its log, all of it, in `folder/log`.
+/// Starts a gateway with secrets and an unreachable proxy in its environment. Its complete log is in
+/// `folder/log`.
 fn gateway(folder: &Path, lines: &str, url: &str) -> Gateway {
     let mut serve = command();
     for proxy in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
@@ -85,7 +86,7 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
     assert_eq!(inside.connections(), 0);
     assert!(gateway.stop().success());
 
-    // What the operator has listed is reached, and by no proxy.
+    // A destination on the allow list is reached without the proxy.
     let lines = "[delivery]\nallow = [\"127.0.0.1\"]\n";
     let gateway = self::gateway(folder.path(), lines, "");
     let made = gateway.ask("PUT", "/subscriptions/new", Some(definition(&json!(inside.url())))).await;
@@ -94,7 +95,8 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
     assert!(inside.got()[0].is_signed_with(SECRET));
     assert!(gateway.stop().success());
 
-    // Where the list has become shorter, it stays, and says why it does nothing.
+    // After its destination is removed from the allow list, the subscription remains and reports the reason for
+    // its failure.
     let gateway = self::gateway(folder.path(), "", "");
     let shown = gateway.json("/subscriptions/new").await;
     let reason = shown["lastError"]["reason"].as_str().unwrap();
@@ -103,7 +105,7 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
 
 #[tokio::test]
 async fn webhook_secrets_appear_in_no_output() {
-    // It says all that it is told, as some do.
+    // The receiver repeats the request in its response, as some servers do.
     let echoes = |nth, got: &crate::support::http_receiver::Got| {
         let value = QUERY.split_once('=').unwrap().1;
         let (path, signature) = (&got.path, got.header("webhook-signature"));
@@ -153,7 +155,7 @@ async fn webhook_secrets_appear_in_no_output() {
     let shown = format!("http://{}/in?(hidden)", receiver.address);
     assert!(answers.contains(&shown) && answers.contains("/in?(secret) Basic (secret)"), "{answers}");
     assert!(gateway.stop().success());
-    // Nor where a configuration is checked, be it right or wrong.
+    // `tidings check` prints no secret either, whether the configuration is valid or not.
     for (from, to, code) in [("", "", 0), ("format = \"json\"", "window = 7", 2), (SECRET, "hush-hush-2", 2)] {
         let changed = folder.path().join("changed.toml");
         fs::write(&changed, lines.replacen(from, to, 1)).unwrap();

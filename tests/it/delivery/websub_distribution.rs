@@ -1,4 +1,4 @@
-//! What a WebSub hub distributes, against a subscriber of the test's own on a real socket.
+//! Distribution by the WebSub hub, to a subscriber on a real socket.
 
 use std::{
     sync::{
@@ -55,7 +55,7 @@ async fn new_entries_are_distributed_signed_and_in_order() {
     let subscription = until_subscribed(&gateway, 1).await.remove(0);
 
     let verified = subscriber.got()[0].clone();
-    // The callback's own query is kept as it is, with what is new behind it.
+    // The callback's own query is preserved, and the hub's parameters follow it.
     assert!(verified.path.starts_with("/in?key=a%20b&hub.mode=mine&hub.mode=subscribe&"), "{}", verified.path);
     let told = query(&verified);
     assert_eq!((told["hub.topic"].as_str(), told["hub.lease_seconds"].as_str()), (topic.as_str(), "120"));
@@ -100,7 +100,7 @@ async fn topic_with_a_filter_distributes_only_matches() {
     assert!(body.contains(&format!("<link href=\"{escaped}\" rel=\"self\"")), "{body}");
 }
 
-/// A lease runs out, by the clock: the shortest there is.
+/// The lease expires in real time, with the shortest duration.
 #[tokio::test]
 async fn lease_expiry_ends_the_subscription() {
     let folder = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ async fn lease_expiry_ends_the_subscription() {
     subscribe(&gateway, &renewed, &topic, &[("hub.lease_seconds", "2")]).await;
     subscribe(&gateway, &long, &topic, &[("hub.lease_seconds", "999999999")]).await;
     until_subscribed(&gateway, 3).await;
-    // A renewal counts from when it is verified, has its own secret, and does not repeat what came before.
+    // A renewal counts from its verification, has its own secret, and does not repeat earlier entries.
     post(&gateway, 1).await;
     until("the first is told", || distributed(&subscriber).len() == 3).await;
     subscribe(&gateway, &renewed, &topic, &[("hub.lease_seconds", "30"), ("hub.secret", "new")]).await;
@@ -191,7 +191,8 @@ async fn subscriptions_survive_a_restart_and_can_be_deleted_by_the_operator() {
     assert_eq!(last.header("link"), format!("<http://gateway.example/hub>; rel=\"hub\", <{topic}>; rel=\"self\""));
     let name = of_hub(&gateway).await[0]["name"].as_str().unwrap().to_owned();
 
-    // Nobody but the subscriber says what it is, and the operator may end it: the subscriber is told.
+    // Only the subscriber can define its subscription. The operator can delete it, and the subscriber is
+    // notified.
     let definition = json!({ "delivery": "amqp", "url": "amqps://h", "exchange": "x" });
     assert_eq!(gateway.ask("PUT", &format!("/subscriptions/{name}"), Some(definition)).await.0, 409);
     assert_eq!(gateway.ask("DELETE", &format!("/subscriptions/{name}"), None).await.0, 204);

@@ -1,4 +1,4 @@
-//! Documents of the WebSub hub have a bound in bytes, whatever changes there are.
+//! Documents of the WebSub hub have a maximum size, whatever the changes.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use crate::support::{
     websub_fixture::{LOCAL, agreeing, challenge, distributed, feed, fine, subscribe, until, until_subscribed},
 };
 
-/// Bound of a document of several entries.
+/// Maximum size of a document with several entries, in bytes.
 const BYTES: usize = 500_000;
 
 async fn post_large(gateway: &Gateway, number: u64, items: usize) {
@@ -27,7 +27,7 @@ async fn post_large(gateway: &Gateway, number: u64, items: usize) {
     post_event(gateway, &large).await;
 }
 
-/// The entries of documents by their identifiers, each document being valid by itself.
+/// Returns the identifiers of the entries. Each document must be a valid feed.
 fn entries(posts: &[Got]) -> Vec<String> {
     let parsed = posts.iter().map(|got| feed_rs::parser::parse(&got.body[..]).unwrap());
     parsed.flat_map(|feed| feed.entries).map(|entry| entry.id).collect()
@@ -37,7 +37,7 @@ fn distinct(entries: &[String]) -> usize {
     entries.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// A subscriber that accepts bodies of so many bytes.
+/// Starts a subscriber that accepts bodies of up to `bytes` bytes.
 async fn accepting(bytes: &Arc<AtomicUsize>) -> Receiver {
     let bytes = Arc::clone(bytes);
     Receiver::start(move |_, got| match got.method.as_str() {
@@ -85,7 +85,7 @@ async fn documents_shrink_until_the_subscriber_accepts_them() {
     let entries = entries(&taken);
     assert_eq!((entries.len(), distinct(&entries)), (600, 600));
 
-    // What cannot be smaller is tried again later, and goes on where it was.
+    // A document that cannot be smaller is retried later from the same entry on.
     bytes.store(0, Ordering::SeqCst);
     post(&gateway, 2).await;
     gateway.until(&name, "it fails", |shown| shown["failures"].as_u64() >= Some(1)).await;

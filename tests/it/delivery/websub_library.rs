@@ -1,4 +1,4 @@
-//! A WebSub subscriber that is not ours, Flask-WebSub: it finds the hub, subscribes with a secret, checks every
+//! Flask-WebSub, an independent WebSub subscriber: it discovers the hub, subscribes with a secret, checks every
 //! signature, renews and ends its subscription.
 
 use std::{
@@ -81,7 +81,7 @@ async fn library_discovers_the_hub_and_receives_every_entry() {
     let mut subscriber = Subscriber::start(&feed, &authority);
     assert_eq!(subscriber.said(), format!("found {}/hub {feed}", gateway.url));
     assert_eq!(subscriber.said(), "verified subscribe");
-    // What it has answered to be verified is written a moment later; nothing that comes after it asked is missed.
+    // The subscription is stored shortly after its verification, and includes every entry since the request.
     for number in 1..=5 {
         post(number).await;
         assert_eq!(subscriber.said(), format!("told {number}"));

@@ -1,6 +1,6 @@
-//! Ten thousand changes pass while WebSub subscribers are cut off, start again, are slow, answer that they have failed
-//! and answer nothing at random, and the gateway is killed twice: each gets every entry, in order, with repeats of the
-//! same alone.
+//! Ten thousand changes pass while WebSub subscribers disconnect, restart, slow down, fail or stay silent at
+//! random and the gateway is killed twice. Each subscriber gets every entry in order, and repeats only of the
+//! same entries.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::support::{
 const COUNT: u64 = 10_000;
 const SECRET: &str = "a secret of the test";
 
-/// The numbers and the identifiers of the changes in a document, oldest first.
+/// Returns the numbers and identifiers of the changes in a document, oldest first.
 fn changes(document: &str) -> Vec<(u64, String)> {
     let between = |text: &str, start: &str, end: &str| {
         let (_, rest) = text.split_once(start).unwrap();
@@ -29,7 +29,7 @@ fn changes(document: &str) -> Vec<(u64, String)> {
     entries
 }
 
-/// Takes what it gets, whatever it answers then.
+/// Records a request, whatever its reply will be.
 fn take(seen: &Seen, got: &Got) -> Option<Reply> {
     if got.method == "GET" {
         return Some(Reply::Answer(200, vec![], challenge(got)));
@@ -47,7 +47,7 @@ async fn websub_subscribers_survive_restarts_without_loss() {
     let commotion = Commotion::begin(folder.path(), &format!("[journal]\ntail_changes = 300\n{LOCAL}"));
     let addresses = [(); 2].map(|()| free_address().parse::<SocketAddr>().unwrap());
     for address in addresses {
-        // It is there while it is asked.
+        // The subscriber must be running for its verification.
         let subscriber = Receiver::at(address, |_, got| Reply::Answer(200, vec![], challenge(got))).await;
         subscribe_at(&commotion.url, &format!("http://{address}/"), &[("hub.secret", SECRET)]).await;
         subscriber.until(1).await;

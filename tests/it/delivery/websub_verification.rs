@@ -1,5 +1,5 @@
-//! What a WebSub hub takes, and whom it believes: requests, verification of intent, renewal, denial. With
-//! `delivery::websub_distribution` these are every MUST of a hub; `docs/websub.md` has the list.
+//! Requests to the WebSub hub: validation, verification of intent, renewal and denial. Together with
+//! `delivery::websub_distribution` these tests cover every MUST of a hub; `docs/websub.md` lists them.
 
 use std::{
     sync::{
@@ -73,7 +73,7 @@ async fn unconfirmed_subscription_is_not_created() {
     let gateway = gateway(folder.path(), LOCAL);
     let elsewhere = agreeing(&fine()).await;
     let moved = elsewhere.url();
-    // Each answers in its own wrong way, and the last in the right one.
+    // Each callback fails verification in its own way; the last one confirms.
     let subscriber = Receiver::start(move |_, got| {
         let right = challenge(got);
         match got.path.split('?').next().unwrap() {
@@ -111,7 +111,7 @@ async fn request_waits_for_no_callback() {
     let silent = Receiver::start(|_, _| Reply::Hang).await;
     let subscriber = Receiver::start(|_, got| match got.method.as_str() {
         "GET" => Reply::Answer(200, vec![], challenge(got)),
-        // What it answers beside the status means nothing, however much it is.
+        // The body of a response to a distribution is ignored, whatever its size.
         _ => Reply::Flood(200),
     })
     .await;
@@ -166,7 +166,7 @@ async fn unsubscription_is_verified() {
     .await;
     subscribe(&gateway, &subscriber.url(), &topic, &[]).await;
     until_subscribed(&gateway, 1).await;
-    // Somebody else asks for the end: the subscriber does not agree, and all stays as it is.
+    // Another party requests the end of the subscription: the subscriber does not confirm, and nothing changes.
     unsubscribe(&gateway, &subscriber.url(), &topic).await;
     let asked = |mode: &str| {
         let got = subscriber.got();
@@ -201,7 +201,7 @@ async fn repeated_requests_for_one_callback_are_one_subscription() {
         futures_util::future::join_all(crowd).await;
     }
     until_subscribed(&gateway, 1).await;
-    // What came last is verified too, a second after what came before.
+    // The newest request is verified too, one second after the previous verification.
     let most = 2 + usize::try_from(began.elapsed().as_secs()).unwrap();
     tokio::time::timeout(PATIENCE, async {
         while subscriber.got().len() < 2 {
@@ -213,7 +213,8 @@ async fn repeated_requests_for_one_callback_are_one_subscription() {
     let asked = subscriber.got().iter().filter(|got| is_verification(got)).count();
     assert!(asked <= most, "{asked} verifications in {:?}", began.elapsed());
 
-    // One callback may have so many topics and no more: it is told so, and nothing else is asked of it.
+    // The number of topics for one callback is limited. The denial gives the reason, and no verification
+    // follows.
     for number in 1..=4 {
         subscribe(&gateway, &callback, &format!("{topic}?limit={number}"), &[]).await;
     }

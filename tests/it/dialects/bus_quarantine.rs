@@ -1,5 +1,5 @@
-//! What is no message of Social Feed Manager or of librairy goes to the quarantine, with its key and the place of
-//! the error, and what is behind it in the queue is read on.
+//! Messages that neither Social Feed Manager nor librairy sends are quarantined with their routing key and the
+//! location of the error, and the rest of the queue is read.
 
 use lapin::BasicProperties;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn config(url: &str) -> String {
     source("sfm", "sfm", SFM) + &source("hoarder", "hoarder", BUS)
 }
 
-/// What is wrong, with the place that is told, and some words of the reason.
+/// Returns the unreadable messages, each with the expected location and some words of the reason.
 fn wrong() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str, &'static str)> {
     let huge = json!({ "id": "sfmui:45", "status": "running", "infos": ["x".repeat(10 << 20)] }).to_string();
     let warc = json!({ "warc": { "id": "w", "path": "/sfm-data/a", "bytes": "many", "sha1": "00" } });
@@ -78,7 +78,7 @@ async fn bus_errors_are_quarantined_with_their_location_and_the_rest_is_read() {
         };
         client.publish_with(exchange, good_key, good, persistent.clone()).await;
         until_head(&gateway, number as u64 + 1).await;
-        // Of messages that are written together the changes are on disk first.
+        // In one commit the changes become visible before the quarantine.
         let kept = until(&gateway, &format!("{key} is kept: {place}"), async || {
             let kept = quarantine(&gateway).await;
             (kept.len() > number).then_some(kept)

@@ -1,5 +1,5 @@
-//! The life of one Fedora 3 object over HTTP. No message of it lists what the object has or says
-//! what was before; every change does.
+//! Life of one Fedora 3 object over HTTP. No message lists the items of the object or its previous state; every
+//! change does.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn life() -> Vec<Call<'static>> {
     ]
 }
 
-/// Name of the item, change type, state before, state after.
+/// Returns the name, change type, state before and state after of each item.
 fn items(change: &Value) -> Vec<[String; 4]> {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let name = |uri: &Value| {

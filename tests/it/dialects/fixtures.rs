@@ -1,5 +1,5 @@
-//! Every message under `fixtures/<dialect>/` is read by that dialect and compared with the snapshot
-//! `<dialect>__<case>`: the two files show the whole of what the dialect does with the case.
+//! Golden tests of the dialects: every message under `fixtures/<dialect>/` is compared with the snapshot
+//! `<dialect>__<case>`, which shows the whole result.
 
 use tidings::format::{DIALECTS, Reading, Rejection};
 

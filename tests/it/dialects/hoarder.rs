@@ -1,4 +1,4 @@
-//! librairy's event bus tells a URI and no more: what happened to it is in the routing key.
+//! Messages of librairy's event bus contain only a URI; the routing key contains the type of the change.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The life of a harvest, from its start to its end, as Social Feed Manager tells it.
+//! Life of a harvest in the messages of Social Feed Manager.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn warc(id: &str, harvest: &str) -> (&'static str, Value) {
     ("warc_created", message)
 }
 
-/// Sends all; gives the outcome of each.
+/// Posts all messages; returns the outcome of each.
 async fn send_all(gateway: &Gateway, messages: &[(&str, Value)]) -> Vec<String> {
     let mut outcomes = Vec::new();
     for (key, message) in messages {
@@ -61,7 +61,7 @@ async fn send_all(gateway: &Gateway, messages: &[(&str, Value)]) -> Vec<String> 
     outcomes
 }
 
-/// What happened to the objects themselves: the states before and after.
+/// Returns the states of the objects before and after each change.
 fn states(changes: &[Value]) -> Vec<String> {
     let of_object = |change: &Value| {
         let item = change["items"].as_array()?.iter().find(|item| item["uri"] == change["object"])?.clone();
@@ -81,7 +81,7 @@ fn life(id: &str) -> Vec<(&'static str, Value)> {
         status(id, "stopping"),
         warc("w2", id),
         ended(id),
-        // Of a stream that has failed SFM asks for a stop once more.
+        // SFM requests a second stop for a stream that has failed.
         stop(id),
     ]
 }

@@ -1,5 +1,5 @@
-//! A harvest's start has the credentials with which a platform is asked. They are looked for in
-//! everything that the gateway writes or answers.
+//! The start message of a harvest contains the credentials for a platform. These tests search everything that
+//! the gateway writes and returns for them.
 
 use std::{fs, io::Write, path::Path, process::Stdio};
 
@@ -12,7 +12,7 @@ use crate::support::{
 
 const START: &str = "harvest.start.twitter.twitter_filter";
 
-/// What is in every secret, and in nothing else.
+/// Text that is in every secret and nowhere else.
 const SECRET: &str = "hush-hush";
 
 fn messages() -> Vec<(&'static str, Vec<u8>)> {
@@ -39,7 +39,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The secret in the bytes, in whatever encoding the messages have, or as a log writes bytes.
+/// Returns true if the bytes contain the secret, in any encoding of the messages or as a list of bytes in a
+/// log.
 pub(crate) fn tells(bytes: &[u8]) -> bool {
     let utf_16: Vec<u8> = SECRET.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let hex: String = utf_16.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -51,7 +52,7 @@ pub(crate) fn tells(bytes: &[u8]) -> bool {
         .any(|needle| bytes.windows(needle.len()).any(|window| window == *needle))
 }
 
-/// Looks into every file of the folder.
+/// Panics if any file in the folder contains the secret.
 pub(crate) fn assert_silent(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
@@ -87,7 +88,7 @@ async fn credentials_appear_in_no_file_and_no_response() {
         let answer = gateway.http.get(format!("{}{path}", gateway.url)).send().await.unwrap();
         assert!(!tells(&answer.bytes().await.unwrap()), "{path}");
     }
-    // While it runs the newest is in the write-ahead log, and afterwards in the journal.
+    // The newest message is in the write-ahead log while the gateway runs, and in the journal afterwards.
     assert!(
         fs::read_dir(folder.path().join("data"))
             .unwrap()

@@ -1,5 +1,5 @@
-//! Whole harvests, published as Social Feed Manager does, come out at the queues of two subscribers: one that
-//! wants everything, and an indexer, the one of `examples/`. The credentials of a start come out nowhere.
+//! Whole harvests, published as Social Feed Manager does, reach the queues of two subscribers: one for every
+//! change, and the example indexer of `examples/`. The credentials of the start message appear nowhere.
 
 use std::{
     fs,
@@ -26,14 +26,15 @@ use crate::{
 const SFM: &str = "https://sfm.example.org/";
 const BEGAN: &str = "2026-07-28T11:17:36.640044+00:00";
 
-/// The harvest that the README shows: `examples/harvest.jsonl`.
+/// Returns the harvest of the README: `examples/harvest.jsonl`.
 fn examples() -> Vec<(String, Value)> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/harvest.jsonl");
     let read = |line: &str| serde_json::from_str(line).unwrap();
     fs::read_to_string(file).unwrap().lines().map(read).collect()
 }
 
-/// A gateway between SFM's exchange and two subscribers' queues, its whole log in `folder/log`.
+/// Starts a gateway between SFM's exchange and the queues of two subscribers. Its complete log is in
+/// `folder/log`.
 fn gateway(folder: &Path, url: &str) -> Gateway {
     let subscription = |name: &str, more: &str| {
         format!(
@@ -74,7 +75,7 @@ fn start(id: &str, kind: &str, seeds: &Value) -> Value {
     })
 }
 
-/// A status with all that a harvester tells in one.
+/// Returns a status message with every member that harvesters send.
 #[expect(clippy::needless_pass_by_value, reason = "it stands around json!")]
 fn status(id: &str, status: &str, more: Value) -> Value {
     let mut told = json!({
@@ -98,7 +99,7 @@ fn warc(id: &str, harvest: &str, kind: &str, created: &str) -> Value {
     })
 }
 
-/// What a message says: its object, and each item with what happened to it, without what is the same of all.
+/// Returns the content of a message: its object and the change of each item, without constant parts.
 fn told(message: &Delivery) -> String {
     let feed = Element::parse(std::str::from_utf8(&message.data).unwrap());
     let name = |element: &Element| element.link("via").unwrap().strip_prefix(SFM).unwrap().to_owned();
@@ -114,8 +115,8 @@ fn told(message: &Delivery) -> String {
     format!("{}: {}", name(&feed).replace("api/v1/", ""), items.join(", ").replace("api/v1/", ""))
 }
 
-/// Takes the messages of the subscriber to everything, of which each must be valid and in order. The queue is there once
-/// the gateway has declared it, which may be after all is published.
+/// Consumes the messages of the subscriber to every change; each must be valid and in order. The gateway may
+/// declare the queue only after all messages are published.
 async fn read_all(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, count: usize) -> Vec<Delivery> {
     gateway.until_at("all", count as u64).await;
     let client = vhost.client().await;
@@ -137,7 +138,7 @@ async fn read_all(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, count: us
     messages
 }
 
-/// Lets the example take the queue of the index, twice: the second time all are repeats.
+/// Runs the example indexer on its queue twice; the second run gets only repeats.
 async fn index(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, head: u64, lines: usize) -> Vec<String> {
     let shown = gateway.until_at("index", head).await;
     let mut indexer = Example::indexer(&vhost.url(), "index", folder);
@@ -153,7 +154,8 @@ async fn index(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, head: u64, l
     indexer.stop()
 }
 
-/// What cannot be read keeps no credentials either; then the gateway stops, and nothing that it leaves has them.
+/// Posts an unreadable message with credentials, stops the gateway, and checks that its files contain no
+/// credentials.
 async fn assert_nothing_tells(gateway: Gateway, folder: &Path) {
     for path in ["/changes", "/feed", "/quarantine", "/quarantine/1", "/sources", "/subscriptions", "/snapshot"] {
         let answer = gateway.http.get(format!("{}{path}", gateway.url)).send().await.unwrap();
@@ -251,7 +253,7 @@ async fn harvest_stream_with_several_warcs_reaches_the_indexer() {
             (on, status(id, "stopping", json!({}))),
             rotated("w3", 59),
             (on, status(id, "completed success", success)),
-            // Of a stream that has failed SFM asks for a stop once more.
+            // SFM requests a second stop for a stream that has failed.
             ("harvest.stop.twitter.twitter_filter", json!({"id": id})),
         ],
     );

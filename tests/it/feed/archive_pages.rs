@@ -1,5 +1,5 @@
-//! An archive page, once it can be had, has the same bytes for ever: after more changes, after a
-//! restart, from memory, from disk or rendered anew. And it is not rendered anew without need.
+//! An archive page has the same bytes for ever: after more changes, after a restart, from memory, from disk, or
+//! rendered again. It is rendered again only if necessary.
 
 use std::{
     collections::BTreeMap,
@@ -17,12 +17,12 @@ use crate::support::feed_reader::{Element, Gateway, PUBLIC, append, changes, var
 async fn grow(gateway: &Gateway, head: u64) {
     while gateway.journal.head().0 < head {
         let missing = head - gateway.journal.head().0;
-        // An ADD each, which is a change whatever came before.
+        // An ADD is always a change, whatever came before it.
         append(&gateway.journal, "fedora3", (0..missing).map(|number| varied(number * 8 + 1)).collect()).await;
     }
 }
 
-/// The bytes of a page, plain and in gzip coding.
+/// Returns the bytes of a page, plain and compressed with gzip.
 async fn page(gateway: &Gateway, number: u64) -> (Bytes, Bytes) {
     let link = format!("/feed/archive/{number}");
     let plain = gateway.ask(Method::GET, &link, &[]).await;
@@ -39,7 +39,7 @@ async fn pages(gateway: &Gateway, numbers: std::ops::RangeInclusive<u64>) -> BTr
     pages
 }
 
-/// The files under `pages`, with the time when each was written.
+/// Returns the files under `pages` with their modification times.
 fn on_disk(data: &Path) -> BTreeMap<PathBuf, SystemTime> {
     let folders: Vec<_> = fs::read_dir(data.join("pages")).unwrap().map(|folder| folder.unwrap().path()).collect();
     assert_eq!(folders.len(), 1, "{folders:?}");
@@ -94,7 +94,7 @@ async fn archive_pages_never_change_when_older_changes_are_removed() {
     fs::remove_dir_all(folder.path().join("pages")).unwrap();
     let gateway = Gateway::open(folder.path()).await;
     assert!(pages(&gateway, 6..=7).await == first, "a page was rendered otherwise after the one before it had gone");
-    // The link back stays, and where it leads the archive ends.
+    // The link to the previous page remains, and its target is gone.
     let oldest = Element::parse(&gateway.document("/feed/archive/6").await);
     let prev = oldest.link("prev-archive").unwrap();
     assert_eq!(gateway.ask(Method::GET, prev, &[]).await.status(), StatusCode::GONE);

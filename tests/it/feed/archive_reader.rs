@@ -1,5 +1,5 @@
-//! A feed reader walks `/feed` and every `prev-archive` while changes keep coming in. It finds every
-//! change that was there when it began once, and puts it together again without loss.
+//! A feed reader follows `/feed` and every `prev-archive` link while changes keep arriving. It finds each
+//! change that existed at its start exactly once, and reconstructs it without loss.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use tidings::model::Seq;
 
 use crate::support::feed_reader::{Element, Gateway, append, changes, varied};
 
-/// The changes that a walk finds, by number, after it has waited at each document for `pace`.
+/// Returns the changes that the reader finds, by number; it awaits `pace` at each document.
 async fn walk(gateway: &Gateway, mut pace: impl AsyncFnMut()) -> BTreeMap<u64, Value> {
     let mut found = BTreeMap::new();
     let mut ids = BTreeSet::new();
@@ -99,7 +99,7 @@ async fn feed_with_changes_is_never_empty() {
         (300, 100, Some(2)),
     ] {
         while gateway.journal.head() < Seq(head) {
-            // An ADD each, which is a change whatever came before.
+            // An ADD is always a change, whatever came before it.
             let many = usize::try_from(head - gateway.journal.head().0).unwrap();
             gateway.append("fedora3", (number..).map(|n| varied(n * 8 + 1)).take(many).collect()).await;
             number += head;

@@ -1,5 +1,5 @@
-//! `/feed` and the archive pages answer conditional requests, HEAD and gzip, and say how long they
-//! may be kept; `/feed` is rendered once for however many ask.
+//! `/feed` and the archive pages support conditional requests, HEAD, gzip and cache lifetimes. `/feed` is
+//! rendered once for any number of readers.
 
 use std::io::Read;
 
@@ -48,7 +48,7 @@ async fn feed_documents_support_caching() {
                 let since = [("if-modified-since", date.to_str().unwrap())];
                 assert_eq!(gateway.ask(Method::GET, link, &since).await.status(), StatusCode::NOT_MODIFIED);
             }
-            // Its newest change is of this very second, and there may be another.
+            // The newest change is from the current second, and another change may follow within it.
             date => assert_eq!(date, None, "{link}"),
         }
         assert_eq!(gateway.ask(Method::POST, link, &[]).await.status(), StatusCode::METHOD_NOT_ALLOWED);

@@ -1,5 +1,5 @@
-//! `/feed` with a filter is a paged feed: the chain of its `next` links shows every change that
-//! matches once, whatever comes in meanwhile, and says plainly what it cannot read.
+//! `/feed` with a filter is a paged feed: its `next` links lead to every matching change once, whatever arrives
+//! meanwhile, and an invalid query is refused with a reason.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,7 +7,8 @@ use tidings::model::Timestamp;
 
 use crate::support::feed_reader::{Element, Gateway, PUBLIC, append, changes, draft, varied};
 
-/// The changes of a chain, from its first document on, and how many entries each document had.
+/// Returns the changes along the `next` links from the first document on, and the number of entries of each
+/// document.
 async fn chain(gateway: &Gateway, query: &str, mut pace: impl AsyncFnMut()) -> (Vec<Value>, Vec<usize>) {
     let (mut all, mut sizes) = (Vec::new(), Vec::new());
     let first = Element::parse(&gateway.document(&format!("/feed?{query}")).await).link("first").unwrap().to_owned();

@@ -1,5 +1,5 @@
-//! The archived feed of a journal whose oldest changes are gone, and of one that was restored from a
-//! backup: a walk meets every change that is kept, in whole pages, and a page that is gone says so.
+//! Archived feed after retention and after a restore: a reader finds every retained change, in whole pages, and
+//! a removed page answers 410.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -15,12 +15,12 @@ use tidings::{
 
 use crate::support::feed_reader::{Element, Gateway, changes, draft};
 
-/// The numbers that a walk finds, from the newest page on, each page's link back led to by the one on.
+/// Returns the numbers that a reader finds from the newest page on, by the links to previous pages.
 async fn walk(gateway: &Gateway) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let (mut link, mut newer) = ("/feed".to_owned(), None::<String>);
     loop {
-        // A page that was made when the one before it was still there leads to it.
+        // A page from the time before the removal still links to the previous page.
         if newer.is_some() && status(gateway, &link).await == 410 {
             return found;
         }
@@ -66,7 +66,7 @@ async fn retention_makes_old_pages_gone() {
     grow(&gateway, 850).await;
     assert_eq!(walk(&gateway).await, (1..=850).collect());
     assert_eq!(pages_on_disk(folder.path()), 14);
-    // 401 is the first of a page, 350 is not: what is left of its page is not shown.
+    // Change 401 is the first of a page. Change 351 is not, so the rest of its page is not shown.
     for (kept, first, whole) in [(500, 351, 401), (450, 401, 401), (60, 791, 791)] {
         keep(&gateway, kept).await;
         assert_eq!(gateway.journal.first().0, first);

@@ -1,5 +1,5 @@
-//! The format `activitystreams` is read as an event of Fedora or Islandora by our own dialects for
-//! them: whoever reads these systems reads it.
+//! Format `activitystreams`: the dialects for Fedora and Islandora can read it, and so can other consumers of
+//! those systems.
 
 use proptest::{prelude::ProptestConfig, prop_assert, prop_assert_eq, proptest};
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn read(dialect: &str, headers: &Headers, body: &[u8]) -> Draft {
     }
 }
 
-/// What the one item of a draft was told to be.
+/// Returns the change type of the only item of a draft.
 fn kind(draft: &Draft) -> &'static str {
     let DraftItems::Listed(items) = &draft.items else { panic!("items were expected") };
     match items[0].change {
@@ -61,7 +61,7 @@ fn activity_type_and_resource_match_each_change_type() {
     }
 }
 
-/// Islandora's consumers find representations under `url`, and so does its dialect.
+/// Consumers of Islandora look for representations under `url`, and so does the dialect.
 #[test]
 fn activity_links_representations_of_a_urn() {
     let (_, change) = &changes()[4];
@@ -79,7 +79,7 @@ proptest! {
         let written = body(&change);
         let event: Value = serde_json::from_slice(&written).unwrap();
         let resource = event["object"]["id"].as_str().unwrap();
-        // A resource of Fedora has an address; a name is one of Islandora's.
+        // Resources of Fedora have a URL; names (URNs) occur only in Islandora.
         let is_name = |uri: &Value| uri.as_str().is_some_and(|uri| uri.starts_with("urn:"));
         let names = is_name(&event["object"]["id"]) || is_name(&event["object"]["isPartOf"]);
         let dialect = if names { "islandora" } else { "fedora-events" };
@@ -96,7 +96,7 @@ proptest! {
         prop_assert_eq!(event["type"].as_array().unwrap(), &vec![Value::from(kind(&draft))]);
     }
 
-    /// What older consumers read: the headers alone tell the same as the body.
+    /// Older consumers read only the headers, so these repeat the body.
     #[test]
     fn activity_headers_repeat_the_body(change in arbitrary::change()) {
         let event: Value = serde_json::from_slice(&body(&change)).unwrap();
@@ -107,7 +107,7 @@ proptest! {
         let kind_of = format::format("activitystreams").unwrap();
         for carrier in [Carrier::Amqp, Carrier::Http] {
             let headers: Headers = kind_of.headers(&change, carrier).into_iter().map(|header| (header.name, header.value)).collect();
-            // What HTTP cannot carry stands in the body.
+            // Values that HTTP headers cannot carry are only in the body.
             if carrier == Carrier::Http && !resource.is_ascii() {
                 continue;
             }

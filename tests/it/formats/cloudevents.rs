@@ -1,6 +1,6 @@
-//! CloudEvents 1.0, in structured, batch and binary mode: by the rules of the standard, written down
-//! here, since the SDKs accept an empty identifier and nonsense for a time; and by the SDK for Python,
-//! which reads them as HTTP, RabbitMQ and AMQP messages.
+//! CloudEvents 1.0 in structured, batch and binary mode. The rules of the standard are checked here, because
+//! the SDKs accept empty identifiers and invalid times. The SDK for Python also reads the events as HTTP,
+//! RabbitMQ and AMQP messages.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ fn kind(name: &str) -> &'static FormatKind {
     format::format(name).unwrap()
 }
 
-/// The formats in JSON, each of which a test holds to its standard: ours to `docs/json.md` and the
-/// schema of `/openapi.json`, those of others to what their readers read.
+/// JSON formats, each with a test against its standard: `docs/json.md` and the schema of `/openapi.json` for
+/// our own, and the readers of the others.
 #[test]
 fn json_formats_all_have_a_test() {
     let in_json: Vec<_> =
@@ -34,7 +34,7 @@ fn json_formats_all_have_a_test() {
     assert_eq!(in_json, ["json", "cloudevents", "cloudevents-binary", "activitystreams"]);
 }
 
-/// Section 3 of the specification, and the schema of its JSON format.
+/// Checks section 3 of the specification and the schema of its JSON format.
 fn assert_valid(event: &Value) {
     let event = event.as_object().unwrap();
     for (name, value) in event {
@@ -116,7 +116,7 @@ fn cloudevent_is_readable_by_the_sdk() {
     let read = python::read_cloudevents(&messages);
     assert_eq!(read.len(), expected.len());
     for (mut read, expected) in read.into_iter().zip(expected) {
-        // An extension has no type of its own in a header.
+        // Extension attributes are untyped in headers.
         for name in ["time", "recordedtime"] {
             let time = chrono::DateTime::parse_from_rfc3339(read[name].as_str().unwrap()).unwrap();
             assert_eq!(time, chrono::DateTime::parse_from_rfc3339(expected[name].as_str().unwrap()).unwrap());

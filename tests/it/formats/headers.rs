@@ -1,5 +1,5 @@
-//! What stands beside the body of a message, through a real broker; and that a format which needs it is
-//! not offered where there is no place for it.
+//! Message headers of each format through a real broker. A format that needs headers is not offered where there
+//! are none.
 
 use lapin::types::FieldTable;
 use serde_json::{Value, json};

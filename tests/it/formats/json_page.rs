@@ -1,4 +1,4 @@
-//! The examples of `docs/json.md` are what is written and read.
+//! The examples of `docs/json.md` equal the program's output and are accepted as input.
 
 use std::{fs, path::Path};
 

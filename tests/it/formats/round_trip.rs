@@ -1,5 +1,5 @@
-//! Whatever the model can hold comes back unchanged from every format that is both written and
-//! read, so that one gateway may be the source of another.
+//! Every value of the model survives writing and reading in each format that supports both, so that one gateway
+//! can be the source of another.
 
 use proptest::{prelude::ProptestConfig, prop_assert_eq, proptest};
 use serde_json::Value;
@@ -33,7 +33,7 @@ proptest! {
 
     #[test]
     fn change_is_read_back_as_its_modification(change in arbitrary::change()) {
-        // What came of asking its repository is told on too.
+        // The result of the lookup is included too.
         let lookup = DraftLookup { mark: change.settlement.lookup, ..DraftLookup::default() };
         let expected = Draft { lookup, ..Draft::from(change.modification.clone()) };
         for name in ["atom", "json"] {

@@ -1,5 +1,5 @@
-//! Changes of several sources in every format, headers and body, each in a snapshot
-//! `<format>__<change>`: the file shows the whole of what a subscriber gets.
+//! Golden tests of the formats: changes of several sources in every format, with headers and body, are compared
+//! with the snapshots `<format>__<change>`.
 
 use std::fmt::Write as _;
 
@@ -61,7 +61,7 @@ fn shown(kind: &FormatKind, change: &Change) -> String {
     shown
 }
 
-/// Changes as the journal has them, one for each way in which an object and its items hang together.
+/// Changes as the journal stores them, one for each relation between an object and its items.
 pub(crate) fn changes() -> Vec<(&'static str, Change)> {
     let ids = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"];
     let change = |name, rest: serde_json::Value| {

@@ -1,5 +1,4 @@
-//! The schemas of `xsd/` hold for everything that is emitted and for every message that is read,
-//! by the word of libxml2.
+//! xmllint validates all XML output and all fixtures against the schemas of `xsd/`.
 
 use std::{fs, path::PathBuf};
 
@@ -12,7 +11,7 @@ use tidings::format::{self, DIALECTS};
 
 use crate::support::{arbitrary, fixtures, unsettled, xmllint};
 
-/// The formats that are XML, and the schema of each.
+/// XML formats and their schemas.
 const SCHEMAS: [(&str, &str); 2] =
     [("atom", "content-change-message-0.1.xsd"), ("xml", "content-object-modification.xsd")];
 
@@ -32,7 +31,7 @@ fn schema_agrees_with_the_dialect_on_the_fixtures() {
     let is_named_refused = |fixture: &PathBuf| fixture.file_stem().unwrap().to_str().unwrap().contains("refused");
     assert!(refused.iter().all(is_named_refused) && !read.iter().any(is_named_refused), "{read:?} {refused:?}");
     xmllint::assert_valid(SCHEMAS[0].1, &read);
-    // The schema sees what is wrong in one place; what contradicts another element it cannot see.
+    // The schema detects local errors; it cannot detect contradictions between elements.
     for (case, wrong) in [
         ("synthetic-refused-bad-date", "'06.05.2024 07:08'"),
         ("synthetic-refused-bad-state", "'inactive'"),
@@ -72,7 +71,7 @@ fn schema_accepts_the_output_for_any_change() {
     }
 }
 
-/// What does not compile in the model is not valid in its schema.
+/// A value that the model's types exclude is invalid in the schema.
 #[test]
 fn schema_enforces_the_rules_of_the_model() {
     let fixture = fixtures::folder("content-change").join("synthetic-additions.xml");
@@ -96,7 +95,7 @@ fn schema_enforces_the_rules_of_the_model() {
     }
 }
 
-/// The documents as files of a folder that lasts as long as it is held.
+/// Writes the documents to files in a temporary folder, which is removed when the guard is dropped.
 fn written(documents: impl Iterator<Item = Vec<u8>>) -> (TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let paths = documents.enumerate().map(|(index, document)| {

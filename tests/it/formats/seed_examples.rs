@@ -1,4 +1,4 @@
-//! The four messages of the content-change-message 0.1 page, read and written again.
+//! The four example messages of the content-change-message 0.1 specification, parsed and written again.
 
 use std::fs;
 
@@ -15,12 +15,12 @@ fn seed_examples_survive_parsing_and_writing() {
         let written = folder.path().join(example);
         fs::write(&written, unsettled::as_format("atom", &modifications[0])).unwrap();
         assert_eq!(xmllint::canonical(&written), xmllint::canonical(&fixture), "{example}");
-        // The page's own white space is kept too.
+        // White space is preserved too.
         assert_eq!(fs::read_to_string(&written).unwrap(), fs::read_to_string(&fixture).unwrap(), "{example}");
     }
 }
 
-/// Through the whole gateway as well, apart from what it says in a namespace of its own.
+/// The whole gateway preserves them too, apart from additions in its own namespace.
 #[tokio::test]
 async fn seed_examples_survive_the_gateway() {
     for example in EXAMPLES {

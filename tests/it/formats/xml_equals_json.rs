@@ -1,4 +1,4 @@
-//! The format `xml` tells what the format `json` tells, no more and no less.
+//! The formats `xml` and `json` contain the same facts.
 
 use proptest::{prelude::ProptestConfig, prop_assert_eq, proptest};
 use quick_xml::{Reader, events::Event};
@@ -23,7 +23,7 @@ proptest! {
     }
 }
 
-/// The JSON with every value as text, as XML has it; a list of aspects is one text.
+/// Converts every value of the JSON to text, as in XML; a list of aspects becomes one text.
 fn without_types(value: Value) -> Value {
     match value {
         Value::Object(members) => members
@@ -42,7 +42,7 @@ fn without_types(value: Value) -> Value {
     }
 }
 
-/// The JSON of which the document is the XML.
+/// Converts the XML document to JSON.
 fn as_json(document: &[u8]) -> Value {
     let mut reader = Reader::from_str(std::str::from_utf8(document).unwrap());
     loop {
@@ -52,7 +52,7 @@ fn as_json(document: &[u8]) -> Value {
     }
 }
 
-/// The content of an element: an object where there are elements in it, or else its text.
+/// Returns the content of an element: an object if it has child elements, else its text.
 fn content(reader: &mut Reader<&[u8]>) -> Value {
     let (mut members, mut text) = (Map::new(), String::new());
     loop {
@@ -69,7 +69,7 @@ fn content(reader: &mut Reader<&[u8]>) -> Value {
                         if name != "state" {
                             members.insert("change".into(), json!(name.to_uppercase()));
                         }
-                        // Without parts it has no text but white space.
+                        // An element with children has only white space as text.
                         members.extend(value.as_object().cloned().unwrap_or_default());
                     }
                     (_, Some(algorithm)) => {

@@ -1,5 +1,5 @@
-//! Bounds on one change and on one object: a purge beyond them is journaled as several changes, and a message beyond them goes to the
-//! quarantine.
+//! Limits on one change and on one object: a purge beyond them is split into several changes, and any other
+//! message beyond them is quarantined.
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::support::{
 
 const LIMITS: &str = "[limits]\nitems = 10\nobject_items = 25\ntypes = 3\n";
 
-/// An event about these items of an object.
+/// Returns an event about these items of an object.
 fn event(object: &str, id: &str, items: std::ops::Range<usize>) -> Value {
     let item = |number| json!({ "uri": format!("{object}/{number:03}"), "change": "ADD", "stateAfter": "ACTIVE" });
     json!({ "object": object, "sourceEventId": format!("{object} {id}"), "items": items.map(item).collect::<Vec<_>>() })
@@ -23,7 +23,7 @@ async fn post(gateway: &Gateway, event: &Value) -> (u16, Value) {
     gateway.post("content-change", "application/json", event.to_string()).await
 }
 
-/// An object with 25 items, and the purge of it.
+/// Creates an object with 25 items; returns the event that purges it.
 async fn filled(gateway: &Gateway, object: &str) -> Value {
     for (id, items) in [("a", 0..10), ("b", 10..20), ("c", 20..25)] {
         assert_eq!(post(gateway, &event(object, id, items)).await.0, 201);
@@ -52,7 +52,7 @@ async fn purge_of_many_items_is_split_and_its_duplicate_returns_all_numbers() {
     let uris: Vec<_> = gone.map(|item| item["uri"].clone()).collect();
     assert_eq!(uris, (0..25).map(|number| json!(format!("http://h/1/{number:03}"))).collect::<Vec<_>>());
 
-    // Also once the journal has been opened again, and with nothing of it in memory.
+    // The result is the same after a restart, when nothing of it is in memory.
     let (status, again) = post(&gateway, &purge).await;
     assert_eq!((status, &again["outcome"]), (200, &json!("duplicate")), "{again}");
     let numbers = |answer: &Value| {
@@ -80,7 +80,7 @@ async fn object_item_limit_refuses_new_items_only() {
     let kept = gateway.json("/quarantine").await;
     assert_eq!(kept["messages"].as_array().unwrap().len(), 2, "{kept}");
     assert_eq!(gateway.changes().await.len(), 5);
-    // The count is the same when it is taken from the disk.
+    // The count is the same when it is read from disk.
     assert!(gateway.stop().success());
     let gateway = subscription_fixture::gateway(folder.path(), LIMITS);
     assert_eq!(post(&gateway, &event("http://h/1", "g", 30..31)).await.0, 422);

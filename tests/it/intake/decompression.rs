@@ -1,5 +1,4 @@
-//! Bodies in gzip and zstd are taken, and one that inflates to more than the limit costs no more
-//! memory than the limit.
+//! Compressed bodies: gzip and zstd are accepted, and a decompression bomb uses no more memory than the limit.
 
 use std::io::Write;
 
@@ -39,7 +38,7 @@ async fn gzip_and_zstd_bodies_are_accepted() {
     let gateway = Hostile::start("");
     let once = || std::iter::once(MESSAGE.as_bytes().to_vec());
     assert_eq!(post(&gateway, &["gzip"], gzip(once())).await.0, 201);
-    // The same message in other clothes is a repeat.
+    // The same message with another encoding is a duplicate.
     let (status, _, answer) = post(&gateway, &["zstd"], zstd(once())).await;
     assert_eq!((status, answer["outcome"].as_str()), (200, Some("duplicate")));
     assert_eq!(post(&gateway, &["identity"], MESSAGE.into()).await.0, 200);
@@ -70,7 +69,7 @@ async fn unsupported_and_corrupt_encodings_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn decompression_bombs_use_bounded_memory() {
     let gateway = Hostile::start("");
-    // One GiB each, sent four at a time.
+    // Bodies of one GiB each, four at a time.
     let zeros = || std::iter::repeat_n(vec![0; 1 << 20], 1 << 10);
     for (coding, bomb) in [("gzip", gzip(zeros())), ("zstd", zstd(zeros()))] {
         assert!(bomb.len() < 8 << 20, "it is no bomb: {} bytes", bomb.len());
@@ -85,7 +84,7 @@ async fn decompression_bombs_use_bounded_memory() {
         for (status, _, problem) in [all.0, all.1, all.2, all.3] {
             assert_eq!((status, &problem["type"]), (413, &"urn:tidings:problem:body-too-large".into()));
         }
-        // Four bodies of 4 MiB, as they grow by doubling; four windows; and what the program has else.
+        // Four bodies of 4 MiB in buffers that double, four decompression windows, and the rest of the program.
         let cost = gateway.most_memory() - before;
         assert!(cost < 96 * MEBIBYTE, "{coding}: {cost} bytes");
         gateway.still_serves(coding);

@@ -1,5 +1,5 @@
-//! Whatever a hook is sent, it gives a clear refusal or a right answer, its memory stays bounded, and
-//! it goes on serving.
+//! Hostile messages: a hook refuses each of them with a reason or accepts it correctly, within bounded memory,
+//! and continues to serve.
 
 use serde_json::{Value, json};
 
@@ -13,14 +13,14 @@ fn in_root(root: &str, inside: &str) -> Vec<u8> {
     format!("<{root} xmlns='{ATOM}'>{inside}</{root}>").into_bytes()
 }
 
-/// A laugh of ten laughs of ten laughs, and so on.
+/// Returns the "billion laughs" attack: nested XML entities, each with ten references to the next one.
 fn laughs() -> String {
     let entities: String =
         (1..10).map(|n| format!("<!ENTITY l{n} '{}'>", format!("&l{};", n - 1).repeat(10))).collect();
     format!("<!DOCTYPE feed [<!ENTITY l0 'lol'>{entities}]><feed xmlns='{ATOM}'><title>&l9;</title></feed>")
 }
 
-/// What is sent to every hook, by name.
+/// Returns the messages for every hook, by name.
 fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let utf_16 = |mark: [u8; 2], bytes: fn(u16) -> [u8; 2]| {
         let text = format!("<feed xmlns='{ATOM}'/>");
@@ -96,7 +96,7 @@ async fn hooks_survive_every_hostile_message() {
             gateway.still_serves(name);
         }
     }
-    // A value of JSON takes 32 bytes, and the shortest is one with its comma two.
+    // A JSON value takes 32 bytes of memory, and the shortest one with its comma two bytes of text.
     let most = gateway.most_memory();
     assert!(most < 400 * MEBIBYTE, "{most} bytes");
 }

@@ -1,5 +1,5 @@
-//! A sender that fires and forgets must not lose what it sent: what cannot be read is in the
-//! quarantine, with the place and the reason, and can be taken in once the cause is mended.
+//! The quarantine saves messages of senders that do not retry: an unreadable message is stored with the reason
+//! and the location of its error, and can be ingested after the cause is fixed.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! A broker delivers again what it got no acknowledgement for, and says so. What was on disk already is
-//! told from a state that has come back in the same bytes.
+//! A broker redelivers an unacknowledged message with a flag. With that flag, a message that is already stored
+//! is a duplicate; without it, the same bytes are a state that recurs.
 
 use serde_json::json;
 use tidings::{

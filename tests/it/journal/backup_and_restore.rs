@@ -1,5 +1,5 @@
-//! `tidings backup` while the gateway takes events, `tidings restore`, and what readers see afterwards:
-//! no number is given twice, and who has seen more than the backup holds is told.
+//! `tidings backup` while events arrive, `tidings restore`, and readers after a restore: no number is used
+//! twice, and a reader ahead of the backup is notified.
 
 use std::{
     collections::BTreeSet,
@@ -77,7 +77,7 @@ fn backup_and_restore_overwrite_nothing() {
     assert_eq!(ended.status.code(), Some(1));
     assert!(stderr(&ended).contains("is there already and is not overwritten"), "{}", stderr(&ended));
     assert_eq!(fs::read(&file).unwrap(), b"mine");
-    // What an earlier backup left that was broken off is no hindrance.
+    // The file of an interrupted backup does not matter.
     fs::write(folder.path().join("other.partial"), "half").unwrap();
     assert!(to(&folder.path().join("other")).status.success());
     assert!(!folder.path().join("other.partial").exists());
@@ -108,7 +108,7 @@ async fn restore_reuses_no_number_and_notifies_readers() {
 
     let mut numbers = lost;
     for round in 1..=2 {
-        // The second time it is the same backup again, and what came in between is lost.
+        // A second restore of the same backup discards the changes since the first one.
         let ended = restore(&[Path::new("--force")]);
         assert!(ended.status.success(), "{}", stderr(&ended));
         let gateway = Gateway::start(&data);
@@ -117,7 +117,7 @@ async fn restore_reuses_no_number_and_notifies_readers() {
         }
         let snapshot = gateway.json("/snapshot").await;
         assert_eq!(snapshot["head"], 20);
-        // The sender sends again what was lost, and it is no repeat.
+        // A lost event that is sent again is not a duplicate.
         let first = post(&gateway, 21).await;
         assert!(first > *numbers.last().unwrap(), "{first} was given before");
         assert_eq!(post(&gateway, 22).await, first + 1);
@@ -138,7 +138,7 @@ async fn restore_reuses_no_number_and_notifies_readers() {
     assert_eq!(aside.iter().sum::<u64>(), 30 + 22, "{aside:?}");
 }
 
-/// A reader at the beginning has missed nothing where the backup had no change.
+/// A reader at the beginning has missed nothing if the backup was empty.
 #[tokio::test]
 async fn restore_of_an_empty_backup_keeps_cursor_zero_valid() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ async fn restore_of_an_empty_backup_keeps_cursor_zero_valid() {
     for place in [1, 7] {
         assert_eq!(status(&gateway, &format!("/changes?after={place}")).await, 410, "{place}");
     }
-    // When retention has removed the first change, the reader has missed it.
+    // Once retention has removed the first change, the reader has missed it.
     for number in 3..=5 {
         post(&gateway, number).await;
     }
@@ -194,7 +194,7 @@ fn restore_resumes_after_an_interruption() {
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
     Opened::at(&data).close();
     assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
-    // As a crash leaves it in the middle: the copy is there, the old journal perhaps not as a whole.
+    // State after a crash within a restore: the copy exists, and the old journal may be incomplete.
     fs::copy(&file, data.join("journal.sqlite.restoring")).unwrap();
     let ended = run("serve", &[Path::new("--listen"), Path::new("127.0.0.1:0"), Path::new("--data"), &data]);
     assert_eq!(ended.status.code(), Some(1));

@@ -1,5 +1,5 @@
-//! The clock of receipt never goes back: a clock that is set back, or was ahead once, leaves the
-//! numbering, the times of receipt and the order of the feed as they are.
+//! The time of receipt never decreases. A clock that is set back, or that was ahead once, changes neither
+//! numbers nor earlier times nor the order of the feed.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::support::{
     journal_fixture::{journal_file, post, verified},
 };
 
-/// What the clock showed when the newest change came in.
+/// Time of receipt of the newest change.
 const AHEAD: &str = "2999-01-01T00:00:00.000Z";
 
-/// Has the newest change been received in the future, as by a clock that was ahead.
+/// Moves the newest change into the future, as if the clock had been ahead.
 fn received_ahead(folder: &Path) {
     let connection = Connection::open(journal_file(folder)).unwrap();
     let newest = "SELECT seq, json FROM changes ORDER BY seq DESC LIMIT 1";
@@ -46,7 +46,7 @@ async fn clock_set_back_keeps_numbers_times_and_feed_order() {
     for number in 4..=6 {
         assert_eq!(post(&gateway, number).await, number);
     }
-    // An event that is known is known, however its time compares.
+    // A duplicate is recognized whatever its time.
     assert_eq!(post(&gateway, 3).await, 3);
     let changes = gateway.changes().await;
     let seqs: Vec<_> = changes.iter().map(|change| change["seq"].as_u64().unwrap()).collect();

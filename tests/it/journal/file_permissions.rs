@@ -1,4 +1,5 @@
-//! The journal, its backups and its archive pages hold secrets: only their owner may read what the gateway creates.
+//! The journal, its backups and its archive pages contain secrets: only their owner may read the files that the
+//! gateway creates.
 
 use std::{
     fs::{self, Permissions},
@@ -12,7 +13,7 @@ use crate::support::{
     journal_fixture::{journal_file, post},
 };
 
-/// Runs the program with the file mode creation mask that most systems have.
+/// Runs the program with the usual file mode creation mask.
 fn with_usual_mask() -> Command {
     let mut command = Command::new("sh");
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TIDINGS_")) {
@@ -37,7 +38,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().mode() & 0o777
 }
 
-/// Everything in a folder, the folder itself first.
+/// Returns the folder and everything in it.
 fn everything(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -75,7 +76,7 @@ async fn files_are_created_with_owner_permissions() {
     is_private(&path("above"));
     assert!(data.join("journal.sqlite-wal").exists() && data.join("journal.lock").exists());
 
-    // What an earlier version left, that was broken off.
+    // File of an interrupted backup by an earlier version.
     fs::write(path("backup.partial"), "").unwrap();
     fs::set_permissions(path("backup.partial"), Permissions::from_mode(0o644)).unwrap();
     run(&[Path::new("backup"), &backup, Path::new("--data"), &data]);

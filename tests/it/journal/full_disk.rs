@@ -1,5 +1,5 @@
-//! A disk that is full, a folder that cannot be written: it says what is wrong, nothing that was
-//! acknowledged is lost, readers go on, and it works again when the cause is gone.
+//! Full disks and unwritable folders: the gateway reports the cause, loses no acknowledged event, serves
+//! readers, and recovers when the cause is gone.
 
 use std::{
     fs::{self, File},
@@ -15,11 +15,11 @@ use crate::support::{
     journal_fixture::{event, journal_file, post, run, stderr, verified},
 };
 
-/// A small file system of its own.
+/// Small file system for a test.
 pub(crate) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// One of so many megabytes.
+    /// Mounts a file system with that many megabytes.
     pub(crate) fn of(megabytes: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = Self(folder);
@@ -34,7 +34,7 @@ impl SmallDisk {
         self.0.path()
     }
 
-    /// Fills it to the last byte; removing the file makes room.
+    /// Fills the file system to the last byte; removing the returned file makes room.
     pub(crate) fn fill(&self) -> PathBuf {
         let path = self.path().join("filling");
         let mut file = File::create(&path).unwrap();
@@ -76,7 +76,7 @@ async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
             accepted.push(number);
         }
         let filling = disk.fill();
-        // What there is room for within files that are as large as they were is still taken.
+        // Events are still accepted while the existing files have free space.
         let refused = loop {
             number += 1;
             let answer = try_to_post(&gateway, number).await;
@@ -91,7 +91,7 @@ async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("the disk is full; free some room where the journal is kept"), "{detail}");
         assert!(detail.contains("send the message again"), "{detail}");
-        // What cannot be read cannot be kept either, and its sender is told the same.
+        // An unreadable message cannot be quarantined either, and its sender gets the same response.
         assert_eq!(gateway.post("content-change", "application/json", "x".repeat(9000)).await.0, 503);
         assert_eq!(readiness(&gateway).await.0, 503, "round {round}");
         let events = |changes: Vec<Value>| changes.iter().map(item).collect::<Vec<_>>();
@@ -99,9 +99,9 @@ async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
         assert_eq!(gateway.json("/snapshot").await["head"], accepted.len());
 
         fs::remove_file(filling).unwrap();
-        // Nothing need be posted for it to be ready again.
+        // The gateway becomes ready again without a new event.
         assert_eq!(readiness(&gateway).await.0, 200, "round {round}");
-        // The one that was refused is sent again, to the same gateway.
+        // The refused event is sent again to the same gateway.
         post(&gateway, number).await;
         accepted.push(number);
         assert_eq!(events(gateway.changes().await), accepted, "round {round}");
@@ -110,7 +110,7 @@ async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
     assert_eq!(verified(&journal_file(&data)).changes, accepted.len() as u64);
 }
 
-/// The status and the JSON of `/readyz`.
+/// Returns the status and the JSON of `/readyz`.
 async fn readiness(gateway: &Gateway) -> (u16, Value) {
     let answer = gateway.http.get(format!("{}/readyz", gateway.url)).send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
@@ -130,7 +130,7 @@ async fn full_disk_at_startup_makes_the_gateway_not_ready() {
     assert_eq!(readiness(&gateway).await.0, 200);
 }
 
-/// The number of the event that a change is of.
+/// Returns the number of the event in a change.
 fn item(change: &Value) -> u64 {
     change["items"][0]["uri"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap()
 }
@@ -165,7 +165,7 @@ async fn unwritable_folder_is_refused() {
     assert_eq!(ended.status.code(), Some(1));
     let told = stderr(&ended);
     assert!(told.contains("Read-only file system") && told.contains("make it writable"), "{told}");
-    // To look at it nothing need be written.
+    // Verification needs no write access.
     let ended = run("verify", &[Path::new("--data"), &data]);
     assert!(ended.status.success(), "{}", stderr(&ended));
     let copy = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ async fn unwritable_folder_is_refused() {
     assert_eq!(post(&gateway, 2).await, 2);
 }
 
-/// A file system of its own on a file, which can turn read-only under the gateway as one on a failing disk.
+/// File system in a file, which can turn read-only under the gateway like one on a failing disk.
 struct FailingDisk {
     folder: tempfile::TempDir,
     image: tempfile::NamedTempFile,
@@ -206,7 +206,7 @@ impl FailingDisk {
         assert!(ran("umount", &[self.path()]));
     }
 
-    /// Has the kernel find an error, at which it lets nothing be written any more.
+    /// Makes the kernel detect an error, after which it refuses writes.
     fn fail(&self) {
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         let device = mounts.lines().find(|line| line.split(' ').nth(1) == self.path().to_str()).unwrap();
@@ -233,7 +233,7 @@ async fn read_only_file_system_is_reported_and_loses_no_acknowledged_event() {
     for number in 1..=20 {
         post(&gateway, number).await;
     }
-    // Somebody takes the right to write away, and gives it back.
+    // The write permission is removed and restored.
     let files = [journal_file(&data), data.join("journal.sqlite-wal")];
     let chattr = |mode: &str| assert!(files.iter().all(|file| ran("chattr", &[mode.as_ref(), file])), "chattr {mode}");
     chattr("+i");
@@ -249,7 +249,7 @@ async fn read_only_file_system_is_reported_and_loses_no_acknowledged_event() {
     assert_eq!(status, 503);
     assert!(problem["detail"].as_str().unwrap().contains("mounted for writing"), "{problem}");
     gateway.stop();
-    // What the kernel has shut opens again only when it is mounted anew.
+    // The kernel accepts writes again only after a new mount.
     disk.unmount();
     disk.mount();
     let gateway = Gateway::start(&data);
@@ -259,7 +259,7 @@ async fn read_only_file_system_is_reported_and_loses_no_acknowledged_event() {
     assert_eq!(verified(&journal_file(&data)).changes, 22);
 }
 
-/// Posts an event that cannot be written, and reads why and when to come back.
+/// Posts an event that cannot be written; checks the reason and the Retry-After of the response.
 async fn refused(gateway: &Gateway, number: u64, why: &str) {
     let answer = try_to_post(gateway, number).await;
     assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"5".parse().unwrap()));

@@ -1,5 +1,5 @@
-//! Each event makes one change, and each change tells the state that the one before it left, also where batches fail in
-//! between because the disk is full.
+//! Batches that fail because the disk is full: each event still makes one change, and the state before each
+//! change is the state after the previous one.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ const SENDERS: u64 = 6;
 const EVENTS_AT_ONCE: u64 = 150;
 const ITEMS: u64 = 90;
 
-/// The event of that number: one of few items gets one of two states.
+/// Returns the event with that number: one of few items gets one of two states.
 fn draft(number: u64) -> Draft {
     let object = format!("http://localhost/objects/{}", number % (ITEMS / 3));
     let item = format!("{object}/items/{}", number % ITEMS);
@@ -50,10 +50,11 @@ fn submission(from: u64) -> Submission {
     Submission { policy, drafts, known_key: KnownKey::Remembered, completes: None }
 }
 
-/// What became of each event, the first time and whenever it was sent again.
+/// Outcomes of each event, for its first submission and every repeat.
 type Outcomes = Arc<Mutex<BTreeMap<u64, Vec<Outcome>>>>;
 
-/// Has several senders send these events, each of them twice; gives how often that failed, and counts it meanwhile.
+/// Submits these events from several senders, each event twice. Returns the number of failures, and counts them
+/// in `failed` meanwhile.
 async fn send(journal: &Journal, first: u64, batches: u64, outcomes: &Outcomes, failed: &Arc<AtomicU64>) -> u64 {
     let (next, before) = (Arc::new(AtomicU64::new(0)), failed.load(Ordering::Relaxed));
     let senders: Vec<_> = (0..SENDERS)
@@ -83,7 +84,7 @@ async fn send(journal: &Journal, first: u64, batches: u64, outcomes: &Outcomes, 
     failed.load(Ordering::Relaxed) - before
 }
 
-/// Fills the disk until something has failed, and makes room until something has not, over and over.
+/// Repeatedly fills the disk until a batch has failed, and makes room until one has succeeded.
 fn fill_again_and_again(disk: &SmallDisk, failed: &AtomicU64, outcomes: &Outcomes, is_over: &AtomicBool) {
     let is_over = || is_over.load(Ordering::Acquire);
     while !is_over() {
@@ -99,7 +100,7 @@ fn fill_again_and_again(disk: &SmallDisk, failed: &AtomicU64, outcomes: &Outcome
     }
 }
 
-/// Each event made one change at the most, and each change follows from the one before.
+/// Panics unless each event made at most one change and each change follows from the previous one.
 async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
     let mut changes: BTreeMap<Seq, ChangeId> = BTreeMap::new();
     let mut states: BTreeMap<String, State> = BTreeMap::new();
@@ -164,7 +165,7 @@ async fn full_disk_batches_from_many_senders_settle_correctly() {
     is_over.store(true, Ordering::Release);
     filling.join().unwrap();
     all_is_right(&journal, &data, &outcomes).await;
-    // All that failed is sent again, and some of what did not.
+    // All failed events are sent again, and some of the others.
     assert_eq!(send(&journal, first, 40, &outcomes, &failed).await, 0);
     all_is_right(&journal, &data, &outcomes).await;
     drop(journal);

@@ -1,6 +1,6 @@
-//! Twenty times, many post at once and the gateway is killed in the middle. Every event that was
-//! acknowledged is in the journal exactly once; what was not is sent again and is there once too;
-//! and the numbering has no gap.
+//! Twenty times, several clients post concurrently and the gateway is killed meanwhile. Every acknowledged
+//! event is in the journal exactly once. An unacknowledged event is sent again and is there once too. The
+//! numbers have no gap.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ async fn kill_9_loses_no_acknowledged_event() {
     let next = Arc::new(AtomicU64::new(1));
     for round in 0..ROUNDS {
         let mut gateway = Gateway::start(folder.path());
-        // What was cut off may have been stored or not: its sender sends it again.
+        // An event without a response may have been stored or not, so its sender sends it again.
         for number in unanswered.drain(..) {
             let seq = post(&gateway.http, &gateway.url, number).await.unwrap();
             acknowledged.lock().unwrap().insert(number, seq);
@@ -76,7 +76,7 @@ fn id(number: u64) -> String {
     call(number, "").id()
 }
 
-/// The number under which the event was accepted, or had been; `None` when there was no answer.
+/// Posts an event; returns the number of its change, or `None` if there was no response.
 async fn post(http: &reqwest::Client, url: &str, number: u64) -> Option<u64> {
     let pid = format!("crash:{number}");
     let request = http.post(format!("{url}/hooks/fedora3")).header("content-type", "application/atom+xml");

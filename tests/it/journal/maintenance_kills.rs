@@ -1,6 +1,5 @@
-//! `kill -9` while old changes are removed, while a backup or a restore is written, and while a journal
-//! is made: nothing that was acknowledged and is to be kept is lost, and what was broken off is done
-//! by the next try.
+//! `kill -9` during retention, backup, restore and the creation of a journal: no acknowledged and retained
+//! change is lost, and the next attempt completes the interrupted work.
 
 use std::{path::Path, process::Stdio, time::Instant};
 
@@ -44,7 +43,7 @@ async fn kill_during_retention_loses_nothing() {
     wait_until_gone(&gateway, last - 101).await;
 }
 
-/// Waits until retention has come past a reader's place.
+/// Waits until retention has removed the change after `place`.
 async fn wait_until_gone(gateway: &Gateway, place: u64) {
     let began = Instant::now();
     let url = format!("{}/changes?after={place}&limit=1", gateway.url);
@@ -57,8 +56,8 @@ fn first_kept(folder: &Path) -> u64 {
     verified(&journal_file(folder)).first.unwrap().0
 }
 
-/// Starts a command, waits until the file is there and has some bytes, and kills it; says whether it
-/// was killed before it had ended.
+/// Starts a command, waits until the file has that many bytes, and kills the command. Returns true if it was
+/// killed before its end.
 fn killed_in_the_middle(name: &str, arguments: &[&Path], file: &Path, bytes: u64) -> bool {
     let mut child = command().arg(name).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while child.try_wait().unwrap().is_none() && file.metadata().map_or(0, |file| file.len()) < bytes {
@@ -98,7 +97,7 @@ async fn kill_during_backup_and_restore_loses_nothing() {
     }
     assert!(in_the_middle > 0, "no backup was killed in the middle");
 
-    // The gateway is killed while a backup is made of its journal.
+    // The gateway is killed during a backup of its journal.
     let file = folder.path().join("backup");
     let mut backup = command();
     let mut backup = backup.arg("backup").arg(&file).arg("--data").arg(&data).stdout(Stdio::null()).spawn().unwrap();
@@ -128,7 +127,7 @@ async fn kill_during_creation_and_migration_loses_nothing() {
         let mut child = command();
         child.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // Each round it has written a little more.
+        // Each round writes slightly more before the kill.
         let began = Instant::now();
         while !journal_file(folder.path()).exists() || written(folder.path()) < round * 3_000 {
             assert!(began.elapsed() < PATIENCE, "it writes no more");
@@ -148,13 +147,13 @@ async fn kill_during_creation_and_migration_loses_nothing() {
     assert!(unfinished > 0, "it was never killed before the journal was made");
 }
 
-/// How many bytes the journal's files have.
+/// Returns the size of the journal's files in bytes.
 fn written(folder: &Path) -> u64 {
     let files = [journal_file(folder), folder.join("journal.sqlite-wal")];
     files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
-/// What is settled when the file is made is settled however often making it was broken off.
+/// Checks the settings that a journal can only get at its creation, even an interrupted one.
 async fn room_can_be_given_back(folder: &Path) {
     let connection = rusqlite::Connection::open(journal_file(folder)).unwrap();
     let settled =

@@ -1,5 +1,5 @@
-//! A journal of an older version is brought up to this one when it is opened, and `kill -9` at any moment
-//! of that loses nothing: the next try finds it at one version or another, whole.
+//! Opening a journal of an older version migrates it. `kill -9` at any moment of the migration loses nothing:
+//! the next attempt finds the journal intact, at one version or another.
 
 use std::{
     fs::{self, File},
@@ -16,14 +16,14 @@ use crate::support::{
     journal_fixture::{Opened, configuration, event, journal_file, post, verified},
 };
 
-/// The tables of version 1, which is the oldest.
+/// Tables of version 1, the oldest one.
 const VERSION_1: &str = include_str!("../../../fixtures/journal/version-1.sql");
 
-/// How many changes the old journal has.
+/// Number of changes in the old journal.
 const CHANGES: u64 = 3000;
 
-/// Makes a journal of version 1 in `old`, with the changes, the registry and the events of the
-/// journal in `new`. A later version may have more tables and columns; what version 1 had it has.
+/// Creates a journal of version 1 in `old` with the changes, the registry and the event keys of the journal in
+/// `new`. Later versions have all columns of version 1.
 fn carried_back(new: &Path, old: &Path) {
     fs::create_dir_all(old).unwrap();
     let connection = Connection::open(journal_file(old)).unwrap();
@@ -37,7 +37,7 @@ fn carried_back(new: &Path, old: &Path) {
         let copy = format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}");
         connection.execute(&copy, []).unwrap();
     }
-    // So few changes have the keys of their events in their rows.
+    // With so few changes the event keys are still in the rows of the changes.
     let events = "INSERT INTO main.events SELECT seq, key, received FROM new.changes WHERE key IS NOT NULL";
     assert_eq!(connection.execute(events, []).unwrap() as u64, CHANGES);
     connection.execute("INSERT INTO main.meta SELECT * FROM new.meta WHERE name = 'identity'", []).unwrap();
@@ -49,7 +49,7 @@ fn version(folder: &Path) -> i64 {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
 }
 
-/// The version that the program makes.
+/// Returns the journal version of the program.
 fn current_version() -> i64 {
     let folder = tempfile::tempdir().unwrap();
     Opened::at(folder.path()).close();
@@ -61,8 +61,8 @@ fn copy(from: &Path, to: &Path) {
     fs::copy(journal_file(from), journal_file(to)).unwrap();
 }
 
-/// Starts the program over the folder and kills it after so long, or as soon as it listens; says
-/// whether it was killed before it did, and after how long.
+/// Starts the program and kills it after `time`, or as soon as it listens. Returns whether it was killed before
+/// it listened, and the elapsed time.
 fn killed_after(time: Duration, folder: &Path) -> (bool, Duration) {
     let told = folder.join("told");
     let mut serve = command();
@@ -78,7 +78,7 @@ fn killed_after(time: Duration, folder: &Path) -> (bool, Duration) {
     (!listens(), began.elapsed())
 }
 
-/// Sends an event that is in the journal; gives the status and the number that is told.
+/// Sends an event that is in the journal; returns the status and the number in the response.
 async fn again(gateway: &Gateway, number: u64) -> (u16, u64) {
     let post = gateway.http.post(format!("{}/hooks/s", gateway.url)).header("idempotency-key", number.to_string());
     let answer = post.body(event(number).to_string()).send().await.unwrap();
@@ -96,10 +96,10 @@ async fn migration_survives_any_number_of_kills() {
     opened.close();
     carried_back(&new, &old);
     let current = current_version();
-    // The source by whose name the journal was filled.
+    // Source under whose name the journal was filled.
     let config = configuration(folder.path(), "[sources.s]\ntransport = \"http\"\ndialect = \"content-change\"");
 
-    // How long it takes when it is left alone tells when to kill it.
+    // The duration of an undisturbed migration determines the times of the kills.
     let alone = folder.path().join("alone");
     copy(&old, &alone);
     let (_, opening) = killed_after(Duration::from_secs(30), &alone);
@@ -110,7 +110,7 @@ async fn migration_survives_any_number_of_kills() {
     for round in 0..24_u32 {
         let data = folder.path().join(format!("round-{round}"));
         copy(&old, &data);
-        // One after the other, on the same file.
+        // Two kills in sequence on the same file.
         for part in [round, round / 2 + 12] {
             let (in_the_middle, _) = killed_after(opening * part / 24, &data);
             let found = version(&data);
@@ -120,7 +120,7 @@ async fn migration_survives_any_number_of_kills() {
         }
         let gateway = Gateway::start_with(&data, &["--config", &config]);
         assert_eq!(gateway.changes().await, expected, "round {round}");
-        // The events are known again, and the numbering goes on.
+        // The events are recognized as duplicates, and the numbering continues.
         for number in [1, CHANGES / 2, CHANGES] {
             assert_eq!(again(&gateway, number).await, (200, number));
         }
@@ -131,6 +131,6 @@ async fn migration_survives_any_number_of_kills() {
         fs::remove_dir_all(data).unwrap();
     }
     assert!(broken_off > 0, "it was never killed before it listened");
-    // With no more than one version there is nothing to bring up.
+    // With a single version there is no migration.
     assert!(current == 1 || unfinished > 0, "it was never killed before the journal was brought up");
 }

@@ -1,5 +1,5 @@
-//! Opening what is no journal of ours, or one that is newer, damaged or in use, is refused with one
-//! sentence that says what, where and what to do, and the file is left as it was.
+//! Files that are not a journal, and journals that are newer, damaged or in use, are refused with one sentence
+//! of advice, and the file is left unchanged.
 
 use std::{fs, path::Path};
 
@@ -22,7 +22,7 @@ fn refusal(folder: &Path) -> String {
     }
 }
 
-/// A journal with so many changes, closed.
+/// Creates and closes a journal with that many changes.
 fn journal_with(folder: &Path, changes: usize) {
     let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
     let (journal, writer) = Journal::start(store, Settings::default()).unwrap();

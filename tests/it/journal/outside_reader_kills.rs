@@ -1,8 +1,8 @@
-//! Many clients post at once, another program opens the journal for reading and writing again and again, and the gateway is
-//! killed in the middle, many times over: no acknowledged change is lost, none is in the journal twice, and the numbering has
-//! no gap.
+//! Many clients post concurrently, another program opens the journal for reading and writing again and again,
+//! and the gateway is killed many times. No acknowledged change is lost, none is in the journal twice, and the
+//! numbers have no gap.
 //!
-//! `TIDINGS_TEST_KILLS` and `TIDINGS_TEST_CHANGES` make it longer (see CONTRIBUTING.md).
+//! `TIDINGS_TEST_KILLS` and `TIDINGS_TEST_CHANGES` make the test longer (see CONTRIBUTING.md).
 
 use std::{
     collections::BTreeMap,
@@ -25,15 +25,15 @@ use crate::support::{
 
 const POSTERS: u64 = 16;
 
-/// A number from the environment.
+/// Returns a number from the environment, or `usual`.
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text:?}")))
 }
 
-/// Another program that opens the journal for reading and writing, reads, and closes it, at random moments.
+/// Another program that opens the journal for reading and writing, reads it, and closes it, at random moments.
 struct OutsideReader {
     program: Child,
-    /// A byte for each read.
+    /// File with one byte for each read.
     reads: PathBuf,
 }
 
@@ -79,7 +79,7 @@ fn event(number: u64) -> Value {
     json!({ "object": object, "sourceEventId": number.to_string(), "items": [item] })
 }
 
-/// Posts an event; gives the number of its change, or `None` when there was no answer.
+/// Posts an event; returns the number of its change, or `None` if there was no response.
 async fn post(http: &reqwest::Client, url: &str, number: u64) -> Option<u64> {
     let request = http.post(format!("{url}/hooks/content-change")).header("content-type", "application/json");
     let answer = request.body(event(number).to_string()).send().await.ok()?;
@@ -89,7 +89,7 @@ async fn post(http: &reqwest::Client, url: &str, number: u64) -> Option<u64> {
     answer["changes"][0]["seq"].as_u64()
 }
 
-/// Reads the changes after `after` and adds them to `events`: for each event the number of its change.
+/// Reads the changes after `after` and adds them to `events`: the number of the change by event.
 async fn read_on(gateway: &Gateway, mut after: u64, events: &mut BTreeMap<u64, u64>) -> u64 {
     loop {
         let page = gateway.json(&format!("/changes?after={after}&limit=1000")).await;
@@ -121,7 +121,7 @@ async fn outside_reader_and_kills_lose_or_duplicate_no_acknowledged_change() {
         let mut gateway = Gateway::start(&data);
         let reads = reader.reads();
         let acknowledged = Arc::new(Mutex::new(Vec::new()));
-        // The sender of an event without an answer sends it again: the event may have been stored or not.
+        // An event without a response may have been stored or not, so its sender sends it again.
         for number in unanswered.drain(..) {
             let seq = post(&gateway.http, &gateway.url, number).await.unwrap();
             acknowledged.lock().unwrap().push((number, seq));

@@ -1,8 +1,8 @@
-//! Other programs may open the journal's file with any SQLite tool. None of them may take the write-ahead log away.
+//! Other programs may open the journal's file with any SQLite tool, and must not remove the write-ahead log.
 //!
-//! SQLite holds POSIX locks on the file, and the operating system drops all of a process's locks on a file as soon as the
-//! process closes any descriptor of that file. A process without locks looks absent: the next program that closes its
-//! connection believes to be the last one, and deletes the write-ahead log.
+//! SQLite holds POSIX locks on the file, and the operating system releases all of a process's locks on a file
+//! as soon as the process closes any descriptor of that file. A process without locks looks absent: the next
+//! program that closes its connection takes itself for the last one, and deletes the write-ahead log.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 
@@ -17,7 +17,7 @@ use crate::support::{
 /// First and last byte of SQLite's shared lock (SQLite file format, `PENDING_BYTE` + 2, 510 bytes).
 const SHARED_LOCK: (u64, u64) = (0x4000_0002, 0x4000_01ff);
 
-/// Reads the journal with another program's SQLite, which opens it for reading and writing, and closes it again.
+/// Reads the journal with another program's SQLite, which opens it for reading and writing and closes it again.
 fn read_from_outside(journal: &Path) -> u64 {
     const SCRIPT: &str = "import sqlite3, sys; connection = sqlite3.connect(sys.argv[1]); \
         print(connection.execute('SELECT count(*) FROM changes').fetchone()[0]); connection.close()";
@@ -26,7 +26,7 @@ fn read_from_outside(journal: &Path) -> u64 {
     String::from_utf8(ended.stdout).unwrap().trim().parse().unwrap()
 }
 
-/// Whether the process has the shared lock on the file, by the kernel's list of locks.
+/// Returns true if the process has the shared lock on the file, according to the kernel's list of locks.
 fn holds_shared_lock(process: u32, file: &Path) -> bool {
     let inode = file.metadata().unwrap().ino().to_string();
     fs::read_to_string("/proc/locks").unwrap().lines().any(|line| {

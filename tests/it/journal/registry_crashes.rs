@@ -1,5 +1,6 @@
-//! Every batch writes the registry with its changes, so that after a crash at any moment the registry is as of the newest
-//! change, exactly: facts, clocks and confirmations. Journals of version 8, which kept the newest rows in memory, open whole.
+//! Every batch writes the registry together with its changes. After a crash at any moment the registry
+//! therefore matches the newest change exactly: facts, clocks and confirmations. Journals of version 8, which
+//! kept the newest rows in memory, open without loss.
 
 use std::{cell::Cell, fs, path::Path, sync::Arc};
 
@@ -27,13 +28,13 @@ use crate::{
     },
 };
 
-/// The files of a journal that is open, as a crash would leave them.
+/// Copies the files of an open journal, as a crash would leave them.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     copy_files(["journal.sqlite", "journal.sqlite-wal"].map(|name| from.join(name)), to);
 }
 
-/// Number of objects that have rows.
+/// Returns the number of objects with rows.
 fn rows(folder: &Path) -> u64 {
     let connection = Connection::open(journal_file(folder)).unwrap();
     connection.query_row("SELECT count(*) FROM objects", [], |row| row.get::<_, i64>(0)).unwrap().unsigned_abs()
@@ -44,7 +45,7 @@ fn policy() -> Arc<SourcePolicy> {
 }
 
 pub(crate) async fn append(journal: &Journal, drafts: impl Iterator<Item = Draft>) {
-    // Without keys, so that what comes again is settled again, and confirms what is known.
+    // Without keys, a repeated event is settled again and confirms known facts.
     let drafts = drafts.map(|draft| (None, draft)).collect();
     journal.append(Submission { policy: policy(), drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
 }
@@ -53,8 +54,7 @@ pub(crate) fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
     store.registry(None, 1000).unwrap()
 }
 
-/// After each message the files are copied and opened, and what is there is compared; now and then the copy is
-/// what goes on.
+/// Copies and opens the files after each message and compares the registry; sometimes continues with the copy.
 #[test]
 fn registry_survives_a_crash_after_any_message() {
     const OBJECTS: usize = 5;
@@ -101,7 +101,8 @@ fn registry_survives_a_crash_after_any_message() {
     assert!(confirmed.get() > 20, "{} times anything was confirmed", confirmed.get());
 }
 
-/// A reader who knows of a change finds in the registry what it did. The change is the last of many in one batch.
+/// A reader that knows of a change finds its effect in the registry. The change is the last one of a large
+/// batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn registry_readers_see_every_acknowledged_change() {
     const AT_ONCE: u64 = 200;
@@ -193,8 +194,8 @@ async fn registry_survives_kill_9() {
     assert!(gateway.stop().success());
 }
 
-/// A journal of version 8 as `kill -9` left it, with changes, a confirmation and seeds that its tables lacked, and the same
-/// journal after it was closed, when its tables had everything. Version 8 itself wrote both.
+/// Journal of version 8 after `kill -9`, with changes, a confirmation and crawl results that its tables lack;
+/// and the same journal after a clean close, with complete tables. Version 8 itself wrote both.
 const VERSION_8: [&str; 2] = [
     include_str!("../../../fixtures/journal/version-8-killed.sql"),
     include_str!("../../../fixtures/journal/version-8-closed.sql"),

@@ -1,6 +1,6 @@
-//! Fedora 3 does not order its messages and every source may repeat them. For random histories of
-//! an object, the registry ends the same whether the events come in order, or shuffled and
-//! repeated; and the journal alone rebuilds it.
+//! Fedora 3 does not order its messages, and every source may repeat them. For random histories of an object,
+//! ordered events and shuffled and repeated events lead to the same registry, and the journal alone rebuilds
+//! it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use tidings::{
     },
 };
 
-/// What a repository may do next; what makes no sense at that point is passed over.
+/// Operation on a repository; one that makes no sense at its time is skipped.
 #[derive(Clone, Debug)]
 pub(crate) enum Deed {
     Add { item: usize, state: usize },
@@ -49,7 +49,7 @@ fn state(number: usize) -> State {
     [State::ACTIVE, State::INACTIVE, State::DELETED][number].clone()
 }
 
-/// The drafts that a repository would send while it does these deeds, in order.
+/// Returns the drafts that a repository would send for these operations, in order.
 pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
     let mut live = [false; ITEMS];
     let mut drafts = Vec::new();
@@ -104,7 +104,7 @@ pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
     drafts
 }
 
-/// What a reader of the registry sees: the items that are there, with state and content.
+/// Returns the registry as a reader sees it: the present items with state and content.
 pub(crate) fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLocation>)> {
     let item = |uri: &Uri| {
         (uri.clone(), (state.state(uri).cloned(), state.content(uri).map(|content| content.read().unwrap())))
@@ -135,7 +135,7 @@ impl World {
         Self { _folder: folder, journal, _writer: writer, runtime, policy }
     }
 
-    /// Sends the drafts in three messages, so that the registry is read back in between.
+    /// Sends the drafts in three messages, so that the registry is read back between them.
     pub(crate) fn send(&self, drafts: &[Draft]) {
         for part in drafts.chunks(drafts.len().div_ceil(3).max(1)) {
             let key = |draft: &Draft| {
@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-/// The order in which events arrive, some of them twice.
+/// Returns a random order of arrival in which some events occur twice.
 pub(crate) fn arrivals(events: usize, keys: &[u64]) -> Vec<usize> {
     let mut arrivals: Vec<_> = (0..events).chain((0..events).filter(|event| keys[*event].is_multiple_of(3))).collect();
     let mut turn = 0;

@@ -1,6 +1,6 @@
-//! Retention: what is older than `keep_days` or beyond `keep_changes` goes, in the background. The
-//! registry, the numbering, the newest change and what is known of repeats stay, and a reader whose
-//! place is gone is told where to start.
+//! Retention removes changes older than `keep_days` or beyond `keep_changes` in the background. The registry,
+//! the numbers, the newest change and the keys of duplicates remain, and a reader with an expired cursor learns
+//! where to start.
 
 use std::sync::{
     Arc,
@@ -36,7 +36,7 @@ async fn retention_by_count_or_age_whichever_comes_first() {
         (None, Some(1000), in_days(0), 1, 0),
         (None, Some(700), in_days(0), 301, 300),
         (Some(10), Some(600), in_days(9), 401, 100),
-        // The newest change stays whatever its age.
+        // The newest change remains, whatever its age.
         (Some(10), Some(600), in_days(11), 1000, 599),
         (Some(10), None, in_days(11), 1000, 0),
     ] {
@@ -53,7 +53,7 @@ async fn retention_by_count_or_age_whichever_comes_first() {
         assert_eq!(gone.to_string(), expected.to_string());
     }
     assert!(journal.after(Seq(1000), 10).await.unwrap().is_empty());
-    // An event whose change has gone is known again, and the numbering goes on.
+    // An event whose change was removed is still a duplicate, and the numbering continues.
     assert_eq!(opened.append([7]).await, [Outcome::Duplicate { seq: Seq(7), id: None }]);
     assert!(matches!(opened.append([1001]).await[..], [Outcome::Accepted { seq: Seq(1001), .. }]));
     opened.close();
@@ -61,7 +61,7 @@ async fn retention_by_count_or_age_whichever_comes_first() {
     assert_eq!((opened.journal.first(), opened.journal.head()), (Seq(1000), Seq(1001)));
 }
 
-/// One order removes as many changes as it names, so that appends do not wait for all of them.
+/// Each command removes a limited number of changes, so that appends do not wait for all of them.
 #[tokio::test]
 async fn retention_removes_in_small_steps() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ async fn retention_runs_while_events_arrive() {
         .map(|_| {
             let (gateway, next) = (Arc::clone(&gateway), Arc::clone(&next));
             tokio::spawn(async move {
-                // They go on until much has been removed, so that both happen at once.
+                // Events arrive until much has been removed, so that both overlap.
                 while first(&gateway).await < 400 {
                     post(&gateway, next.fetch_add(1, Ordering::Relaxed)).await;
                 }
@@ -117,14 +117,14 @@ async fn retention_runs_while_events_arrive() {
     let page = gateway.json(&format!("/changes?after={}&limit=1000", head - 60)).await;
     let numbers: Vec<_> = page["changes"].as_array().unwrap().iter().map(|change| change["seq"].as_u64()).collect();
     assert_eq!(numbers, (head - 59..=head).map(Some).collect::<Vec<_>>());
-    // The registry has every item, also those whose changes are gone.
+    // The registry also has the items whose changes were removed.
     let snapshot = gateway.json("/snapshot?limit=1000").await;
     let items: usize =
         snapshot["objects"].as_array().unwrap().iter().map(|o| o["items"].as_array().unwrap().len()).sum();
     assert_eq!((items as u64, snapshot["head"].as_u64()), (head, Some(head)));
 }
 
-/// The first number that is kept, as a reader at the beginning is told.
+/// Returns the first retained number, from the response to a reader at the beginning.
 async fn first(gateway: &Gateway) -> u64 {
     let answer = gateway.http.get(format!("{}/changes?after=0", gateway.url)).send().await.unwrap();
     if answer.status().is_success() {

@@ -1,4 +1,4 @@
-//! The promises of `Store`, held against every store.
+//! Contract tests of `Store`, for every store.
 
 use std::{
     path::Path,
@@ -26,10 +26,10 @@ use crate::support::journal_fixture::copy_files;
 /// Opens the store whose files are in the folder.
 type Open = fn(&Path, StoreLimits) -> Arc<dyn Store>;
 
-/// Every store: a new one has a line here.
+/// Every store; a new store needs a line here.
 const STORES: [(&str, Open); 1] = [("sqlite", open_sqlite)];
 
-/// Few keys to a run, so that short tests have many runs.
+/// Runs of keys are short, so that short tests have many runs.
 fn open_sqlite(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
     Arc::new(SqliteStore::open(folder, SqliteOptions { limits, run_keys: 5 }).unwrap())
 }
@@ -50,7 +50,7 @@ fn object() -> Uri {
     Uri::parse("http://localhost:8080/fedora/objects/demo:1").unwrap()
 }
 
-/// A change at that number, told by the event of that number.
+/// Returns a change with that number, made by the event with that number.
 pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
     let mut change: Change = serde_json::from_str(include_str!("../../../fixtures/change.json")).unwrap();
     change.seq = seq;
@@ -59,14 +59,14 @@ pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
     NewChange { change, json, sight: None, key: Some(key(event)), incomplete: None }
 }
 
-/// An object all of which is to be written.
+/// Returns an object whose rows are all written.
 fn touched(KnownObject { state, .. }: KnownObject) -> TouchedObject {
     let items = state.items.keys().cloned().collect();
     TouchedObject { uri: object(), itself: true, state, items, item_count: None }
 }
 
-/// Appends what these events tell, as the writer does: an event that is known makes no change, and
-/// the registry takes over every change.
+/// Appends the changes of these events as the writer does: a duplicate makes no change, and the registry
+/// absorbs every change.
 pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
     let questions = Questions {
         keys: events.iter().copied().map(key).collect(),
@@ -80,14 +80,14 @@ pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, Stor
     Ok(numbers)
 }
 
-/// Writes a decision in a transaction of its own.
+/// Writes a decision in a separate transaction.
 pub(crate) fn write(store: &dyn Store, decision: &Decision) -> Result<(), StoreError> {
     let mut transaction = store.begin()?;
     transaction.write(decision)?;
     transaction.commit()
 }
 
-/// Asks in a transaction that writes nothing.
+/// Reads in a transaction without writes.
 fn look_up(store: &dyn Store, questions: &Questions) -> Known {
     store.begin().unwrap().look_up(questions).unwrap()
 }
@@ -109,29 +109,29 @@ fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
     (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
 }
 
-/// A decision to write nothing.
+/// Returns a decision without writes.
 pub(crate) fn nothing() -> Decision {
     Decision::nothing(Timestamp::EPOCH)
 }
 
-/// Which of these events are known to have changed nothing.
+/// Returns those events that are known to have made no change.
 pub(crate) fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
     let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
     let known = look_up(store, &questions);
     events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect()
 }
 
-/// Numbers of all changes that are kept after `after`.
+/// Returns the numbers of all retained changes after `after`.
 pub(crate) fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
     let newest_first = store.before(Seq(u64::MAX), 10_000, usize::MAX).unwrap();
     newest_first.iter().rev().map(|change| change.seq.0).filter(|seq| *seq > after).collect()
 }
 
-/// Copies the files as they are at this moment, as a crash would leave them.
+/// Copies the files in their present state, as a crash would leave them.
 fn as_after_a_crash(folder: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    // The index of the write-ahead log is shared memory: it is gone after a crash.
+    // The index of the write-ahead log is shared memory and does not survive a crash.
     copy_files(files.filter(|file| !file.to_string_lossy().ends_with("-shm")), copy.path());
     copy
 }
@@ -198,7 +198,7 @@ fn promise_4_batches_are_atomic() {
         let before = store.object(&object()).unwrap();
         let questions =
             Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
-        // The second change takes a number that is taken: the store cannot write it.
+        // The second change has a number that is already in use, so the store cannot write it.
         let mut touched_object = look_up(&*store, &questions).objects.remove(&object()).unwrap();
         touched_object.state.purged.at = Some(Timestamp::now());
         let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
@@ -217,7 +217,7 @@ fn promise_4_batches_are_atomic() {
 fn promise_4_changes_get_their_assigned_numbers_or_none() {
     every_store(|folder, open| {
         let store = open(folder, StoreLimits::default());
-        // The first may leave numbers out, as after a restore.
+        // The first change may skip numbers, as after a restore.
         let changes = (5..=24).map(|seq| change(Seq(seq), seq)).collect();
         write(&*store, &Decision { changes, ..nothing() }).unwrap();
         let numbered = |changes: Vec<tidings::journal::store::StoredChange>| {
@@ -227,14 +227,14 @@ fn promise_4_changes_get_their_assigned_numbers_or_none() {
         let expected: Vec<_> = (5..=24).map(|seq| (seq, seq)).collect();
         assert_eq!(numbered(store.after(Seq(4), 100, usize::MAX).unwrap().unwrap()), expected);
         assert!(store.after(Seq(3), 100, usize::MAX).unwrap().is_none(), "the journal never gave the number 4");
-        // One is left out in the middle: nothing is written under a number that is not its own.
+        // A number in the middle is skipped, so no change is written under a wrong number.
         let changes = (25..=45).filter(|seq| *seq != 28).map(|seq| change(Seq(seq), seq)).collect();
         assert!(write(&*store, &Decision { changes, ..nothing() }).is_err());
         assert_eq!(numbered(store.after(Seq(4), 100, usize::MAX).unwrap().unwrap()), expected);
     });
 }
 
-/// What was decided on a batch that could not be written must not be written either.
+/// A decision after a failed batch must not contain anything of that batch.
 #[test]
 fn promise_4_batches_are_atomic_with_concurrent_failures() {
     every_store(|folder, open| {
@@ -268,7 +268,7 @@ fn promise_4_batches_are_atomic_with_concurrent_failures() {
     });
 }
 
-/// Has a batch of two changes with one number decided on, which no store can write.
+/// Decides on two changes with the same number, which no store can write.
 fn fails(store: &dyn Store, event: u64) {
     let questions = Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
     let known = look_up(store, &questions);
@@ -353,7 +353,7 @@ fn incomplete_changes_are_stored_and_removed_with_their_changes() {
         let changes = vec![new(1, Some(Untold::Content)), new(2, None), new(3, Some(Untold::Items))];
         let json = changes[2].json.clone();
         write(&*store, &Decision { changes, ..nothing() }).unwrap();
-        // The change may go: what is to be asked stays.
+        // The change may be removed; its pending lookup remains.
         assert_eq!(store.prune(Seq(3), 9).unwrap(), 2);
         drop(store);
         let store = open(folder, StoreLimits::default());

@@ -1,5 +1,5 @@
-//! Promise 3 of `Store`, held against every store: a repeat returns the first number, wherever the key of the
-//! event is by then, for as long as the window lasts.
+//! Promise 3 of `Store`, for every store: a duplicate returns the first number for as long as the window lasts,
+//! wherever the event key is stored.
 
 use tidings::{
     journal::store::{Decision, StoreLimits, sqlite},
@@ -58,7 +58,7 @@ fn promise_3_duplicates_of_events_without_change_are_recognized() {
     });
 }
 
-/// Keys gather in memory and move on in their own order; wherever one is, its event is known.
+/// Event keys collect in memory and are later stored in sorted runs; they are found in both.
 #[test]
 fn promise_3_duplicates_are_recognized_wherever_their_keys_are_stored() {
     every_store(|folder, open| {
@@ -84,7 +84,7 @@ fn promise_3_duplicates_are_recognized_wherever_their_keys_are_stored() {
     });
 }
 
-/// The key of an event stays when its change goes, however often some go.
+/// An event key remains when its change is removed.
 #[test]
 fn promise_3_duplicates_of_removed_changes_are_recognized() {
     every_store(|folder, open| {

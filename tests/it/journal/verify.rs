@@ -1,4 +1,4 @@
-//! `tidings verify` names what is wrong and where: each row here breaks a journal in one way.
+//! `tidings verify` reports each error and its location: every row of the table damages a journal in one way.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,8 @@ use crate::support::{
     journal_fixture::{Opened, journal_file, run, stderr, verified},
 };
 
-/// A closed journal in which objects come and go, and events come late; a part of it may be gone.
+/// Creates and closes a journal with objects that appear and disappear and with late events; `keep` removes its
+/// older changes.
 async fn journal(folder: &Path, keep: Option<u64>) {
     let gateway = Gateway::start(folder);
     for number in 1..=40 {
@@ -22,7 +23,7 @@ async fn journal(folder: &Path, keep: Option<u64>) {
             2 => ("setDatastreamState", &[("dsID", "DC"), ("dsState", "I")]),
             _ => ("addDatastream", &[("dsID", "DC"), ("dsState", "A")]),
         };
-        // Some are told long after they happened.
+        // Some events arrive long after they happened.
         let number = if number % 6 == 0 { number - 5 + 1000 * (number % 2) } else { number * 3 };
         let returned = (method == "addDatastream").then_some("DC");
         let call = Call { number, method, pid: &pid, parameters, returned };
@@ -77,7 +78,8 @@ async fn verify_locates_each_error() {
     journal(folder.path(), None).await;
     let kept = tempfile::tempdir().unwrap();
     journal(kept.path(), Some(30)).await;
-    // In which of the two journals it is to be found. Where something was removed the keys of events are in a run.
+    // Journals in which the error is found: the complete and the pruned one. A pruned journal stores event keys
+    // in runs.
     const BOTH: [bool; 2] = [true, true];
     const WHOLE: [bool; 2] = [true, false];
     const PRUNED: [bool; 2] = [false, true];
@@ -105,7 +107,7 @@ async fn verify_locates_each_error() {
         ("UPDATE items SET existence = 1 - existence", "whether it is there", BOTH),
         ("UPDATE items SET existence_at = existence_at - 1", "whether it is there", BOTH),
         ("UPDATE items SET content = NULL, state = 'LOST'", "its state", BOTH),
-        // Also of an item of which no change tells any more.
+        // An item without any retained change.
         (
             "UPDATE items SET content = '{\"url\":' WHERE object = (SELECT object FROM objects WHERE uri LIKE '%/0')",
             "the place of a content",
@@ -177,10 +179,10 @@ async fn verify_detects_a_flipped_bit_that_is_never_served() {
     journal(folder.path(), None).await;
     let file = journal_file(folder.path());
     let mut bytes = fs::read(&file).unwrap();
-    // In the middle of the text of one change, where SQLite cannot see it.
+    // The bit is in the text of one change, where SQLite does not notice it.
     let text = br#""uri":"http://localhost/objects/0/items/200"#;
     let places: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(text)).collect();
-    // Where pages were split, the room that became free still has a copy.
+    // Split pages still contain a copy in their free space.
     places.iter().for_each(|at| bytes[at + text.len() - 1] ^= 1);
     fs::write(&file, bytes).unwrap();
     let ended = run("verify", &[&file]);

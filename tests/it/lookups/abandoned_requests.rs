@@ -1,5 +1,5 @@
-//! Senders that hang up while a repository is slow leave nothing behind: their requests end by their own time limit, and
-//! the next sender's request is sent.
+//! Senders that disconnect while a repository is slow leave nothing behind: their lookups end by their own time
+//! limit, and the next lookup is sent.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ async fn lookup(gateway: &Gateway) -> Value {
     all.iter().find(|source| source["name"] == "fedora3").unwrap()["lookup"].clone()
 }
 
-/// One request may be in flight, the repository is silent, and three senders give up; then the repository is well.
+/// One lookup may be in flight, the repository is silent, and three senders disconnect. Then the repository
+/// answers again.
 async fn abandon(mode: &str) -> (tempfile::TempDir, Gateway, FakeFedora3) {
     let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
     let config = asking(mode, &url(&repository), "in_flight = 1\ntimeout_seconds = 2");

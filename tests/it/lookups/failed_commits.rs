@@ -1,5 +1,5 @@
-//! What was asked about and could not be written is read again when there is room, and so asked about again: with an answer
-//! required no change is told without one.
+//! After a failed commit a source reads its messages again and repeats their lookups, so that a required lookup
+//! is never skipped.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How many messages are sent at once.
+/// Number of messages in one transaction.
 const AT_ONCE: u64 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn lookups_repeat_after_a_failed_commit() {
     let mut client = Client::connect(broker.port);
     let filling = disk.fill();
     let mut sent = 0;
-    // What there is room for within files that are as large as they were is still taken.
+    // Events are still accepted while the existing files have free space.
     loop {
         let seconds = sent + 2..sent + 2 + AT_ONCE;
         seconds.clone().for_each(|second| repository.knows.write("demo:1", "OBJ", "image/jp2", second));

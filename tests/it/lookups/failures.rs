@@ -1,6 +1,6 @@
-//! A repository may answer slowly, with an error, with nonsense or not at all. With best effort the change is told with what
-//! is known, marked, and completed as soon as the repository answers, whatever happens to the gateway meanwhile.
-//! Where an answer is required the event waits, unacknowledged.
+//! Repositories that respond slowly, with errors, with nonsense or not at all. With best effort the change is
+//! announced with the known facts and a mark, and completed as soon as the repository responds, even across
+//! restarts. With a required lookup the event waits unacknowledged.
 
 use std::{
     path::Path,
@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-/// One for each way not to answer.
+/// One behaviour for each kind of failure.
 const MOODS: [Mood; 4] = [Mood::Status(500), Mood::Status(401), Mood::Nonsense, Mood::Silent];
 
 const OBJ: (&str, &str) = ("dsID", "OBJ");
 
-/// The repository waits for a second at the most.
+/// Time limit of one second for a lookup.
 const SOON: &str = "timeout_seconds = 1";
 
 pub(crate) async fn repository() -> FakeFedora3 {
@@ -51,7 +51,7 @@ pub(crate) fn url(repository: &FakeFedora3) -> String {
     format!("{}{PATH}", repository.url())
 }
 
-/// A message of a modification of OBJ.
+/// Returns a message about a modification of OBJ.
 pub(crate) fn modified(second: u64) -> String {
     let parameters = &[OBJ, ("dsContent", "[OMITTED]")];
     Call { number: second, method: "modifyDatastreamByValue", pid: "demo:1", parameters, returned: None }.message()
@@ -61,7 +61,7 @@ async fn post(gateway: &Gateway, second: u64) -> (u16, Value) {
     gateway.post("fedora3", "application/atom+xml", modified(second)).await
 }
 
-/// What the gateway shows of the source's repository.
+/// Returns the repository of the source as the gateway shows it.
 async fn lookup(gateway: &Gateway, source: &str) -> Value {
     let sources = gateway.json("/sources").await;
     let all = sources["sources"].as_array().unwrap();
@@ -79,13 +79,13 @@ async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
-/// Waits until nothing is incomplete any more; gives all changes.
+/// Waits until no change is incomplete; returns all changes.
 async fn until_complete(gateway: &Gateway) -> Vec<Value> {
     until("all is complete", async || (lookup(gateway, "fedora3").await["incomplete"] == 0).then_some(())).await;
     gateway.changes().await
 }
 
-/// That a change is incomplete, and the next one completes it.
+/// Panics unless the first change is incomplete and the next one completes it.
 fn assert_completed(changes: &[Value], media_type: &str) {
     let [incomplete, update] = changes else { panic!("{changes:#?}") };
     assert_eq!(
@@ -122,7 +122,7 @@ async fn best_effort_completes_the_change_later() {
         assert!(metrics.contains("tidings_incomplete_changes{source=\"fedora3\"} 1"), "{metrics}");
         repository.is(Mood::Well);
         assert_completed(&until_complete(&gateway).await, "image/jp2");
-        // Neither the same message nor a restart has it told again.
+        // Neither a duplicate nor a restart repeats the completion.
         assert_eq!(post(&gateway, 2).await.1["outcome"], "duplicate");
         assert!(gateway.stop().success());
         let gateway = start(folder.path(), "best-effort", &url(&repository));
@@ -144,7 +144,7 @@ async fn slow_response_is_awaited() {
             (&json!("image/jp2"), &Value::Null)
         );
     }
-    // That there is nothing is an answer.
+    // The absence of a resource is a valid response.
     repository.is(Mood::Status(404));
     for mode in ["best-effort", "required"] {
         let gateway = start(&folder.path().join(mode), mode, &url(&repository));
@@ -194,7 +194,7 @@ async fn outdated_lookup_is_not_reported() {
     repository.knows.write("demo:1", "OBJ", "image/jp2", 2);
     repository.knows.write("demo:1", "OBJ", "image/png", 3);
     let purge = Call { number: 9, method: "purgeObject", pid: "demo:1", parameters: &[], returned: None };
-    // Neither asks for anything, so the repository may be left alone still.
+    // A purge needs no lookup, so the circuit may stay open.
     assert_eq!(gateway.post("fedora3", "application/atom+xml", purge.message()).await.0, 201);
     let changes = until_complete(&gateway).await;
     let completed_before = changes.len() == 3 && changes[1]["items"][0]["content"]["mediaType"] == "image/jp2";
@@ -237,7 +237,7 @@ async fn failing_repository_opens_the_circuit() {
     for second in 0..200 {
         assert_eq!(post(&gateway, second).await.0, 201);
     }
-    // At first, and then once each time that it is tried again.
+    // Requests at the beginning, and one for each trial while the circuit is open.
     let tries = usize::try_from(began.elapsed().as_secs()).unwrap() * 2 + 12;
     let asked = repository.asked().len();
     assert!(asked <= tries, "{asked} requests in {:?}", began.elapsed());
@@ -269,7 +269,8 @@ async fn required_lookup_failure_makes_the_hook_return_503() {
     );
 }
 
-/// The configuration of a source that reads a queue and asks a repository, and twenty messages, of versions that it has.
+/// Returns the configuration of a source with a queue and a repository, and twenty messages about versions that
+/// the repository has.
 fn queue_of(folder: &Path, mode: &str, queue: &str, repository: &FakeFedora3) -> (String, Vec<(Value, String)>) {
     let config = configuration(
         folder,
@@ -288,7 +289,7 @@ fn queue_of(folder: &Path, mode: &str, queue: &str, repository: &FakeFedora3) ->
     (config, (2..22).map(message).collect())
 }
 
-/// That these tell the versions of the messages, in their order.
+/// Panics unless the changes report the versions of the messages in order.
 fn assert_in_order<'c>(changes: impl Iterator<Item = &'c Value>) {
     for (change, second) in changes.zip(2..) {
         let url = format!("{BASE}/objects/demo:1/datastreams/OBJ/content?asOfDateTime={}", time(second));
@@ -303,7 +304,7 @@ async fn broken_connection_is_reported_while_the_lookup_waits() {
         peer.let_in(&[("version", "1.2")]);
         peer.send("m1", &[("methodName", "modifyDatastreamByValue"), ("pid", "demo:1")], modified(2).as_bytes());
     })]);
-    // Nobody answers there.
+    // Nothing listens at that address.
     let lines = format!(
         "lookup = \"required\"\n[sources.{SOURCE}.repository]\nurl = \"http://127.0.0.1:1{PATH}\"\npublic_urls = [\"{BASE}\"]\n"
     );
@@ -339,7 +340,7 @@ async fn best_effort_keeps_reading_the_queue() {
     }
 }
 
-/// What no well-behaved server does.
+/// Behaviour that no correct server shows.
 #[tokio::test]
 async fn truncated_and_endless_responses_are_failures() {
     for reply in [Reply::Close, Reply::Hang, Reply::Flood(200)] {
@@ -349,7 +350,7 @@ async fn truncated_and_endless_responses_are_failures() {
         let gateway = start(folder.path(), "best-effort", &format!("http://{}{PATH}", receiver.address));
         assert_eq!(post(&gateway, 2).await.0, 201, "{reply:?}");
         assert_eq!(gateway.changes().await[0]["lookup"], "incomplete");
-        // Two answers of 4 MiB, what is on its way, and what was asked again since.
+        // Two responses of 4 MiB, bytes in flight, and repeated requests.
         assert!(receiver.flooded() < 100_000_000, "{} bytes", receiver.flooded());
         assert!(gateway.stop().success());
     }
@@ -386,13 +387,13 @@ async fn required_lookup_leaves_messages_with_the_broker() {
         };
         until("messages wait", async || is_waiting(&gateway).await).await;
         assert_eq!(gateway.changes().await.len(), 0);
-        // It stops at once, and what waits stays with the broker.
+        // The gateway stops immediately, and waiting messages stay with the broker.
         let began = Instant::now();
         assert!(gateway.stop().success());
         assert!(began.elapsed() < Duration::from_secs(4), "{mood:?}: {:?}", began.elapsed());
         let gateway = start();
         until("messages wait again", async || is_waiting(&gateway).await).await;
-        // Whichever is answered first, they come in their order.
+        // The changes are in order, whichever response arrives first.
         repository.is(Mood::Uneven);
         until(&format!("{mood:?}: all are told"), async || (gateway.changes().await.len() == 20).then_some(())).await;
         let changes = gateway.changes().await;

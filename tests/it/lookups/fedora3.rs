@@ -1,6 +1,6 @@
-//! What a message of Fedora 3 cannot say its REST API is asked: the version that an event made, what an ingest brought,
-//! what a purge of some versions left, what kind of object it is and what it belongs to. What is gone or newer there is
-//! said to be so, and nothing is made up.
+//! Lookups in the REST API of Fedora 3 add facts that its messages lack: the version that an event made, the
+//! datastreams of an ingest, the versions left after a purge, and the types and the parent of an object.
+//! Content that is newer or gone is marked as such, and nothing is invented.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,8 +15,8 @@ use crate::support::{
 
 const IMAGE: &str = "image/jp2";
 
-/// The configuration of the source fedora3, whose messages come over HTTP, with its repository; the lines go into the
-/// repository's table.
+/// Returns the configuration of the source fedora3, with messages over HTTP, and its repository. `lines` are
+/// added to the repository's table.
 pub(crate) fn asking(mode: &str, url: &str, lines: &str) -> String {
     format!(
         "[sources.fedora3]\ntransport = \"http\"\ndialect = \"fedora-apim\"\nlookup = \"{mode}\"\n\
@@ -24,7 +24,7 @@ pub(crate) fn asking(mode: &str, url: &str, lines: &str) -> String {
     )
 }
 
-/// A gateway and the repository that it asks.
+/// Gateway, and the repository of its lookups.
 struct World {
     folder: TempDir,
     repository: FakeFedora3,
@@ -49,7 +49,7 @@ impl World {
         Self { folder, repository, gateway }
     }
 
-    /// Sends a message; gives the change that it makes.
+    /// Sends a message; returns its change.
     async fn tells(&self, second: u64, method: &str, parameters: &[(&str, &str)], returned: Option<&str>) -> Value {
         let call = Call { number: second, method, pid: "demo:1", parameters, returned };
         let (status, told) = self.gateway.post("fedora3", "application/atom+xml", call.message()).await;
@@ -97,7 +97,7 @@ async fn newer_or_deleted_content_is_marked() {
     for (second, media_type) in [(2, IMAGE), (3, "image/png"), (4, "image/gif")] {
         world.repository.knows.write("demo:1", "OBJ", media_type, second);
     }
-    // Its own version can still be had.
+    // The version of the event still exists.
     let modified = world.tells(3, "modifyDatastreamByValue", CONTENT, None).await;
     assert_eq!(
         (&modified["items"][0]["content"], &modified["lookup"]),
@@ -105,7 +105,7 @@ async fn newer_or_deleted_content_is_marked() {
     );
     let added = world.tells(2, "addDatastream", NEW, Some("OBJ")).await;
     assert_eq!((&added["items"][0]["content"], &added["lookup"]), (&version("OBJ", 2, IMAGE), &json!("newer")));
-    // Here it cannot.
+    // The version of the event no longer exists.
     world.repository.knows.write("demo:1", "OBJ", "image/tiff", 6);
     let modified = world.tells(5, "modifyDatastreamByValue", CONTENT, None).await;
     let url = format!("{}?asOfDateTime={}", item("OBJ"), time(5));
@@ -117,9 +117,9 @@ async fn newer_or_deleted_content_is_marked() {
     world.repository.knows.purge_object("demo:1");
     let modified = world.tells(8, "modifyDatastreamByValue", CONTENT, None).await;
     assert_eq!(modified["lookup"], "gone");
-    // The registry goes on knowing what the object belonged to.
+    // The registry keeps the parent of the object.
     assert_eq!(modified["parent"], format!("{BASE}/objects/demo:all"));
-    // It is in the message and in the feed as well.
+    // The mark is in the message and in the feed too.
     let id = modified["id"].as_str().unwrap().trim_start_matches("urn:uuid:");
     let answer =
         world.gateway.http.get(format!("{}/changes/{id}", world.gateway.url)).header("accept", "application/atom+xml");
@@ -134,7 +134,7 @@ async fn ingest_gets_its_datastreams() {
         world.repository.knows.write("demo:1", "DC", "text/xml", 1);
         world.repository.knows.write("demo:1", "OBJ", IMAGE, 1);
         world.repository.knows.set_state("demo:1", "OBJ", 'I');
-        // These came after it: a version, and a datastream.
+        // A version and a datastream from the time after the ingest.
         world.repository.knows.write("demo:1", "OBJ", "image/png", 5);
         world.repository.knows.write("demo:1", "TN", "image/png", 6);
         let change = world.tells(1, "ingest", &[], Some("demo:1")).await;
@@ -153,7 +153,7 @@ async fn ingest_gets_its_datastreams() {
         });
         assert_eq!(found.collect::<Vec<_>>(), expected);
         assert_eq!(change["lookup"], "newer");
-        // So a purge lists them all.
+        // A purge therefore lists all of them.
         let purge = world.tells(7, "purgeObject", &[], None).await;
         assert_eq!(purge["items"].as_array().unwrap().len(), 4);
     }
@@ -177,7 +177,7 @@ async fn purge_of_some_versions_reports_the_remaining_content() {
         (&left["items"][0]["change"], &left["items"][0]["content"]),
         (&json!("UPDATE"), &version("OBJ", 2, IMAGE))
     );
-    // One that took nothing changes nothing.
+    // A purge that removes no version changes nothing.
     let call =
         Call { number: 6, method: "purgeDatastream", pid: "demo:1", parameters: range, returned: Some("[OMITTED]") };
     let (status, told) = world.gateway.post("fedora3", "application/atom+xml", call.message()).await;
@@ -195,7 +195,7 @@ async fn relationships_change_the_parent() {
     let change = world.tells(3, "addRelationship", relation, Some("true")).await;
     assert_eq!(change["parent"], format!("{BASE}/objects/demo:whole"));
     let content = &change["items"][0]["content"];
-    // RELS-EXT keeps no versions, so a version has no address of its own.
+    // RELS-EXT is not versioned, so a version has no URL.
     assert_eq!((&content["url"], &content["mediaType"]), (&json!(item("RELS-EXT")), &json!("application/rdf+xml")));
     let state = world.tells(4, "setDatastreamState", &[OBJ, ("dsState", "D")], None).await;
     assert_eq!(state["parent"], format!("{BASE}/objects/demo:whole"));

@@ -1,5 +1,5 @@
-//! What an event of Fedora 4 to 6 cannot say the repository is asked: media type, size and digest of the content, the types
-//! of the resource, the container that it is in. So it is for those files of Islandora that are in Fedora.
+//! Lookups in Fedora 4 to 6 add facts that events lack: media type, size and digest of the content, the types
+//! of the resource, and its container. The same applies to files of Islandora that are in Fedora.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ struct World {
     gateway: Gateway,
 }
 
-/// The configuration of a source with its repository.
+/// Returns the configuration of a source with its repository.
 pub(crate) fn asking(source: &str, mode: &str, url: &str) -> String {
     format!(
         "[sources.{source}]\nlookup = \"{mode}\"\n[sources.{source}.repository]\nurl = \"{url}{PATH}\"\n\
@@ -36,7 +36,7 @@ impl World {
         Self { _folder: folder, repository, gateway }
     }
 
-    /// Sends an event of the resource at a path; gives the change that it makes.
+    /// Sends an event about the resource at a path; returns its change.
     async fn tells(&self, second: u64, kind: &str, path: &str, types: Value) -> Value {
         let event = json!({
             "id": format!("urn:uuid:00000000-0000-4000-8000-{second:012x}"),
@@ -73,7 +73,7 @@ async fn file_gets_media_type_size_and_digest() {
     assert_eq!(change["parent"], format!("{REST}/a"));
     assert_eq!(change["types"], json!([ldp("NonRDFSource"), ldp("Resource")]));
     assert_eq!(change["lookup"], Value::Null);
-    // One that knows no digest is asked without, however often that is.
+    // A repository without digests is asked without a digest, whatever the number of lookups.
     world.repository.knows.knows_no_digests();
     for second in 3..13 {
         world.repository.knows.file("/a/file", "image/jp2", 1234, second);
@@ -81,7 +81,7 @@ async fn file_gets_media_type_size_and_digest() {
         let content = json!({ "url": format!("{REST}/a/file"), "mediaType": "image/jp2", "size": 1234 });
         assert_eq!((&change["items"][0]["content"], &change["lookup"]), (&content, &Value::Null));
     }
-    // What is kept elsewhere is told of, and nobody goes there.
+    // External content is reported, and its server gets no request.
     world.repository.knows.file_elsewhere("/a/elsewhere", "video/mp4", 13);
     let change = world.tells(13, "Create", "/a/elsewhere", json!([ldp("NonRDFSource")])).await;
     let content = json!({ "url": format!("{REST}/a/elsewhere"), "mediaType": "video/mp4" });
@@ -110,7 +110,7 @@ async fn nearest_container_becomes_the_parent() {
     let world = World::new().await;
     world.repository.knows.container("/a/b", 1);
     world.repository.knows.file("/a/b/file", "image/jp2", 1, 1);
-    // Parts of a path that are no resources, a description, a part of a resource, and what is in the repository itself.
+    // Path segments that are no resources, a description, a hash URI, and a resource directly under the root.
     for (second, path, parent) in
         [(2, "/a/b/c/d/e", "/a/b"), (3, "/a/b/file/fcr:metadata", "/a/b"), (4, "/a/b#hash", "/a/b"), (5, "/top", "/")]
     {
@@ -122,7 +122,8 @@ async fn nearest_container_becomes_the_parent() {
     }
 }
 
-/// An event of Fedora 4.0 to 4.5 has no types: they are in the description, which is beside a file.
+/// Events of Fedora 4.0 to 4.5 have no types. The description has them; the description of a file is a separate
+/// resource.
 #[tokio::test]
 async fn types_missing_in_the_event_come_from_the_description() {
     let world = World::new().await;
@@ -137,7 +138,7 @@ async fn types_missing_in_the_event_come_from_the_description() {
     }
 }
 
-/// The description of a part of a resource is that of the resource. An address that cannot be asked is no reason to wait.
+/// The description of a hash URI is that of its resource. A URL that cannot be requested causes no wait.
 #[tokio::test]
 async fn hash_uri_delays_nothing() {
     let world = World::new().await;
@@ -172,7 +173,7 @@ async fn islandora_files_in_fedora_are_looked_up() {
     assert_eq!(contents[0], json!({ "url": "http://localhost:8000/file.jp2", "mediaType": "image/jp2" }));
     assert_eq!((&contents[1]["url"], &contents[1]["size"]), (&json!(format!("{REST}/a/file.jp2")), &json!(77)));
     assert_eq!(change["lookup"], Value::Null);
-    // What is nowhere in the repository asks nothing of it.
+    // A page that is not in the repository causes no request.
     let asked = world.repository.asked().len();
     let change = world.posts("islandora", &event("http://elsewhere.example/file.jp2")).await;
     assert_eq!((world.repository.asked().len(), &change["lookup"]), (asked, &Value::Null));

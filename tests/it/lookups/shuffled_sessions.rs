@@ -1,6 +1,6 @@
-//! The session of thirty operations on five objects again, told to an ActiveMQ in an order that is none, while the repository
-//! is asked: whatever it says when it is asked, the registry ends with its versions, media types and parents, and
-//! no change tells what was not so.
+//! The session of thirty operations on five objects, sent to ActiveMQ in random order, with lookups. Whenever
+//! the repository is asked, the registry ends with its versions, media types and parents, and no change reports
+//! a false fact.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The lines of the source with the repository at that address, that its messages give another one.
+/// Returns the lines of a source for the repository at `url`, whose messages contain `public`.
 fn lines(mode: &str, url: &str, public: &str) -> String {
     format!("lookup = \"{mode}\"\n[sources.{SOURCE}.repository]\nurl = \"{url}\"\npublic_urls = [\"{public}\"]\n")
 }
@@ -26,7 +26,7 @@ fn steps() -> impl Iterator<Item = (usize, usize)> {
     (0..STEPS).flat_map(|step| (0..OBJECTS).map(move |object| (object, step)))
 }
 
-/// Does it all to the repository.
+/// Applies all operations to the repository.
 fn done_to(knows: &Fedora3) {
     for (object, step) in steps() {
         let (method, parameters, _) = operation(object, step);
@@ -109,7 +109,7 @@ async fn fedora_3_shuffled_session_is_completed() {
             assert!(matches!(change["lookup"].as_str(), None | Some("newer" | "gone")), "{change:#}");
             for item in change["items"].as_array().unwrap() {
                 let (url, told) = (item["content"]["url"].as_str(), item["content"]["mediaType"].as_str());
-                // What is told of a version is what that version is.
+                // The facts about a version are always those of that version.
                 let all = steps().flat_map(|(object, step)| ["DC", "OBJ"].map(|id| dated(object, id, step)));
                 if let (Some(url), Some(told)) = (url, told)
                     && !url.contains("RELS-EXT")
@@ -150,7 +150,7 @@ async fn fedora_6_shuffled_session_is_completed() {
     assert!(gateway.stop().success());
 }
 
-/// Islandora's files are in Fedora, its pages are not.
+/// Islandora's files are in Fedora; its pages are not.
 #[tokio::test]
 async fn islandora_shuffled_session_is_completed() {
     let repository: FakeFedora6 = FakeRepository::start(Fedora6::default()).await;

@@ -1,5 +1,6 @@
-//! Data runs one way: source → dialect → intake → journal → format → delivery and view. This reads the sources
-//! and holds the imports between modules to the table in `docs/architecture.md`.
+//! Dependency rules of the source tree. Data flows one way: source → dialect → intake → journal → format →
+//! delivery and view. This test reads the sources and compares the imports between modules with the table in
+//! `docs/architecture.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Which modules a module may import. What has no row here may import nothing.
+/// Imports allowed for each module. A module without a row may import nothing.
 const TABLE: [(&str, &[&str]); 24] = [
     ("named", &[]),
     ("model", &[]),
@@ -103,7 +104,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files.chain(folders.iter().flat_map(|folder| sources(folder))).collect()
 }
 
-/// The modules of the crate that a source file names, with the first line that does.
+/// Returns the crate's modules that a source file names, each with its first line.
 fn imports(source: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let code: Vec<_> = source.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
@@ -119,7 +120,7 @@ fn imports(source: &str) -> BTreeMap<String, usize> {
     found
 }
 
-/// The first words of the members of `{a::b, c::{d, e}, f}`.
+/// Returns the first path segments in `{a::b, c::{d, e}, f}`.
 fn group(text: &str) -> Vec<&str> {
     let mut depth = 0;
     let mut members = Vec::new();
@@ -155,11 +156,11 @@ fn imports_go_one_way() {
         let relative = path.strip_prefix(&root).unwrap();
         let module = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
         if path.file_name().is_some_and(|name| name == "tests.rs") {
-            // Unit tests start parts of the gateway that their module does not know.
+            // Unit tests may start parts of the gateway that their module must not import.
             continue;
         }
         if matches!(module, "main" | "command") {
-            // The command line is another crate, which sees what the library shows.
+            // The command line is a separate crate, which uses the library's public API.
             continue;
         }
         let row = TABLE.iter().find(|(name, _)| *name == module);

@@ -1,5 +1,5 @@
-//! What `packaging/` has is right as far as that can be told without a container engine: the unit is one for systemd, the
-//! image runs as nobody, and every variable of the environment is a setting.
+//! `packaging/`, as far as it can be checked without a container engine: systemd accepts the unit, the image
+//! runs as nobody, and every environment variable is a setting.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ fn read(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap()
 }
 
-/// `tidings check` in a folder of its own, with these variables.
+/// Runs `tidings check` in a temporary folder with these variables.
 fn check(environment: &BTreeMap<String, String>) -> Ran {
     let data = tempfile::tempdir().unwrap();
     let mut check = command(&["check", "--data", data.path().to_str().unwrap()]);
     ended(check.envs(environment).spawn().unwrap())
 }
 
-/// The variables that an operator has in `.env`.
+/// Variables that an operator sets in `.env`.
 const GIVEN: [(&str, &str); 5] = [
     ("TIDINGS_TOKEN_SHA256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
     ("RABBITMQ_USER", "sfm"),
@@ -49,14 +49,14 @@ fn interpolated(text: &str) -> String {
     format!("{before}{value}{}", interpolated(behind))
 }
 
-/// The service of an overlay, as a YAML parser reads it.
+/// Returns the service of an overlay, as a YAML parser reads it.
 fn service(overlay: &str) -> Value {
     let script = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
     let parsed = Command::new(path("scripts/python-yaml")).args(["-c", script]).arg(path(overlay)).output().unwrap();
     assert!(parsed.status.success(), "{overlay}: {}", String::from_utf8_lossy(&parsed.stderr));
     let file: Value = serde_json::from_slice(&parsed.stdout).unwrap();
     let service = file["services"]["tidings"].clone();
-    // The journal outlives the container, and the port is the host's alone.
+    // The journal survives the container, and the port is published only to the host.
     assert_eq!(service["volumes"][0], "tidings-data:/var/lib/tidings");
     assert!(file["volumes"].get("tidings-data").is_some());
     assert_eq!(service["ports"][0], "127.0.0.1:8395:8395");
@@ -98,11 +98,11 @@ fn compose_overlays_set_existing_settings() {
         let read: String =
             told.lines().filter(|line| line.starts_with("source ")).map(|line| format!("{line}\n")).collect();
         assert_eq!(read, sources.concat(), "{overlay}");
-        // A slip would not go unseen.
+        // A misspelled variable is an error.
         environment.insert("TIDINGS_SOURCES__FEDORA__DESTINATOIN".to_owned(), "/topic/x".to_owned());
         assert_eq!(check(&environment).0, 2);
     }
-    // ISLE's default network is internal: a port is published by the other one.
+    // The default network of ISLE is internal, so the port is published through the other network.
     let networks = service("packaging/compose.isle.yml")["networks"].clone();
     assert_eq!(networks.as_object().unwrap().keys().collect::<Vec<_>>(), ["default", "gateway"]);
 }
@@ -160,7 +160,7 @@ fn systemd_unit_confines_the_program() {
     let (code, _, said) = ended(command(&arguments.split(' ').collect::<Vec<_>>()).spawn().unwrap());
     assert_eq!((code, said.as_str()), (0, ""));
 
-    // The program is not in /usr/bin here.
+    // The program is not in /usr/bin on this machine.
     let copy = folder.path().join("tidings.service");
     fs::write(&copy, unit.replace("/usr/bin/tidings", env!("CARGO_BIN_EXE_tidings"))).unwrap();
     let analyze = |arguments: &[&str]| match Command::new("systemd-analyze").args(arguments).arg(&copy).output() {

@@ -1,5 +1,5 @@
-//! SIGTERM and Ctrl-C: no new requests, what was accepted is finished, the journal is closed, exit 0
-//! within ten seconds, whatever its clients do.
+//! SIGTERM and Ctrl-C: the gateway accepts no new requests, finishes active ones, closes the journal, and exits
+//! with 0 within ten seconds, whatever its clients do.
 
 use std::{
     io::{Read, Write},
@@ -43,7 +43,7 @@ async fn shutdown_finishes_active_requests_and_ignores_idle_clients() {
         "POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
     )
     .unwrap();
-    // The gateway asks for the body: the request is on its way.
+    // The gateway has asked for the body with 100 Continue, so the request is active.
     let mut asked = [0; 25];
     slow.read_exact(&mut asked).unwrap();
     assert!(asked.starts_with(b"HTTP/1.1 100"));

@@ -1,4 +1,5 @@
-//! A thread or task of the gateway that dies ends the gateway: with status 1, after one line in the log that names it.
+//! The death of any thread or task of the gateway ends the process with status 1, after one log line that names
+//! the worker.
 
 use std::{fs, path::Path, process::Stdio, time::Instant};
 
@@ -9,7 +10,7 @@ use crate::support::{
     journal_fixture::configuration,
 };
 
-/// Lines of a configuration under which every worker is started.
+/// Returns a configuration that starts every worker.
 fn everything() -> String {
     let nobody = free_address();
     format!(
@@ -21,7 +22,7 @@ fn everything() -> String {
     )
 }
 
-/// Runs the gateway with a worker that panics; gives its exit status and its log.
+/// Runs the gateway with a worker that panics; returns the exit status and the log.
 fn run(folder: &Path, worker: Worker) -> (Option<i32>, String) {
     let log = folder.join("log");
     let config = configuration(folder, &everything());
@@ -55,7 +56,7 @@ fn worker_death_stops_the_gateway_with_one_error_that_names_it() {
     }
 }
 
-/// Reads the sources, so that a task that somebody adds to the wiring is supervised as well.
+/// Searches the source text, so that every task added later is supervised too.
 #[test]
 fn application_starts_only_supervised_tasks() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

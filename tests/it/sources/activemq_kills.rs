@@ -1,5 +1,5 @@
-//! Messages of a Fedora 3 go from a queue and from a durable subscription into the journal, while the ActiveMQ and the
-//! gateway are killed and started again at random moments: every message is one change.
+//! Messages of Fedora 3 pass from a queue and from a durable subscription into the journal, while ActiveMQ and
+//! the gateway are killed and restarted at random. Every message becomes exactly one change.
 
 use std::{
     collections::BTreeSet,
@@ -18,13 +18,13 @@ use crate::support::{
     python::Repository,
 };
 
-/// How many messages there are, half of them in the queue and half in the topic.
+/// Number of messages, half of them in the queue and half in the topic.
 const MESSAGES: u64 = 20_000;
 
-/// How many send at once, of each.
+/// Number of concurrent senders for each destination.
 const SENDERS: u64 = 2;
 
-/// How long nothing may move.
+/// Longest time without progress.
 const STANDSTILL: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ fn start(folder: &Path) -> Gateway {
     Gateway::start_with(&folder.join("data"), &["--config", config.to_str().unwrap()])
 }
 
-/// Whether so many are confirmed and in the journal; as long as something moves it is waited for.
+/// Waits until `reached` holds for the confirmed messages and the changes, as long as there is progress.
 async fn until_reached(gateway: &Gateway, repositories: &[Repository], reached: impl Fn(u64, u64) -> bool) {
     let mut last = (0, 0, Instant::now());
     loop {
@@ -95,7 +95,7 @@ async fn survive() {
     configuration(folder.path(), &lines);
     let mut gateway = start(folder.path());
     until_state(&gateway, "connected").await;
-    // Before it is there, the topic keeps nothing.
+    // Without the durable subscription the topic would discard messages.
     until(&gateway, "both are read", async || (gateway.json("/readyz").await["status"] == "ready").then_some(())).await;
 
     let began = Instant::now();

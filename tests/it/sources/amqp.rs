@@ -1,5 +1,5 @@
-//! What is in a queue comes into the journal once and in its order, whoever is killed meanwhile; what no
-//! dialect can read goes to the quarantine and holds nothing up.
+//! AMQP source: the messages of a queue enter the journal once and in order, across kills and stops, and an
+//! unreadable message is quarantined without delaying others.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ async fn counts(gateway: &Gateway) -> Value {
     all.iter().find(|source| source["name"] == SOURCE).unwrap()["messages"].clone()
 }
 
-/// All of the queue is acknowledged: with nobody to read it, nothing waits in it.
+/// Panics unless every message of the queue is acknowledged: no message is ready after the gateway has stopped.
 async fn assert_nothing_is_left(gateway: Gateway, client: &Client) {
     assert!(gateway.stop().success());
     assert_eq!(client.waiting(QUEUE).await, 0);
@@ -162,7 +162,7 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
         until_head(&gateway, sent).await;
         let filling = disk.fill();
         client.publish(EXCHANGE, "a", "no JSON").await;
-        // What there is room for within files that are as large as they were is still taken.
+        // Events are still accepted while the existing files have free space.
         let paused = loop {
             client.publish_all(EXCHANGE, "a", events(sent + 1..=sent + 100), &persistent()).await;
             sent += 100;
@@ -181,7 +181,8 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
         assert!(paused["nextAttempt"].is_string());
         client.publish_all(EXCHANGE, "a", events(sent + 1..=sent + 100), &persistent()).await;
         sent += 100;
-        // No more was taken than the prefetch: the rest waits in the queue. What is acknowledged is in the journal.
+        // The gateway has taken no more messages than the prefetch; the rest is ready in the queue.
+        // Acknowledged messages are in the journal.
         let waiting = u64::from(client.waiting(QUEUE).await);
         let head = gateway.head().await;
         assert!(waiting + 40 >= sent - head, "{waiting} wait, {head} of {sent} are in the journal");
@@ -212,7 +213,8 @@ async fn gateway_stop_or_kill_leaves_unread_messages_in_the_queue() {
     let taken: u32 = rusqlite::Connection::open(journal_file(&folder.path().join("data")))
         .and_then(|journal| journal.query_row("SELECT max(seq) FROM changes", [], |row| row.get(0)))
         .unwrap();
-    // What was taken when it was stopped was acknowledged; the broker may take a while to count the rest again.
+    // The stopped gateway has acknowledged all messages that it took. The broker may need some time to count
+    // the rest again.
     let began = Instant::now();
     while client.waiting(QUEUE).await != 6000 - taken {
         assert!(began.elapsed() < PATIENCE, "{taken} were taken, and {} are left", client.waiting(QUEUE).await);
@@ -227,8 +229,8 @@ async fn gateway_stop_or_kill_leaves_unread_messages_in_the_queue() {
     until_head(&gateway, 6000).await;
     let mut all = numbers(&gateway).await;
     let turns = all.windows(2).filter(|pair| pair[0] > pair[1]).count();
-    // What a gateway had not acknowledged when it was killed is given out again, perhaps behind what the
-    // next one was given at once.
+    // The broker redelivers unacknowledged messages of a killed gateway, possibly after later ones that the
+    // next gateway got first.
     assert!(turns <= 4, "{turns} times an earlier event came after a later one");
     all.sort_unstable();
     assert_eq!(all, (1..=6000).collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! Whatever a broker does, whoever waits for it gets an answer in bounded time: one that says what is
-//! wrong and whether somebody must act, and nothing stays behind of what failed.
+//! Connection to RabbitMQ: every operation ends within its time limit with an error that names the cause and
+//! says whether an administrator must act, and a failed connection leaves nothing behind.
 
 use std::{
     io::Read,
@@ -35,7 +35,7 @@ async fn connect_times_out_on_a_silent_peer_and_closes_the_socket() {
     let accepting = std::thread::spawn(move || {
         let (mut socket, _) = silent.accept().unwrap();
         let mut told = Vec::new();
-        // To the end: a socket that is left open is never read to its end.
+        // Read to the end, because the end comes only if the peer has closed its socket.
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         socket.read_to_end(&mut told).map(|_| told)
     });
@@ -64,7 +64,7 @@ async fn connect_reports_errors_that_need_an_administrator() {
     let error = refused(&vhost.url().replace(&vhost.name, "nowhere")).await;
     assert!(matches!(error, AmqpError::VirtualHost(_)) && !error.is_transient(), "{error}");
     let queue = "q".into();
-    // A channel ends with the first error.
+    // A channel ends with its first error, so each error needs its own channel.
     let (first, second, third) = (connected(&vhost).await, connected(&vhost).await, connected(&vhost).await);
     let error = first.channel().await.unwrap().queue(&queue, QueueType::Quorum, true).await.unwrap_err();
     assert!(matches!(error, AmqpError::NotFound(_)) && !error.is_transient(), "{error}");
@@ -102,7 +102,7 @@ async fn tls_connects_only_with_a_trusted_certificate() {
         let Err(error) = by("localhost", ca).connect().await else { panic!("it was trusted") };
         assert!(error.to_string().contains(told) && !error.is_transient(), "{error}");
     }
-    // Encrypted words to one who speaks plainly, and the other way round.
+    // TLS to a plain port, and plain AMQP to the TLS port.
     let plain = url("localhost").replace(&broker.tls_port.to_string(), &broker.port.to_string());
     assert!(!refused(&plain).await.is_transient());
     assert!(refused(&url("localhost").replace("amqps", "amqp")).await.is_transient());
@@ -114,7 +114,7 @@ async fn close_always_returns() {
     for _ in 0..60 {
         let connection = connected(&vhost).await;
         let (first, second) = (connection.channel().await.unwrap(), connection.channel().await.unwrap());
-        // The library's close of a connection may hang for ever where a channel was only let go of.
+        // The library's close of a connection may hang when a channel was dropped without being closed.
         drop(first);
         let closing = async {
             second.close().await;
@@ -134,7 +134,7 @@ async fn heartbeat_detects_a_frozen_broker() {
     let mut consumer = channel.consume(&"q".into(), 1).await.unwrap();
     broker.freeze();
     let began = Instant::now();
-    // By the heartbeat: nothing was asked of it.
+    // The heartbeat detects it, because no request is pending.
     let error = tokio::time::timeout(Duration::from_secs(20), consumer.next()).await.expect("it is noticed");
     assert!(matches!(error, Err(AmqpError::Broken(_))), "{error:?}");
     assert!(began.elapsed() > Duration::from_secs(4), "the heartbeat was not waited for");
@@ -142,7 +142,7 @@ async fn heartbeat_detects_a_frozen_broker() {
     channel.close().await;
     connection.close().await;
     assert!(began.elapsed() < Duration::from_secs(6));
-    // A new connection is not made either, and that is told in time.
+    // A new connection fails too, within the time limit.
     let error = refused(&vhost.url()).await;
     assert!(matches!(error, AmqpError::Silent { .. }), "{error}");
     broker.thaw();
@@ -170,10 +170,10 @@ async fn memory_alarm_blocks_publishers_for_a_bounded_time() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    // The time that it may take is the caller's: a large message takes longer than a question.
+    // The caller sets the time limit, because a large message takes longer than a request.
     assert!(matches!(error, AmqpError::Silent { after, .. } if after.as_secs() == 3), "{error}");
     assert!(publishing.is_blocked());
-    // Who only reads is let alone.
+    // Connections that only consume are not blocked.
     other.queue(&"q".into(), QueueType::Classic, true).await.unwrap();
     assert!(!waiting.is_blocked());
     let began = Instant::now();
@@ -203,7 +203,7 @@ async fn killed_broker_is_reported_immediately_and_reconnected() {
     let (_connection, channel, mut consumer) = loop {
         let connection = connector(&url).connect().await.unwrap();
         let channel = connection.channel().await.unwrap();
-        // As long as the queue has no leader there is no answer, or none on this channel.
+        // While the queue has no leader, the broker does not respond, or not on this channel.
         match channel.consume(&"q".into(), 1).await {
             Ok(consumer) => break (connection, channel, consumer),
             Err(error) => assert!(error.is_transient() && began.elapsed() < Duration::from_secs(60), "{error}"),

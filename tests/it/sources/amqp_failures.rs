@@ -1,5 +1,5 @@
-//! A broker that is not as it should be is told plainly, without its password, and tried again for as long
-//! as it takes; meanwhile everything else goes on.
+//! A failing broker is reported precisely, without its password, and retried for as long as necessary.
+//! Everything else continues.
 
 use std::{fs, net::TcpListener, time::Instant};
 
@@ -31,13 +31,13 @@ async fn credentials_refused_are_reported_without_the_password() {
     assert!(reason(&waiting).contains("the broker refused the user or the password"), "{waiting:#}");
     assert_eq!(gateway.json("/healthz").await["status"], "ok");
     assert_eq!(gateway.json("/readyz").await["status"], "degraded");
-    // The hooks and the readers are served.
+    // Hooks and readers are served meanwhile.
     post(&gateway, 1).await;
     broker.ctl(&["change_password", &user, "hush-hush"]);
     until_state(&gateway, "connected").await;
     let client = vhost.client().await;
     client.publish(EXCHANGE, "a", event(2).to_string()).await;
-    // A body may have credentials too, and what is no event goes to the quarantine.
+    // A body may contain credentials too, and an unreadable message is quarantined.
     client.publish(EXCHANGE, "a", "{ \"token\": \"hush-hush\"").await;
     until_head(&gateway, 2).await;
     let metrics = until(&gateway, "it is counted", async || {
@@ -57,7 +57,7 @@ async fn credentials_refused_are_reported_without_the_password() {
     assert!(log.contains("the source is not read") && log.contains("the source is read"), "{log}");
     assert!(log.contains("DEBUG tidings"), "all is logged");
     assert!(!log.contains("hush"), "a password is in the log");
-    // The library writes bytes as numbers: these are "hush".
+    // The AMQP library logs bytes as numbers; these spell "hush".
     assert!(!log.contains("104, 117, 115, 104"), "a password is in the log, byte by byte");
 }
 
@@ -91,10 +91,10 @@ async fn declare_false_uses_the_existing_queue() {
     assert!(reason(&waiting).contains("set declare = true"), "{waiting:#}");
     let client = vhost.client().await;
     client.exchange(EXCHANGE).await;
-    // A type that would not be declared is as good as any.
+    // With `declare = false` a queue of any type is accepted.
     client.queue(QUEUE, "classic").await;
     until_state(&gateway, "connected").await;
-    // It is not bound, and nobody has bound it.
+    // The gateway does not bind the queue either, so it has no binding.
     client.publish("", QUEUE, event(1).to_string()).await;
     until_head(&gateway, 1).await;
     client.bind(QUEUE, EXCHANGE, "#").await;
@@ -122,7 +122,7 @@ async fn silent_peer_costs_one_thread_and_delays_no_shutdown() {
     let url = format!("amqp://127.0.0.1:{}", silent.local_addr().unwrap().port());
     let folder = tempfile::tempdir().unwrap();
     let gateway = start(folder.path(), &url, "");
-    // Accepted sockets stay open here, as they do at a peer that hangs.
+    // Accepted sockets stay open here, as with a peer that hangs.
     let accepting =
         std::thread::spawn(move || [silent.accept().unwrap(), silent.accept().unwrap(), silent.accept().unwrap()]);
     post(&gateway, 1).await;
@@ -158,7 +158,7 @@ async fn frozen_broker_is_detected_and_memory_alarm_stops_no_reading() {
     until_state(&gateway, "connected").await;
     drop(client);
 
-    // What was in the queue before the alarm is read in spite of it.
+    // Messages from before the memory alarm are read in spite of it.
     let client = vhost.client().await;
     drop(gateway);
     client.publish_all(EXCHANGE, "a", events(2..=500), &Default::default()).await;

@@ -1,5 +1,5 @@
-//! One message that the client library cannot parse ends neither the process nor its queue: it is in the quarantine
-//! with the reason, and the next one is journaled. RabbitMQ takes such messages and passes them on.
+//! A message that the client library cannot parse ends neither the process nor the source: it is quarantined
+//! with the reason, and the next one is journaled. RabbitMQ accepts and forwards such messages.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::support::{
     subscription_fixture::{gateway, index, post},
 };
 
-/// Each message with the reason that is shown.
+/// Returns each message with the reason that the quarantine shows.
 fn messages() -> Vec<(RawMessage, &'static str)> {
     let good = RawMessage {
         routing_key: b"events.new".to_vec(),
@@ -102,7 +102,8 @@ async fn malformed_message_costs_no_other_when_it_ends_each_connection() {
     let proxy = CuttingProxy::start(broker.port, BAD);
     let url = format!("amqp://guest:guest@127.0.0.1:{}/{}", proxy.port, vhost.name);
     let gateway = start(folder.path(), &url, "");
-    // The broker drops the bad message at the limit. Good ones that were sent with it each time would be dropped too.
+    // The broker drops the malformed message at the delivery limit. It would also drop good messages that were
+    // redelivered with it each time.
     until_head(&gateway, 1500).await;
     let mut numbers = numbers(&gateway).await;
     numbers.sort_unstable();
@@ -120,8 +121,8 @@ async fn malformed_return_is_tolerated() {
     for number in 1..=5 {
         post(&gateway, number).await;
     }
-    // The returned one is known by its identifier, and not by the next confirmation, which is that of the first: the
-    // place passes the first, and never the third.
+    // The message id identifies the returned message, not the next confirmation, which belongs to the first
+    // message. The cursor therefore passes the first message and never the third.
     let shown = gateway.until("index", "it waits for a queue", |shown| shown["state"] == "retrying").await;
     let cursor = shown["cursor"].as_u64().unwrap();
     assert!((1..=2).contains(&cursor), "{shown:#}");

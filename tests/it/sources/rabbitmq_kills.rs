@@ -1,6 +1,6 @@
-//! Messages go from a queue through the journal to a subscriber's queue, while the broker and the gateway
-//! are killed and started again at random moments: every message is one change, and the subscriber gets
-//! every change in order, with repeats under the same identifier alone.
+//! Messages pass from a queue through the journal to a subscriber's queue, while the broker and the gateway are
+//! killed and restarted at random. Every message becomes exactly one change, and the subscriber gets every
+//! change in order, with repeats only under the same identifier.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use crate::support::{
 const EXCHANGE: &str = "sfm_exchange";
 const QUEUE: &str = "tidings.sfm";
 
-/// How long nothing may move.
+/// Longest time without progress.
 const STANDSTILL: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ enum Victim {
     Gateway,
 }
 
-/// What a WARC is told by, as small as it can be.
+/// Returns the smallest message about a WARC.
 fn warc(number: usize) -> String {
     json!({
         "warc": { "id": format!("w{number}"), "path": format!("/sfm-data/{number}.warc.gz") },
@@ -55,7 +55,7 @@ fn start(folder: &Path) -> Gateway {
     Gateway::start_with(&folder.join("data"), &["--config", config.to_str().unwrap()])
 }
 
-/// A message goes all the way, so that all queues are there and their names are on the broker's disk.
+/// Sends one message through, so that all queues exist and their names are on the broker's disk.
 async fn settle(broker: &Broker, url: &str, kind: &str) {
     let client = Client::connect(url).await;
     client.exchange(EXCHANGE).await;
@@ -70,7 +70,7 @@ async fn settle(broker: &Broker, url: &str, kind: &str) {
     broker.settle();
 }
 
-/// Waits until `reached` says so, and as long as something moves.
+/// Waits until `reached` returns true, as long as there is progress.
 async fn until(progress: &Progress, mut reached: impl FnMut(usize, usize) -> bool) {
     let mut last = (0, 0, Instant::now());
     loop {
@@ -89,7 +89,7 @@ async fn until(progress: &Progress, mut reached: impl FnMut(usize, usize) -> boo
     }
 }
 
-/// Sends `count` messages through, and kills the victims meanwhile.
+/// Sends `count` messages and kills the victims meanwhile.
 #[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
 async fn survive(kind: &str, count: usize, mut victims: Vec<Victim>) {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
@@ -117,7 +117,7 @@ async fn survive(kind: &str, count: usize, mut victims: Vec<Victim>) {
         async move { consume(&url, "index", count, &progress).await }
     });
     for (victim, moment) in victims.into_iter().zip(moments) {
-        // Of the messages that are published, or of those that have arrived.
+        // Kills at a number of published messages, or at a number of received ones.
         let of_published = random.bool();
         until(&progress, |confirmed, received| moment <= if of_published { confirmed } else { received }).await;
         eprintln!("{:?}: {victim:?} at {moment}", began.elapsed());
@@ -141,7 +141,7 @@ async fn survive(kind: &str, count: usize, mut victims: Vec<Victim>) {
     assert_eq!(verified(&journal_file(&folder.path().join("data"))).changes, count as u64);
 }
 
-/// The journal has every message once, and the subscriber got what it has, in order.
+/// Panics unless the journal has every message once and the subscriber got the same changes in order.
 #[expect(clippy::print_stderr, reason = "that there were repeats is of interest")]
 async fn holds(gateway: &Gateway, count: usize, progress: &Progress) {
     let changes = gateway.changes().await;

@@ -1,5 +1,5 @@
-//! What an ActiveMQ has for the gateway comes into the journal once and in its order, by queue, durable topic or
-//! virtual topic; what no dialect can read goes to the quarantine and holds nothing up.
+//! STOMP source with ActiveMQ: messages of a queue, a durable topic subscription or a virtual topic enter the
+//! journal once and in order, and an unreadable message is quarantined without delaying others.
 
 use std::{fs, io::Write};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// All of the queue is acknowledged: when nobody reads it, nothing is in it.
+/// Panics unless every message of the queue is acknowledged: the queue is empty after the gateway has stopped.
 fn assert_nothing_is_left(gateway: Gateway, client: &mut Client, queue: &str) {
     assert!(gateway.stop().success());
     assert_eq!(client.browse(queue).len(), 0);
@@ -95,7 +95,7 @@ async fn queue_copy_leaves_the_original_to_its_reader() {
     let broker = Broker::shared();
     let mut client = Client::connect(broker.port);
     let (composed, copied) = (format!("/queue/{COMPOSED}"), format!("/queue/{COPIED}"));
-    // Nobody has read the copy before.
+    // The copy has no other reader.
     client.send_all(&composed, &[], events(1..=50));
     let folder = tempfile::tempdir().unwrap();
     let gateway = start(folder.path(), &broker.url(), &copied, "");
@@ -168,7 +168,7 @@ async fn headers_reach_the_dialect_unescaped() {
     let queue = format!("/queue/{}", broker.name());
     let folder = tempfile::tempdir().unwrap();
     let gateway = start_with(folder.path(), &broker.url(), &queue, "fedora-events", "");
-    // A Fedora 4.5 sends no body.
+    // Fedora 4.5 sends messages without a body.
     let headers = [
         ("org.fcrepo.jms.baseURL", "http://localhost:8080/rest"),
         ("org.fcrepo.jms.eventType", "http://fedora.info/definitions/v4/repository#NODE_ADDED"),
@@ -191,7 +191,7 @@ async fn identical_messages_make_two_changes() {
     let queue = format!("/queue/{}", broker.name());
     let folder = tempfile::tempdir().unwrap();
     let gateway = start_with(folder.path(), &broker.url(), &queue, "islandora", "");
-    // Islandora's messages have no identifier and no time.
+    // Messages of Islandora have neither an identifier nor a time.
     let body = fs::read_to_string(crate::support::fixtures::folder("islandora").join("node-update.json")).unwrap();
     let mut client = Client::connect(broker.port);
     client.send_all(&queue, &[], [&body; 3]);
@@ -210,7 +210,7 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
     let mut client = Client::connect(broker.port);
     let filling = disk.fill();
     let mut sent = 0;
-    // What there is room for within files that are as large as they were is still taken.
+    // Events are still accepted while the existing files have free space.
     let paused = loop {
         client.send_all(&queue, &[], events(sent + 1..=sent + 100));
         sent += 100;
@@ -228,7 +228,7 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
     assert!(reason.contains("the disk is full; free some room where the journal is kept"), "{reason}");
     let readiness = gateway.http.get(format!("{}/readyz", gateway.url)).send().await.unwrap();
     assert_eq!(readiness.status(), 503);
-    // What is acknowledged is in the journal, and the rest is with the broker.
+    // Acknowledged messages are in the journal, and all others are with the broker.
     let head = gateway.head().await;
     assert!(client.browse(&queue).len() as u64 >= sent - head);
     fs::remove_file(filling).unwrap();

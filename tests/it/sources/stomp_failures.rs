@@ -1,5 +1,5 @@
-//! Whatever speaks STOMP wrongly, or not at all, is told plainly, without the password, and tried again for as long as
-//! it takes; what it sent well is journaled, once.
+//! STOMP peers that violate the protocol or do not speak it: the error is reported without the password, the
+//! source reconnects for as long as necessary, and every correct message is journaled once.
 
 use std::{
     fs,
@@ -24,7 +24,8 @@ fn scene(scene: impl Fn(&mut Peer) + Send + 'static) -> Scene {
     Box::new(scene)
 }
 
-/// Lets the gateway in and sends the events of these numbers, then listens until it goes.
+/// Returns a scene that accepts the gateway, sends the events with these numbers, and reads until the gateway
+/// disconnects.
 fn sends(numbers: impl IntoIterator<Item = u64> + Clone + Send + 'static) -> Scene {
     scene(move |peer| {
         peer.let_in(&V1_2);
@@ -39,14 +40,14 @@ fn reason(connection: &Value) -> &str {
     connection["lastError"]["reason"].as_str().unwrap_or_default()
 }
 
-/// A gateway that is played these scenes; it is stopped by the caller.
+/// Starts a gateway against a fake broker with these scenes. The caller stops the gateway.
 fn play(scenes: Vec<Scene>) -> (tempfile::TempDir, FakeStomp, Gateway) {
     let (folder, peer) = (tempfile::tempdir().unwrap(), FakeStomp::plays(scenes));
     let gateway = start(folder.path(), &peer.url(), "/queue/q", "");
     (folder, peer, gateway)
 }
 
-/// Waits until an error of that kind has been told.
+/// Waits until the source has reported an error with that text.
 async fn until_told(gateway: &Gateway, told: &str) {
     until(gateway, told, async || reason(&connection(gateway).await).contains(told).then_some(())).await;
 }
@@ -110,7 +111,7 @@ async fn long_headers_quarantine_the_message_and_the_next_one_is_read() {
 
 #[tokio::test]
 async fn jms_text_is_decoded_from_modified_utf8() {
-    // As ActiveMQ hands out a TextMessage: U+1F600 as two surrogates of three octets each.
+    // ActiveMQ encodes U+1F600 in a TextMessage as two surrogates of three bytes each.
     let (before, after) =
         ("{\"object\":\"http://h/1\",\"items\":[{\"uri\":\"http://h/1/", "\",\"change\":\"ADD\"}],\"description\":\"");
     let body = [before.as_bytes(), b"1", after.as_bytes(), b"\xED\xA0\xBD\xED\xB8\x80\"}"].concat();
@@ -166,7 +167,7 @@ async fn connection_cut_within_a_frame_is_restored_and_the_message_counts_once()
             let mut message = frame("MESSAGE", &[("ack", "m2")], event(2).to_string().as_bytes());
             message.truncate(at.min(message.len() - 1));
             peer.say(&message);
-            // What is whole is acknowledged before the end.
+            // Complete messages are acknowledged before the connection ends.
             assert_eq!(peer.hear().as_deref(), Some("ACK"));
         })
     };
@@ -178,7 +179,7 @@ async fn connection_cut_within_a_frame_is_restored_and_the_message_counts_once()
     let acknowledged = peer.heard("ACK", "id");
     assert_eq!(acknowledged[..4], ["m1"; 4]);
     assert_eq!(acknowledged.last().map(String::as_str), Some("m3"));
-    // It waits for the broker's word that it has them, and lets go of no subscription.
+    // The gateway waits for the receipt of its DISCONNECT and does not unsubscribe.
     assert_eq!(peer.heard("DISCONNECT", "receipt"), ["goodbye"]);
     assert_eq!(peer.heard("UNSUBSCRIBE", "id"), [""; 0]);
 }
@@ -217,7 +218,7 @@ async fn heart_beats_detect_silence_and_go_both_ways() {
     let silent = scene(Peer::hear_all);
     let quiet = scene(|peer| {
         peer.let_in(&[("version", "1.2"), ("heart-beat", "1000,1000")]);
-        // The gateway is heard twice before it gives up.
+        // Two heart-beats of the gateway arrive before it gives up.
         assert_eq!((peer.hear_octet(), peer.hear_octet()), (Some(b'\n'), Some(b'\n')));
         peer.hear_all();
     });
@@ -264,7 +265,7 @@ async fn endless_body_uses_bounded_memory_and_the_next_message_is_read() {
     });
     let (_folder, peer, gateway) = play(vec![endless]);
     until_head(&gateway, 1).await;
-    // What is told is written before what is kept.
+    // The error is reported before the message is quarantined.
     let kept = async || gateway.json("/quarantine").await["messages"].get(0).cloned();
     let kept = until(&gateway, "the large one is kept", kept).await;
     assert!(kept["reason"].as_str().unwrap().contains("it has 314572800 bytes, and was left out"), "{kept:#}");
@@ -278,7 +279,8 @@ async fn endless_body_uses_bounded_memory_and_the_next_message_is_read() {
 
 #[tokio::test]
 async fn redelivery_makes_no_second_change() {
-    // Islandora's messages have no identifier and no time: it is the broker's that tells them apart.
+    // Messages of Islandora have neither an identifier nor a time, so only the broker's message id
+    // distinguishes them.
     let body = fs::read(crate::support::fixtures::folder("islandora").join("node-update.json")).unwrap();
     let told = |again: &'static str, more: bool| {
         let body = body.clone();
@@ -290,7 +292,7 @@ async fn redelivery_makes_no_second_change() {
             if more {
                 peer.hear_all();
             } else {
-                // It goes before it has taken the acknowledgement.
+                // The broker disconnects before it has processed the acknowledgement.
                 peer.hear();
             }
         })

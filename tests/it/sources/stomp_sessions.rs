@@ -1,7 +1,7 @@
-//! A session of thirty operations on five objects, told to an ActiveMQ by a client that is not ours, in an order that
-//! is none: the registry ends as the repository does, and each operation is a change with what it did. Fedora 3 sends
-//! each message from a thread of its own, Fedora 6 the events of a transaction in no order. Islandora's events have no
-//! time, so those of one object come in their order, and the objects mixed.
+//! A session of thirty operations on five objects, sent to ActiveMQ by an independent client in random order.
+//! The registry ends in the state of the repository, and each operation makes one change. Fedora 3 sends each
+//! message from a separate thread, and Fedora 6 sends the events of a transaction in any order. Islandora's
+//! events have no time, so those of one object stay in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,10 +22,10 @@ pub(crate) const STEPS: usize = 6;
 
 const CONTAINER: &str = "http://www.w3.org/ns/ldp#BasicContainer";
 
-/// What is told of an item: its name, the type of change, the state after, where the content is.
+/// Item of a change: name, change type, state after, content URL.
 type Told = (String, String, String, String);
 
-/// What the registry has of an item that is there, by its name: the state and where the content is.
+/// Present items of the registry by name: state and content URL.
 type Known = BTreeMap<String, (String, String)>;
 
 fn word(value: &Value) -> String {
@@ -39,8 +39,8 @@ fn told(change: &Value) -> Told {
     (uri, kind, after, content)
 }
 
-/// Has the messages sent, in a random order that keeps those of one object in theirs where `in_turn` is set; gives the
-/// gateway when all are in its journal. The lines go into the table of its source.
+/// Sends the messages in random order; with `in_turn` those of one object stay in order. Returns the gateway
+/// once all are in its journal. `lines` are added to the table of the source.
 #[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
 pub(crate) async fn followed(
     dialect: &str,
@@ -53,7 +53,7 @@ pub(crate) async fn followed(
     let mut random = fastrand::Rng::with_seed(seed);
     let mut messages: Vec<_> = messages.into_iter().map(|message| (random.u64(..), message)).collect();
     if in_turn {
-        // Each object gets the places that it has by chance, in its order.
+        // The random places of an object are reassigned to its messages in order.
         let mut places: Vec<_> = messages.iter().map(|(place, (object, ..))| (*object, *place)).collect();
         places.sort_unstable();
         messages.sort_by_key(|(_, (object, ..))| *object);
@@ -78,7 +78,7 @@ pub(crate) async fn known(gateway: &Gateway, object: &str) -> (String, Known) {
     (word(&shown["parent"]), live.map(item).collect())
 }
 
-/// What is done to object `object`: the methods of API-M, by the step, with their parameters and what they return.
+/// Returns the API-M methods of a step on an object, with their parameters and return values.
 pub(crate) fn operation(
     object: usize,
     step: usize,
@@ -102,12 +102,12 @@ pub(crate) fn operation(
     }
 }
 
-/// When it is done: all objects' first steps, then their second ones, and so on.
+/// Returns the time of a step: the first steps of all objects come first, then the second ones, and so on.
 pub(crate) fn second(object: usize, step: usize) -> usize {
     1 + step * OBJECTS + object
 }
 
-/// The messages of all that is done, each with its object and its headers.
+/// Returns the messages of the session, each with its object and its headers.
 pub(crate) fn session_of_fedora_3() -> Vec<(usize, Value, String)> {
     let mut messages = Vec::new();
     for (object, step) in (0..OBJECTS).flat_map(|object| (0..STEPS).map(move |step| (object, step))) {
@@ -173,7 +173,7 @@ async fn fedora_3_session_out_of_order_ends_in_the_repository_state() {
     assert!(gateway.stop().success());
 }
 
-/// What is done to a resource or a node: at last some are deleted.
+/// Returns the type of the event for a resource or node; the last event of some is a deletion.
 pub(crate) fn kind(object: usize, step: usize) -> &'static str {
     match step {
         0 => "Create",
@@ -182,14 +182,14 @@ pub(crate) fn kind(object: usize, step: usize) -> &'static str {
     }
 }
 
-/// The same of Fedora 6.
+/// Returns the events of a session of Fedora 6.
 pub(crate) fn session_of_fedora_6() -> Vec<(usize, Value, String)> {
     let (rest, container) = (REST, CONTAINER);
     let mut messages = Vec::new();
     for (object, step) in (0..OBJECTS).flat_map(|object| (0..STEPS).map(move |step| (object, step))) {
         let (kind, number) = (kind(object, step), second(object, step));
         let path = format!("/collection/{object}");
-        // A Delete has lost its types.
+        // Delete events have no types.
         let types = if kind == "Delete" { json!([]) } else { json!([container, "http://www.w3.org/ns/prov#Entity"]) };
         let body = json!({
             "id": format!("urn:uuid:00000000-0000-4000-8000-{number:012x}"),
@@ -236,7 +236,7 @@ async fn fedora_6_session_out_of_order_ends_in_the_repository_state() {
         "Delete" => "DELETE",
         _ => "UPDATE",
     };
-    // Of what is heard first of a resource only the registry knows that it is not the first.
+    // Only the registry knows that the event that arrives first is not the first event of its resource.
     let expected = all.map(|(object, step)| {
         let (at, uri) =
             (format!("2026-03-01T10:00:{:02}.500Z", second(object, step)), format!("{rest}/collection/{object}"));

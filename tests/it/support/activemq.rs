@@ -1,8 +1,8 @@
-//! An ActiveMQ of the test's own: on free ports, with its own folder, as whoever runs the tests. It speaks STOMP
-//! alone. A broker of the system is not touched.
+//! An ActiveMQ that the tests start on free ports, in its own folder, as the user who runs the tests. It speaks
+//! only STOMP. An ActiveMQ of the operating system is not touched.
 //!
-//! [`Broker::shared`] is one for all tests that leave it alone, each with destinations of its own;
-//! [`Broker::start`] is one for a test that stops or kills it.
+//! [`Broker::shared`] is for all tests that do not stop the broker; each uses its own destinations.
+//! [`Broker::start`] is for a test that stops or kills its broker.
 
 use std::{
     fs,
@@ -18,40 +18,40 @@ use std::{
 
 use super::broker_process::{Kept, PATIENCE, free_ports};
 
-/// Where Debian has it.
+/// Folder of Debian's ActiveMQ package.
 const HOME: &str = "/usr/share/activemq";
 
-/// The user beside the anonymous one, and its password; it alone may read the queues `private.>`.
+/// User besides the anonymous one, and its password. Only this user may read the queues `private.>`.
 pub(crate) const USER: &str = "tidings";
 pub(crate) const PASSWORD: &str = "hush-hush";
 
-/// A queue whose messages go to another one too.
+/// Queue whose messages are copied to a second queue.
 pub(crate) const COMPOSED: &str = "public.composed";
 pub(crate) const COPIED: &str = "public.copied";
 
-/// What the keystore of the encrypted port is opened with.
+/// Password of the keystore for the encrypted port.
 const KEYSTORE: &str = "changeit";
 
 /// A running broker.
 pub(crate) struct Broker {
     folder: PathBuf,
-    /// The port that it listens on.
+    /// Port for plain connections.
     pub(crate) port: u16,
-    /// The port on which it listens for encrypted connections; the shared broker alone does.
+    /// Port for encrypted connections; only the shared broker has one.
     pub(crate) tls_port: u16,
-    /// Its process.
+    /// Process of the broker.
     pub(crate) kept: Kept,
     names: AtomicUsize,
 }
 
 impl Broker {
-    /// The broker of all tests that leave it alone.
+    /// Returns the broker that all non-destructive tests share.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Broker> = OnceLock::new();
         SHARED.get_or_init(|| Self::start_as(true))
     }
 
-    /// Starts one, and waits until it takes connections.
+    /// Starts a broker and waits until it accepts connections.
     pub(crate) fn start() -> Self {
         Self::start_as(false)
     }
@@ -69,35 +69,35 @@ impl Broker {
         broker
     }
 
-    /// Starts it with the data that it has, and waits until it takes connections.
+    /// Starts the broker again with its existing data and waits until it accepts connections.
     pub(crate) fn start_again(&mut self) {
         let port = self.port;
         self.kept.start(|| answers(port));
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the broker like a power cut.
     pub(crate) fn kill(&self) {
         self.kept.signal("KILL");
         self.kept.wait_for_end();
     }
 
-    /// Where it is, for whoever gives no name.
+    /// Returns the URL without credentials.
     pub(crate) fn url(&self) -> String {
         format!("stomp://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate of its encrypted connections, which is its own authority.
+    /// Returns the path of the self-signed certificate for encrypted connections.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.join("certificate.pem")
     }
 
-    /// A name that no other test has for its destinations.
+    /// Returns a destination name that no other test uses.
     pub(crate) fn name(&self) -> String {
         format!("public.{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Whether it speaks STOMP.
+/// Returns true if the port answers as STOMP.
 fn answers(port: u16) -> bool {
     let answer = || {
         let mut socket = TcpStream::connect(("127.0.0.1", port))?;
@@ -120,7 +120,8 @@ fn set_up(folder: &Path, port: u16, tls_port: Option<u16>) {
         connector = format!("<transportConnector name=\"encrypted\" uri=\"stomp+ssl://127.0.0.1:{tls_port}\"/>");
     }
     let all = "read=\"anonymous,users\" write=\"anonymous,users\" admin=\"anonymous,users\"";
-    // The order of the elements is that of the schema. Of all entries that fit a destination the permissions add up.
+    // The elements must be in the order of the schema. The permissions of all entries that match a destination
+    // are combined.
     let config = format!(
         r#"<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
  xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
@@ -151,7 +152,7 @@ fn set_up(folder: &Path, port: u16, tls_port: Option<u16>) {
     fs::write(folder.join("start"), start).unwrap();
 }
 
-/// Makes a key and a certificate, with what Java has for it.
+/// Creates a key and a certificate with Java's keytool.
 fn make_certificate(folder: &Path) {
     let keytool = |arguments: &[&str]| {
         let mut command = Command::new("keytool");

@@ -1,4 +1,4 @@
-//! What the tests of sources that are queues share: a gateway that reads one, and waits for what it does.
+//! Gateway that reads an AMQP queue, for the tests of queue sources, and helpers that wait for its progress.
 
 use std::{path::Path, time::Instant};
 
@@ -9,15 +9,15 @@ use crate::support::{
     journal_fixture::{configuration, event},
 };
 
-/// The name of the source.
+/// Name of the source.
 pub(crate) const SOURCE: &str = "harvests";
 
-/// The exchange of the tests, and the queue that is bound to it.
+/// Exchange of the tests, and the queue that is bound to it.
 pub(crate) const EXCHANGE: &str = "events";
 pub(crate) const QUEUE: &str = "tidings.events";
 
-/// The path of a configuration with one such source, of the dialect content-change, at that address. The
-/// lines go into its table.
+/// Writes a configuration with one AMQP source of the dialect content-change and returns its path. `lines` are
+/// added to the source's table.
 pub(crate) fn source(folder: &Path, url: &str, lines: &str) -> String {
     let table = format!(
         "[sources.{SOURCE}]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"{url}\"\n\
@@ -26,21 +26,22 @@ pub(crate) fn source(folder: &Path, url: &str, lines: &str) -> String {
     configuration(folder, &table)
 }
 
-/// A gateway with such a source and its journal in `folder`, its whole log in the file `log` beside it.
+/// Starts a gateway with such a source. Its journal is in `folder`, and its complete log in the file `log`
+/// beside it.
 pub(crate) fn start(folder: &Path, url: &str, lines: &str) -> Gateway {
     let config = source(folder, url, lines);
     Gateway::start_logging(&folder.join("data"), &["--config", &config], &folder.join("log"))
 }
 
 impl Gateway {
-    /// Stops it once its source is connected; says whether it stopped in good order.
+    /// Stops the gateway once its source is connected; returns true if the exit status was 0.
     pub(crate) async fn stop_when_connected(self) -> bool {
         until_state(&self, "connected").await;
         self.stop().success()
     }
 }
 
-/// Waits until what the gateway shows of the source's connection is in `state`; gives all that it shows.
+/// Waits until the source's connection is in `state`; returns the connection as the gateway shows it.
 pub(crate) async fn until_state(gateway: &Gateway, state: &str) -> Value {
     until(gateway, &format!("the connection is {state}"), async || {
         let connection = connection(gateway).await;
@@ -49,7 +50,7 @@ pub(crate) async fn until_state(gateway: &Gateway, state: &str) -> Value {
     .await
 }
 
-/// What the gateway shows of the source's connection.
+/// Returns the source's connection as the gateway shows it.
 pub(crate) async fn connection(gateway: &Gateway) -> Value {
     let sources = gateway.json("/sources").await;
     let all = sources["sources"].as_array().unwrap();
@@ -62,7 +63,7 @@ pub(crate) async fn until_head(gateway: &Gateway, head: u64) {
         .await;
 }
 
-/// Waits until there is what is looked for; every minute counts as one as long as something moves.
+/// Waits until `found` returns a value. The time limit starts again whenever the gateway makes progress.
 pub(crate) async fn until<T>(gateway: &Gateway, what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
     let (mut since, mut head) = (Instant::now(), 0);
     loop {
@@ -79,14 +80,14 @@ pub(crate) async fn until<T>(gateway: &Gateway, what: &str, mut found: impl Asyn
     }
 }
 
-/// The numbers of the events whose changes are in the journal, in its order.
+/// Returns the numbers of the events in the journal, in journal order.
 pub(crate) async fn numbers(gateway: &Gateway) -> Vec<u64> {
     let number =
         |change: &Value| change["items"][0]["uri"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap();
     gateway.changes().await.iter().map(number).collect()
 }
 
-/// The bodies of the events of these numbers.
+/// Returns the bodies of the events with these numbers.
 pub(crate) fn events(numbers: impl IntoIterator<Item = u64>) -> impl Iterator<Item = Vec<u8>> {
     numbers.into_iter().map(|number| event(number).to_string().into_bytes())
 }

@@ -1,5 +1,5 @@
-//! Strategies for values of the model: every kind of value that it allows, and more often than
-//! chance would give them those that a format may get wrong.
+//! Proptest strategies for values of the model. They produce every kind of value that the model allows, and
+//! values that a format may get wrong more often than chance would.
 
 use proptest::{
     collection::vec,
@@ -15,7 +15,7 @@ use tidings::model::{
 };
 use uuid::Uuid;
 
-/// Text with what XML, JSON and their readers treat specially.
+/// Text with characters that XML, JSON and their parsers treat specially.
 pub(crate) fn text() -> impl Strategy<Value = Text> {
     let nasty = select(vec![
         "&",
@@ -51,7 +51,7 @@ pub(crate) fn text() -> impl Strategy<Value = Text> {
     vec(piece, 0..10).prop_map(|pieces| Text::new(&pieces.concat()))
 }
 
-/// URIs and IRIs, with what is markup elsewhere.
+/// URIs and IRIs with characters that are markup in other syntaxes.
 pub(crate) fn uri() -> impl Strategy<Value = Uri> {
     let start = select(vec![
         "http://localhost:8080/fedora/objects/",
@@ -67,14 +67,14 @@ pub(crate) fn uri() -> impl Strategy<Value = Uri> {
         .prop_filter_map("not a URI", |(start, pieces)| Uri::parse(&format!("{start}{}", pieces.concat())).ok())
 }
 
-/// Any point in time that RFC 3339 can write.
+/// Any point in time that RFC 3339 can represent.
 pub(crate) fn time() -> impl Strategy<Value = Timestamp> {
     let year_0_to_9999 = -62_167_219_200_000_i64..=253_402_300_799_999;
     prop_oneof![year_0_to_9999, 1_000_000_000_000_i64..2_000_000_000_000, Just(0)]
         .prop_map(|millis| Timestamp::from_millis(millis).unwrap())
 }
 
-/// Known states and any other token.
+/// Known states and arbitrary tokens.
 pub(crate) fn state() -> impl Strategy<Value = State> {
     let known = select(vec![State::ACTIVE, State::INACTIVE, State::DELETED]);
     prop_oneof![known, "[A-Z][A-Z_]{0,63}".prop_map(|token| State::parse(&token).unwrap())]
@@ -98,7 +98,7 @@ pub(crate) fn content() -> impl Strategy<Value = ContentLocation> {
     )
 }
 
-/// Every variant, with and without each of its parts.
+/// Every variant, with and without each of its optional parts.
 pub(crate) fn item_change() -> impl Strategy<Value = ItemChange> {
     let some_state = || option::of(state());
     prop_oneof![
@@ -164,7 +164,7 @@ pub(crate) fn change() -> impl Strategy<Value = Change> {
         let lookup = option::of(select(LookupMark::ALL.to_vec()));
         (aspects(), aspects(), any::<bool>(), option::of(time()), lookup, notes).prop_map(
             move |(filled, late, purge, as_of, lookup, mut items)| {
-                // What has nothing to note at the end of the list is left out of it.
+                // Empty notes at the end of the list are omitted.
                 while items.last() == Some(&ItemNotes::default()) {
                     items.pop();
                 }

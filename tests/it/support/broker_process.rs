@@ -1,6 +1,5 @@
-//! What the brokers of the tests have in common, whichever they are: the process is watched by a shell that
-//! holds the other end of a pipe. When the test process ends, however it does, the shell kills the broker
-//! and removes its folder.
+//! Process of a message broker, for every kind of broker. A shell watches the test process through a pipe: when
+//! the test process ends for any reason, the shell kills the broker and removes its folder.
 
 use std::{
     fs,
@@ -11,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything of a broker may take; each starts in some seconds on an idle machine.
+/// Time limit for any operation of a broker. A broker starts in a few seconds on an idle machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Starts the broker when it is told to, and cleans up when there is nobody left to tell it.
+/// Starts the broker on request, and cleans up when the test process has gone.
 const KEEPER: &str = r#"
     folder=$1
     while read -r order; do
@@ -26,15 +25,15 @@ const KEEPER: &str = r#"
     rm -rf "$folder"
 "#;
 
-/// The process of a broker.
+/// Process of a broker, with the shell that watches it.
 pub(crate) struct Kept {
     folder: PathBuf,
     keeper: Child,
 }
 
 impl Kept {
-    /// For the broker in a folder, where the script `start` becomes the broker, and a script `end`, if there is
-    /// one, kills what the broker has left.
+    /// Watches the broker in a folder. The script `start` becomes the broker; an optional script `end` kills
+    /// processes that the broker has left behind.
     pub(crate) fn of(folder: &Path) -> Self {
         let mut keeper = Command::new("setsid");
         keeper.args(["sh", "-c", KEEPER, "keeper"]).arg(folder).stdin(Stdio::piped());
@@ -42,25 +41,25 @@ impl Kept {
         Self { folder: folder.to_owned(), keeper }
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts the broker and waits until `answers` returns true.
     pub(crate) fn start(&mut self, answers: impl Fn() -> bool) {
         let _ = fs::remove_file(self.folder.join("pid"));
         self.keeper.stdin.as_mut().unwrap().write_all(b"start\n").unwrap();
         wait_until("the broker starts", || self.folder.join("pid").exists() && answers());
     }
 
-    /// The identifier of its process.
+    /// Returns the process identifier.
     pub(crate) fn process(&self) -> String {
         fs::read_to_string(self.folder.join("pid")).unwrap().trim().to_owned()
     }
 
-    /// Sends it a signal by name.
+    /// Sends a signal to the broker by the signal's name.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.process()]).status().unwrap();
         assert!(sent.success());
     }
 
-    /// Waits until it is gone.
+    /// Waits until the process has ended.
     pub(crate) fn wait_for_end(&self) {
         let program = PathBuf::from("/proc").join(self.process()).join("exe");
         wait_until("the broker ends", || fs::read_link(&program).is_err());
@@ -69,13 +68,13 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // The keeper reads to the end, and cleans up.
+        // The shell reads to the end of the pipe and cleans up.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
 }
 
-/// Waits for a condition.
+/// Waits until a condition holds.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -84,9 +83,9 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Ports that were free a moment ago; all are held at once, so that they differ. None is one that the system
-/// gives to whoever connects somewhere: while the broker is down, another could get it, and even whoever
-/// looks whether the broker is back would find himself there.
+/// Returns ports that were free a moment ago. All are bound at the same time, so that they differ. None is in
+/// the ephemeral range, because a client could get such a port as its own while the broker is down, and would
+/// then connect to itself.
 pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
     let held = [(); N].map(|()| {
         let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768));

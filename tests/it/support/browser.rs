@@ -1,4 +1,4 @@
-//! A real browser: Chromium without a window, told what to do by its DevTools protocol over a pipe.
+//! Headless Chromium, controlled by its DevTools protocol over a pipe.
 
 use std::{
     fs::File,
@@ -13,28 +13,28 @@ use tempfile::TempDir;
 
 use crate::support::gateway::PATIENCE;
 
-/// A browser with one page.
+/// Browser with one page.
 pub(crate) struct Browser {
     child: Child,
     orders: ChildStdin,
     answers: Receiver<Value>,
     session: Value,
     last: u64,
-    /// What it told beside its answers.
+    /// Events that the browser has sent between its responses.
     events: Vec<Value>,
     folder: TempDir,
 }
 
 impl Browser {
-    /// Starts one that shows nothing yet.
+    /// Starts a browser with a blank page.
     pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// The same with further arguments of the program.
+    /// Starts a browser with further command-line arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // It reads orders from its third file and writes answers to its fourth.
+        // Chromium reads commands from file descriptor 3 and writes responses to file descriptor 4.
         let mut chromium = Command::new("sh");
         chromium.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "chromium", "--headless=new"]);
         chromium.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
@@ -83,12 +83,13 @@ impl Browser {
         }
     }
 
-    /// From now on it tells what goes through its network.
+    /// Enables network events from now on.
     pub(crate) fn watch_network(&mut self) {
         self.order("Network.enable", &json!({}));
     }
 
-    /// Waits until it has got some of the body of a request that it began since its network is watched.
+    /// Waits until the page has received part of the body of a request that began after
+    /// [`Browser::watch_network`].
     pub(crate) fn until_received(&mut self, url: &str) {
         loop {
             let events = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
@@ -103,18 +104,18 @@ impl Browser {
         }
     }
 
-    /// Goes to an address.
+    /// Navigates to a URL.
     pub(crate) fn go(&mut self, url: &str) {
         let went = self.navigate(url);
         assert_eq!(went, Value::Null, "{url}");
     }
 
-    /// Goes to an address; gives why it did not come there.
+    /// Navigates to a URL; returns the error text if that failed.
     pub(crate) fn navigate(&mut self, url: &str) -> Value {
         self.order("Page.navigate", &json!({ "url": url }))["errorText"].take()
     }
 
-    /// What an expression of the page comes to, once it has.
+    /// Returns the value of a JavaScript expression, after its promise has resolved.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         self.evaluate(expression).unwrap_or_else(|told| panic!("{expression}: {told}"))
     }
@@ -125,11 +126,11 @@ impl Browser {
         if told.get("exceptionDetails").is_some() { Err(told) } else { Ok(told["result"]["value"].take()) }
     }
 
-    /// Waits until an expression of the page comes to this.
+    /// Waits until a JavaScript expression has the value `wanted`.
     pub(crate) fn until(&mut self, expression: &str, wanted: &Value) {
         let began = Instant::now();
         loop {
-            // The page may not be there yet.
+            // The page may not be loaded yet.
             let value = self.evaluate(expression);
             if value.as_ref() == Ok(wanted) {
                 return;
@@ -142,7 +143,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends in good order when it is told to, and takes its children with it.
+        // Browser.close ends Chromium together with its child processes.
         let close = json!({ "id": 0, "method": "Browser.close" });
         let _ = self.orders.write_all(format!("{close}\0").as_bytes());
         let began = Instant::now();

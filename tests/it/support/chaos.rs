@@ -1,7 +1,8 @@
-//! Commotion: changes pass through a gateway that is killed and started again meanwhile, and every subscriber, of
-//! whatever form, must have seen each of them, in order, with repeats under the same identifier alone.
+//! Restarts under load: changes pass through a gateway that is killed and restarted meanwhile. Every subscriber
+//! must receive every change, in order, and repeats only under the same identifier.
 //!
-//! A subscriber tells [`Seen`] what it gets, and makes trouble of its own: it is cut off, starts again, is slow.
+//! A subscriber records its changes in [`Seen`] and causes failures itself: it disconnects, restarts and reads
+//! slowly.
 
 use std::{
     collections::BTreeMap,
@@ -24,26 +25,26 @@ use crate::support::{
     subscription_fixture::event,
 };
 
-/// How long nothing may move.
+/// Longest time without progress.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
-/// How many changes are on their way to the gateway at the same time.
+/// Number of concurrent senders.
 const AT_ONCE: u64 = 48;
 
-/// What a subscriber has got, in the order in which it came.
+/// Changes that a subscriber has received, in the order of their arrival.
 #[derive(Default)]
 pub(crate) struct Seen(Mutex<Got>);
 
 #[derive(Default)]
 struct Got {
-    /// The number and the identifier of each change.
+    /// Number and identifier of each change.
     came: Vec<(u64, String)>,
-    /// The highest number of which all before it have come.
+    /// Highest number up to which every change has arrived.
     through: u64,
 }
 
 impl Seen {
-    /// A change has come.
+    /// Records a change.
     pub(crate) fn tell(&self, seq: u64, id: &str) {
         let mut got = self.0.lock().unwrap();
         got.came.push((seq, id.to_owned()));
@@ -56,8 +57,8 @@ impl Seen {
         self.0.lock().unwrap().through
     }
 
-    /// Whether every change of the journal has come, in order, and what came again did so under the same identifier.
-    /// Gives how many came again.
+    /// Panics unless every change of the journal has arrived, in order, and every repeat had the same
+    /// identifier. Returns the number of repeats.
     pub(crate) fn holds(&self, changes: &[Value]) -> usize {
         let got = self.0.lock().unwrap();
         let mut known: BTreeMap<u64, &str> = BTreeMap::new();
@@ -80,9 +81,9 @@ impl Seen {
     }
 }
 
-/// A gateway that is killed and started again under the same address.
+/// Gateway that is killed and restarted under the same URL.
 pub(crate) struct Commotion {
-    /// Where it is.
+    /// URL of the gateway.
     pub(crate) url: String,
     pub(crate) random: fastrand::Rng,
     gateway: Gateway,
@@ -91,7 +92,8 @@ pub(crate) struct Commotion {
 }
 
 impl Commotion {
-    /// Starts the gateway with these lines of configuration. `SEED` repeats what failed.
+    /// Starts the gateway with these lines of configuration. The environment variable `SEED` repeats a failed
+    /// run.
     #[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
     pub(crate) fn begin(folder: &Path, lines: &str) -> Self {
         let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
@@ -104,8 +106,8 @@ impl Commotion {
         Self { url: gateway.url.clone(), random, gateway, arguments, data }
     }
 
-    /// Has the gateway take `count` changes, kills it so many times meanwhile, and waits until everybody has seen
-    /// all of them.
+    /// Sends `count` changes, kills the gateway `kills` times meanwhile, and waits until every subscriber has
+    /// received all changes.
     #[expect(clippy::print_stderr, reason = "what happened when is of interest when it fails")]
     pub(crate) async fn pass(mut self, count: u64, kills: usize, everybody: &[Arc<Seen>]) -> Gateway {
         let mut moments: Vec<_> = (0..kills).map(|_| self.random.u64(count / 10..count * 9 / 10)).collect();
@@ -115,7 +117,7 @@ impl Commotion {
         let began = Instant::now();
         let slowest = || everybody.iter().map(|seen| seen.through()).min().unwrap_or(0);
         for moment in moments {
-            // Of those that are taken, or of those that everybody has.
+            // Kills at a number of accepted changes, or at a number that every subscriber has received.
             let of_taken = self.random.bool();
             let reached = || if of_taken { taken.load(Ordering::Relaxed) } else { slowest() };
             until(moment, reached).await;
@@ -133,13 +135,12 @@ impl Commotion {
     }
 }
 
-/// Takes what a receiver got, and tells how that is answered where it is not for chance to say.
+/// Records the request that a receiver got. Returns its reply, or `None` to leave the reply to chance.
 pub(crate) type Take = fn(&Seen, &Request) -> Option<Reply>;
 
 impl Commotion {
-    /// The same with a receiver of posts at each of these addresses, which is cut off, comes again, and is slow at
-    /// random, and fails once in `seldom` posts, and once closes the socket. Everybody has every change then, and in
-    /// order.
+    /// Does the same with an HTTP receiver at each of these addresses. A receiver disconnects, returns and is
+    /// slow at random. One of `seldom` posts fails, and another one of `seldom` closes the socket.
     #[expect(clippy::print_stderr, reason = "how often things came again is of interest")]
     pub(crate) async fn pass_to(mut self, addresses: &[SocketAddr], seldom: u32, take: Take, count: u64, kills: usize) {
         let everybody: Vec<Arc<Seen>> = addresses.iter().map(|_| Arc::default()).collect();
@@ -162,7 +163,7 @@ impl Commotion {
     }
 }
 
-/// Is there, goes away, and comes again, until `done`.
+/// Starts and stops a receiver repeatedly until `done`.
 async fn receive(
     address: SocketAddr,
     (seen, seldom, take): (Arc<Seen>, u32, Take),
@@ -197,7 +198,7 @@ fn start(data: &Path, arguments: &[String]) -> Gateway {
     Gateway::start_elsewhere(data, &arguments, None)
 }
 
-/// Waits for as long as something moves.
+/// Waits as long as there is progress.
 async fn until(wanted: u64, reached: impl Fn() -> u64) {
     let mut last = (0, Instant::now());
     while reached() < wanted {
@@ -209,7 +210,7 @@ async fn until(wanted: u64, reached: impl Fn() -> u64) {
     }
 }
 
-/// Posts the changes of these numbers, each until it is taken.
+/// Posts the changes with these numbers, and repeats each until it is accepted.
 async fn send(url: String, count: u64, taken: Arc<AtomicU64>) {
     let senders = (0..AT_ONCE).map(|sender| {
         let (http, url, taken) = (client(), format!("{url}/hooks/content-change"), Arc::clone(&taken));

@@ -1,4 +1,4 @@
-//! A configuration whose sources have a repository of the test's own, and `tidings seed-registry` over it.
+//! Configuration whose sources have a fake repository, and `tidings seed-registry` with that configuration.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// What Fedora 6 calls itself in its messages.
+/// Base URL that Fedora 6 has in its messages.
 pub(crate) const BASE_6: &str = "http://localhost:8080/fcrepo/rest";
 
-/// A configuration with a repository, and the data of a gateway.
+/// Configuration with a repository, and the data folder of a gateway.
 pub(crate) struct Place {
     folder: TempDir,
     pub(crate) config: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Both sources have that repository; what it calls itself in messages is what each of them expects.
+    /// Gives both sources the same repository. Each source expects its own base URL in messages.
     pub(crate) fn of<T: Answers>(repository: &Fake<T>) -> Self {
         Self::with(&repository.url(), "")
     }
@@ -67,11 +67,11 @@ impl Place {
 
     pub(crate) async fn seed(&self, source: &str, more: &[&str]) -> Ran {
         let child = self.command(source, more).spawn().unwrap();
-        // The repository answers on threads of this process.
+        // The fake repository runs on threads of this process, so this test must not block them.
         tokio::task::spawn_blocking(move || ended(child)).await.unwrap()
     }
 
-    /// The same with success; gives the summary.
+    /// Runs the command, which must succeed; returns its summary.
     pub(crate) async fn seeded(&self, source: &str, more: &[&str]) -> String {
         let (code, told, said) = self.seed(source, more).await;
         assert_eq!(code, 0, "{told}{said}");
@@ -89,7 +89,7 @@ pub(crate) async fn objects(gateway: &Gateway) -> Vec<Value> {
     }
 }
 
-/// Sends a part of a walk; gives the status and the answer.
+/// Posts one part of a crawl; returns the status and the response.
 pub(crate) async fn part(gateway: &Gateway, source: &str, body: &Value) -> (u16, Value) {
     let url = format!("{}/sources/{source}/registry", gateway.url);
     let sent = gateway.http.post(url).json(body).send().await.unwrap();

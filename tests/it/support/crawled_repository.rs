@@ -1,5 +1,5 @@
-//! Repositories of the test's own that can be walked through: a Fedora 3 and a Fedora 6, as far as their REST APIs list
-//! what there is. Written from what fcrepo 3.8 and 6 answer.
+//! Fake repositories for crawls: a Fedora 3 and a Fedora 6, with the parts of their REST APIs that list
+//! contents. They answer as fcrepo 3.8 and 6 do.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use wiremock::ResponseTemplate;
 
 use crate::support::fake_repository::{FakeRepository, Knows};
 
-/// What goes wrong: what is answered instead to a request, as in `GET /rest/a?b=c`.
+/// Replacement for the response to a request such as `GET /rest/a?b=c`.
 pub(crate) type Trouble = Box<dyn Fn(&str) -> Option<ResponseTemplate> + Send>;
 
-/// A repository that answers.
+/// Running fake repository.
 pub(crate) struct Fake<T>(FakeRepository<Holding<T>>);
 
 struct Holding<T> {
@@ -24,9 +24,9 @@ struct Holding<T> {
     asked: Mutex<Vec<String>>,
 }
 
-/// What answers to requests for what a repository holds.
+/// REST API of a repository.
 pub(crate) trait Answers: Send + 'static {
-    /// Where the REST API is.
+    /// Path of the REST API.
     const PATH: &'static str;
     fn answer(&mut self, method: &str, path: &str, query: &BTreeMap<String, String>, base: &str) -> ResponseTemplate;
 }
@@ -51,56 +51,56 @@ impl<T: Answers> Fake<T> {
         Self(server)
     }
 
-    /// Where it is.
+    /// Returns the URL of the REST API.
     pub(crate) fn url(&self) -> String {
         self.0.knows.base.get().unwrap().clone()
     }
 
-    /// Has something go wrong from now on.
+    /// Replaces responses from now on.
     pub(crate) fn trouble(&self, trouble: impl Fn(&str) -> Option<ResponseTemplate> + Send + 'static) {
         *self.0.knows.trouble.lock().unwrap() = Some(Box::new(trouble));
     }
 
-    /// Has nothing go wrong any more.
+    /// Stops replacing responses.
     pub(crate) fn mended(&self) {
         *self.0.knows.trouble.lock().unwrap() = None;
     }
 
-    /// Changes what it holds.
+    /// Changes the contents.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         change(&mut self.0.knows.holds.lock().unwrap())
     }
 
-    /// What was asked for since this was asked last.
+    /// Returns the requests since the previous call.
     pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.0.knows.asked.lock().unwrap())
     }
 }
 
-/// What a Fedora 3 holds.
+/// Contents of a Fedora 3.
 pub(crate) struct Fedora3 {
     /// Objects by PID.
     pub(crate) objects: BTreeMap<String, Object>,
-    /// Whether lists of datastreams have profiles (3.6 and later).
+    /// True if lists of datastreams contain profiles (3.6 and later).
     pub(crate) knows_profiles: bool,
-    /// How many objects a page of the list has at the most.
+    /// Maximum number of objects on a page of the list.
     pub(crate) page: usize,
-    /// The newest token, and what it leads to. An older one has expired.
+    /// Newest resumption token and the objects behind it; older tokens have expired.
     session: Option<(String, Vec<String>)>,
     tokens: usize,
 }
 
-/// An object of a Fedora 3.
+/// Object of a Fedora 3.
 #[derive(Clone)]
 pub(crate) struct Object {
     pub(crate) state: char,
     pub(crate) created: String,
     pub(crate) datastreams: Vec<Datastream>,
-    /// The content of RELS-EXT, without what is around it.
+    /// Statements of RELS-EXT, without the enclosing RDF.
     pub(crate) relations: String,
 }
 
-/// A datastream of a Fedora 3.
+/// Datastream of a Fedora 3.
 #[derive(Clone)]
 pub(crate) struct Datastream {
     pub(crate) id: &'static str,
@@ -109,7 +109,8 @@ pub(crate) struct Datastream {
 }
 
 impl Fedora3 {
-    /// With so many objects, `demo:1` and on: each has a DC, and most have other datastreams.
+    /// Creates a repository with `objects` objects from `demo:1` on. Each has a DC; most have other
+    /// datastreams.
     pub(crate) fn with(objects: usize) -> Self {
         let made = (1..=objects).map(|number| (format!("demo:{number}"), Object::numbered(number))).collect();
         Self { objects: made, knows_profiles: true, page: 100, session: None, tokens: 0 }
@@ -118,7 +119,7 @@ impl Fedora3 {
     fn list(&mut self, query: &BTreeMap<String, String>) -> ResponseTemplate {
         assert_eq!(query["resultFormat"], "xml");
         let mut left: Vec<String> = match query.get("sessionToken") {
-            // Fedora lists in no order; some objects before others that were made later.
+            // Fedora lists objects in no particular order; a newer object may precede an older one.
             None => {
                 let mut pids: Vec<_> = self.objects.keys().cloned().collect();
                 pids.sort_by_key(|pid| pid.bytes().map(usize::from).sum::<usize>() % 17);
@@ -141,7 +142,7 @@ impl Fedora3 {
         body += "<resultList>";
         for pid in left {
             let Some(object) = self.objects.get(&pid) else {
-                // As Fedora does when an object is purged while its list is read.
+                // Fedora answers like this when an object is purged while its list is read.
                 return ResponseTemplate::new(404).set_body_string(format!("no path in db registry for [{pid}]"));
             };
             let (state, created) = (object.state, &object.created);
@@ -246,20 +247,21 @@ fn xml(body: &str) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_raw(body.as_bytes(), "text/xml")
 }
 
-/// What a Fedora 6 holds.
+/// Contents of a Fedora 6.
 pub(crate) struct Fedora6 {
-    /// Resources by path, the root's being empty. What has no extent is a container.
+    /// Resources by path; the path of the root is empty. A resource without a size is a container.
     pub(crate) resources: BTreeMap<String, Resource>,
-    /// Whether headers tell types of Fedora's own (Fedora 6), or representations alone.
+    /// True if headers contain types of Fedora's own vocabulary (Fedora 6); false if they contain only LDP
+    /// types.
     pub(crate) tells_types: bool,
 }
 
-/// A resource of a Fedora 6.
+/// Resource of a Fedora 6.
 #[derive(Clone, Default)]
 pub(crate) struct Resource {
-    /// Its size, where it is a binary.
+    /// Size in bytes, for binaries.
     pub(crate) size: Option<usize>,
-    /// Whether it was deleted, and has left a tombstone.
+    /// True if the resource was deleted and has left a tombstone.
     pub(crate) is_gone: bool,
 }
 
@@ -267,7 +269,7 @@ const FEDORA: &str = "http://fedora.info/definitions/v4/repository#";
 const LDP: &str = "http://www.w3.org/ns/ldp#";
 
 impl Fedora6 {
-    /// With ten containers, each of which has so many binaries and a container with one more.
+    /// Creates a repository with ten containers, each with `binaries` binaries and a container with one more.
     pub(crate) fn with(binaries: usize) -> Self {
         let mut resources = BTreeMap::from([(String::new(), Resource::default())]);
         for container in 0..10 {
@@ -277,7 +279,7 @@ impl Fedora6 {
                 resources.insert(format!("{path}/image {binary}.jpg").replace(' ', "%20"), Resource::binary(binary));
             }
             resources.insert(format!("{path}/zz"), Resource::default());
-            // Below a path that is no resource of its own.
+            // This path has a parent that is not a resource.
             resources.insert(format!("{path}/zz/ghost/deep"), Resource::binary(1));
         }
         Self { resources, tells_types: true }

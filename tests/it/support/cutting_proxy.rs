@@ -1,4 +1,4 @@
-//! A proxy in front of a broker, which breaks a connection as soon as the broker sends certain octets over it.
+//! Proxy in front of a broker that closes a connection as soon as the broker sends certain bytes.
 
 use std::{
     io::{self, Read, Write},
@@ -6,14 +6,15 @@ use std::{
     sync::Arc,
 };
 
-/// A listening proxy. Its threads end with the process.
+/// Listening proxy. Its threads end with the process.
 pub(crate) struct CuttingProxy {
-    /// The port that it listens on.
+    /// Port of the proxy.
     pub(crate) port: u16,
 }
 
 impl CuttingProxy {
-    /// Starts a proxy to the broker at `port`. The `trigger`, and all that the broker sends with it, is never passed on.
+    /// Starts a proxy to the broker at `port`. The bytes of `trigger`, and all bytes that the broker sends with
+    /// them, are never forwarded.
     pub(crate) fn start(port: u16, trigger: &[u8]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let proxy = Self { port: listener.local_addr().unwrap().port() };
@@ -31,7 +32,8 @@ impl CuttingProxy {
     }
 }
 
-/// Forwards until either side ends, or the trigger comes; then both sides are closed. An empty trigger never comes.
+/// Forwards until either side closes or the trigger arrives, and then closes both sides. An empty trigger never
+/// arrives.
 fn forward(mut from: TcpStream, mut to: TcpStream, trigger: &[u8]) {
     let mut forward = || -> io::Result<()> {
         let (mut buffer, mut recent) = (vec![0; 64 * 1024], Vec::new());
@@ -47,7 +49,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, trigger: &[u8]) {
             to.write_all(octets)?;
         }
     };
-    // A connection that breaks by itself is nothing special.
+    // Errors are ignored: the peer may close the connection at any time.
     let _ = forward();
     for socket in [&from, &to] {
         let _ = socket.shutdown(Shutdown::Both);

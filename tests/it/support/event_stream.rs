@@ -1,10 +1,10 @@
-//! The client's side of `/stream` as the tests need it: block by block, with what a browser does not show.
+//! Client of `/stream` that shows each block of the stream, including comments that a browser hides.
 
 use std::time::Duration;
 
 use crate::support::gateway::Gateway;
 
-/// What stands between two empty lines. Comments count as blocks of their own, since they need no empty line.
+/// Lines between two empty lines. A comment counts as a separate block, because it needs no empty line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) id: String,
@@ -15,32 +15,32 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The number in its `id`.
+    /// Returns the number in the block's `id`.
     pub(crate) fn number(&self) -> u64 {
         self.id.parse().unwrap()
     }
 }
 
-/// An open stream.
+/// Open stream.
 pub(crate) struct Stream {
     pub(crate) response: reqwest::Response,
     buffer: Vec<u8>,
 }
 
 impl Stream {
-    /// Opens one that must be let in.
+    /// Opens a stream; panics if the gateway refuses it.
     pub(crate) async fn open(gateway: &Gateway, query: &str, last: Option<&str>) -> Self {
         let response = Self::ask(gateway, query, last).await;
         assert_eq!(response.status(), 200, "{query} {last:?}");
         Self::of(response)
     }
 
-    /// What a response brings.
+    /// Reads the body of a response.
     pub(crate) fn of(response: reqwest::Response) -> Self {
         Self { response, buffer: Vec::new() }
     }
 
-    /// Asks for one.
+    /// Sends the request for a stream.
     pub(crate) async fn ask(gateway: &Gateway, query: &str, last: Option<&str>) -> reqwest::Response {
         let mut request = gateway.http.get(format!("{}/stream{query}", gateway.url));
         if let Some(last) = last {
@@ -49,7 +49,7 @@ impl Stream {
         request.send().await.unwrap()
     }
 
-    /// The next line; `None` at the end, `Err` where it broke off.
+    /// Returns the next line, `None` at the end, and `Err` if the stream was interrupted.
     async fn line(&mut self) -> Result<Option<String>, reqwest::Error> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -63,7 +63,7 @@ impl Stream {
         }
     }
 
-    /// The next block, or comment; `None` when the stream has ended as it should, `Err` where it broke off.
+    /// Returns the next block or comment, `None` if the stream ended cleanly, and `Err` if it was interrupted.
     pub(crate) async fn next(&mut self) -> Result<Option<Block>, reqwest::Error> {
         let mut block = Block::default();
         loop {
@@ -90,7 +90,7 @@ impl Stream {
         }
     }
 
-    /// The next event, past comments and places.
+    /// Returns the next event and skips comments and cursors.
     pub(crate) async fn event(&mut self) -> Block {
         loop {
             let block = self.next().await.unwrap().expect("the stream has ended");
@@ -100,7 +100,7 @@ impl Stream {
         }
     }
 
-    /// The numbers of so many events.
+    /// Returns the numbers of the next `count` events.
     pub(crate) async fn numbers(&mut self, count: usize) -> Vec<u64> {
         let mut numbers = Vec::with_capacity(count);
         while numbers.len() < count {
@@ -109,7 +109,7 @@ impl Stream {
         numbers
     }
 
-    /// Reads to the end; gives whether that was in good order.
+    /// Reads to the end; returns true if the stream ended cleanly.
     pub(crate) async fn ends_well(&mut self) -> bool {
         let reading = async {
             loop {

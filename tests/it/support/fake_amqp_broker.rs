@@ -1,5 +1,5 @@
-//! A peer that speaks as much of AMQP 0-9-1 as a publisher needs, and confirms as a test wants it to: what a
-//! RabbitMQ does only in a bad moment of several nodes it does at will.
+//! Fake AMQP 0-9-1 broker that supports a publisher. It confirms messages as a test asks, and so reproduces
+//! failures that a RabbitMQ cluster shows only rarely.
 
 use std::{
     io::{self, Read, Write},
@@ -12,32 +12,32 @@ use serde_json::Value;
 
 use crate::support::rabbitmq::nested;
 
-/// What a channel does with what is published on it, for as long as it lives.
+/// Behaviour of a channel towards publishing, for the channel's whole life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
-    /// It refuses everything, as a channel does that was opened while a quorum queue had no leader.
+    /// Refuses every message, like a channel that was opened while a quorum queue had no leader.
     Nacks,
-    /// It takes everything and says nothing.
+    /// Accepts every message and confirms none.
     IsSilent,
-    /// It takes everything.
+    /// Confirms every message.
     Acks,
-    /// It takes everything, and reads nothing for [`PAUSE`] once a message has begun.
+    /// Confirms every message, but stops reading for [`PAUSE`] once a message has begun.
     TakesItsTime,
-    /// It returns the third of five messages, with a reply text and a routing key that are not UTF-8 and with headers
-    /// nested 18 000 levels deep. Then it confirms the first message, and then the others at once.
+    /// Returns the third of five messages, with a reply text and a routing key that are not UTF-8 and with
+    /// headers nested 18 000 levels deep. Then confirms the first message, and after it all others together.
     ReturnsTheThird,
-    /// It closes the channel with a reply text that is not UTF-8.
+    /// Closes the channel with a reply text that is not UTF-8.
     ClosesBadly,
 }
 
-/// A listening peer. Its threads end with the process.
+/// Listening broker. Its threads end with the process.
 pub(crate) struct FakeBroker {
     port: u16,
     shared: Arc<Mutex<Shared>>,
 }
 
 struct Shared {
-    /// What channels do that are opened from now on.
+    /// Behaviour of channels opened from now on.
     mood: Mood,
     published: Vec<(Mood, Value)>,
     connections: Vec<TcpStream>,
@@ -71,8 +71,8 @@ mod method {
     pub(super) const BASIC_NACK: [u8; 4] = [0, 60, 0, 120];
 }
 
-/// Length of the pause of [`Mood::TakesItsTime`], in seconds: longer than any operation on the connection may take
-/// that moves no message.
+/// Length of the pause of [`Mood::TakesItsTime`] in seconds. It exceeds the time limit of every operation on
+/// the connection that sends no message.
 const PAUSE: u64 = 12;
 
 const METHOD: u8 = 1;
@@ -81,7 +81,7 @@ const BODY: u8 = 3;
 const HEARTBEAT: u8 = 8;
 const END: u8 = 0xce;
 
-/// A heartbeat.
+/// Heartbeat frame.
 const ALIVE: [u8; 8] = [HEARTBEAT, 0, 0, 0, 0, 0, 0, END];
 
 impl FakeBroker {
@@ -95,7 +95,7 @@ impl FakeBroker {
             for socket in listener.incoming() {
                 let (socket, shared) = (socket.unwrap(), Arc::clone(&accepting));
                 shared.lock().unwrap().connections.push(socket.try_clone().unwrap());
-                // A connection that breaks is nothing special.
+                // Errors are ignored: the client may close the connection at any time.
                 std::thread::spawn(move || serve(socket, &shared));
             }
         });
@@ -106,33 +106,33 @@ impl FakeBroker {
         format!("amqp://127.0.0.1:{}", self.port)
     }
 
-    /// What channels do that are opened from now on; those that are open stay as they are.
+    /// Sets the behaviour of channels opened from now on; open channels keep theirs.
     pub(crate) fn becomes(&self, mood: Mood) {
         self.shared.lock().unwrap().mood = mood;
     }
 
-    /// The JSON of what was published on channels of that mood, in order.
+    /// Returns the JSON of the messages that were published on channels with that behaviour, in order.
     pub(crate) fn published(&self, mood: Mood) -> Vec<Value> {
         let shared = self.shared.lock().unwrap();
         shared.published.iter().filter(|(of, _)| *of == mood).map(|(_, body)| body.clone()).collect()
     }
 
-    /// Breaks every connection.
+    /// Closes every connection.
     pub(crate) fn cut(&self) {
         for socket in self.shared.lock().unwrap().connections.drain(..) {
-            // Those that the other side has closed are gone already.
+            // Errors are ignored, because the client may have closed the connection already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// The one channel of a connection that publishes.
+/// Publishing channel of a connection.
 struct Publishing {
     mood: Mood,
     tag: u64,
     expected: u64,
     body: Vec<u8>,
-    /// The identifiers of the messages.
+    /// Identifiers of the messages.
     ids: Vec<Vec<u8>>,
 }
 
@@ -140,7 +140,7 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
     let mut greeting = [0; 8];
     socket.read_exact(&mut greeting)?;
     assert_eq!(&greeting, b"AMQP\0\0\x09\x01");
-    // The version, no properties, the mechanisms and the locales.
+    // Version, empty properties, mechanisms and locales.
     let start = [&[0, 9, 0, 0, 0, 0][..], &long_string("PLAIN"), &long_string("en_US")].concat();
     answer(&mut socket, 0, method::CONNECTION_START, &start)?;
     let mut publishing = Publishing { mood: Mood::IsSilent, tag: 0, expected: 0, body: Vec::new(), ids: Vec::new() };
@@ -149,7 +149,7 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
         match kind {
             METHOD if !answered(&mut socket, channel, &payload, shared, &mut publishing)? => return Ok(()),
             METHOD => {}
-            // Without an answer the other side would end the connection by itself.
+            // Without a heartbeat in return the client would close the connection.
             HEARTBEAT => socket.write_all(&ALIVE)?,
             HEADER => {
                 publishing.expected = u64::from_be_bytes(payload[4..12].try_into().unwrap());
@@ -172,7 +172,7 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
     }
 }
 
-/// Answers a method; says whether the connection goes on.
+/// Responds to a method; returns false if the connection ends.
 fn answered(
     socket: &mut TcpStream,
     channel: u16,
@@ -181,7 +181,7 @@ fn answered(
     publishing: &mut Publishing,
 ) -> io::Result<bool> {
     let (method, arguments): ([u8; 4], &[u8]) = match payload[..4].try_into().unwrap() {
-        // As many channels as one likes, frames of 128 KiB, no heartbeat.
+        // Unlimited channels, frames of 128 KiB, no heartbeat.
         method::CONNECTION_START_OK => (method::CONNECTION_TUNE, &[0, 0, 0, 2, 0, 0, 0, 0]),
         method::CONNECTION_TUNE_OK | method::BASIC_PUBLISH | method::CHANNEL_CLOSE_OK => return Ok(true),
         method::CONNECTION_OPEN => (method::CONNECTION_OPEN_OK, &[0]),
@@ -191,7 +191,7 @@ fn answered(
         }
         method::CHANNEL_CLOSE => (method::CHANNEL_CLOSE_OK, &[]),
         method::EXCHANGE_DECLARE => (method::EXCHANGE_DECLARE_OK, &[]),
-        // A name, and two counts.
+        // Queue name and two counts.
         method::QUEUE_DECLARE => (method::QUEUE_DECLARE_OK, &[0; 9]),
         method::QUEUE_BIND => (method::QUEUE_BIND_OK, &[]),
         method::CONFIRM_SELECT => (method::CONFIRM_SELECT_OK, &[]),
@@ -214,7 +214,7 @@ fn confirm(
     let body = serde_json::from_slice(&std::mem::take(&mut publishing.body)).unwrap();
     shared.lock().unwrap().published.push((publishing.mood, body));
     publishing.tag += 1;
-    // The tag, and no bit.
+    // Delivery tag and flags.
     let arguments = [&publishing.tag.to_be_bytes()[..], &[0]].concat();
     match publishing.mood {
         Mood::Acks | Mood::TakesItsTime => answer(socket, channel, method::BASIC_ACK, &arguments),
@@ -228,7 +228,7 @@ fn confirm(
             answer(socket, channel, method::BASIC_RETURN, &arguments)?;
             let (id, headers) = (&publishing.ids[2], nested(18_000));
             let size = u32::try_from(headers.len()).unwrap().to_be_bytes();
-            // The class, a body of one octet, the headers and the identifier.
+            // Class, body size of one byte, headers and message id.
             let properties = [&[0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x20, 0x80][..], &size, &headers];
             let header = [&properties.concat()[..], &[u8::try_from(id.len()).unwrap()], id].concat();
             send(socket, HEADER, channel, &header)?;
@@ -242,7 +242,7 @@ fn confirm(
     }
 }
 
-/// The identifier of a message among its properties: behind the content type, the headers and the delivery mode.
+/// Returns the message id among the properties: it follows the content type, the headers and the delivery mode.
 fn message_id(properties: &[u8]) -> Vec<u8> {
     let rest = &properties[1 + usize::from(properties[0])..];
     let headers = u32::from_be_bytes(*rest.first_chunk().unwrap()) as usize;

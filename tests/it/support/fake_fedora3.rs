@@ -1,5 +1,6 @@
-//! A Fedora 3 as far as its REST API tells of datastreams (fcrepo 3.8, `DefaultSerializer`). What is done to it is done at
-//! a second of the clock that its messages have ([`crate::support::fedora3_messages::Call`]).
+//! Fake Fedora 3 with the part of its REST API that describes datastreams (fcrepo 3.8, `DefaultSerializer`).
+//! Each operation has a time in seconds, on the same clock as its messages
+//! ([`crate::support::fedora3_messages::Call`]).
 
 use std::{
     collections::BTreeMap,
@@ -11,13 +12,13 @@ use wiremock::ResponseTemplate;
 
 use crate::support::fake_repository::{FakeRepository, Knows};
 
-/// The path of the repository on its server.
+/// Path of the repository on its server.
 pub(crate) const PATH: &str = "/fedora";
 
 const NAMESPACES: &str =
     r#"xmlns:xsd="http://www.w3.org/2001/XMLSchema" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance""#;
 
-/// A version of a datastream.
+/// Version of a datastream.
 #[derive(Clone, Debug)]
 struct Version {
     number: usize,
@@ -40,18 +41,18 @@ struct Object {
     relations: Vec<(&'static str, String)>,
 }
 
-/// What is in it.
+/// Contents of the repository.
 #[derive(Default)]
 pub(crate) struct Fedora3 {
     objects: Mutex<BTreeMap<String, Object>>,
-    /// Whether it lists datastreams without their profiles, as before 3.6.
+    /// True if datastreams are listed without their profiles, as before 3.6.
     is_old: bool,
 }
 
-/// A running one.
+/// Running fake Fedora 3.
 pub(crate) type FakeFedora3 = FakeRepository<Fedora3>;
 
-/// The time of a second, as messages and profiles have it.
+/// Returns the timestamp for a second, as messages and profiles write it.
 pub(crate) fn time(second: u64) -> String {
     format!("2026-03-01T10:{:02}:{:02}.125Z", second / 60 % 60, second % 60)
 }
@@ -73,14 +74,14 @@ impl Fedora3 {
         self.objects().remove(pid);
     }
 
-    /// Relations of RELS-EXT, which comes with the first.
+    /// Adds a relation to RELS-EXT, and creates that datastream with the first relation.
     pub(crate) fn relate(&self, pid: &str, name: &'static str, to: &str, second: u64) {
         self.objects().get_mut(pid).unwrap().relations.push((name, to.to_owned()));
         self.write(pid, "RELS-EXT", "application/rdf+xml", second);
         self.objects().get_mut(pid).unwrap().datastreams.get_mut("RELS-EXT").unwrap().is_versionable = false;
     }
 
-    /// A new version of a datastream, the first where there is none.
+    /// Adds a version to a datastream, and creates the datastream with the first version.
     pub(crate) fn write(&self, pid: &str, id: &str, media_type: &str, second: u64) {
         let mut objects = self.objects();
         let datastreams = &mut objects.get_mut(pid).unwrap().datastreams;
@@ -98,7 +99,7 @@ impl Fedora3 {
         self.objects().get_mut(pid).unwrap().datastreams.get_mut(id).unwrap().state = state;
     }
 
-    /// Removes the versions that were made from one second to another.
+    /// Removes the versions whose times are between `from` and `to`.
     pub(crate) fn purge_versions(&self, pid: &str, id: &str, from: u64, to: u64) {
         let mut objects = self.objects();
         let datastreams = &mut objects.get_mut(pid).unwrap().datastreams;

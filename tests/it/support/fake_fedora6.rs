@@ -1,5 +1,5 @@
-//! A Fedora 6 as far as a client of the Linked Data Platform sees it: what HEAD tells of a resource, and its description.
-//! What is done to it is done at a second of the clock that its messages have.
+//! Fake Fedora 6 as a client of the Linked Data Platform sees it: HEAD of a resource, and its description. Each
+//! operation has a time in seconds, on the same clock as its messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,19 +14,19 @@ use wiremock::ResponseTemplate;
 
 use crate::support::fake_repository::{FakeRepository, Knows};
 
-/// The path of the repository on its server, and the address that it takes for its own.
+/// Path of the repository on its server, and the base URL in its own messages.
 pub(crate) const PATH: &str = "/rest";
 pub(crate) const REST: &str = "http://localhost:8080/rest";
 
 const LDP: &str = "http://www.w3.org/ns/ldp#";
 
-/// The SHA-1 of every file in it.
+/// SHA-1 of every file.
 pub(crate) const SHA1: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
 
 #[derive(Clone, Debug)]
 enum Kind {
     Container,
-    /// A file of that media type and size; one that is elsewhere is pointed to.
+    /// File with a media type and a size. An external file is only referenced.
     File {
         media_type: &'static str,
         size: u64,
@@ -34,7 +34,7 @@ enum Kind {
     },
 }
 
-/// What is in it.
+/// Contents of the repository.
 #[derive(Default)]
 pub(crate) struct Fedora6 {
     resources: Mutex<BTreeMap<String, (Kind, u64)>>,
@@ -42,7 +42,7 @@ pub(crate) struct Fedora6 {
     knows_no_digests: AtomicBool,
 }
 
-/// A running one.
+/// Running fake Fedora 6.
 pub(crate) type FakeFedora6 = FakeRepository<Fedora6>;
 
 impl Fedora6 {
@@ -50,7 +50,7 @@ impl Fedora6 {
         self.resources.lock().unwrap()
     }
 
-    /// From now on it knows none of the digests that somebody may want.
+    /// Makes requests for a digest fail from now on.
     pub(crate) fn knows_no_digests(&self) {
         self.knows_no_digests.store(true, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ impl Fedora6 {
     }
 }
 
-/// The time of a second in a header.
+/// Returns the HTTP date for a second.
 fn date(second: u64) -> String {
     format!("Sun, 01 Mar 2026 10:{:02}:{:02} GMT", second / 60 % 60, second % 60)
 }
@@ -99,7 +99,7 @@ impl Knows for Fedora6 {
             .append_header("link", link("Resource"))
             .append_header("link", format!("<{REST}{path}/fcr:acl>; rel=\"acl\""));
         if method == "GET" {
-            // Only descriptions are got.
+            // Only descriptions are requested with GET.
             let name = described.unwrap_or(path);
             let types = ["http://pcdm.org/models#Object", "http://fedora.info/definitions/v4/repository#Resource"];
             let body = json!([{ "@id": format!("{REST}{name}"), "@type": types }]);

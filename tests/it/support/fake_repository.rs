@@ -1,4 +1,4 @@
-//! What the repositories of tests have in common: a server that answers as it is in the mood to.
+//! HTTP server for fake repositories, with failures on demand.
 
 use std::{
     sync::{Arc, Mutex},
@@ -7,42 +7,42 @@ use std::{
 
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate, matchers::any};
 
-/// The user that a repository lets in, and its password.
+/// User with access to the repository, and its password.
 pub(crate) const USER: &str = "fedoraAdmin-7";
 pub(crate) const PASSWORD: &str = "hush-hush-repository";
 
-/// How long nobody waits for an answer.
+/// Delay that outlasts every time limit.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// How it answers.
+/// Behaviour towards requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mood {
-    /// As it should.
+    /// Answers correctly.
     Well,
-    /// The same, after a while.
+    /// Answers correctly after a delay.
     Slow(Duration),
-    /// As it should, some questions sooner than others.
+    /// Answers correctly, with a delay that differs between requests.
     Uneven,
-    /// With this status.
+    /// Answers with this status.
     Status(u16),
-    /// With a page that is no answer.
+    /// Answers with an unrelated page.
     Nonsense,
-    /// Not at all.
+    /// Does not answer.
     Silent,
 }
 
-/// A request that it got.
+/// Recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: String,
     pub(crate) authorization: String,
 }
 
-/// Answers a request by its method, path and query, when it is in the mood to.
+/// Contents of a repository: computes the response to a method, path and query.
 pub(crate) trait Knows: Send + Sync + 'static {
     fn answer(&self, method: &str, path: &str, query: &[(String, String)]) -> ResponseTemplate;
 
-    /// The status that it answers with, whatever else is asked, where somebody wants a digest.
+    /// Returns the error status for requests that ask for a digest, if digests are not supported.
     fn refuses_digests(&self) -> Option<u16> {
         None
     }
@@ -77,7 +77,7 @@ impl<K: Knows> Respond for Answering<K> {
     }
 }
 
-/// A running repository.
+/// Running repository.
 pub(crate) struct FakeRepository<K> {
     server: MockServer,
     pub(crate) knows: Arc<K>,
@@ -95,7 +95,7 @@ impl<K: Knows> FakeRepository<K> {
         Self { server, knows, mood, asked }
     }
 
-    /// Where it is, without a path.
+    /// Returns the base URL without a path.
     pub(crate) fn url(&self) -> String {
         self.server.uri()
     }
@@ -104,7 +104,7 @@ impl<K: Knows> FakeRepository<K> {
         *self.mood.lock().unwrap() = mood;
     }
 
-    /// What it was asked.
+    /// Returns the recorded requests.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }

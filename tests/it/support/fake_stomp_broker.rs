@@ -1,4 +1,4 @@
-//! A peer that speaks STOMP as a test wants it to, well or badly.
+//! Fake STOMP broker that follows a script, with correct or incorrect frames.
 
 use std::{
     io::{BufReader, Read, Write},
@@ -11,23 +11,23 @@ use crate::support::{
     stomp_client::{Frame, frame, read},
 };
 
-/// What is done with a connection; it is closed afterwards.
+/// Script for one connection, which is closed afterwards.
 pub(crate) type Scene = Box<dyn Fn(&mut Peer) + Send>;
 
-/// A listening peer. Its thread ends with the process.
+/// Listening broker. Its thread ends with the process.
 pub(crate) struct FakeStomp {
     port: u16,
     heard: Arc<Mutex<Vec<Frame>>>,
 }
 
-/// One connection of it.
+/// Server's side of one connection.
 pub(crate) struct Peer {
     socket: BufReader<TcpStream>,
     heard: Arc<Mutex<Vec<Frame>>>,
 }
 
 impl FakeStomp {
-    /// Plays a scene to each connection, in order; the last again and again.
+    /// Plays one scene for each connection, in order; the last scene is repeated.
     pub(crate) fn plays(scenes: Vec<Scene>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -50,7 +50,7 @@ impl FakeStomp {
         format!("stomp://me:hush-hush@127.0.0.1:{}", self.port)
     }
 
-    /// The frames of that command that it has been sent, as often as one of them has that header.
+    /// Returns the received frames with that command, once for each header with that name.
     pub(crate) fn heard(&self, command: &str, header: &str) -> Vec<String> {
         let heard = self.heard.lock().unwrap();
         let heard = heard.iter().filter(|frame| frame.command == command);
@@ -59,12 +59,12 @@ impl FakeStomp {
 }
 
 impl Peer {
-    /// Says something. Whoever has gone does not hear it.
+    /// Sends bytes; ignores errors because the client may have disconnected.
     pub(crate) fn say(&mut self, octets: &[u8]) {
         let _ = self.socket.get_mut().write_all(octets);
     }
 
-    /// Waits for the next frame; `None` when the other side has gone.
+    /// Waits for the next frame; returns `None` if the client has disconnected.
     pub(crate) fn hear(&mut self) -> Option<String> {
         let frame = read(&mut self.socket)?;
         let command = frame.command.clone();
@@ -72,7 +72,7 @@ impl Peer {
         Some(command)
     }
 
-    /// Listens until the other side has gone, and says goodbye to it.
+    /// Reads until the client disconnects, and confirms its DISCONNECT.
     pub(crate) fn hear_all(&mut self) {
         while let Some(command) = self.hear() {
             if command == "DISCONNECT" {
@@ -81,13 +81,13 @@ impl Peer {
         }
     }
 
-    /// Waits for an octet outside of a frame.
+    /// Waits for a byte outside a frame.
     pub(crate) fn hear_octet(&mut self) -> Option<u8> {
         let mut octet = [0];
         self.socket.read_exact(&mut octet).ok().map(|()| octet[0])
     }
 
-    /// Lets the gateway in, with the headers of a CONNECTED.
+    /// Accepts the client with a CONNECTED frame that has these headers.
     pub(crate) fn let_in(&mut self, headers: &[(&str, &str)]) {
         self.hear();
         self.say(&frame("CONNECTED", headers, b""));
@@ -95,7 +95,7 @@ impl Peer {
         self.say(&frame("RECEIPT", &[("receipt-id", "subscribed")], b""));
     }
 
-    /// Sends a message of STOMP 1.2.
+    /// Sends a MESSAGE frame of STOMP 1.2.
     pub(crate) fn send(&mut self, mark: &str, headers: &[(&str, &str)], body: &[u8]) {
         let own = [("destination", "/queue/q"), ("message-id", mark), ("ack", mark), ("subscription", "tidings")];
         self.say(&frame("MESSAGE", &[&own, headers].concat(), body));

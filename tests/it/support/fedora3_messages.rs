@@ -1,26 +1,26 @@
-//! Messages as a Fedora 3 would send them, written from the rules of ATOM-APIM-1.0.
+//! Messages as Fedora 3 sends them, written by the rules of ATOM-APIM-1.0.
 
 use std::fmt::Write;
 
-/// The base URL of the repository that the messages come from.
+/// Base URL of the repository in its messages.
 pub(crate) const BASE: &str = "http://localhost:8080/fedora";
 
-/// A message of one API-M call.
+/// Call of API-M, with its message.
 pub(crate) struct Call<'a> {
-    /// Distinguishes the message's identifier from all others.
+    /// Number that makes the message's identifier unique.
     pub(crate) number: u64,
-    /// The method.
+    /// API-M method.
     pub(crate) method: &'a str,
-    /// The object.
+    /// PID of the object.
     pub(crate) pid: &'a str,
-    /// The parameters beside the pid.
+    /// Parameters besides the pid.
     pub(crate) parameters: &'a [(&'a str, &'a str)],
-    /// What the call returned; `None` for its date.
+    /// Return value of the call; `None` for its date.
     pub(crate) returned: Option<&'a str>,
 }
 
 impl Call<'_> {
-    /// The message.
+    /// Returns the Atom entry.
     pub(crate) fn message(&self) -> String {
         let date = format!("2026-03-01T10:{:02}:{:02}.125Z", self.number / 60 % 60, self.number % 60);
         let returned = self.returned.unwrap_or(&date);
@@ -38,7 +38,7 @@ impl Call<'_> {
         )
     }
 
-    /// The message's identifier.
+    /// Returns the identifier of the message.
     pub(crate) fn id(&self) -> String {
         format!("urn:uuid:00000000-0000-4000-8000-{:012x}", self.number)
     }

@@ -1,5 +1,5 @@
-//! What the tests of the feed share: a gateway of a journal and its feed, and a reader that knows
-//! nothing but `docs/feed.md` and puts changes together again from Atom documents.
+//! Gateway with a journal and its feed, and a reader that follows only `docs/feed.md` and reconstructs changes
+//! from Atom documents.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -15,7 +15,7 @@ use tidings::{
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-/// Where readers believe the gateway to be: behind a proxy, under a path.
+/// Public URL of the gateway: behind a proxy, under a path.
 pub(crate) const PUBLIC: &str = "https://example.org/tidings";
 
 pub(crate) struct Gateway {
@@ -54,7 +54,7 @@ impl Gateway {
         Self { journal, writer, address, client, stop, server }
     }
 
-    /// Stops as the gateway does: the server, then the journal.
+    /// Stops in the order of the gateway: first the server, then the journal.
     pub(crate) async fn close(self) {
         drop(self.client);
         let _ = self.stop.send(());
@@ -67,7 +67,7 @@ impl Gateway {
         append(&self.journal, source, drafts).await;
     }
 
-    /// Asks for a link of a document, or for a path.
+    /// Requests a link of a document or a path.
     pub(crate) async fn ask(&self, method: Method, link: &str, headers: &[(&str, &str)]) -> Response {
         let path = link.strip_prefix(PUBLIC).unwrap_or(link);
         let mut request = self.client.request(method, format!("{}{path}", self.address));
@@ -84,7 +84,7 @@ impl Gateway {
         response.text().await.unwrap()
     }
 
-    /// The changes of the journal up to `head` as `GET /changes` shows them, by number.
+    /// Returns the changes up to `head` by number, as `GET /changes` shows them.
     pub(crate) async fn journaled(&self, head: Seq) -> BTreeMap<u64, Value> {
         let all = self.journal.after(Seq::ZERO, usize::try_from(head.0).unwrap()).await.unwrap();
         all.iter().map(|change| (change.seq().0, serde_json::from_slice(change.json()).unwrap())).collect()
@@ -102,7 +102,7 @@ pub(crate) fn draft(json: Value) -> Draft {
     serde_json::from_value(json).unwrap()
 }
 
-/// An element as an XML processor reports it.
+/// Element as an XML processor reports it.
 #[derive(Debug, Default)]
 pub(crate) struct Element {
     pub(crate) name: String,
@@ -170,7 +170,7 @@ impl Element {
         self.attributes.get(name).map(String::as_str)
     }
 
-    /// The target of the link with that relation.
+    /// Returns the target of the link with that relation.
     pub(crate) fn link(&self, rel: &str) -> Option<&str> {
         let mut links = self.all("link").filter(|link| link.attribute("rel") == Some(rel));
         let link = links.next()?.attribute("href");
@@ -183,14 +183,14 @@ impl Element {
         self.all("category").filter(of_scheme).filter_map(|category| category.attribute("term"))
     }
 
-    /// A text of the change: as it stands in the element, or word for word where that is not it.
+    /// Returns a text of the change: the verbatim text if there is one, else the text of the element.
     fn verbatim<'a>(&'a self, of: &str, text: &'a str) -> &'a str {
         let mut all = self.all("tidings:verbatim");
         all.find(|verbatim| verbatim.attribute("of") == Some(of)).map_or(text, |found| found.attribute("text").unwrap())
     }
 }
 
-/// The changes of a document, in its order, in the shape that `GET /changes` shows.
+/// Returns the changes of a document, in its order, in the shape of `GET /changes`.
 pub(crate) fn changes(feed: &Element) -> Vec<Value> {
     let mut changes: Vec<Value> = Vec::new();
     for entry in feed.all("entry") {
@@ -274,8 +274,8 @@ fn without_nulls(object: Value) -> Value {
     Value::Object(members.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>())
 }
 
-/// A draft that says all that can be said in the model, with text that is hard to write, or next to
-/// nothing, or something between: by its number.
+/// Returns a draft that varies with its number: one with every member of the model and text with special
+/// characters, a minimal draft, or one between them.
 pub(crate) fn varied(number: u64) -> Draft {
     let object = format!("http://h/fedora/objects/demo:{}", number % 37);
     let item = |name: &str| format!("{object}/datastreams/{name}/content");

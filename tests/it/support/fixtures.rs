@@ -1,6 +1,5 @@
-//! The messages under `fixtures/<dialect>/`, and how each is read: beside `<case>.<xml|json|bin>` may
-//! stand `<case>.headers` (lines `Name: value`) and `<case>.settings.json`; cases without settings of
-//! their own have those of `default.settings.json`, where there are such.
+//! Messages under `fixtures/<dialect>/`. Beside `<case>.<xml|json|bin>` may be `<case>.headers` (lines `Name:
+//! value`) and `<case>.settings.json`. Cases without settings use `default.settings.json` if it exists.
 
 use std::{
     fs,
@@ -9,12 +8,12 @@ use std::{
 
 use tidings::format::{self, Headers, Limits, Message, Reading, Redacted, Rejection};
 
-/// Where the fixtures of a dialect are.
+/// Returns the fixture folder of a dialect.
 pub(crate) fn folder(dialect: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(dialect)
 }
 
-/// The messages of a dialect, in order of their names.
+/// Returns the messages of a dialect in the order of their names.
 pub(crate) fn of(dialect: &str) -> Vec<PathBuf> {
     let folder = folder(dialect);
     let mut fixtures: Vec<_> = fs::read_dir(&folder)
@@ -30,7 +29,7 @@ pub(crate) fn of(dialect: &str) -> Vec<PathBuf> {
     fixtures
 }
 
-/// What the dialect makes of the message, after what must not be kept has been taken out of it.
+/// Reads the message with its dialect, after the dialect has removed its secrets.
 pub(crate) fn read(dialect: &str, fixture: &Path) -> Result<Reading, Rejection> {
     let body = fs::read(fixture).unwrap();
     let headers: Headers = fs::read_to_string(fixture.with_extension("headers"))

@@ -1,4 +1,4 @@
-//! A gateway of the test's own: the real program, on a free port, with its own data folder.
+//! Gateway process for a test: the real program, on a free port, with its own data folder.
 
 use std::{
     fs::File,
@@ -10,35 +10,35 @@ use std::{
 
 use serde_json::Value;
 
-/// How long anything may take before the test gives up on it.
+/// Time limit for any single operation of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running gateway; it is killed when the test is done with it.
+/// Running gateway; dropping it kills the process.
 pub(crate) struct Gateway {
     child: Child,
-    /// Where it listens.
+    /// Base URL of the gateway.
     pub(crate) url: String,
-    /// A client for it.
+    /// HTTP client for the gateway.
     pub(crate) http: reqwest::Client,
 }
 
 impl Gateway {
-    /// Starts one over the journal in `data`, and waits until it listens.
+    /// Starts a gateway with the journal in `data` and waits until it listens.
     pub(crate) fn start(data: &Path) -> Self {
         Self::start_with(data, &[])
     }
 
-    /// The same with further arguments.
+    /// Starts a gateway with further command-line arguments.
     pub(crate) fn start_with(data: &Path, arguments: &[&str]) -> Self {
         Self::start_elsewhere(data, &[&["--listen", "127.0.0.1:0"], arguments].concat(), None)
     }
 
-    /// The same with its log, all of it, going to the file `log`.
+    /// Starts a gateway that logs everything to the file `log`.
     pub(crate) fn start_logging(data: &Path, arguments: &[&str], log: &Path) -> Self {
         Self::start_elsewhere(data, &[&["--listen", "127.0.0.1:0"], arguments].concat(), Some(log))
     }
 
-    /// The same with an address among the arguments.
+    /// Starts a gateway whose arguments include the listen address.
     pub(crate) fn start_elsewhere(data: &Path, arguments: &[&str], log: Option<&Path>) -> Self {
         let mut serve = command();
         if log.is_some() {
@@ -48,7 +48,7 @@ impl Gateway {
         Self::start_as(serve, data, arguments)
     }
 
-    /// The same with an environment of the test's own.
+    /// Starts a gateway with a given environment.
     pub(crate) fn start_as(mut serve: Command, data: &Path, arguments: &[&str]) -> Self {
         let serve = serve.args(["serve", "--data"]).arg(data).args(arguments);
         let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
@@ -59,26 +59,26 @@ impl Gateway {
         Self { child, url, http: client() }
     }
 
-    /// Posts a message to a hook; gives the status and the JSON of the answer.
+    /// Posts a message to a hook; returns the status and the JSON of the response.
     pub(crate) async fn post(&self, source: &str, content_type: &str, body: impl Into<reqwest::Body>) -> (u16, Value) {
         let url = format!("{}/hooks/{source}", self.url);
         let sent = self.http.post(url).header("content-type", content_type).body(body).send().await.unwrap();
         (sent.status().as_u16(), serde_json::from_slice(&sent.bytes().await.unwrap()).unwrap())
     }
 
-    /// The JSON at a path.
+    /// Returns the JSON at a path.
     pub(crate) async fn json(&self, path: &str) -> Value {
         let answer = self.http.get(format!("{}{path}", self.url)).send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
-    /// The number of the newest change, whether messages can be written at present or not.
+    /// Returns the number of the newest change, even while messages cannot be written.
     pub(crate) async fn head(&self) -> u64 {
         self.json("/snapshot?limit=1").await["head"].as_u64().unwrap()
     }
 
-    /// Every change of the journal, in order.
+    /// Returns every change of the journal, in order.
     pub(crate) async fn changes(&self) -> Vec<Value> {
         let mut all = Vec::new();
         let mut after = 0;
@@ -93,30 +93,30 @@ impl Gateway {
         }
     }
 
-    /// Its process.
+    /// Returns the process identifier.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the gateway like a power cut.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Sends SIGTERM and waits for the exit.
     pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
         self.wait()
     }
 
-    /// Sends it a signal by name.
+    /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process has ended.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let began = std::time::Instant::now();
         loop {
@@ -136,8 +136,8 @@ impl Drop for Gateway {
     }
 }
 
-/// A free address for what is to be started again under it. It is none of those that the system gives to connections
-/// and to who asks for any: somebody else would have it by then.
+/// Returns a free socket address for a server that is restarted there. The port is outside the ephemeral range,
+/// because another process could otherwise get it in the meantime.
 pub(crate) fn free_address() -> String {
     loop {
         let address = format!("127.0.0.1:{}", fastrand::u16(10_000..32_000));
@@ -147,7 +147,7 @@ pub(crate) fn free_address() -> String {
     }
 }
 
-/// The program, without what the environment of the test might say to it.
+/// Returns the program without `TIDINGS_` variables from the environment of the test.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TIDINGS_")) {
@@ -156,12 +156,12 @@ pub(crate) fn command() -> Command {
     command
 }
 
-/// A client that gives up rather than hang.
+/// Returns an HTTP client with time limits.
 pub(crate) fn client() -> reqwest::Client {
-    // Whoever comes second finds it installed.
+    // Another test may have installed the provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // A connection that was idle for longer may have been closed by the gateway (`server.head_seconds`), which
-    // a test that was busy with something else has not noticed yet.
+    // The gateway may close idle connections after `server.head_seconds`, and a busy test may notice that too
+    // late.
     let idle = Duration::from_millis(500);
     reqwest::Client::builder().timeout(PATIENCE).pool_idle_timeout(idle).no_proxy().build().unwrap()
 }

@@ -1,4 +1,4 @@
-//! A gateway with access control: six tokens, and a key for one source.
+//! Gateway with access control: six tokens, and a signing key for one source.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use tidings::web::Secret;
 
 use crate::support::{fedora3_messages::Call, gateway::Gateway};
 
-/// The tokens: what each is called, and what it may do. `expired` could do everything.
+/// Names of the tokens and their scopes. `expired` has every scope.
 pub(crate) const TOKENS: [(&str, &str); 6] = [
     ("tdg_reader", "read"),
     ("tdg_fedora3", "publish:fedora3"),
@@ -21,10 +21,10 @@ pub(crate) const TOKENS: [(&str, &str); 6] = [
     ("tdg_expired", "admin"),
 ];
 
-/// The key of the source fedora3.
+/// Signing key of the source fedora3.
 pub(crate) const KEY: &str = "5ecre7 5ecre7 5ecre7";
 
-/// The configuration with these tokens, and with the key if it is wanted.
+/// Returns the configuration with these tokens, and with the key unless it is empty.
 pub(crate) fn configuration(folder: &Path, key: &str) -> String {
     let mut config = String::from(key);
     for (token, scope) in TOKENS {
@@ -40,7 +40,7 @@ pub(crate) fn configuration(folder: &Path, key: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A gateway whose log and data are in the folder.
+/// Gateway whose log and data are in the folder.
 pub(crate) struct Guarded {
     pub(crate) gateway: Gateway,
     pub(crate) folder: TempDir,
@@ -69,18 +69,18 @@ impl Guarded {
     }
 }
 
-/// The value of `Authorization` by which a feed reader sends a token.
+/// Returns the value of `Authorization` with which a feed reader sends a token.
 pub(crate) fn basic(user: &str, token: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{token}")))
 }
 
-/// A message of that number, for the source fedora3.
+/// Returns a message with that number for the source fedora3.
 pub(crate) fn message(number: u64) -> String {
     let pid = format!("demo:{number}");
     Call { number, method: "purgeObject", pid: &pid, parameters: &[], returned: None }.message()
 }
 
-/// The status, and the document, which must be a problem of that code if it is a refusal.
+/// Returns the status and the body. The body of an error must be a problem document with that status.
 pub(crate) async fn told(answer: Response) -> (u16, String) {
     let status = answer.status().as_u16();
     let challenges: Vec<_> = answer.headers().get_all("www-authenticate").iter().cloned().collect();
@@ -100,7 +100,7 @@ pub(crate) async fn told(answer: Response) -> (u16, String) {
     (status, body)
 }
 
-/// The signature of these bytes by this key, as a header has it.
+/// Returns the signature of the bytes with this key, as a header value.
 pub(crate) fn signature(key: &str, body: impl AsRef<[u8]>) -> String {
     let mac = Hmac::<sha2::Sha256>::new_from_slice(key.as_bytes()).unwrap().chain_update(body.as_ref());
     format!("sha256={}", hex::encode(mac.finalize().into_bytes()))

@@ -1,4 +1,5 @@
-//! Messages of a bus, sent to a gateway over an HTTP hook with their routing keys in a header.
+//! Messages of librairy (dialect `hoarder`) and Social Feed Manager (dialect `sfm`), posted to HTTP hooks with
+//! their routing keys in a header.
 
 use std::{fs, path::Path};
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::gateway::Gateway;
 
-/// The sources `sfm` and `hoarder`.
+/// Configuration with the sources `sfm` and `hoarder`.
 const CONFIG: &str = r#"
 [sources.sfm]
 transport = "http"
@@ -21,14 +22,14 @@ dialect = "hoarder"
 base_url = "http://librairy.example.org"
 "#;
 
-/// Starts a gateway with those sources over the journal in `folder/data`, which logs all to `folder/log`.
+/// Starts a gateway with those sources. Its journal is in `folder/data`, and its complete log in `folder/log`.
 pub(crate) fn gateway(folder: &Path) -> Gateway {
     let config = folder.join("tidings.toml");
     fs::write(&config, CONFIG).unwrap();
     Gateway::start_logging(&folder.join("data"), &["--config", config.to_str().unwrap()], &folder.join("log"))
 }
 
-/// Sends one message; gives the status and the JSON of the answer.
+/// Posts one message; returns the status and the JSON of the response.
 pub(crate) async fn send(gateway: &Gateway, source: &str, key: &str, body: impl Into<reqwest::Body>) -> (u16, Value) {
     let request = gateway.http.post(format!("{}/hooks/{source}", gateway.url)).header("routing-key", key);
     let sent = request.header("content-type", "application/json").body(body).send().await.unwrap();

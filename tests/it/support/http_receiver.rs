@@ -1,4 +1,5 @@
-//! A server that a test has requests sent to: it keeps what it gets, and answers as it is told, or worse.
+//! HTTP server that records the requests of the gateway and replies by a script, with correct or faulty
+//! replies.
 
 use std::{
     collections::BTreeMap,
@@ -21,62 +22,62 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::gateway::PATIENCE;
 
-/// A request as it came.
+/// Recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct Got {
-    /// Which connection it came on, from 1.
+    /// Number of the connection, from 1.
     pub(crate) connection: usize,
     pub(crate) method: String,
     pub(crate) path: String,
-    /// By name in small letters.
+    /// Headers by lower-case name.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
     pub(crate) at: Instant,
 }
 
 impl Got {
-    /// The value of a header, or nothing.
+    /// Returns the value of a header, or an empty string.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
 }
 
-/// What becomes of a request.
+/// Reply to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// An answer with this status, these headers, and this body.
+    /// Response with this status, these headers and this body.
     Answer(u16, Vec<(&'static str, String)>, String),
-    /// No answer, for as long as the client waits.
+    /// No response, as long as the client waits.
     Hang,
-    /// The socket is closed.
+    /// Close of the socket.
     Close,
-    /// An answer of that status with a body of 10 GB.
+    /// Response with that status and a body of 10 GB.
     Flood(u16),
-    /// The other, after this time.
+    /// Another reply after a delay.
     After(Duration, Box<Reply>),
-    /// The other, when the test says so.
+    /// Another reply once the test allows it.
     When(watch::Receiver<bool>, Box<Reply>),
 }
 
 impl Reply {
-    /// An answer of that status with a short body.
+    /// Returns a response with that status and a short body.
     pub(crate) fn of(status: u16) -> Self {
         Self::Answer(status, Vec::new(), format!("the answer is {status}"))
     }
 }
 
-/// Tells what becomes of a request by its number, from 0, and by what it is.
+/// Decides the reply from the number of the request, from 0, and from the request itself.
 type Script = dyn Fn(usize, &Got) -> Reply + Send + Sync;
 
 struct State {
     got: Mutex<Vec<Got>>,
     connections: AtomicUsize,
-    /// How many bytes of floods were taken.
+    /// Number of bytes of floods that clients have read.
     flooded: AtomicU64,
     script: Box<Script>,
 }
 
-/// The server, as long as it is not dropped.
+/// Running server; dropping it stops it.
 pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -84,12 +85,12 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts one on a free port of this host.
+    /// Starts a server on a free port of this host.
     pub(crate) async fn start(script: impl Fn(usize, &Got) -> Reply + Send + Sync + 'static) -> Self {
         Self::at("127.0.0.1:0".parse().unwrap(), script).await
     }
 
-    /// Starts one at an address, as soon as who was there before has let go of it.
+    /// Starts a server at a socket address as soon as the previous server has released it.
     pub(crate) async fn at(address: SocketAddr, script: impl Fn(usize, &Got) -> Reply + Send + Sync + 'static) -> Self {
         let listener = bind(address).await;
         let address = listener.local_addr().unwrap();
@@ -99,27 +100,27 @@ impl Receiver {
         Self { address, state, _serving: serving }
     }
 
-    /// Where it is.
+    /// Returns the URL of the server.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/in", self.address)
     }
 
-    /// What it has got.
+    /// Returns the recorded requests.
     pub(crate) fn got(&self) -> MutexGuard<'_, Vec<Got>> {
         self.state.got.lock().unwrap()
     }
 
-    /// How many connections there have been.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of floods were taken.
+    /// Returns the number of bytes of floods that clients have read.
     pub(crate) fn flooded(&self) -> u64 {
         self.state.flooded.load(Ordering::Relaxed)
     }
 
-    /// Waits until it has got so many requests; gives them.
+    /// Waits until `count` requests have arrived and returns them.
     pub(crate) async fn until(&self, count: usize) -> Vec<Got> {
         let began = Instant::now();
         while self.got().len() < count {
@@ -154,7 +155,7 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// Serves one connection, until it is at an end.
+/// Serves one connection until it ends.
 async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, state: &State) -> std::io::Result<()> {
     let mut read = Vec::new();
     while let Some(got) = request(&mut stream, &mut read, number).await? {
@@ -171,7 +172,7 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, st
                     *then
                 }
                 Reply::When(mut said, then) => {
-                    // A test that is at an end says nothing any more.
+                    // The sender may be gone when its test has ended.
                     let _ = said.wait_for(|said| *said).await;
                     *then
                 }
@@ -193,7 +194,7 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, st
                 }
             }
             Reply::Hang => {
-                // The client's next byte, or its end: it does not wait for ever.
+                // Reads the next byte or the end of the connection, so that the task does not live for ever.
                 stream.read_u8().await?;
             }
             Reply::Close | Reply::After(..) | Reply::When(..) => return Ok(()),
@@ -202,7 +203,7 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, st
     Ok(())
 }
 
-/// Reads a request; what came behind it stays in `read`.
+/// Reads one request; bytes after it stay in `read`.
 async fn request(
     stream: &mut (impl AsyncRead + Unpin),
     read: &mut Vec<u8>,

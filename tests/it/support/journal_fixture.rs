@@ -1,4 +1,4 @@
-//! What the tests of retention, backup and repair share: a journal of the test's own, and events for it.
+//! Journals and events for the tests of retention, backup and repair.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use tidings::{
 
 use crate::support::gateway::{Gateway, command};
 
-/// A journal that is opened in the test's own process.
+/// Journal that is open in the process of the test.
 pub(crate) struct Opened {
     pub(crate) journal: Journal,
     writer: WriterThread,
@@ -41,7 +41,7 @@ impl Opened {
         Self { journal, writer }
     }
 
-    /// Has the journal take the events of these numbers.
+    /// Appends the events with these numbers.
     pub(crate) async fn append(&self, events: impl IntoIterator<Item = u64>) -> Vec<Outcome> {
         let name = SourceName::parse("s").unwrap();
         let drafts = events.into_iter().map(|number| {
@@ -64,21 +64,21 @@ impl Opened {
     }
 }
 
-/// The event of that number: an item of about a kilobyte is added to one of a hundred objects.
+/// Returns the event with that number: it adds an item of about one kilobyte to one of a hundred objects.
 pub(crate) fn event(number: u64) -> Value {
     let object = format!("http://localhost/objects/{}", number % 100);
     let item = format!("{object}/items/{number}");
     json!({ "object": object, "description": "x".repeat(600), "items": [{ "uri": item, "change": "ADD" }] })
 }
 
-/// Posts an event; gives the number of its change when it was accepted.
+/// Posts an event, which must be accepted; returns the number of its change.
 pub(crate) async fn post(gateway: &Gateway, number: u64) -> u64 {
     let (status, answer) = gateway.post("content-change", "application/json", event(number).to_string()).await;
     assert!(status == 201 || status == 200, "{status}: {answer}");
     answer["changes"][0]["seq"].as_u64().unwrap()
 }
 
-/// A configuration file with these lines, in a folder.
+/// Writes a configuration file with these lines into a folder and returns its path.
 pub(crate) fn configuration(folder: &Path, lines: &str) -> String {
     let path = folder.join("tidings.toml");
     fs::write(&path, lines).unwrap();
@@ -90,8 +90,8 @@ pub(crate) fn run(name: &str, arguments: &[&Path]) -> Output {
     command().arg(name).args(arguments).output().unwrap()
 }
 
-/// Copies files of a journal into a folder, by a process of its own: if this process opened and closed a file of a journal
-/// that it has open, SQLite's locks on the file would be gone.
+/// Copies files of a journal into a folder in a separate process. If this process opened and closed a file of
+/// its open journal, SQLite's locks on that file would be released.
 pub(crate) fn copy_files(files: impl IntoIterator<Item = PathBuf>, folder: &Path) {
     let copied = Command::new("cp").arg("--").args(files).arg(folder).status().unwrap();
     assert!(copied.success());
@@ -105,7 +105,7 @@ pub(crate) fn journal_file(folder: &Path) -> PathBuf {
     folder.join(FILE_NAME)
 }
 
-/// Verifies a journal and wants nothing to be wrong with it.
+/// Verifies a journal, which must have no errors.
 pub(crate) fn verified(file: &Path) -> Report {
     let report = verify(file, &mut |_, _| {}).unwrap();
     assert!(report.findings.is_empty(), "{:#?}", report.findings);

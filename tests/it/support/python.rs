@@ -1,6 +1,6 @@
-//! What the tests run in Python: the side of Social Feed Manager, with kombu; that of a repository, with stomp.py; and
-//! the examples of an indexer, with pika, and of a receiver of webhooks, with standardwebhooks. `scripts/python` has them
-//! all, and makes the environment that they are in the first time.
+//! Python programs of the tests: Social Feed Manager's publisher (kombu), a repository (stomp.py), and the
+//! example indexer (pika) and webhook receiver (standardwebhooks). `scripts/python` creates their environment
+//! on its first run.
 
 use std::{
     fs::{self, File},
@@ -16,14 +16,14 @@ use crate::support::gateway::PATIENCE;
 
 fn python(script: &str) -> Command {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Where the tests run in the background of a shell Ctrl-C is ignored, and Python would leave it so.
+    // A background job of a shell ignores Ctrl-C, and Python would inherit that.
     let mut command = Command::new("env");
     command.arg("--default-signal=INT").arg(here.join("scripts/python")).arg(here.join(script));
     command
 }
 
-/// Publishes messages, a routing key and a body each, as Social Feed Manager does. A body that is a text is
-/// sent as it stands.
+/// Publishes messages, each with a routing key and a body, as Social Feed Manager does. A text body is sent
+/// unchanged.
 pub(crate) fn publish_as_sfm(url: &str, messages: &[(impl AsRef<str>, Value)]) {
     let mut publisher = python("examples/sfm.py");
     publisher.arg(url).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -37,7 +37,7 @@ pub(crate) fn publish_as_sfm(url: &str, messages: &[(impl AsRef<str>, Value)]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// The Python of an environment with these packages, which is made the first time.
+/// Returns the Python of an environment with these packages, and creates the environment on the first call.
 pub(crate) fn environment(name: &str, requirements: &[&str]) -> PathBuf {
     let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/venv");
     let made = Command::new(venv).arg(name).args(requirements).output().unwrap();
@@ -45,8 +45,8 @@ pub(crate) fn environment(name: &str, requirements: &[&str]) -> PathBuf {
     Path::new(String::from_utf8(made.stdout).unwrap().trim()).join("bin/python")
 }
 
-/// What the CloudEvents SDK makes of messages: each an object with a binding, headers, a content type and
-/// a body.
+/// Parses messages with the CloudEvents SDK. Each message is an object with a binding, headers, a content type
+/// and a body.
 pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
     let requirements = ["cloudevents==2.2.0", "deprecation==2.1.0", "python-dateutil==2.9.0.post0"];
     let mut reader = Command::new(environment("cloudevents", &requirements));
@@ -62,21 +62,21 @@ pub(crate) fn read_cloudevents(messages: &[Value]) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A running example.
+/// Running example program.
 pub(crate) struct Example {
     child: Child,
     output: PathBuf,
 }
 
 impl Example {
-    /// Starts the indexer; what it prints goes to files in the folder.
+    /// Starts the indexer with its output in files of the folder.
     pub(crate) fn indexer(url: &str, queue: &str, folder: &Path) -> Self {
         let mut indexer = python("examples/indexer.py");
         indexer.args([url, queue]);
         Self::start(indexer, folder, "indexed")
     }
 
-    /// Starts the receiver of webhooks with these secrets; gives its port.
+    /// Starts the webhook receiver with these secrets; returns its port.
     pub(crate) async fn webhook_receiver(secrets: &str, folder: &Path) -> (Self, u16) {
         let mut receiver = python("examples/webhook_receiver.py");
         receiver.args(["127.0.0.1", "0"]).env("WEBHOOK_SECRETS", secrets);
@@ -93,12 +93,12 @@ impl Example {
         Self { child: example.spawn().unwrap(), output }
     }
 
-    /// The lines that it has printed.
+    /// Returns the lines of standard output.
     pub(crate) fn lines(&self) -> Vec<String> {
         fs::read_to_string(&self.output).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Waits until it has printed so many lines.
+    /// Waits until the program has printed that many lines.
     pub(crate) async fn until_printed(&mut self, lines: usize) {
         let began = Instant::now();
         while self.lines().len() < lines {
@@ -110,7 +110,7 @@ impl Example {
         }
     }
 
-    /// Presses Ctrl-C, and waits for its end in good order; gives all that it has printed.
+    /// Sends SIGINT, waits for a clean exit and returns all printed lines.
     pub(crate) fn stop(mut self) -> Vec<String> {
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
@@ -134,7 +134,7 @@ impl Drop for Example {
     }
 }
 
-/// What plays a repository, over STOMP with stomp.py: it sends messages, headers and a body each, until the broker has
+/// Fake repository that uses stomp.py: it sends messages, each with headers and a body, until the broker has
 /// confirmed all of them.
 pub(crate) struct Repository {
     child: Child,
@@ -142,7 +142,7 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// Starts it; what it prints goes to files in the folder.
+    /// Starts the sender with its output in files of the folder.
     pub(crate) fn start(port: u16, destination: &str, messages: &[(Value, String)], folder: &Path) -> Self {
         let (input, output) = (folder.join("messages"), folder.join("confirmed"));
         let lines: Vec<_> = messages.iter().map(|message| json!(message).to_string()).collect();
@@ -153,12 +153,12 @@ impl Repository {
         Self { child: repository.stdout(File::create(&output).unwrap()).stderr(errors).spawn().unwrap(), output }
     }
 
-    /// How many messages the broker has confirmed.
+    /// Returns the number of confirmed messages.
     pub(crate) fn confirmed(&self) -> usize {
         fs::read_to_string(&self.output).unwrap().lines().count()
     }
 
-    /// Waits until all are confirmed.
+    /// Waits until every message is confirmed.
     pub(crate) fn wait(mut self) {
         let done = self.child.wait().unwrap();
         let told = fs::read_to_string(self.output.with_file_name("repository.err")).unwrap();

@@ -1,8 +1,8 @@
-//! A RabbitMQ of the test's own: on free ports, with its own folder, cookie and epmd, as whoever runs the
-//! tests. A broker of the system is not touched.
+//! A RabbitMQ that the tests start on free ports, with its own folder, cookie and epmd, as the user who runs
+//! the tests. A RabbitMQ of the operating system is not touched.
 //!
-//! [`Broker::shared`] is one for all tests that leave it alone, each in a virtual host of its own;
-//! [`Broker::start`] is one for a test that stops, kills or starves it.
+//! [`Broker::shared`] is for all tests that do not disturb the broker; each uses its own virtual host.
+//! [`Broker::start`] is for a test that stops, kills or starves its broker.
 
 #[path = "rabbitmq/client.rs"]
 mod client;
@@ -30,16 +30,16 @@ pub(crate) use self::client::Client;
 #[allow(unused_imports, reason = "the benches have no use for it")]
 pub(crate) use self::raw::{RawMessage, RawPublisher, nested};
 
-/// Where Debian has the scripts that do not change the user.
+/// Folder of Debian's scripts that do not change the user.
 const BIN: &str = "/usr/lib/rabbitmq/bin";
 
-/// How many virtual hosts a broker has from the start.
+/// Number of virtual hosts that a broker starts with.
 const VHOSTS: usize = 48;
 
-/// Becomes the broker.
+/// Script that becomes the broker.
 const START: &str = r#". "${0%/*}/environment"; exec "$BIN/rabbitmq-server""#;
 
-/// Ends the broker's epmd, which is not its child.
+/// Script that ends the broker's epmd, which is not a child process of it.
 const END: &str = r#"
     . "${0%/*}/environment"
     for i in 1 2 3 4 5 6 7 8 9 10; do
@@ -51,23 +51,23 @@ const END: &str = r#"
 /// A running broker.
 pub(crate) struct Broker {
     folder: PathBuf,
-    /// The port that it listens on.
+    /// Port for plain connections.
     pub(crate) port: u16,
-    /// The port on which it listens for encrypted connections.
+    /// Port for encrypted connections.
     pub(crate) tls_port: u16,
-    /// Its process.
+    /// Process of the broker.
     pub(crate) kept: Kept,
     vhosts: AtomicUsize,
 }
 
 impl Broker {
-    /// The broker of all tests that leave it alone.
+    /// Returns the broker that all non-destructive tests share.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Broker> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// Starts one, and waits until it takes connections.
+    /// Starts a broker and waits until it accepts connections.
     pub(crate) fn start() -> Self {
         assert!(
             Path::new(BIN).join("rabbitmq-server").exists(),
@@ -82,58 +82,57 @@ impl Broker {
         broker
     }
 
-    /// Starts it with the data that it has, and waits until it takes connections.
+    /// Starts the broker again with its existing data and waits until it accepts connections.
     pub(crate) fn start_again(&mut self) {
         let port = self.port;
         self.kept.start(|| answers(port));
     }
 
-    /// Has it write what it keeps of its queues. It keeps the names of its quorum queues in tables that it
-    /// writes every half second. A queue that is younger than that when it is killed never comes back,
-    /// which is not what is tested here.
+    /// Waits until the broker has stored the names of its quorum queues, which it writes to tables every half
+    /// second. A younger queue never comes back after a kill, which is not the subject of these tests.
     pub(crate) fn settle(&self) {
         self.ctl(&["eval", "[dets:sync(Table) || Table <- dets:all()]."]);
     }
 
-    /// Ends it as a power cut would, once the names of its queues are on its disk.
+    /// Kills the broker like a power cut, once the names of its queues are on its disk.
     pub(crate) fn kill(&self) {
         self.settle();
         self.kill_at_once();
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the broker like a power cut, even if it has not stored the names of its queues.
     pub(crate) fn kill_at_once(&self) {
         self.kept.signal("KILL");
         self.kept.wait_for_end();
     }
 
-    /// Stops it in good order.
+    /// Stops the broker cleanly.
     pub(crate) fn stop(&self) {
         self.kept.signal("TERM");
         self.kept.wait_for_end();
     }
 
-    /// Has it do nothing any more, while its connections stay.
+    /// Suspends the process; its connections stay open.
     pub(crate) fn freeze(&self) {
         self.kept.signal("STOP");
     }
 
-    /// Has it go on.
+    /// Resumes the suspended process.
     pub(crate) fn thaw(&self) {
         self.kept.signal("CONT");
     }
 
-    /// Has it believe that it is short of memory: it takes nothing more from those who publish.
+    /// Raises the memory alarm, under which the broker accepts no messages from publishers.
     pub(crate) fn starve(&self) {
         self.ctl(&["set_vm_memory_high_watermark", "absolute", "1000"]);
     }
 
-    /// Takes that back.
+    /// Clears the memory alarm.
     pub(crate) fn feed(&self) {
         self.ctl(&["set_vm_memory_high_watermark", "absolute", "2GB"]);
     }
 
-    /// Runs `rabbitmqctl`; gives what it says.
+    /// Runs `rabbitmqctl` and returns its output.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("sh");
         command.args(["-c", r#". "$0/environment"; exec "$BIN/rabbitmqctl" --silent "$@""#]);
@@ -143,12 +142,12 @@ impl Broker {
         String::from_utf8_lossy(&done.stdout).into_owned()
     }
 
-    /// The certificate of its encrypted connections, which is its own authority.
+    /// Returns the path of the self-signed certificate for encrypted connections.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.join("certificate.pem")
     }
 
-    /// A virtual host that no other test has.
+    /// Returns a virtual host that no other test uses.
     pub(crate) fn vhost(&self) -> Vhost<'_> {
         let number = self.vhosts.fetch_add(1, Ordering::Relaxed);
         let name = format!("v{number}");
@@ -160,7 +159,7 @@ impl Broker {
     }
 }
 
-/// Whether it speaks AMQP; that is the last thing that it begins to do.
+/// Returns true if the port answers as AMQP, which is the last service that the broker starts.
 fn answers(port: u16) -> bool {
     let answer = || {
         let mut socket = TcpStream::connect(("127.0.0.1", port))?;
@@ -205,7 +204,7 @@ fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
     let definitions = json!({
         "users": [{
             "name": "guest",
-            // The four bytes of salt and the SHA-256 of them with the password "guest".
+            // Four bytes of salt, and the SHA-256 of the salt and the password "guest".
             "password_hash": "kI3GCrswBLNZQzHJJ95QLoyfAVooYhnvf7jbqiW9BjOYUloe",
             "hashing_algorithm": "rabbit_password_hashing_sha256",
             "tags": "administrator",
@@ -230,26 +229,26 @@ fn set_up(folder: &Path, [port, tls_port, epmd, distribution]: [u16; 4]) {
     );
 }
 
-/// A virtual host of a broker.
+/// Virtual host of a broker.
 #[derive(Clone)]
 pub(crate) struct Vhost<'b> {
     broker: &'b Broker,
-    /// Its name.
+    /// Name of the virtual host.
     pub(crate) name: String,
 }
 
 impl Vhost<'_> {
-    /// Its address, for the user that may do everything.
+    /// Returns the URL with the administrator's credentials.
     pub(crate) fn url(&self) -> String {
         self.url_as("guest", "guest")
     }
 
-    /// Its address, for somebody.
+    /// Returns the URL with the credentials of a user.
     pub(crate) fn url_as(&self, user: &str, password: &str) -> String {
         format!("amqp://{user}:{password}@127.0.0.1:{}/{}", self.broker.port, self.name)
     }
 
-    /// A connection of the test's own.
+    /// Opens a connection for a test.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.url()).await
     }

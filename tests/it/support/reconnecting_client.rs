@@ -1,5 +1,5 @@
-//! A publisher and a consumer of a test's own that a broker may be killed under: they connect again, and go
-//! on where they were, as those do whose messages must not be lost.
+//! Publisher and consumer that reconnect when their broker is killed and continue where they were, as clients
+//! do that must not lose messages.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,47 +18,47 @@ use tokio::time::timeout;
 
 use crate::support::subscription_fixture::{seq, text};
 
-/// How long a broker may take for anything before it is given up, and a new connection made.
+/// Time limit for any operation of the broker; afterwards the client reconnects.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// How soon the next attempt is made.
+/// Delay before the next attempt.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How many messages are published before the first is confirmed, and consumed before one is acknowledged.
+/// Maximum number of unconfirmed published messages, and of unacknowledged consumed ones.
 const WINDOW: usize = 500;
 
-/// How many messages go before one acknowledgement.
+/// Number of messages in one acknowledgement.
 const ACKNOWLEDGED_AT_ONCE: usize = 100;
 
-/// How far the publisher may be ahead of the consumer, so that whoever is killed has work in hand.
+/// Maximum lead of the publisher over the consumer, so that a killed process always has work in hand.
 const AHEAD: usize = 5000;
 
-/// How far all is.
+/// Shared progress of the publisher and the consumer.
 #[derive(Default)]
 pub(crate) struct Progress(Mutex<Counts>);
 
-/// What was done so far.
+/// Counts of published and consumed messages.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// How many messages the broker has confirmed to the publisher.
+    /// Number of messages that the broker has confirmed to the publisher.
     pub(crate) confirmed: usize,
-    /// How often a message was published again.
+    /// Number of repeated publications.
     pub(crate) published_again: usize,
-    /// What the consumer got, in order, with the repeats.
+    /// Messages of the consumer in the order of their arrival, including repeats.
     pub(crate) received: Vec<Received>,
-    /// What the consumer got, without the repeats.
+    /// Message ids by change number, without repeats.
     pub(crate) ids: BTreeMap<u64, String>,
 }
 
-/// A message that came.
+/// Consumed message.
 pub(crate) struct Received {
-    /// The number of its change.
+    /// Number of the message's change.
     pub(crate) seq: u64,
-    /// Its message id.
+    /// Message id.
     pub(crate) id: String,
-    /// Whether the broker had given it to a connection that is gone. When it gives such a one again is its own
-    /// choice: a quorum queue that comes up gives later ones first, until it has found out that the
-    /// connection of before is gone.
+    /// True if the broker delivered the message before, to a connection that has ended. The broker chooses when
+    /// to repeat it: a restarted quorum queue delivers later messages first until it has noticed the end of the
+    /// previous connection.
     pub(crate) redelivered: bool,
 }
 
@@ -76,7 +76,7 @@ impl Progress {
     }
 }
 
-/// Why a connection is given up.
+/// Failure of a connection, after which the client reconnects.
 #[derive(Debug)]
 struct GivenUp;
 
@@ -98,8 +98,8 @@ async fn open(url: &str) -> Result<(Connection, Channel), GivenUp> {
     Ok((connection, channel))
 }
 
-/// Publishes the messages of these bodies, until the broker has confirmed each of them: what is not confirmed
-/// is published again, the same bytes.
+/// Publishes the bodies until the broker has confirmed each of them. An unconfirmed message is published again
+/// with the same bytes.
 pub(crate) async fn publish(url: &str, exchange: &str, routing_key: &str, bodies: &[String], progress: &Progress) {
     let mut missing: VecDeque<usize> = (0..bodies.len()).collect();
     while !missing.is_empty() {
@@ -149,7 +149,7 @@ async fn publish_on(
     }
 }
 
-/// Consumes a queue, until so many different messages have come.
+/// Consumes a queue until `count` different messages have arrived.
 pub(crate) async fn consume(url: &str, queue: &str, count: usize, progress: &Progress) {
     while progress.counts().ids.len() < count {
         let _ = consume_on(url, queue, count, progress).await;
@@ -165,7 +165,7 @@ async fn consume_on(url: &str, queue: &str, count: usize, progress: &Progress) -
     let mut consumer = timeout(BOUND, channel.basic_consume(queue.into(), "".into(), options, none)).await??;
     let mut unacknowledged = 0;
     while progress.counts().ids.len() < count {
-        // A queue may be empty for as long as somebody else is dead.
+        // There is no time limit here: the queue stays empty while another process is down.
         let Some(delivery) = consumer.next().await else { return Err(GivenUp) };
         let delivery = delivery?;
         progress.take(&delivery);

@@ -1,4 +1,5 @@
-//! A gateway under attack: its log and its memory are watched, and it must still serve after each blow.
+//! Gateway under attack: the test watches its log, memory and sockets, and checks that it still serves after
+//! each attack.
 
 use std::{
     fs,
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::gateway::{Gateway, PATIENCE};
 
-/// The gateway, and the folder with its journal and its log.
+/// Gateway, and the folder with its journal and its log.
 pub(crate) struct Hostile {
     gateway: Gateway,
     folder: TempDir,
@@ -27,7 +28,7 @@ impl Deref for Hostile {
 }
 
 impl Hostile {
-    /// Starts one with this configuration.
+    /// Starts a gateway with this configuration.
     pub(crate) fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tidings.toml");
@@ -39,7 +40,7 @@ impl Hostile {
         Self { gateway, folder }
     }
 
-    /// It answers, and nothing in it has panicked.
+    /// Panics unless the gateway still answers and its log contains no panic.
     pub(crate) fn still_serves(&self, after: &str) {
         let (ready, _) = self.raw(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert_eq!(ready, 200, "after {after}");
@@ -47,37 +48,37 @@ impl Hostile {
         assert!(!log.contains("panicked"), "after {after}:\n{log}");
     }
 
-    /// The most memory that it has had so far, in bytes.
+    /// Returns the peak resident memory in bytes.
     pub(crate) fn most_memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// How many sockets it holds.
+    /// Returns the number of open sockets.
     pub(crate) fn sockets(&self) -> usize {
         let files = fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap();
         let targets = files.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
         targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
     }
 
-    /// A bare connection to it.
+    /// Opens a plain TCP connection to the gateway.
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.url.strip_prefix("http://").unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
-    /// Sends these bytes as they are, and gives the status of the answer and its body.
+    /// Sends these bytes unchanged; returns the status and the body of the response.
     pub(crate) fn raw(&self, request: &[u8]) -> (u16, String) {
         let mut stream = self.connect();
-        // It may have refused before it has heard all.
+        // The gateway may refuse the request before it has read all of it.
         let _ = stream.write_all(request);
         answer(&mut stream)
     }
 }
 
-/// Reads until the connection is closed; the status is 0 where there is no answer.
+/// Reads until the connection is closed; the status is 0 if there is no response.
 pub(crate) fn answer(stream: &mut TcpStream) -> (u16, String) {
     let mut answer = Vec::new();
     let mut some = [0; 4096];
@@ -95,7 +96,7 @@ pub(crate) fn answer(stream: &mut TcpStream) -> (u16, String) {
     (status, body.to_owned())
 }
 
-/// An error is a problem document that says what to do; anything else is an answer.
+/// Returns true for a success, and for an error whose problem document says what to do.
 pub(crate) fn is_clear(status: u16, answer: &Value) -> bool {
     let is_problem = answer["type"].as_str().is_some_and(|kind| kind.starts_with("urn:tidings:problem:"));
     match status {

@@ -1,5 +1,5 @@
-//! A client of STOMP 1.2 of the test's own, beside the one in Python: it sends quickly, and looks at what is left in a
-//! queue. It knows nothing of the gateway's.
+//! STOMP 1.2 client besides the one in Python: it sends fast and browses queues. It shares no code with the
+//! gateway.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -8,12 +8,12 @@ use std::{
 
 use super::broker_process::PATIENCE;
 
-/// A connection.
+/// Connection to a broker.
 pub(crate) struct Client {
     socket: BufReader<TcpStream>,
 }
 
-/// A frame: its command, and its headers as they stand. Bodies are of no interest here.
+/// Command and raw headers of a frame. Its body is ignored.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) command: String,
@@ -37,7 +37,7 @@ impl Client {
         client
     }
 
-    /// Sends persistent messages; they are with the broker when this returns.
+    /// Sends persistent messages; the broker has all of them when this returns.
     pub(crate) fn send_all<B: AsRef<[u8]>>(
         &mut self,
         destination: &str,
@@ -45,7 +45,7 @@ impl Client {
         bodies: impl IntoIterator<Item = B>,
     ) {
         let headers = [&[("destination", destination), ("persistent", "true")], headers].concat();
-        // In a transaction, so that the broker syncs its disk once.
+        // One transaction makes the broker sync its disk only once.
         let mut frames = frame("BEGIN", &[("transaction", "t")], b"");
         let headers = [&headers[..], &[("transaction", "t")]].concat();
         for body in bodies {
@@ -57,7 +57,7 @@ impl Client {
         assert_eq!((answer.command.as_str(), answer.header("receipt-id")), ("RECEIPT", "sent"), "{answer:?}");
     }
 
-    /// What is in a queue, without taking it out.
+    /// Returns the messages of a queue without removing them.
     pub(crate) fn browse(&mut self, queue: &str) -> Vec<Frame> {
         let headers = [("id", "browsing"), ("destination", queue), ("browser", "true"), ("ack", "auto")];
         self.write(&frame("SUBSCRIBE", &headers, b""));
@@ -82,7 +82,7 @@ impl Client {
     }
 }
 
-/// A frame as it is sent; a body has a `content-length`.
+/// Encodes a frame; a body gets a `content-length`.
 pub(crate) fn frame(command: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut frame = format!("{command}\n").into_bytes();
     let length = body.len().to_string();
@@ -100,7 +100,7 @@ pub(crate) fn frame(command: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec
     frame
 }
 
-/// Reads one frame; `None` when the other side has gone.
+/// Reads one frame; returns `None` if the connection has ended.
 pub(crate) fn read(socket: &mut impl BufRead) -> Option<Frame> {
     let line = |socket: &mut dyn BufRead| {
         let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! What the tests of subscriptions share: a gateway with a configuration, a subscriber's side of AMQP.
+//! Gateway with subscriptions, and an AMQP subscriber.
 
 use std::{path::Path, time::Duration};
 
@@ -10,13 +10,13 @@ use crate::support::{
     journal_fixture::configuration,
 };
 
-/// A gateway over the journal in `data`, with these lines of configuration.
+/// Starts a gateway with the journal in `data` and these lines of configuration.
 pub(crate) fn gateway(data: &Path, lines: &str) -> Gateway {
     let file = configuration(data, lines);
     Gateway::start_with(data, &["--config", &file])
 }
 
-/// A subscription `index` that publishes to the exchange `content`, with one queue for all.
+/// Returns a subscription `index` that publishes to the exchange `content`, with one queue for all messages.
 pub(crate) fn index(url: &str, more: &str) -> String {
     format!(
         "[subscriptions.index]\ndelivery = \"amqp\"\nstart = \"beginning\"\nurl = \"{url}\"\nexchange = \"content\"\n\
@@ -24,7 +24,7 @@ pub(crate) fn index(url: &str, more: &str) -> String {
     )
 }
 
-/// Posts the change of that number: an item is added to an object.
+/// Posts the event with that number, which adds an item to an object.
 pub(crate) async fn post(gateway: &Gateway, number: u64) {
     post_event(gateway, &event(number)).await;
 }
@@ -43,7 +43,7 @@ pub(crate) async fn post_event(gateway: &Gateway, event: &Value) {
     assert!(status == 201 || status == 200, "{status}: {answer}");
 }
 
-/// The number of the change that a message tells.
+/// Returns the number of the change in a message.
 pub(crate) fn seq(message: &Delivery) -> u64 {
     let headers = message.properties.headers().as_ref().unwrap();
     match headers.inner().get("seq") {
@@ -52,13 +52,13 @@ pub(crate) fn seq(message: &Delivery) -> u64 {
     }
 }
 
-/// The value of a property that is text.
+/// Returns the value of a text property.
 pub(crate) fn text(property: Option<&lapin::types::ShortString>) -> &str {
     property.unwrap().as_str()
 }
 
 impl Gateway {
-    /// Asks something of a subscription; gives the status and the JSON of the answer.
+    /// Sends an administrative request about a subscription; returns the status and the JSON of the response.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let mut request = self.http.request(method, format!("{}{path}", self.url));
@@ -71,7 +71,8 @@ impl Gateway {
         (status, if text.is_empty() { Value::Null } else { serde_json::from_slice(&text).unwrap() })
     }
 
-    /// Waits until a subscription is as wanted, for as long as it moves; gives how it is shown then.
+    /// Waits until the shown state of a subscription satisfies `holds`, as long as the subscription makes
+    /// progress; returns that state.
     pub(crate) async fn until(&self, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let (mut since, mut cursor) = (std::time::Instant::now(), Value::Null);
         loop {
@@ -87,7 +88,7 @@ impl Gateway {
         }
     }
 
-    /// Waits until a subscription is done with the change of that number.
+    /// Waits until the cursor of a subscription has reached that number.
     pub(crate) async fn until_at(&self, name: &str, cursor: u64) -> Value {
         self.until(name, "the cursor is there", |shown| shown["cursor"] == cursor).await
     }

@@ -1,5 +1,4 @@
-//! What would be emitted for a reading if nothing had to be settled: drafts that tell all of their
-//! items are turned into modifications without a journal.
+//! Output for a reading without a journal: drafts that list all of their items are converted to modifications.
 
 use tidings::{
     format::{self, Reading},
@@ -9,7 +8,7 @@ use tidings::{
     },
 };
 
-/// The modifications that need no settling; none where the source could not tell what happened.
+/// Returns the modifications that need no settling; none for a source that does not know the change types.
 pub(crate) fn modifications(reading: &Reading) -> Vec<ContentObjectModification> {
     match reading {
         Reading::Drafts(drafts) => drafts.iter().filter_map(told_in_full).collect(),
@@ -17,7 +16,7 @@ pub(crate) fn modifications(reading: &Reading) -> Vec<ContentObjectModification>
     }
 }
 
-/// The modification in a format, by the format's name.
+/// Writes the modification in the format with that name.
 pub(crate) fn as_format(name: &str, modification: &ContentObjectModification) -> Vec<u8> {
     (format::format(name).unwrap().write_modification)(modification)
 }

@@ -1,4 +1,4 @@
-//! What the tests of webhooks share: subscriptions that post to a receiver, and how what it gets is checked.
+//! Webhook subscriptions, and checks of the requests that their receivers get.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::support::http_receiver::Got;
 
-/// Secrets that messages are signed with.
+/// Signing secrets.
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const NEXT_SECRET: &str = "whsec_dGlkaW5ncy1nby1vdXQtdG8tZXZlcnlib2R5Li4u";
 
-/// A subscription that posts JSON to a URL from the beginning on.
+/// Returns a subscription that posts JSON to a URL, from the first change on.
 pub(crate) fn webhook(name: &str, url: &str, more: &str) -> String {
     format!(
         "[subscriptions.{name}]\ndelivery = \"webhook\"\nformat = \"json\"\nstart = \"beginning\"\nurl = \"{url}\"\n\
@@ -21,17 +21,17 @@ pub(crate) fn webhook(name: &str, url: &str, more: &str) -> String {
 }
 
 impl Got {
-    /// Its JSON.
+    /// Returns the JSON body.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The number of the change that it tells.
+    /// Returns the number of the change in the body.
     pub(crate) fn seq(&self) -> u64 {
         self.json()["seq"].as_u64().unwrap()
     }
 
-    /// Whether it is signed with a secret.
+    /// Returns true if the request is signed with a secret.
     pub(crate) fn is_signed_with(&self, secret: &str) -> bool {
         let key = STANDARD.decode(secret.trim_start_matches("whsec_")).unwrap();
         let mac = Hmac::<sha2::Sha256>::new_from_slice(&key).unwrap();
@@ -41,8 +41,8 @@ impl Got {
     }
 }
 
-/// That each message comes after the ones before it but for repeats, that a repeat has the same identifier and
-/// body, and that none is missing up to the last.
+/// Panics unless the messages are complete up to `last` and in order, apart from repeats with the same
+/// identifier and body.
 pub(crate) fn are_in_order(got: &[Got], last: u64) {
     let mut seen: BTreeMap<u64, (String, Vec<u8>)> = BTreeMap::new();
     for message in got {

@@ -1,4 +1,4 @@
-//! What the tests of the WebSub hub share: a subscriber on a real socket, that does as it is told or worse.
+//! WebSub subscriber on a real socket, with correct or faulty behaviour.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use crate::support::{
     http_receiver::{Got, Receiver, Reply},
 };
 
-/// A gateway that lets callbacks point to this host.
+/// Configuration that allows callbacks on this host.
 pub(crate) const LOCAL: &str = "[delivery]\nallow = [\"127.0.0.1\"]\n";
 
-/// The query of a request, decoded.
+/// Returns the decoded query of a request.
 pub(crate) fn query(got: &Got) -> BTreeMap<String, String> {
     let url = url::Url::parse(&format!("http://h{}", got.path)).unwrap();
     url.query_pairs().into_owned().collect()
@@ -35,7 +35,7 @@ pub(crate) fn is_verification(got: &Got) -> bool {
     got.method == "GET" && query(got).contains_key("hub.challenge")
 }
 
-/// A subscriber that agrees to everything, and answers what is distributed with that status.
+/// Starts a subscriber that confirms every verification and answers distributions with `status`.
 pub(crate) async fn agreeing(status: &Arc<AtomicU16>) -> Receiver {
     let status = Arc::clone(status);
     Receiver::start(move |_, got| match got.method.as_str() {
@@ -66,7 +66,7 @@ pub(crate) async fn subscribe(gateway: &Gateway, callback: &str, topic: &str, mo
     assert_eq!((status, body.as_str()), (202, ""));
 }
 
-/// Subscribes to the feed of the gateway at that address.
+/// Subscribes to the feed of the gateway at that URL.
 pub(crate) async fn subscribe_at(gateway: &str, callback: &str, more: &[(&str, &str)]) {
     let topic = format!("{gateway}/feed");
     let wanted = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", &topic)];
@@ -79,7 +79,7 @@ pub(crate) async fn unsubscribe(gateway: &Gateway, callback: &str, topic: &str) 
     assert_eq!(ask(gateway, &wanted).await.0, 202);
 }
 
-/// Waits until so many subscriptions of the gateway at that address are at work.
+/// Waits until the gateway at that URL has `count` running subscriptions.
 pub(crate) async fn until_running_at(gateway: &str, count: usize) {
     let began = Instant::now();
     loop {
@@ -93,13 +93,13 @@ pub(crate) async fn until_running_at(gateway: &str, count: usize) {
     }
 }
 
-/// The subscriptions of the hub.
+/// Returns the subscriptions of the hub.
 pub(crate) async fn of_hub(gateway: &Gateway) -> Vec<Value> {
     let all = gateway.json("/subscriptions").await["subscriptions"].as_array().unwrap().clone();
     all.into_iter().filter(|subscription| subscription["from"] == "hub").collect()
 }
 
-/// Waits until the hub has so many subscriptions, all of them at work.
+/// Waits until the hub has `count` running subscriptions.
 pub(crate) async fn until_subscribed(gateway: &Gateway, count: usize) -> Vec<Value> {
     let began = Instant::now();
     loop {
@@ -120,19 +120,19 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// What was distributed.
+/// Returns the distribution requests.
 pub(crate) fn distributed(receiver: &Receiver) -> Vec<Got> {
     receiver.got().iter().filter(|got| got.method == "POST").cloned().collect()
 }
 
-/// The numbers of the changes whose entries came.
+/// Returns the numbers of the changes in the distributed entries.
 pub(crate) fn numbers(posts: &[Got]) -> Vec<u64> {
     let mut all = Vec::new();
     for post in posts {
         let body = String::from_utf8(post.body.clone()).unwrap();
         let seqs = body.split(" seq=\"").skip(1).map(|rest| rest.split('"').next().unwrap().parse().unwrap());
         let mut seqs: Vec<u64> = seqs.collect();
-        // A document has the newest first, and an entry for every item.
+        // A document lists the newest entry first, with one entry for each item.
         seqs.reverse();
         seqs.dedup();
         all.extend(seqs);
@@ -149,7 +149,7 @@ pub(crate) fn feed(gateway: &Gateway) -> String {
     format!("{}/feed", gateway.url)
 }
 
-/// Whether a message is signed by this secret, worked out here.
+/// Returns true if a message is signed with this secret. The signature is computed here independently.
 pub(crate) fn is_signed(got: &Got, secret: &str) -> bool {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     mac.update(&got.body);
@@ -157,7 +157,7 @@ pub(crate) fn is_signed(got: &Got, secret: &str) -> bool {
 }
 
 impl Gateway {
-    /// Waits until the hub has so many subscriptions.
+    /// Waits until the hub has `count` subscriptions.
     pub(crate) async fn until_hub(&self, count: usize) {
         let began = Instant::now();
         while of_hub(self).await.len() != count {

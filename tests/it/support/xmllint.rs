@@ -1,25 +1,25 @@
-//! libxml2's own tool: a validator and a canonicaliser that we did not write.
+//! xmllint, the command-line tool of libxml2, as an independent validator and canonicalizer.
 
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
-/// Validates the documents against a schema of `xsd/`, in one run; panics with what xmllint says.
+/// Validates the documents against a schema of `xsd/` in one run; panics with the messages of xmllint.
 pub(crate) fn assert_valid(schema: &str, documents: &[PathBuf]) {
     assert!(!documents.is_empty(), "there is nothing to validate against {schema}");
     let output = validate(schema, documents);
     assert!(output.status.success(), "{}", complaints(&output));
 }
 
-/// What xmllint says against a document that should not be valid; panics when it is.
+/// Returns the messages of xmllint about an invalid document; panics if the document is valid.
 pub(crate) fn refusal(schema: &str, document: &Path) -> String {
     let output = validate(schema, &[document.to_owned()]);
     assert!(!output.status.success(), "{} is valid", document.display());
     complaints(&output)
 }
 
-/// The document in canonical XML.
+/// Returns the document in canonical XML.
 pub(crate) fn canonical(document: &Path) -> String {
     let output = run(Command::new("xmllint").args(["--nonet", "--c14n"]).arg(document));
     assert!(output.status.success(), "{}", complaints(&output));

@@ -1,5 +1,5 @@
-//! The log as JSON: a message can be followed from its request to the disk, and nothing that may be a
-//! credential is in it.
+//! JSON log: a message can be traced from its request to the commit, and no log line contains a possible
+//! credential.
 
 use std::{fs, path::Path};
 

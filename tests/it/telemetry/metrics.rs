@@ -1,5 +1,5 @@
-//! `/metrics` counts what happened, under names and labels that are listed and documented, and never
-//! under what a client can make up.
+//! `/metrics` counts events. All names and labels are listed and documented, and no label has a value that a
+//! client chooses.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::support::{
 
 const ATOM: &str = "application/atom+xml";
 
-/// The value of one series, written as it stands in the text format.
+/// Returns the value of one series, which is written as in the text format.
 fn value(metrics: &str, series: &str) -> Option<f64> {
     metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
@@ -60,7 +60,7 @@ async fn metrics_count_events() {
     }
     assert!(!metrics.to_lowercase().replace('-', "").contains("madeup"), "{metrics}");
 
-    // The sender is answered before the size is told.
+    // The response is sent before the metric of its size is updated.
     let id = refused["quarantine"].as_u64().unwrap();
     wait_until(&gateway, &[("tidings_quarantine_messages", 1.0), ("tidings_quarantine_bytes", 6.0)]).await;
     gateway.http.delete(format!("{}/quarantine/{id}", gateway.url)).send().await.unwrap();

@@ -1,5 +1,5 @@
-//! Places in the journal as readers meet them: the beginning under retention, the lag after a restore, and the sign that the
-//! registry was filled in behind the reader of a snapshot.
+//! Cursors of readers: the default under retention, the lag after a restore, and the mark on snapshot pages
+//! when the registry was seeded meanwhile.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! `/changes?wait=`: answered at once when there is something, else when it comes, else empty in the end.
+//! `/changes?wait=` returns existing changes immediately, waits for new ones otherwise, and returns an empty
+//! page at the end of the wait.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ async fn poll_returns_a_new_change_when_it_arrives() {
         (answer.status(), answer.text().await.unwrap())
     });
     until_one_waits(&gateway).await;
-    // It may take longer than a request that waits for nothing.
+    // A long poll may last longer than other requests.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(!poll.is_finished());
     post(&gateway, 2).await;
@@ -56,7 +57,7 @@ async fn poll_times_out_with_an_empty_page_and_the_same_cursor() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), "[limits]\nrequest_seconds = 1\nwait_seconds = 2\n");
     post(&gateway, 1).await;
-    // Who asks for more than is given waits as long as is given.
+    // A longer wait than allowed is shortened to the limit.
     for wait in ["1", "3600"] {
         let began = Instant::now();
         let page = gateway.json(&format!("/changes?after=1&wait={wait}")).await;

@@ -1,4 +1,5 @@
-//! Large changes and slow readers: what the views take of memory does not grow with either, and every answer is whole.
+//! Memory of the views is independent of the size of changes and of slow readers, and every response is
+//! complete.
 
 use std::{
     fmt::Write as _,
@@ -15,16 +16,17 @@ use crate::support::{
     subscription_fixture::{gateway, post},
 };
 
-/// Items of the largest change that is accepted.
+/// Number of items in the largest accepted change.
 const ITEMS: usize = 10_000;
 
-/// Resident memory that the gateway may have had at the most, in KiB.
+/// Maximum peak resident memory of the gateway, in KiB.
 const MOST_KIB: u64 = 300 << 10;
 
-/// How long one client waits for anything.
+/// Time limit of one client.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A message of `items` items of an object of its own, just below the default of `limits.body_bytes` for the most items.
+/// Returns a message about a separate object with `items` items; with the most items it is just below the
+/// default of `limits.body_bytes`.
 fn message(number: usize, items: usize) -> String {
     let mut message = format!(r#"{{"object":"http://h.example/{number}","sourceEventId":"large {number}","items":["#);
     for item in 0..items {
@@ -42,14 +44,14 @@ async fn post_large(gateway: &Gateway, number: usize, items: usize) {
     assert_eq!(status, 201, "{answer}");
 }
 
-/// A value of the process's status in KiB.
+/// Returns a value of the process status in KiB.
 fn memory(gateway: &Gateway, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_matches([':', ' ', '\t']).trim_end_matches(" kB").parse().unwrap()
 }
 
-/// An answer as a slow client has it.
+/// Response that a slow client reads.
 struct Answer {
     reader: BufReader<TcpStream>,
     head: String,
@@ -78,14 +80,14 @@ impl Answer {
     }
 }
 
-/// What a client asks for, and what its body ends with if it reads it to the end.
+/// Request of a client, and the end of its body if the client reads all of it.
 struct Surface {
     path: String,
     headers: &'static str,
     end: Option<&'static str>,
 }
 
-/// Forty clients: some read to the end, the others leave when all have begun.
+/// Forty clients: some read to the end, the others disconnect when all responses have begun.
 fn surfaces(id: &str) -> Vec<Surface> {
     let mut all = Vec::new();
     let mut add = |count: usize, path: &str, headers: &'static str, end: &'static str| {
@@ -112,7 +114,7 @@ fn surfaces(id: &str) -> Vec<Surface> {
     all
 }
 
-/// Reads a little at a time until all clients have begun to get their answers; then to the end, or not at all.
+/// Reads slowly until all responses have begun, and then reads to the end or disconnects.
 fn read_slowly(url: &str, surface: &Surface, begun: &AtomicUsize, clients: usize) {
     let mut answer = Answer::to(url, &surface.path, surface.headers);
     let (mut read, mut end, mut piece) = (0, Vec::new(), vec![0; 64 * 1024]);
@@ -147,9 +149,9 @@ fn read_slowly(url: &str, surface: &Surface, begun: &AtomicUsize, clients: usize
 async fn view_memory_is_bounded_for_the_largest_changes_and_slow_readers() {
     const LARGE: usize = 8;
     let folder = tempfile::tempdir().unwrap();
-    // The time is for a build without optimisation on a machine that does other things as well.
+    // Time for a build without optimization on a busy machine.
     let gateway = gateway(folder.path(), "[limits]\nrequest_seconds = 240\n");
-    // The first page of the archive and the newest document have as many large changes, and small ones.
+    // The first archive page and the newest document have equally many large changes, and small ones.
     for number in 1..=2 * LARGE {
         post_large(&gateway, number, ITEMS).await;
         let small = (0..13).map(|small| post(&gateway, (number * 100 + small) as u64));
@@ -176,7 +178,7 @@ async fn view_memory_is_bounded_for_the_largest_changes_and_slow_readers() {
     );
     assert!(read.2 < MOST_KIB, "{read:?} KiB, and {settled:?} KiB before anybody read");
 
-    // A stream to its end: every change, in order, each of the large ones whole.
+    // The whole stream: every change in order, and each large change complete.
     let mut stream = Answer::to(&gateway.url, "/stream?after=0", "").reader;
     let (mut line, mut at, mut large) = (String::new(), 0, 0);
     while at < head || line != "\n" {
@@ -199,7 +201,7 @@ async fn view_memory_is_bounded_for_the_largest_changes_and_slow_readers() {
 async fn pages_of_large_changes_end_early_with_a_next_cursor() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), "");
-    // Three fit into 4 MiB, and the last is beyond that with any other.
+    // Three changes fit into 4 MiB. The last change alone is larger, so it shares a page with no other.
     for (number, items) in [(1, 2500), (2, 2500), (3, 2500), (4, 2500), (5, 9500), (6, 10)] {
         post_large(&gateway, number, items).await;
     }

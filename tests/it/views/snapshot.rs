@@ -1,5 +1,5 @@
-//! `/snapshot` page by page, while the journal goes on, and then `/changes` after the head of the first
-//! page: whoever applies both has what the registry has.
+//! A reader that copies `/snapshot` page by page while changes arrive, and then applies `/changes` after the
+//! head of the first page, has the contents of the registry.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Gateway;
 
-/// What a reader remembers: the items that are there, each with its state.
+/// Copy of a reader: the present items with their states.
 type Copy = BTreeMap<String, Value>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,7 +24,7 @@ async fn snapshot_and_later_changes_rebuild_the_registry() {
         take(&mut copy, &page);
         let Some(next) = page["next"].as_str() else { break };
         after = format!("&after={next}");
-        // What comes meanwhile is in the pages that follow, and in the changes after the first head.
+        // Changes that arrive meanwhile are in the following pages, and in the changes after the first head.
         for _ in 0..7 {
             number += 1;
             tell(&gateway, number, number * 5 % 17).await;
@@ -57,7 +57,7 @@ async fn snapshot_refuses_invalid_queries_and_is_empty_without_items() {
     }
 }
 
-/// Tells of one item: it comes, it changes its state, it goes, in turn.
+/// Posts an event about one item: it is added, changes its state and is deleted, in turn.
 async fn tell(gateway: &Gateway, number: u64, item: u64) {
     let object = format!("http://h/{:02}", item % 9);
     let uri = format!("{object}/{item}");
@@ -83,7 +83,7 @@ fn apply(copy: &mut Copy, change: &Value) {
         let (uri, state) = (item["uri"].as_str().unwrap(), item["stateAfter"].clone());
         match item["change"].as_str() {
             Some("DELETE") => drop(copy.remove(uri)),
-            // Whatever else is told of an item says that it is there.
+            // Any other change of an item means that the item is present.
             _ if state.is_null() => drop(copy.entry(uri.to_owned()).or_default()),
             _ => drop(copy.insert(uri.to_owned(), state)),
         }

@@ -1,5 +1,5 @@
-//! `/stream`: server-sent events, from a place or from now, one a change, in order, in the format asked for,
-//! by filter, and from where the reader was.
+//! `/stream` sends one server-sent event for each change, in order, from a cursor or from the head, in the
+//! requested format and with a filter.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::{
     subscription_fixture::{gateway, post, post_event},
 };
 
-/// Has the gateway take so many changes.
+/// Posts the changes with these numbers.
 async fn fill(gateway: &Gateway, numbers: std::ops::RangeInclusive<u64>) {
     let sending = numbers.map(|number| post(gateway, number));
     futures_util::future::join_all(sending).await;
@@ -66,7 +66,7 @@ async fn stream_resumes_and_last_event_id_overrides_the_query() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), "[journal]\ntail_changes = 3\n");
     fill(&gateway, 1..=40).await;
-    // Through pages from the disk, and on into what is held in memory.
+    // From pages on disk through to changes in memory.
     let whole: Vec<_> = (1..=40).collect();
     assert_eq!(Stream::open(&gateway, "?after=0", None).await.numbers(40).await, whole);
     assert_eq!(Stream::open(&gateway, "?after=1", Some("37")).await.numbers(3).await, [38, 39, 40]);
@@ -85,7 +85,7 @@ async fn stream_without_cursor_starts_at_the_head_and_sends_its_id() {
     let gateway = gateway(folder.path(), "");
     fill(&gateway, 1..=3).await;
     let mut stream = Stream::open(&gateway, "", None).await;
-    // Without this, a reader that is cut off before its first event would come again later, at another now.
+    // Without this id, a reader that disconnects before its first event would resume at a later head.
     assert_eq!(stream.next().await.unwrap().unwrap(), Block { id: "3".into(), ..Block::default() });
     post(&gateway, 4).await;
     assert_eq!(stream.numbers(1).await, [4]);
@@ -122,12 +122,12 @@ async fn stream_filter_advances_the_cursor_past_other_changes() {
     let query = format!("?object={}/&object={0}&after=0", wanted.as_str().unwrap());
     let mut stream = Stream::open(&gateway, &query, None).await;
     assert!(stream.next().await.unwrap().unwrap().comment);
-    // It has gone through a thousand in vain, and need not do that again.
+    // The filter has rejected a thousand changes, and a resuming reader need not examine them again.
     assert_eq!(stream.next().await.unwrap().unwrap(), Block { id: "1000".into(), ..Block::default() });
     let event = stream.next().await.unwrap().unwrap();
     let told: Value = serde_json::from_str(&event.data.unwrap()).unwrap();
     assert_eq!((event.id.as_str(), &told["object"]), ("1050", &wanted));
-    // What has come since is told by a heartbeat, once.
+    // A heartbeat sends the id of later rejected changes, once.
     assert_eq!(stream.next().await.unwrap().unwrap(), Block { id: "1100".into(), ..Block::default() });
     assert_eq!(stream.next().await.unwrap().unwrap(), Block { comment: true, ..Block::default() });
     let refused = Stream::ask(&gateway, "?objekt=x", None).await.text().await.unwrap();
@@ -166,7 +166,7 @@ async fn stream_is_uncompressed_and_heartbeats_are_comments() {
     while came.len() < 6 {
         came.extend_from_slice(&response.chunk().await.unwrap().unwrap());
     }
-    // Some clients take an empty line for the end of an event, whatever came before it.
+    // Some clients take an empty line for the end of an event, whatever precedes it.
     assert_eq!(came, b":\n:\n:\n");
     assert!(began.elapsed() >= Duration::from_millis(1900), "{:?}", began.elapsed());
 }

@@ -1,4 +1,4 @@
-//! The `EventSource` of a real browser follows the stream, and the page at `/live` shows what it gets.
+//! The `EventSource` of a real browser follows the stream, and the page at `/live` shows its events.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ fn start(data: &Path, address: &str) -> Gateway {
     Gateway::start_elsewhere(data, &["--listen", address], None)
 }
 
-/// The numbers on the page, the oldest first.
+/// Numbers on the page, oldest first.
 const NUMBERS: &str = "[...changes.children].map(line => Number(line.textContent.split(' ')[0])).reverse()";
 
-/// Opens a stream, and keeps all that its events are.
+/// Opens a stream and records each event.
 fn open(browser: &mut Browser, query: &str) {
     browser.value(&format!(
         "(() => {{
@@ -45,7 +45,8 @@ async fn live_page_shows_each_change_once_across_a_gateway_kill() {
     browser.until(NUMBERS, &json!([1, 2, 3]));
     assert_eq!(browser.value("changes.lastChild.textContent"), "1 add http://h.example/objects/1");
 
-    // Another stream of the same page, which names no place, and has got its place and no change before the gateway is killed.
+    // A second stream of the same page, without a cursor. It has its first id and no change before the gateway
+    // is killed.
     browser.watch_network();
     open(&mut browser, "");
     browser.until_received(&format!("{}/stream", gateway.url));
@@ -61,7 +62,7 @@ async fn live_page_shows_each_change_once_across_a_gateway_kill() {
         &json!(["add4", "add5", "add6"]),
     );
 
-    // What has several lines comes out as it is elsewhere.
+    // A change of several lines equals that of other views.
     open(&mut browser, "?after=5&format=atom");
     browser.until("came.length", &json!(1));
     let id = gateway.changes().await[5]["id"].as_str().unwrap().to_owned();
@@ -69,7 +70,7 @@ async fn live_page_shows_each_change_once_across_a_gateway_kill() {
     assert!(atom.contains('\n'), "the test has lost its lines");
     assert_eq!(browser.value("came[0]"), json!(["add", "6", atom]));
 
-    // What is refused for good is not asked again.
+    // A permanently refused request is not repeated.
     browser.go(&format!("{}/live?after=7", gateway.url));
     browser.until("state.value", &json!("refused"));
 }
@@ -89,6 +90,6 @@ async fn browser_credentials_are_sent_with_the_stream() {
     browser.until("state.value", &json!("connected"));
     browser.until(NUMBERS, &json!([1]));
     let mut stranger = Browser::start();
-    // It asks for a name and a password, and there is nobody to give them.
+    // The browser asks for a user name and a password, which nobody enters.
     assert_eq!(stranger.navigate(&format!("{}/live", gateway.url)), "net::ERR_INVALID_AUTH_CREDENTIALS");
 }

@@ -1,5 +1,5 @@
-//! A reader that is slow gets everything; one that takes nothing is cut off and goes on later; there are so many
-//! and no more; and none of them holds the gateway up when it stops.
+//! Limits of streams: a slow reader gets every change, a stalled one is disconnected and can resume, the number
+//! of streams is limited, and no stream delays the shutdown.
 
 use std::{
     io::{Read, Write},
@@ -15,7 +15,7 @@ use crate::support::{
     subscription_fixture::{gateway, post, post_event},
 };
 
-/// A change that is 20 kB as JSON, so that a few hundred are more than any buffer.
+/// Returns a change of 20 kB as JSON, so that a few hundred exceed every buffer.
 fn large(number: u64) -> Value {
     let items: Vec<_> = (0..100)
         .map(|item| json!({ "uri": format!("http://h.example/{number}/{item}/{}", "x".repeat(100)), "change": "ADD" }))
@@ -31,7 +31,7 @@ async fn fill(gateway: &Gateway, count: u64) {
     }
 }
 
-/// A bare connection that asks for the stream from its beginning, and whose system holds little for it.
+/// Opens a TCP connection with small socket buffers and requests the stream from its beginning.
 async fn connect(gateway: &Gateway) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(128 * 1024).unwrap();
@@ -43,10 +43,10 @@ async fn connect(gateway: &Gateway) -> TcpStream {
     stream
 }
 
-/// The numbers of the events in what came.
+/// Returns the numbers of the events in these bytes.
 fn numbers(came: &[u8]) -> Vec<u64> {
     let text = String::from_utf8_lossy(came);
-    // The chunked coding may come between; an id is never broken by it.
+    // Chunk boundaries may be between events, but never within an id.
     text.split("id: ").skip(1).filter_map(|rest| rest.split('\n').next()?.parse().ok()).collect()
 }
 
@@ -58,8 +58,8 @@ async fn slow_reader_stays_connected_and_gets_every_change() {
     let mut slow = connect(&gateway).await;
     let (mut came, mut part) = (Vec::new(), vec![0; 32 * 1024]);
     let began = Instant::now();
-    // For four seconds it takes 320 kB a second of 12 MB. By itself the system would gather megabytes for it, and
-    // seem to take nothing until a third of them is gone.
+    // The client reads 320 kB a second for four seconds, of 12 MB. Large socket buffers would hold megabytes,
+    // and the client would seem to stall until a third of them is empty.
     while numbers(&came[came.len().saturating_sub(64 * 1024)..]).last() != Some(&600) {
         let read = slow.read(&mut part).unwrap();
         assert!(read > 0, "it was cut off after {:?} with {} bytes", began.elapsed(), came.len());
@@ -85,7 +85,7 @@ async fn stalled_reader_is_disconnected_and_can_resume() {
     let mut came = Vec::new();
     let _ = deaf.read_to_end(&mut came);
     let had = numbers(&came);
-    // What came last may be broken off.
+    // The last event may be incomplete.
     let last = had[had.len() - 2];
     assert!(last < 600, "there was room for everything");
     let mut again = Stream::open(&gateway, "", Some(&last.to_string())).await;
@@ -93,7 +93,7 @@ async fn stalled_reader_is_disconnected_and_can_resume() {
     assert_eq!(rest, (last + 1..=600).collect::<Vec<_>>());
 }
 
-/// The memory of a gateway in bytes, as far as it is resident.
+/// Returns the resident memory of the gateway in bytes.
 fn memory(gateway: &Gateway) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -119,7 +119,7 @@ async fn stream_count_is_limited() {
         assert_eq!(refused.headers()["retry-after"], "5");
         assert!(refused.text().await.unwrap().contains("limits.streams"));
     }
-    // What need not wait is answered, and those that are there go on.
+    // A poll that need not wait is answered, and the open streams continue.
     assert_eq!(gateway.json("/changes?after=0&wait=5").await["next"], 1);
     assert_eq!(second.numbers(1).await, [1]);
     drop(first);
@@ -152,7 +152,7 @@ async fn stream_ends_at_shutdown_without_delay() {
     }
     let poll = gateway.http.get(format!("{}/changes?after=600&wait=30", gateway.url)).send();
     let poll = tokio::spawn(poll);
-    // Until the deaf one has as much as it takes, and the others wait.
+    // Wait until the stalled reader's buffers are full and the other readers are idle.
     let began = Instant::now();
     let mut before = String::new();
     loop {
@@ -165,7 +165,7 @@ async fn stream_ends_at_shutdown_without_delay() {
         before = sent;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // What is to be sent to them is in the journal: 12 MB for each.
+    // The bytes for the readers are in the journal: 12 MB for each reader.
     let each = memory(&gateway).saturating_sub(at_rest) / 30;
     assert!(each < 500_000, "a reader that takes nothing holds {each} bytes");
     let began = Instant::now();
@@ -174,7 +174,7 @@ async fn stream_ends_at_shutdown_without_delay() {
     let empty: Value = serde_json::from_slice(&poll.await.unwrap().unwrap().bytes().await.unwrap()).unwrap();
     assert_eq!(empty, json!({ "changes": [], "next": 600 }));
     assert!(stopping.await.unwrap().success());
-    // The grace time is ten seconds, of which requests may take five and a half.
+    // The grace time is ten seconds, of which requests get five and a half.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     drop(deaf);
 }

@@ -1,5 +1,5 @@
-//! Clients that are not ours and no browsers: httpx-sse, by the example, and sseclient-py. `scripts/python-sse` has
-//! both, and makes the environment that they are in the first time.
+//! Independent clients of the stream that are not browsers: httpx-sse, in the example, and sseclient-py.
+//! `scripts/python-sse` creates their environment on its first run.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ fn python(arguments: &[&str]) -> Command {
     python
 }
 
-/// A client while it runs; what it prints goes to a file.
+/// Running client, with its output in a file.
 struct Client {
     child: Child,
     folder: std::path::PathBuf,
@@ -35,7 +35,7 @@ impl Client {
         Self { child, folder: folder.to_owned() }
     }
 
-    /// Waits until so many lines have been printed.
+    /// Waits until the client has printed that many lines.
     async fn until(&mut self, lines: usize) -> Vec<String> {
         let began = Instant::now();
         loop {
@@ -82,7 +82,7 @@ async fn httpx_example_sees_each_change_once_across_kills() {
     assert_eq!(printed, expected);
 }
 
-/// Prints what it hands out, a line each.
+/// Prints each event that the client returns, one line each.
 const SSECLIENT: &str = "
 import json, sys, requests, sseclient
 for event in sseclient.SSEClient(requests.get(sys.argv[1], stream=True)).events():
@@ -99,7 +99,7 @@ async fn sseclient_returns_only_changes() {
     let query = "?after=0&format=atom&object=http://h.example/objects/1";
     let mut client = Client::start(folder.path(), &["-c", SSECLIENT, &format!("{}/stream{query}", gateway.url)]);
     client.until(1).await;
-    // Another stream that began later gets a heartbeat that tells the place, and one that does not: so has this one.
+    // A later stream has received a heartbeat with an id and one without, so the first stream has too.
     let mut later = Stream::open(&gateway, query, None).await;
     while later.next().await.unwrap().unwrap().id != "2" {}
     assert!(later.next().await.unwrap().unwrap().comment);

@@ -1,5 +1,5 @@
-//! Ten thousand changes pass while each subscriber is cut off, starts again and is slow at random, and the gateway is
-//! killed twice: every subscriber sees every change, in order, with repeats under the same identifier alone.
+//! Ten thousand changes pass while each reader disconnects, restarts and slows down at random and the gateway
+//! is killed twice. Every reader gets every change in order, and repeats only under the same identifier.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ use crate::support::{
 
 const COUNT: u64 = 10_000;
 
-/// Follows the stream until it has seen everything. It remembers its place as an indexer does, now and then: so
-/// what it had since comes again when it starts again.
+/// Follows the stream until every change has arrived. Like an indexer it stores its cursor now and then, so
+/// that later changes are repeated after its restart.
 async fn follow(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
     let (mut kept, mut last) = (0, 0);
     'connections: while last < COUNT {
         let http = client();
         if random.u8(..4) == 0 {
-            // It starts again, and knows what it has kept.
+            // Restart with the stored cursor.
             last = kept;
         }
         let request = http.get(format!("{url}/stream?after=0"));
@@ -47,15 +47,15 @@ async fn follow(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
             }
             left -= 1;
             if left == 0 {
-                // It is cut off.
+                // Disconnect.
                 continue 'connections;
             }
         }
     }
 }
 
-/// Polls until it has seen everything, waiting for what comes; now and then it gives up while it waits, or starts again
-/// from what it has kept.
+/// Polls until every change has arrived. Now and then it cancels a waiting poll, or restarts from its stored
+/// cursor.
 async fn poll(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
     let http = client();
     let (mut kept, mut last) = (0, 0);
@@ -88,7 +88,7 @@ async fn poll(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_and_poll_readers_survive_restarts_without_loss() {
     let folder = tempfile::tempdir().unwrap();
-    // Less is held in memory than a subscriber falls behind.
+    // The tail in memory is shorter than the lag of a reader.
     let mut commotion = Commotion::begin(folder.path(), "[journal]\ntail_changes = 300\n");
     let everybody: Vec<Arc<Seen>> = (0..4).map(|_| Arc::default()).collect();
     let mut subscribers = Vec::new();

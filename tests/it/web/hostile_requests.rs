@@ -1,4 +1,4 @@
-//! Whatever a client asks, by whatever path, query or head, it gets a clear refusal or a right answer.
+//! Hostile requests, by path, query or headers: each is refused with a reason or answered correctly.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::resource_watch::{Hostile, answer, is_clear};
 
-/// Every route that is read by GET, with the numbers that it takes.
+/// GET routes with their numeric parameters.
 const NUMBERS: [(&str, &[&str]); 4] = [
     ("/feed", &["limit", "before"]),
     ("/changes", &["after", "limit"]),
@@ -14,7 +14,7 @@ const NUMBERS: [(&str, &[&str]); 4] = [
     ("/objects", &["uri"]),
 ];
 
-/// 2^63 and 2^64 with their neighbours, and what is no number.
+/// 2^63 and 2^64 with their neighbours, and values that are not numbers.
 const VALUES: [&str; 20] = [
     "0",
     "-1",
@@ -62,7 +62,7 @@ async fn numbers_out_of_range_are_handled() {
             let problem: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{shown}: {status} {body}"));
             assert!(is_clear(status, &problem), "{shown}: {status} {problem}");
         } else {
-            // A space ends the target: that is no HTTP, and the server itself says so.
+            // A space ends the request target, which is invalid HTTP, so the HTTP server itself responds.
             assert!(matches!(status, 200 | 307) || path.contains(' '), "{shown}: {status}");
         }
     }

@@ -1,5 +1,5 @@
-//! Limits on time, connections and rates, through the real program: who meets one is cut off or told
-//! when to come back, and others are served meanwhile.
+//! Limits on time, connections and rates, through the real program: a client beyond a limit is disconnected or
+//! told when to retry, and other clients are served meanwhile.
 
 use std::{
     io::{Read, Write},
@@ -15,7 +15,7 @@ use crate::support::{
 
 const MESSAGE: &str = r#"{"object":"http://h/1","purge":true}"#;
 
-/// Waits until it is so.
+/// Waits until a condition holds.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -33,7 +33,7 @@ async fn header_timeout_disconnects_slow_clients_only() {
     let mut dripping = gateway.connect();
     dripping.write_all(b"GET /feed HTTP/1.1\r\nX: ").unwrap();
     gateway.still_serves("slow clients");
-    // Each byte comes well in time; the whole head never does.
+    // Each byte arrives in time, but the headers never end.
     until("the dripping client is cut off", || {
         std::thread::sleep(std::time::Duration::from_millis(20));
         dripping.write_all(b"x").is_err()
@@ -60,7 +60,7 @@ async fn body_timeout_is_reported_as_408() {
 #[tokio::test]
 async fn write_timeout_disconnects_a_client_that_reads_nothing() {
     let gateway = Hostile::start("[limits]\nrequest_seconds = 5\n");
-    // An answer that does not fit into what the two sockets hold.
+    // The response is larger than the buffers of both sockets.
     let item = |n: usize| format!(r#"{{"uri":"http://h/o/{n}","change":"UPDATE","stateAfter":"A"}}"#);
     let items = (0..10_000).map(item).collect::<Vec<_>>().join(",");
     for n in 0..16 {
@@ -90,7 +90,7 @@ async fn connection_limit_makes_further_connections_wait() {
                 b"POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
             )
             .unwrap();
-        // It is being served once it is asked for its body.
+        // The request for the body (100 Continue) shows that the connection is served.
         stream.read_exact(&mut [0; 25]).unwrap();
     }
     let mut waiting = gateway.connect();
@@ -129,7 +129,7 @@ async fn rate_limit_returns_429_with_retry_after() {
     let problem: Value = serde_json::from_slice(&refused.bytes().await.unwrap()).unwrap();
     assert_eq!(problem["type"], "urn:tidings:problem:too-many-messages");
     assert!(problem["detail"].as_str().unwrap().contains("sources.content-change.rate"), "{problem}");
-    // Another source has a bucket of its own, or none.
+    // Another source has a separate rate limit, or none.
     assert_ne!(gateway.post("fedora3", "text/xml", "x").await.0, 429);
     let began = Instant::now();
     while gateway.http.post(&url).body(MESSAGE).send().await.unwrap().status() == 429 {
@@ -148,8 +148,8 @@ async fn body_memory_limit_returns_503() {
         let head = format!("POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
         held.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
         held.write_all(&vec![b' '; length - 1]).unwrap();
-        // Until what was sent above has been read; one of these may have come in between, and then it
-        // is that one which was refused.
+        // The gateway may still be reading the requests above. If it accepts one of these instead, one of those
+        // was refused.
         for _ in 0..50 {
             let answer = gateway.http.post(&url).body(" ".repeat(100_000)).send().await.unwrap();
             if answer.status() == 503 {
@@ -162,7 +162,7 @@ async fn body_memory_limit_returns_503() {
     assert!(refused.text().await.unwrap().contains("limits.held_bytes"));
     held.write_all(b" ").unwrap();
     assert_eq!(answer(&mut held).0, 400);
-    // The bytes are let go soon after the answer.
+    // The bytes are released shortly after the response.
     let began = Instant::now();
     while gateway.http.post(&url).body(" ".repeat(100_000)).send().await.unwrap().status() != 400 {
         assert!(began.elapsed() < PATIENCE, "the bytes are never let go");
@@ -250,7 +250,7 @@ async fn stream_limit_per_token_leaves_streams_for_others() {
 #[tokio::test]
 async fn body_limit_applies_to_compressed_bytes() {
     let gateway = Hostile::start("[limits]\nbody_bytes = 65536\n");
-    // A skippable frame of zstd (RFC 8878 section 3.1.2).
+    // Skippable frame of zstd (RFC 8878 section 3.1.2).
     let skippable = [&[0x50, 0x2A, 0x4D, 0x18, 0, 4, 0, 0][..], &[0; 1024]].concat();
     let zstd = zstd::encode_all(MESSAGE.as_bytes(), 3).unwrap();
     let post = async |count: usize| {

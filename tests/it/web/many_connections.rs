@@ -1,5 +1,5 @@
-//! A thousand clients at once, more than are served at once: each is answered, and what was
-//! acknowledged is in the journal.
+//! A thousand concurrent clients, more than the connection limit: each gets a response, and every acknowledged
+//! event is in the journal.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const CLIENTS: u64 = 1000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousand_connections_lose_no_acknowledged_event() {
-    // Fewer than clients, so that some wait while others hold on to what they have.
+    // Fewer connections than clients, so that some wait while others keep theirs open.
     let gateway = Hostile::start("[limits]\nconnections = 400\n");
     let clients: Vec<_> = (1..=CLIENTS)
         .map(|number| {
@@ -18,7 +18,7 @@ async fn thousand_connections_lose_no_acknowledged_event() {
                 let pid = format!("crowd:{number}");
                 let parameters = &[("dsID", "DC"), ("dsState", "A")][..];
                 let call = Call { number, method: "addDatastream", pid: &pid, parameters, returned: Some("DC") };
-                // Each has a connection of its own, and keeps it.
+                // Each client keeps its own connection open.
                 let http = client();
                 let answer =
                     http.post(url).header("content-type", "text/xml").body(call.message()).send().await.unwrap();

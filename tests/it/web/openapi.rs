@@ -1,5 +1,5 @@
-//! `/openapi.json` describes every route of the router and no other, is sound in itself, and `/docs`
-//! shows it without a network.
+//! `/openapi.json` describes exactly the routes of the router and is consistent, and `/docs` shows it without
+//! network access.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -68,7 +68,7 @@ async fn openapi_document_has_exactly_the_routes_of_the_router() {
     }
 }
 
-/// Where it fails, the left side is the table to put into the page.
+/// If this fails, the left side is the table for `docs/access.md`.
 #[test]
 fn access_page_lists_every_route_and_its_scope() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/access.md")).unwrap();

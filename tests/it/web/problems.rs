@@ -1,5 +1,5 @@
-//! Whatever goes wrong in a router that is built on `web`, the answer is a problem document that
-//! names its code, and the headers that belong to the error are there.
+//! Every error of a router built on `web` is a problem document with its code and the headers that belong to
+//! the error.
 
 use std::time::Duration;
 

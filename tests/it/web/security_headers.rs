@@ -1,5 +1,5 @@
-//! Every answer, whatever it is to and however it ends, has the headers that keep a browser from guessing, running and
-//! embedding it; what may not stay in a cache says so.
+//! Every response, successful or not, has the headers that stop a browser from guessing its type, running it or
+//! embedding it, and `Cache-Control` if it must not be cached.
 
 use axum::http::HeaderMap;
 use reqwest::Method;
@@ -25,7 +25,7 @@ fn check(headers: &HeaderMap, about: &str) {
 async fn security_headers_are_on_every_route() {
     let guarded = Guarded::start();
     for route in routes().list() {
-        // A stream would not end.
+        // A valid stream would not end.
         let path = if route.path == "/stream" { "/stream?after=none" } else { &route.path };
         let path = path.replace("{source}", "fedora3").replace("{page}", "1").replace("{id}", "7");
         for token in [Some("tdg_admin"), Some("tdg_unknown"), None] {

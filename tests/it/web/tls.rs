@@ -1,5 +1,5 @@
-//! TLS: the gateway serves with its certificate, finishes what is on its way when it stops, and takes
-//! a new certificate at SIGHUP; a wrong one changes nothing.
+//! TLS: the gateway serves its certificate, finishes active requests at shutdown, and loads a new certificate
+//! at SIGHUP. An invalid certificate changes nothing.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// A self-signed certificate and its key.
+/// Self-signed certificate and its key.
 struct Pair {
     certificate: rcgen::Certificate,
     key: String,
@@ -38,7 +38,7 @@ fn pair(serial: u64) -> Pair {
     Pair { certificate: params.self_signed(&key).unwrap(), key: key.serialize_pem() }
 }
 
-/// A gateway with a certificate.
+/// Gateway with a certificate.
 struct Encrypted {
     gateway: Gateway,
     folder: TempDir,
@@ -68,7 +68,7 @@ impl Encrypted {
         put(self.folder.path(), certificate, key);
     }
 
-    /// The certificate that a new connection gets.
+    /// Returns the certificate that a new connection gets.
     async fn served(&self, trusted: &[&Pair]) -> Vec<u8> {
         let trusted =
             trusted.iter().map(|pair| reqwest::Certificate::from_pem(pair.certificate.pem().as_bytes()).unwrap());
@@ -80,7 +80,7 @@ impl Encrypted {
         info.peer_certificate().unwrap().to_vec()
     }
 
-    /// Waits until the log has said it so many times.
+    /// Waits until the log contains a text that many times.
     fn until_logged(&self, told: &str, times: usize) {
         let began = Instant::now();
         loop {
@@ -176,7 +176,7 @@ async fn shutdown_finishes_active_tls_requests() {
     assert_eq!(Gateway::start(&folder.path().join("data")).changes().await.len(), 1);
 }
 
-/// The body of a stream does not go through what answers all other requests.
+/// The body of a stream bypasses the code for other responses.
 #[tokio::test]
 async fn stream_over_tls_ends_cleanly() {
     let first = pair(1);

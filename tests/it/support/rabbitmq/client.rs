@@ -1,4 +1,4 @@
-//! Who talks to a broker as a test wants it.
+//! AMQP client for tests.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,7 @@ use lapin::{
 
 use super::PATIENCE;
 
-/// A connection of the test's own: it plays those who write to the gateway's queues and read what it
-/// publishes.
+/// Connection that plays publishers to the gateway's queues and consumers of its messages.
 pub(crate) struct Client {
     connection: lapin::Connection,
     channel: lapin::Channel,
@@ -50,13 +49,13 @@ impl Client {
         bounded(self.channel.queue_bind(queue.into(), exchange.into(), binding.into(), options, none)).await;
     }
 
-    /// Deletes a queue and what is in it.
+    /// Deletes a queue with its messages.
     pub(crate) async fn delete_queue(&self, name: &str) {
         bounded(self.channel.queue_delete(name.into(), QueueDeleteOptions::default())).await;
     }
 
-    /// How many messages of a queue wait for somebody to take them. A broker that is busy asks a quorum queue
-    /// for a quarter of a second, and then says that there are none: so it is asked again.
+    /// Returns the number of messages that are ready for delivery. The count is repeated, because a busy broker
+    /// waits a quarter of a second for a quorum queue and then reports zero.
     pub(crate) async fn waiting(&self, queue: &str) -> u32 {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         loop {
@@ -75,7 +74,7 @@ impl Client {
         self.publish_with(exchange, routing_key, body, properties).await;
     }
 
-    /// The same with properties of the test's own.
+    /// Publishes a message with properties that the test chooses.
     pub(crate) async fn publish_with(
         &self,
         exchange: &str,
@@ -86,7 +85,7 @@ impl Client {
         self.publish_all(exchange, routing_key, [body], &properties).await;
     }
 
-    /// Publishes many, and waits for all the confirmations: each must have reached a queue.
+    /// Publishes several messages and waits for all confirmations; each message must have reached a queue.
     pub(crate) async fn publish_all<B: AsRef<[u8]>>(
         &self,
         exchange: &str,
@@ -107,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Takes so many messages of a queue, and acknowledges them.
+    /// Consumes `count` messages of a queue and acknowledges them.
     pub(crate) async fn read(&self, queue: &str, count: usize) -> Vec<Delivery> {
         let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
         let mut consumer = bounded(self.channel.basic_consume(queue.into(), "".into(), options, none)).await;
@@ -123,13 +122,13 @@ impl Client {
         read
     }
 
-    /// Its channel, for what is not here.
+    /// Returns the channel, for operations that this client does not wrap.
     #[allow(dead_code, reason = "the benches have use for it")]
     pub(crate) fn channel(&self) -> &lapin::Channel {
         &self.channel
     }
 
-    /// Lets go of it in good order.
+    /// Closes the connection cleanly.
     pub(crate) async fn close(self) {
         let _ = tokio::time::timeout(PATIENCE, self.channel.close(200, "".into())).await;
         let _ = tokio::time::timeout(PATIENCE, self.connection.close(200, "".into())).await;

@@ -1,4 +1,4 @@
-//! A publisher that writes frames by itself: it sends what no library would.
+//! Publisher that writes AMQP frames itself, to send messages that no client library would.
 
 use std::{
     io::{Read, Write},
@@ -16,15 +16,15 @@ const END: u8 = 0xce;
 const CONTENT_TYPE: u16 = 1 << 15;
 const HEADERS: u16 = 1 << 13;
 
-/// A connection with one channel, on which the broker confirms messages.
+/// Connection with one channel in confirm mode.
 pub(crate) struct RawPublisher(TcpStream);
 
-/// The parts of a message that a test chooses.
+/// Message with the parts that a test chooses.
 #[derive(Clone, Default)]
 pub(crate) struct RawMessage {
     pub(crate) routing_key: Vec<u8>,
     pub(crate) content_type: Vec<u8>,
-    /// The entries of the table of headers.
+    /// Entries of the header table.
     pub(crate) headers: Vec<u8>,
     pub(crate) body: Vec<u8>,
 }
@@ -37,7 +37,7 @@ pub(crate) fn long(octets: &[u8]) -> Vec<u8> {
     [&u32::try_from(octets.len()).unwrap().to_be_bytes()[..], octets].concat()
 }
 
-/// The entries of a table that has so many tables in it, each in the one before.
+/// Returns the entries of a table with `depth` nested tables.
 pub(crate) fn nested(depth: usize) -> Vec<u8> {
     (1..depth).fold(Vec::new(), |inner, _| [&b"\x01aF"[..], &long(&inner)].concat())
 }
@@ -63,7 +63,7 @@ impl RawPublisher {
         this
     }
 
-    /// Publishes a message, and waits until the broker has confirmed it.
+    /// Publishes a message and waits for its confirmation.
     pub(crate) fn publish(&mut self, exchange: &str, message: &RawMessage) {
         let RawMessage { routing_key, content_type, headers, body } = message;
         let method = [&[0, 60, 0, 40, 0, 0][..], &short(exchange.as_bytes()), &short(routing_key), &[0]];
@@ -81,7 +81,7 @@ impl RawPublisher {
         self.0.write_all(&[&head.concat(), payload, &[END]].concat()).unwrap();
     }
 
-    /// Reads frames until a method comes.
+    /// Reads frames until that method arrives.
     fn until(&mut self, method: [u8; 4]) {
         loop {
             let mut head = [0; 7];
