@@ -20,13 +20,13 @@ use crate::{
     http_client::{ClientError, Guard},
     intake::Intake,
     journal::{
-        self, Journal, WriterThread,
+        self, Journal, JournalThreads,
         retention::Retention,
         store::{
             StoreError, StoreLimits,
             sqlite::{
                 OpenError, SqliteOptions, SqliteStore,
-                inspect::{Found, inspect},
+                inspect::{FolderContent, inspect},
             },
         },
     },
@@ -137,7 +137,7 @@ pub struct Gateway {
     retention: Option<AbortOnDropHandle<()>>,
     /// Tasks that end with the gateway, whatever they are doing.
     _background: [AbortOnDropHandle<()>; 4],
-    writer: WriterThread,
+    writer: JournalThreads,
 }
 
 impl Gateway {
@@ -327,7 +327,7 @@ fn warn_of_access(config: &Config) {
 }
 
 /// Every hook of the journal is gone by now, so the writer ends when its last order is done.
-async fn close(writer: WriterThread) {
+async fn close(writer: JournalThreads) {
     let closed = tokio::task::spawn_blocking(move || writer.join());
     match tokio::time::timeout(CLOSING_TIME, closed).await {
         Ok(_) => tracing::info!("stopped: the journal is closed"),
@@ -335,21 +335,21 @@ async fn close(writer: WriterThread) {
     }
 }
 
-fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, WriterThread), ServeError> {
+fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, JournalThreads), ServeError> {
     let limits = StoreLimits {
         dedupe_events: config.journal.dedupe_events,
         dedupe_millis: i64::from(config.journal.dedupe_days) * MILLIS_PER_DAY,
         quarantine_entries: config.limits.quarantine_entries,
         quarantine_bytes: config.limits.quarantine_bytes,
     };
-    let settings = journal::Settings {
+    let settings = journal::JournalSettings {
         queue: config.journal.queue,
         batch: config.journal.batch,
         bounds: config.limits.change_bounds(),
         tail: journal::TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
-        ..journal::Settings::default()
+        ..journal::JournalSettings::default()
     };
-    let is_new = inspect(&config.journal.data).is_ok_and(|found| found == Found::Nothing);
+    let is_new = inspect(&config.journal.data).is_ok_and(|found| found == FolderContent::Empty);
     let store = SqliteStore::open(&config.journal.data, SqliteOptions { limits, ..SqliteOptions::default() })?;
     if is_new {
         tracing::info!(data = %config.journal.data.display(), "a new, empty journal was made");

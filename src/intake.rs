@@ -32,8 +32,8 @@ pub use seed::SeedError;
 use crate::{
     format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Redacted, Rejection, Repeats},
     journal::{
-        Journal, JournalError, KnownKey, Submission,
-        quarantine::{NewQuarantined, QuarantineId},
+        DuplicatePolicy, Journal, JournalError, Submission,
+        quarantine::{NewQuarantinedMessage, QuarantineId},
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key},
     },
@@ -228,17 +228,17 @@ impl Source {
         let headers = self.headers_read(incoming);
         let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
         let drafts = drafts.into_iter().enumerate().map(keyed).collect();
-        let known_key = self.known_key(incoming);
-        (Submission { policy: Arc::clone(&self.policy), drafts, known_key, completes: None }, nothing)
+        let duplicate_policy = self.duplicate_policy(incoming);
+        (Submission { policy: Arc::clone(&self.policy), drafts, duplicate_policy, completes: None }, nothing)
     }
 
     /// What it means that the key of a draft of this message is known.
-    fn known_key(&self, incoming: &Incoming) -> KnownKey {
+    fn duplicate_policy(&self, incoming: &Incoming) -> DuplicatePolicy {
         let by_transport = incoming.redelivered || incoming.transport_id.is_some();
         match self.kind.repeats {
-            Repeats::SameBodyUnlessNews if by_transport => KnownKey::Remembered,
-            Repeats::SameBodyUnlessNews => KnownKey::RememberedUnlessNews,
-            Repeats::SameBody | Repeats::Unknowable => KnownKey::Same,
+            Repeats::SameBodyUnlessNews if by_transport => DuplicatePolicy::RememberAll,
+            Repeats::SameBodyUnlessNews => DuplicatePolicy::RememberAllUnlessNewState,
+            Repeats::SameBody | Repeats::Unknowable => DuplicatePolicy::RememberChanges,
         }
     }
 
@@ -364,17 +364,17 @@ fn tell_quarantined(source: &Source, id: QuarantineId, rejection: &Rejection) {
     tracing::warn!(source = %source.name(), quarantine = %id, %rejection, "a message went to the quarantine");
 }
 
-fn to_quarantine(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantined {
+fn to_quarantine(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantinedMessage {
     let kept = [source.kind.headers, &ROUTE].concat();
     let headers = incoming.headers.only(&kept);
     let headers = headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    NewQuarantined {
+    NewQuarantinedMessage {
         source: source.name().clone(),
         received: Timestamp::now(),
         content_type: incoming.content_type,
         headers,
         body: incoming.body,
-        place: rejection.place.to_string(),
+        location: rejection.place.to_string(),
         reason: rejection.reason.clone(),
     }
 }

@@ -7,7 +7,7 @@ use super::measure::{Contender, compare};
 use atom_syndication::{Category, Content, Entry, Feed, FixedDateTime, Link, Person, Text};
 use tidings::{
     format::{Headers, Message, Reading, dialect, format},
-    journal::settle::{SourcePolicy, settle_alone},
+    journal::settle::{SourcePolicy, settle_without_registry},
     model::{ContentObjectModification, SourceName},
 };
 
@@ -63,7 +63,7 @@ fn modification() -> ContentObjectModification {
     let read = ours.read(&Message { content_type: None, headers: &headers, body: MESSAGE.as_bytes() });
     let Ok(Reading::Drafts(drafts)) = read else { panic!("the seed cannot be read") };
     let policy = SourcePolicy { name: SourceName::parse("bench").unwrap(), metadata_changes: false };
-    settle_alone(drafts[0].clone(), &policy).unwrap()
+    settle_without_registry(drafts[0].clone(), &policy).unwrap()
 }
 
 /// The same feed in the library's own types.

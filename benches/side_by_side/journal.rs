@@ -12,7 +12,7 @@ use std::{
 use super::measure::{Contender, compare};
 use tidings::{
     journal::{
-        Journal, KnownKey, Settings, Submission, WriterThread,
+        DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission,
         settle::SourcePolicy,
         store::{EventIdentity, EventKey, event_key, sqlite},
     },
@@ -96,12 +96,12 @@ pub(crate) fn appends() {
     opened.into_iter().for_each(|(journal, writer)| close(journal, writer));
 }
 
-pub(crate) fn open(folder: &Path) -> (Journal, WriterThread) {
+pub(crate) fn open(folder: &Path) -> (Journal, JournalThreads) {
     let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
-    Journal::start(store, Settings::default()).unwrap()
+    Journal::start(store, JournalSettings::default()).unwrap()
 }
 
-pub(crate) fn close(journal: Journal, writer: WriterThread) {
+pub(crate) fn close(journal: Journal, writer: JournalThreads) {
     drop(journal);
     writer.join();
 }
@@ -141,7 +141,7 @@ pub(crate) fn append_batches(
                             .append(Submission {
                                 policy: Arc::clone(&policy),
                                 drafts,
-                                known_key: KnownKey::Same,
+                                duplicate_policy: DuplicatePolicy::RememberChanges,
                                 completes: None,
                             })
                             .await
@@ -176,7 +176,7 @@ pub(crate) fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, draft
                         let submission = Submission {
                             policy: Arc::clone(&policy),
                             drafts: vec![keyed],
-                            known_key: KnownKey::Same,
+                            duplicate_policy: DuplicatePolicy::RememberChanges,
                             completes: None,
                         };
                         journal.append(submission).await.unwrap();
@@ -215,7 +215,10 @@ pub(crate) fn draft_of(number: u64, objects: u64) -> Draft {
         parent: None,
         types: Vec::new(),
         description: Text::new("modifyDatastreamByValue"),
-        items: DraftItems::Listed(NonEmpty::one(DraftItem::new(Uri::parse(&item).unwrap(), DraftChange::Told(change)))),
+        items: DraftItems::Listed(NonEmpty::one(DraftItem::new(
+            Uri::parse(&item).unwrap(),
+            DraftChange::Reported(change),
+        ))),
         lookup: DraftLookup::default(),
     }
 }

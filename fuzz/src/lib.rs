@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use tidings::{
     format::{self, Dialect, DialectKind, FORMATS, Headers, Limits, Message, Reading, Redacted},
-    journal::settle::{SourcePolicy, settle_alone},
+    journal::settle::{SourcePolicy, settle_without_registry},
     model::{Draft, SourceName},
 };
 
@@ -78,7 +78,7 @@ fn parts(input: &[u8]) -> (Headers, &[u8]) {
 }
 
 fn check_draft(draft: Draft) {
-    let Some(modification) = settle_alone(draft, &POLICY) else { return };
+    let Some(modification) = settle_without_registry(draft, &POLICY) else { return };
     let told = Draft::from(modification.clone());
     for format in FORMATS {
         let written = (format.write_modification)(&modification);

@@ -80,7 +80,7 @@ impl Ready {
     pub(super) async fn check(&self) -> Result<Health, Problem> {
         let head = self.journal.head();
         self.journal.stored_head().await.map_err(failed)?;
-        if !self.journal.takes_orders() {
+        if !self.journal.accepts_commands() {
             let detail = "The journal's writer takes no orders: its queue is full, or the gateway is stopping.";
             return Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(std::time::Duration::from_secs(1)));
         }

@@ -15,7 +15,7 @@ use crate::{
     intake::{Intake, IntakeError, Receipt, Told},
     journal::{
         Journal,
-        quarantine::{QuarantineId, Quarantined},
+        quarantine::{QuarantineId, QuarantinedMessage},
     },
     model::{SourceName, Timestamp},
     web::{Path, Problem, ProblemCode, Query, problems},
@@ -216,7 +216,7 @@ fn not_there(id: u64) -> Problem {
     Problem::new(ProblemCode::NotFound, detail)
 }
 
-fn view<'a>(kept: &'a Quarantined, body: Option<&[u8]>) -> MessageView<'a> {
+fn view<'a>(kept: &'a QuarantinedMessage, body: Option<&[u8]>) -> MessageView<'a> {
     let message = &kept.message;
     let text = body.map(String::from_utf8_lossy);
     let is_text = body.is_none_or(|body| std::str::from_utf8(body).is_ok());
@@ -224,7 +224,7 @@ fn view<'a>(kept: &'a Quarantined, body: Option<&[u8]>) -> MessageView<'a> {
         id: kept.id,
         received: message.received,
         source: &message.source,
-        place: &message.place,
+        place: &message.location,
         reason: &message.reason,
         content_type: message.content_type.as_deref(),
         size: kept.size,

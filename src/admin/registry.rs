@@ -20,10 +20,10 @@ use super::{
 use crate::{
     intake::{Intake, SeedError},
     journal::{
-        Journal, Outcome,
-        seed::{Seeded, Walk},
+        DraftOutcome, Journal,
+        seed::{CrawlPartOutcome, CrawlProgress},
     },
-    model::{FoundObject, SourceName, Timestamp},
+    model::{CrawledObject, SourceName, Timestamp},
     web::{Body, Path, Problem, ProblemCode, problems},
 };
 
@@ -58,8 +58,8 @@ impl Seeds {
         })
     }
 
-    async fn walk(&self, name: &SourceName) -> Result<Option<Walk>, Problem> {
-        self.journal.walk(name.clone()).await.map_err(failed)
+    async fn walk(&self, name: &SourceName) -> Result<Option<CrawlProgress>, Problem> {
+        self.journal.crawl_progress(name.clone()).await.map_err(failed)
     }
 }
 
@@ -76,7 +76,7 @@ struct Part {
     part: u64,
     /// What was found, 1000 objects at the most.
     #[schema(max_items = 1000)]
-    objects: Vec<FoundObject>,
+    objects: Vec<CrawledObject>,
     /// Where the walk goes on after it. It is given back as it is.
     #[schema(max_length = 65536)]
     place: String,
@@ -213,10 +213,10 @@ impl Part {
     }
 
     /// How far the walk is with this part; `None` if the part is here already.
-    fn follows(&self, source: &SourceName, held: Option<&Walk>) -> Result<Option<Walk>, Problem> {
+    fn follows(&self, source: &SourceName, held: Option<&CrawlProgress>) -> Result<Option<CrawlProgress>, Problem> {
         let now = Timestamp::now();
         let same = held.filter(|held| held.id == self.walk);
-        let parts = same.map_or(0, |held| held.part);
+        let parts = same.map_or(0, |held| held.parts);
         if same.is_some() && self.part == parts {
             return Ok(None);
         }
@@ -228,30 +228,33 @@ impl Part {
             );
             return Err(Problem::new(ProblemCode::Conflict, detail));
         }
-        Ok(Some(Walk {
+        Ok(Some(CrawlProgress {
             source: source.clone(),
             id: self.walk,
-            part: self.part,
-            place: self.place.as_str().into(),
+            parts: self.part,
+            position: self.place.as_str().into(),
             objects: same.map_or(0, |held| held.objects) + self.objects.len() as u64,
-            began: same.map_or(now, |held| held.began),
-            moved: now,
-            done: self.done,
+            started: same.map_or(now, |held| held.started),
+            updated: now,
+            finished: self.done,
         }))
     }
 }
 
 impl Taken {
-    fn of(Seeded { filled, outcomes, .. }: &Seeded, objects: usize) -> Self {
-        let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
-        let accepted = count(|outcome| matches!(outcome, Outcome::Accepted { .. }));
-        let duplicate = count(|outcome| matches!(outcome, Outcome::Duplicate { .. }));
+    fn of(CrawlPartOutcome { updated_objects: filled, outcomes, .. }: &CrawlPartOutcome, objects: usize) -> Self {
+        let count = |is: fn(&DraftOutcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+        let accepted = count(|outcome| matches!(outcome, DraftOutcome::Accepted { .. }));
+        let duplicate = count(|outcome| matches!(outcome, DraftOutcome::Duplicate { .. }));
         Self { filled: *filled, accepted, duplicate, unchanged: objects.saturating_sub(filled + accepted + duplicate) }
     }
 }
 
-impl From<Walk> for WalkShown {
-    fn from(Walk { id, part, place, objects, began, moved, done, .. }: Walk) -> Self {
-        Self { id, part, place: place.to_string(), objects, began, moved, done }
+impl From<CrawlProgress> for WalkShown {
+    fn from(progress: CrawlProgress) -> Self {
+        let CrawlProgress {
+            id, parts: part, position, objects, started: began, updated: moved, finished: done, ..
+        } = progress;
+        Self { id, part, place: position.to_string(), objects, began, moved, done }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     config::Config,
     delivery::websub::{Hub, HubRunner, HubSettings, Topic, Topics},
     http_client::{Client, Guard, Settings, SystemNames},
-    journal::Recorded,
+    journal::RecordedChange,
     router::Surfaces,
     view::feed::FeedView,
 };
@@ -49,7 +49,7 @@ impl Topics for Feed {
         Ok(Topic { address, filter })
     }
 
-    fn entries(&self, topic: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, String> {
+    fn entries(&self, topic: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String> {
         self.0.entries(topic, changes).map_err(|error| error.to_string())
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tidings::{
     config::Flags,
-    journal::store::sqlite::backup::{Held, back_up},
+    journal::store::sqlite::backup::{JournalSummary, back_up},
 };
 
 use super::{ConfigFile, Failure, print, progress::Progress};
@@ -49,7 +49,7 @@ impl Backup {
 }
 
 /// Describes the contents of a journal in a phrase.
-pub(super) fn describe(held: Held) -> String {
+pub(super) fn describe(held: JournalSummary) -> String {
     match held.first {
         Some(first) => format!("the changes {first} to {} ({} bytes)", held.head, held.bytes),
         None => format!("no change ({} bytes)", held.bytes),

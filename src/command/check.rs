@@ -12,7 +12,7 @@ use tidings::{
     config::{Config, Flags, SourceConfig},
     delivery::Definition,
     http_client::check_authority,
-    journal::store::sqlite::inspect::{Found, inspect},
+    journal::store::sqlite::inspect::{FolderContent, inspect},
     lookup::Mode,
     web::Tls,
 };
@@ -58,12 +58,12 @@ impl Check {
     }
 }
 
-fn summary(config: &Config, journal: Option<&Found>) -> Result<String, fmt::Error> {
+fn summary(config: &Config, journal: Option<&FolderContent>) -> Result<String, fmt::Error> {
     let mut summary = String::new();
     writeln!(summary, "listen        {}", config.server.listen)?;
     writeln!(summary, "public URL    {}", config.server.public_url_at(config.server.listen).as_str())?;
     writeln!(summary, "TLS           {}", tls(config))?;
-    let new = if journal == Some(&Found::Nothing) { " (a new journal)" } else { "" };
+    let new = if journal == Some(&FolderContent::Empty) { " (a new journal)" } else { "" };
     writeln!(summary, "data          {}{new}", config.journal.data.display())?;
     writeln!(summary, "access        {}", access(config))?;
     if config.sources.is_empty() {

@@ -11,7 +11,7 @@ use tidings::{
     format::{
         DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, Reading, Redacted, Rejection, dialect,
     },
-    journal::settle::{SourcePolicy, settle_alone},
+    journal::settle::{SourcePolicy, settle_without_registry},
     model::{Draft, SourceName},
 };
 
@@ -116,7 +116,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 fn write_change(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Failure> {
     let name = SourceName::parse("convert").map_err(|error| Failure::Failed(error.to_string()))?;
     let policy = SourcePolicy { name, metadata_changes: false };
-    Ok(settle_alone(draft, &policy).map(|modification| {
+    Ok(settle_without_registry(draft, &policy).map(|modification| {
         let mut written = (format.write_modification)(&modification);
         if !written.ends_with(b"\n") {
             written.push(b'\n');

@@ -44,9 +44,9 @@ impl Restore {
         let restored = restore(&self.file, &data, self.force, &mut |done, all| progress.update(done, all));
         progress.finish();
         let restored = restored.map_err(|error| Failure::Failed(error.to_string()))?;
-        let mut report = format!("{} holds {}\n", data.display(), describe(restored.held));
-        report += &format!("the next change will have the number {}\n", restored.next);
-        if let Some(aside) = restored.aside {
+        let mut report = format!("{} holds {}\n", data.display(), describe(restored.summary));
+        report += &format!("the next change will have the number {}\n", restored.next_seq);
+        if let Some(aside) = restored.moved_aside {
             report += &format!("the previous journal is in {}\n", aside.display());
         }
         print(report.as_bytes())

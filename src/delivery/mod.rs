@@ -43,7 +43,7 @@ pub use subscriptions::{Listed, OperationError, Subscriptions};
 
 use crate::{
     format::FormatKind,
-    journal::Recorded,
+    journal::RecordedChange,
     model::{Seq, SubscriptionName},
 };
 
@@ -122,7 +122,7 @@ pub trait Delivery: Send {
     }
 
     /// Bytes that a change adds to a message.
-    fn size_in_message(&self, _: &Recorded, encoded: &Bytes) -> usize {
+    fn size_in_message(&self, _: &RecordedChange, encoded: &Bytes) -> usize {
         encoded.len()
     }
 
@@ -160,9 +160,9 @@ pub struct Window {
 #[derive(Clone)]
 pub struct Outgoing {
     /// The change that it tells. Its identifier is the message's, however often it is sent.
-    pub change: Arc<Recorded>,
+    pub change: Arc<RecordedChange>,
     /// The changes that it tells behind that one.
-    pub more: Vec<Arc<Recorded>>,
+    pub more: Vec<Arc<RecordedChange>>,
     /// Whether the body is a batch of the format.
     pub is_batch: bool,
     /// What the body is written in. It tells what headers go with it ([`FormatKind::headers`]).

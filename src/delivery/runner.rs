@@ -14,7 +14,7 @@ use super::{
     websub,
 };
 use crate::{
-    journal::{Journal, subscriptions::Write},
+    journal::{Journal, subscriptions::SubscriptionWrite},
     supervision::{Supervisor, Worker},
 };
 
@@ -88,12 +88,16 @@ async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard
         End::Gone(reason) => {
             tracing::warn!(subscription = %name, reason, "the receiver wants no more; the subscription has ended");
             status.stopped(State::Ended, &reason);
-            write(&journal, vec![Write::End(name, Some(reason))]).await;
+            write(&journal, vec![SubscriptionWrite::SetEnded(name, Some(reason))]).await;
         }
         End::Paused(reason) => {
             tracing::error!(subscription = %name, reason, "the subscription waits for somebody to resume it");
             subscriptions.has_paused(&name, &reason);
-            write(&journal, vec![Write::Pause(name.clone(), true), Write::End(name, Some(reason))]).await;
+            write(
+                &journal,
+                vec![SubscriptionWrite::SetPaused(name.clone(), true), SubscriptionWrite::SetEnded(name, Some(reason))],
+            )
+            .await;
         }
         End::FellBehind(error) => {
             let advice = "rewind it, to \"beginning\" or \"now\", and let the receiver start anew from /snapshot";
@@ -104,7 +108,7 @@ async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard
     drop(ended);
 }
 
-async fn write(journal: &Journal, writes: Vec<Write>) {
+async fn write(journal: &Journal, writes: Vec<SubscriptionWrite>) {
     if let Err(error) = journal.write_subscriptions(writes).await {
         // Then the receiver says so again after the next start, or fails as long again.
         tracing::warn!(%error, "the end of a subscription could not be written");

@@ -32,7 +32,7 @@ use crate::{
     http_client::Guard,
     journal::{
         Journal, JournalError,
-        subscriptions::{DeadLetterId, DefinitionText, MadeBy, Stored, Write},
+        subscriptions::{DeadLetterId, DefinitionText, MadeBy, SubscriptionRecord, SubscriptionWrite},
     },
     model::{Seq, SubscriptionName},
 };
@@ -121,7 +121,12 @@ impl Subscriptions {
             if stored.get(name).is_none_or(|stored| stored.made_by != MadeBy::Config) {
                 let (name, definition, made_by) =
                     (name.clone(), definition.start.cursor(&journal).await?, MadeBy::Config);
-                writes.push(Write::Put { name, made_by, definition: DefinitionText::default(), cursor: definition });
+                writes.push(SubscriptionWrite::Put {
+                    name,
+                    made_by,
+                    definition: DefinitionText::default(),
+                    cursor: definition,
+                });
             }
         }
         if !writes.is_empty() {
@@ -223,7 +228,7 @@ impl Subscriptions {
             return Err(OperationError::OfConfig(name.clone()));
         }
         self.0.halt(name).await;
-        let deleted = self.0.journal.write_subscriptions(vec![Write::Delete(name.clone())]).await;
+        let deleted = self.0.journal.write_subscriptions(vec![SubscriptionWrite::Delete(name.clone())]).await;
         if deleted.is_err() {
             self.0.start(name);
         }
@@ -241,7 +246,7 @@ impl Subscriptions {
     pub async fn pause(&self, name: &SubscriptionName) -> Result<(), OperationError> {
         let _doing = self.0.doing.lock().await;
         self.0.with(name, |_| ())?;
-        self.0.journal.write_subscriptions(vec![Write::Pause(name.clone(), true)]).await?;
+        self.0.journal.write_subscriptions(vec![SubscriptionWrite::SetPaused(name.clone(), true)]).await?;
         self.0.with(name, |entry| entry.paused = true)?;
         self.0.halt(name).await;
         self.0.start(name);
@@ -258,7 +263,8 @@ impl Subscriptions {
         self.0.defined(name)?;
         // Before it is written, since an engine that comes to its end may write that it has paused.
         self.0.halt(name).await;
-        let writes = vec![Write::Pause(name.clone(), false), Write::End(name.clone(), None)];
+        let writes =
+            vec![SubscriptionWrite::SetPaused(name.clone(), false), SubscriptionWrite::SetEnded(name.clone(), None)];
         let written = self.0.journal.write_subscriptions(writes).await;
         if written.is_ok() {
             self.0.with(name, |entry| (entry.paused, entry.ended) = (false, false))?;
@@ -278,7 +284,8 @@ impl Subscriptions {
         let cursor = to.cursor(&self.0.journal).await?;
         self.0.halt(name).await;
         self.0.cursors.forget(name).await;
-        let writes = vec![Write::Rewind(name.clone(), cursor), Write::End(name.clone(), None)];
+        let writes =
+            vec![SubscriptionWrite::Rewind(name.clone(), cursor), SubscriptionWrite::SetEnded(name.clone(), None)];
         let written = self.0.journal.write_subscriptions(writes).await;
         if written.is_ok() {
             self.0.with(name, |entry| {
@@ -297,7 +304,8 @@ impl Subscriptions {
     /// When there is no such subscription, or the journal fails.
     pub async fn replay(&self, name: &SubscriptionName, id: Option<DeadLetterId>) -> Result<u64, OperationError> {
         self.0.with(name, |_| ())?;
-        let concerned = self.0.journal.write_subscriptions(vec![Write::Replay(name.clone(), id)]).await?;
+        let concerned =
+            self.0.journal.write_subscriptions(vec![SubscriptionWrite::ReplayDeadLetters(name.clone(), id)]).await?;
         self.0.with(name, |entry| entry.replays.notify_one())?;
         Ok(concerned.iter().sum())
     }
@@ -308,7 +316,8 @@ impl Subscriptions {
     /// When there is no such subscription, or the journal fails.
     pub async fn drop_letters(&self, name: &SubscriptionName, id: Option<DeadLetterId>) -> Result<u64, OperationError> {
         self.0.with(name, |_| ())?;
-        let concerned = self.0.journal.write_subscriptions(vec![Write::Drop(name.clone(), id)]).await?;
+        let concerned =
+            self.0.journal.write_subscriptions(vec![SubscriptionWrite::DropDeadLetters(name.clone(), id)]).await?;
         let dropped: u64 = concerned.iter().sum();
         self.0.with(name, |entry| entry.status.dead_letters(|count| count.saturating_sub(dropped)))?;
         Ok(dropped)
@@ -350,8 +359,8 @@ impl Inner {
     ) -> Result<bool, OperationError> {
         let is_known = self.with(name, |_| ()).is_ok();
         self.halt(name).await;
-        let put = Write::Put { name: name.clone(), made_by, definition, cursor };
-        self.journal.write_subscriptions(vec![put, Write::End(name.clone(), None)]).await?;
+        let put = SubscriptionWrite::Put { name: name.clone(), made_by, definition, cursor };
+        self.journal.write_subscriptions(vec![put, SubscriptionWrite::SetEnded(name.clone(), None)]).await?;
         if is_known {
             self.with(name, |entry| {
                 entry.made_by = made_by;
@@ -360,7 +369,8 @@ impl Inner {
             })?;
         } else {
             let (definition, paused, ended, dead_letters) = (DefinitionText::default(), false, None, 0);
-            let stored = Stored { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
+            let stored =
+                SubscriptionRecord { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
             self.entries().insert(name.clone(), Entry::of(stored, Some(read), &self.guard));
         }
         self.start(name);

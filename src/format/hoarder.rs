@@ -134,13 +134,13 @@ impl Event {
     fn change(self, resource: Uri) -> DraftChange {
         let content = Some(ContentLocation::at(resource));
         match self {
-            Self::New => DraftChange::There { content },
-            Self::Opened => DraftChange::AddOrUpdate { content, begins_in: None },
+            Self::New => DraftChange::Present { content },
+            Self::Opened => DraftChange::AddOrUpdate { content, initial_state: None },
             Self::SourceOpened => {
-                DraftChange::Told(ItemChange::Update { content, before: None, after: Some(State::OPENED) })
+                DraftChange::Reported(ItemChange::Update { content, before: None, after: Some(State::OPENED) })
             }
-            Self::Closed => DraftChange::Told(ItemChange::State { before: None, after: State::CLOSED }),
-            Self::Deleted => DraftChange::Told(ItemChange::Delete { before: None, after: None }),
+            Self::Closed => DraftChange::Reported(ItemChange::State { before: None, after: State::CLOSED }),
+            Self::Deleted => DraftChange::Reported(ItemChange::Delete { before: None, after: None }),
         }
     }
 }

@@ -17,8 +17,8 @@ use super::{
     settings,
 };
 use crate::model::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType, NonEmpty,
-    Text, Untold, Uri, User,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType,
+    MissingFacts, NonEmpty, Text, Uri, User,
 };
 
 /// The dialect `islandora`.
@@ -122,17 +122,17 @@ impl Kind {
 
     fn change(self, content: Option<ContentLocation>) -> DraftChange {
         match self {
-            Self::Create => DraftChange::Told(ItemChange::Add { content, after: None }),
-            Self::Update => DraftChange::AddOrUpdate { content, begins_in: None },
-            Self::Delete => DraftChange::Told(ItemChange::Delete { before: None, after: None }),
+            Self::Create => DraftChange::Reported(ItemChange::Add { content, after: None }),
+            Self::Update => DraftChange::AddOrUpdate { content, initial_state: None },
+            Self::Delete => DraftChange::Reported(ItemChange::Delete { before: None, after: None }),
         }
     }
 
     /// What is gone cannot be asked about.
-    fn untold(self) -> Untold {
+    fn untold(self) -> MissingFacts {
         match self {
-            Self::Create | Self::Update => Untold::Content,
-            Self::Delete => Untold::Nothing,
+            Self::Create | Self::Update => MissingFacts::Content,
+            Self::Delete => MissingFacts::Nothing,
         }
     }
 

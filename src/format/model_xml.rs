@@ -94,7 +94,7 @@ fn item(xml: &mut XmlWriter, item: &ContentItemModification, notes: &ItemNotes) 
     xml.close(kind);
     aspects(xml, "late", notes.late);
     flag(xml, "inferred", notes.inferred);
-    optional(xml, "beginsIn", notes.begins_in.as_ref().map(State::as_str));
+    optional(xml, "beginsIn", notes.initial_state.as_ref().map(State::as_str));
     xml.close("item");
 }
 

@@ -242,7 +242,7 @@ mod tests {
     use crate::{
         format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
         journal::{
-            Journal, Settings,
+            Journal, JournalSettings,
             store::sqlite::{SqliteOptions, SqliteStore},
         },
         model::SourceName,
@@ -273,7 +273,7 @@ mod tests {
     async fn a_message_at_which_the_dialect_panics_is_kept_and_the_others_are_journaled() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
-        let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+        let (journal, _writer) = Journal::start(store, JournalSettings::default()).unwrap();
         let name = SourceName::parse("s").unwrap();
         let source = Source::new(name, &KIND, serde_json::Value::Null, false, Limits::default()).unwrap();
         let intake = Intake::new(journal.clone());

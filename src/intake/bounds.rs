@@ -4,7 +4,7 @@
 use super::{Intake, Source};
 use crate::{
     format::{Bound, Place, Rejection},
-    journal::{Outcome, store::EventKey},
+    journal::{DraftOutcome, store::EventKey},
     model::{Draft, DraftItems, Uri, json_size},
 };
 
@@ -94,8 +94,8 @@ pub(super) fn check_scheme(uri: &Uri) -> Result<(), Rejection> {
 
 impl Intake {
     /// Why the journal has refused a message, if it has.
-    pub(super) fn refusal(&self, outcomes: &[Outcome]) -> Option<Rejection> {
-        outcomes.contains(&Outcome::TooManyItems).then(|| self.too_many_items())
+    pub(super) fn refusal(&self, outcomes: &[DraftOutcome]) -> Option<Rejection> {
+        outcomes.contains(&DraftOutcome::TooManyItems).then(|| self.too_many_items())
     }
 
     pub(super) fn too_many_items(&self) -> Rejection {

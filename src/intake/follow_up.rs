@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Source, looking::Looking};
 use crate::{
     journal::{
-        Journal, JournalError, KnownKey, Outcome, Submission,
-        store::{EventIdentity, Incomplete, event_key},
+        DraftOutcome, DuplicatePolicy, Journal, JournalError, Submission,
+        store::{EventIdentity, IncompleteChange, event_key},
     },
     lookup::LookupError,
     model::{Aspect, Change, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, Seq},
@@ -100,7 +100,7 @@ impl FollowUp {
             answered += submissions.len();
             if !submissions.is_empty() {
                 let outcomes = self.journal.append_all(submissions).await?;
-                if outcomes.iter().flatten().any(|outcome| *outcome == Outcome::TooManyItems) {
+                if outcomes.iter().flatten().any(|outcome| *outcome == DraftOutcome::TooManyItems) {
                     let reason = "an object would have more items than limits.object_items";
                     tracing::warn!(source = %self.source.name(), reason, "changes cannot be completed");
                 }
@@ -121,7 +121,12 @@ impl FollowUp {
     }
 
     /// What is to be told of a change, after the repository has been asked again.
-    async fn ask(&self, looking: &Looking, incomplete: &Incomplete, since: Instant) -> Result<Submission, LookupError> {
+    async fn ask(
+        &self,
+        looking: &Looking,
+        incomplete: &IncompleteChange,
+        since: Instant,
+    ) -> Result<Submission, LookupError> {
         let mut drafts = Vec::new();
         // One that cannot be read is a fault of ours, and asking again would not mend it.
         if let Ok(change) = serde_json::from_slice::<Change>(&incomplete.json) {
@@ -140,25 +145,30 @@ impl FollowUp {
             }
         }
         let policy = Arc::clone(&self.source.policy);
-        Ok(Submission { policy, drafts, known_key: KnownKey::Same, completes: Some(incomplete.seq) })
+        Ok(Submission {
+            policy,
+            drafts,
+            duplicate_policy: DuplicatePolicy::RememberChanges,
+            completes: Some(incomplete.seq),
+        })
     }
 }
 
 /// The change as its source told it, without what the registry has added.
-fn draft_of(change: Change, incomplete: &Incomplete) -> Draft {
+fn draft_of(change: Change, incomplete: &IncompleteChange) -> Draft {
     let (told, filled) = (change.modification, change.settlement.filled);
     Draft {
         id: None,
         event_id: told.origin.event_id,
         software_version: told.origin.software_version,
         user: told.user,
-        time: DraftTime::Told(told.time),
+        time: DraftTime::Reported(told.time),
         object: told.object,
         parent: told.parent.filter(|_| !filled.contains(Aspect::Parent)),
         types: if filled.contains(Aspect::Types) { Vec::new() } else { told.types },
         description: told.description,
-        items: DraftItems::Listed(told.items.map(|item| DraftItem::new(item.uri, DraftChange::Told(item.change)))),
-        lookup: DraftLookup::of(incomplete.untold),
+        items: DraftItems::Listed(told.items.map(|item| DraftItem::new(item.uri, DraftChange::Reported(item.change)))),
+        lookup: DraftLookup::of(incomplete.missing),
     }
 }
 
@@ -166,9 +176,9 @@ fn draft_of(change: Change, incomplete: &Incomplete) -> Draft {
 fn completed(items: DraftItems) -> DraftItems {
     let each = |mut item: DraftItem| {
         item.change = match item.change {
-            DraftChange::Told(change) => DraftChange::Completed(change),
-            DraftChange::AddOrUpdate { content, .. } | DraftChange::There { content } => {
-                DraftChange::Completed(ItemChange::Update { content, before: None, after: None })
+            DraftChange::Reported(change) => DraftChange::FollowUp(change),
+            DraftChange::AddOrUpdate { content, .. } | DraftChange::Present { content } => {
+                DraftChange::FollowUp(ItemChange::Update { content, before: None, after: None })
             }
             other => other,
         };

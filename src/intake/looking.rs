@@ -14,7 +14,7 @@ use tokio::{
 
 use super::Source;
 use crate::{
-    journal::{Outcome, store::EventKey},
+    journal::{DraftOutcome, store::EventKey},
     lookup::{Health, Lookup, LookupError, Mode},
     model::{Draft, DraftChange, DraftItems, LookupMark},
     retry::{Backoff, jittered},
@@ -223,9 +223,10 @@ impl Source {
     }
 
     /// Takes note of what of a message's drafts is incomplete in the journal.
-    pub(super) fn note_incomplete(&self, marked: u64, outcomes: &[Outcome]) {
+    pub(super) fn note_incomplete(&self, marked: u64, outcomes: &[DraftOutcome]) {
         let Some(looking) = self.looking.as_ref().filter(|_| marked > 0) else { return };
-        let accepted = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Accepted { .. })).count() as u64;
+        let accepted =
+            outcomes.iter().filter(|outcome| matches!(outcome, DraftOutcome::Accepted { .. })).count() as u64;
         let more = marked.min(accepted);
         if more > 0 {
             let before = looking.incomplete.fetch_add(more, Ordering::Relaxed);

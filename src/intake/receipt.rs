@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    journal::Outcome,
+    journal::DraftOutcome,
     model::{ChangeId, Seq},
 };
 
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// What became of each change that it told, in order; empty when it told of none.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<DraftOutcome>,
     /// Why it told of none.
     pub nothing: Option<&'static str>,
 }
@@ -61,8 +61,8 @@ impl Receipt {
     /// The changes that are new.
     pub fn accepted(&self) -> impl Iterator<Item = Accepted> {
         self.outcomes.iter().filter_map(|outcome| match *outcome {
-            Outcome::Accepted { seq, id } => Some(Accepted { seq, id }),
-            Outcome::Duplicate { .. } | Outcome::Unchanged | Outcome::TooManyItems => None,
+            DraftOutcome::Accepted { seq, id } => Some(Accepted { seq, id }),
+            DraftOutcome::Duplicate { .. } | DraftOutcome::Unchanged | DraftOutcome::TooManyItems => None,
         })
     }
 
@@ -78,11 +78,11 @@ impl Receipt {
     /// identifier and number.
     #[must_use]
     pub fn told(&self) -> Told {
-        let told = |outcome: &Outcome| {
+        let told = |outcome: &DraftOutcome| {
             let (id, seq) = match *outcome {
-                Outcome::Accepted { seq, id } => (Some(id), Some(seq)),
-                Outcome::Duplicate { seq, id } => (id, Some(seq)),
-                Outcome::Unchanged | Outcome::TooManyItems => (None, None),
+                DraftOutcome::Accepted { seq, id } => (Some(id), Some(seq)),
+                DraftOutcome::Duplicate { seq, id } => (id, Some(seq)),
+                DraftOutcome::Unchanged | DraftOutcome::TooManyItems => (None, None),
             };
             ToldChange { outcome: outcome_word(outcome), id, seq }
         };
@@ -92,11 +92,11 @@ impl Receipt {
     }
 }
 
-fn outcome_word(outcome: &Outcome) -> &'static str {
+fn outcome_word(outcome: &DraftOutcome) -> &'static str {
     match outcome {
-        Outcome::Accepted { .. } => "accepted",
-        Outcome::Duplicate { .. } => "duplicate",
+        DraftOutcome::Accepted { .. } => "accepted",
+        DraftOutcome::Duplicate { .. } => "duplicate",
         // A message with too many items goes to the quarantine and has no receipt.
-        Outcome::Unchanged | Outcome::TooManyItems => "unchanged",
+        DraftOutcome::Unchanged | DraftOutcome::TooManyItems => "unchanged",
     }
 }

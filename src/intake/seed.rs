@@ -8,13 +8,13 @@ use super::{Intake, Source, bounds::check_scheme};
 use crate::{
     format::Rejection,
     journal::{
-        JournalError, KnownKey, Submission,
-        seed::{Seeded, Seeding, Walk},
+        DuplicatePolicy, JournalError, Submission,
+        seed::{CrawlPart, CrawlPartOutcome, CrawlProgress},
         store::{EventIdentity, event_key},
     },
     model::{
-        Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId, FoundItem, FoundObject, NonEmpty,
-        Text, User,
+        CrawledItem, CrawledObject, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, EventId,
+        NonEmpty, Text, User,
     },
 };
 
@@ -42,11 +42,11 @@ impl Intake {
     pub async fn seed(
         &self,
         source: &Source,
-        found: Vec<FoundObject>,
+        found: Vec<CrawledObject>,
         emit: bool,
-        walk: Walk,
-    ) -> Result<Seeded, SeedError> {
-        for FoundObject { object, types, items, .. } in &found {
+        walk: CrawlProgress,
+    ) -> Result<CrawlPartOutcome, SeedError> {
+        for CrawledObject { object, types, items, .. } in &found {
             source.check_types(object, types)?;
             let content = items.iter().filter_map(|item| item.content.as_ref()).map(|content| &content.url);
             [object].into_iter().chain(items.iter().map(|item| &item.uri)).chain(content).try_for_each(check_scheme)?;
@@ -62,30 +62,35 @@ impl Intake {
         };
         let drafts: Vec<_> = told.into_iter().map(keyed).collect();
         source.check(&drafts)?;
-        let submission =
-            Submission { policy: Arc::clone(&source.policy), drafts, known_key: KnownKey::Same, completes: None };
-        let (part, objects) = (walk.part, walk.objects);
-        let seeded = self.journal.seed(Seeding { submission, found, walk }).await?;
+        let submission = Submission {
+            policy: Arc::clone(&source.policy),
+            drafts,
+            duplicate_policy: DuplicatePolicy::RememberChanges,
+            completes: None,
+        };
+        let (part, objects) = (walk.parts, walk.objects);
+        let seeded = self.journal.seed(CrawlPart { submission, crawled: found, progress: walk }).await?;
         if seeded.too_many_items {
             return Err(self.too_many_items().into());
         }
-        tracing::debug!(source = %source.name(), part, objects, filled = seeded.filled, "a part of a walk is on disk");
+        tracing::debug!(source = %source.name(), part, objects, filled = seeded.updated_objects, "a part of a walk is on disk");
         Ok(seeded)
     }
 }
 
 /// An object as it was found, as something that was told. What was found so before is the same event.
-fn draft(found: FoundObject) -> Draft {
+fn draft(found: CrawledObject) -> Draft {
     let time = found.newest();
     let event_id = EventId::parse(&format!("found:sha256:{}", hex::encode(Sha256::digest(identity(&found)))));
-    let FoundObject { object, parent, types, items, .. } = found;
-    let item = |FoundItem { uri, at, content, state }| DraftItem::new(uri, DraftChange::Found { content, state, at });
+    let CrawledObject { object, parent, types, items, .. } = found;
+    let item =
+        |CrawledItem { uri, at, content, state }| DraftItem::new(uri, DraftChange::Crawled { content, state, at });
     Draft {
         id: None,
         event_id,
         software_version: None,
         user: User::unknown(),
-        time: DraftTime::Told(time),
+        time: DraftTime::Reported(time),
         object,
         parent,
         types,
@@ -96,7 +101,7 @@ fn draft(found: FoundObject) -> Draft {
 }
 
 /// All that is told of an object, in one text.
-fn identity(found: &FoundObject) -> Vec<u8> {
+fn identity(found: &CrawledObject) -> Vec<u8> {
     // The model has a JSON shape for every value.
     serde_json::to_vec(found).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Settling a batch: the questions of its drafts to the store, and the rows that it writes.
+//! Settling a batch: the keys and rows that its drafts need from the store, and the rows that it writes.
 //!
-//! Each draft is settled on the facts that the store knows and on the drafts before it in the same batch.
+//! The batch settles each draft against the registry rows from the store, as changed by the drafts before it.
 
 use std::collections::hash_map::Entry;
 
@@ -9,244 +9,251 @@ use foldhash::{HashMap, HashSet};
 
 use super::{
     bounds::ChangeBounds,
+    command::{DraftOutcome, DuplicatePolicy, Submission},
     json_of,
-    order::{KnownKey, Outcome, Submission},
     registry::ObjectState,
-    seed::{Filled, Seeded, Seeding, Walk},
-    settle::{Settled, SourcePolicy, settle},
-    sight::Before,
+    seed::{CrawlPart, CrawlPartOutcome, CrawlProgress, RegistryDelta},
+    settle::{SettledDraft, SourcePolicy, settle},
     store::{
-        Decision, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Seed, StoreError, TouchedObject,
+        EventKey, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows, Seed,
+        StoreError, WriteBatch,
     },
+    visibility::VisibilityBefore,
 };
 use crate::model::{
-    Aspect, Change, ChangeId, ContentObjectModification, Draft, DraftItems, FoundObject, ItemChange, LookupMark, Seq,
-    Settlement, Sight, SubscriptionName, Timestamp, Untold, Uri,
+    Aspect, Change, ChangeId, ContentObjectModification, CrawledObject, Draft, DraftItems, ItemChange, LookupMark,
+    MissingFacts, Seq, Settlement, SubscriptionName, Timestamp, Uri, VisibilityNotes,
 };
 
-/// A batch that is settled.
+/// A settled batch.
 #[derive(Debug)]
-pub(super) struct Batch {
-    /// What is to be written.
-    pub(super) decision: Decision,
-    /// What became of each draft, by submission.
-    pub(super) outcomes: Vec<Vec<Outcome>>,
-    /// What became of each part of a walk.
-    pub(super) seeded: Vec<Seeded>,
+pub(super) struct SettledBatch {
+    /// Rows to write.
+    pub(super) writes: WriteBatch,
+    /// Outcomes of the drafts of each submission.
+    pub(super) outcomes: Vec<Vec<DraftOutcome>>,
+    /// Outcome of each part of a crawl.
+    pub(super) crawl_outcomes: Vec<CrawlPartOutcome>,
 }
 
-/// What must be known before these can be settled.
-pub(super) fn questions(submissions: &[Submission], seedings: &[Seeding]) -> Questions {
-    let mut questions = Questions::default();
-    let told = seedings.iter().map(|seeding| &seeding.submission);
-    let told = submissions.iter().chain(told);
-    let drafts = told.clone().map(|submission| submission.drafts.len()).sum();
-    questions.keys.reserve(drafts);
-    questions.objects.reserve(drafts);
-    let all = told.flat_map(|submission| {
-        let remembered = submission.known_key != KnownKey::Same;
-        submission.drafts.iter().map(move |(key, draft)| (remembered, key, draft))
-    });
-    for (remembered, key, draft) in all {
-        questions.keys.extend(*key);
-        questions.unchanged.extend(key.filter(|_| remembered));
-        questions.ids.extend(draft.id);
-        let asked = match &draft.items {
-            DraftItems::Purge => {
-                questions.keys.extend(key.map(|key| key.part(1)));
-                ItemsAsked::All
-            }
-            DraftItems::Listed(items) => ItemsAsked::these(items.iter().map(|item| item.uri.clone())),
-        };
-        questions.ask(&draft.object, asked);
-    }
-    for found in seedings.iter().flat_map(|seeding| &seeding.found) {
-        questions.ask(&found.object, ItemsAsked::these(found.items.iter().map(|item| item.uri.clone())));
-    }
-    questions
-}
-
-/// The keys of purges, which may have been journaled as several changes.
-pub(super) fn purge_keys(submissions: &[Submission], seedings: &[Seeding]) -> Vec<EventKey> {
-    let told = submissions.iter().chain(seedings.iter().map(|seeding| &seeding.submission));
-    let drafts = told.flat_map(|submission| &submission.drafts);
-    drafts.filter(|(_, draft)| draft.items == DraftItems::Purge).filter_map(|(key, _)| *key).collect()
-}
-
-/// What a batch is settled on.
+/// Facts that a batch is settled against.
 #[derive(Debug)]
-pub(super) struct Ground {
-    /// The answers of the store.
-    pub(super) known: Known,
+pub(super) struct BatchContext {
+    /// Rows from the store.
+    pub(super) prefetched: PrefetchedRows,
     /// Bounds on one change and on one object.
     pub(super) bounds: ChangeBounds,
-    /// The gateway's clock.
+    /// Time by the gateway's clock.
     pub(super) now: Timestamp,
 }
 
-impl Questions {
-    fn ask(&mut self, object: &Uri, asked: ItemsAsked) {
+/// Returns the keys of all rows that these submissions and parts of crawls need.
+pub(super) fn prefetch_keys(submissions: &[Submission], crawl_parts: &[CrawlPart]) -> PrefetchKeys {
+    let mut keys = PrefetchKeys::default();
+    let submissions = submissions.iter().chain(crawl_parts.iter().map(|part| &part.submission));
+    let drafts = submissions.clone().map(|submission| submission.drafts.len()).sum();
+    keys.keys.reserve(drafts);
+    keys.objects.reserve(drafts);
+    let drafts = submissions.flat_map(|submission| {
+        let remembers_all = submission.duplicate_policy != DuplicatePolicy::RememberChanges;
+        submission.drafts.iter().map(move |(key, draft)| (remembers_all, key, draft))
+    });
+    for (remembers_all, key, draft) in drafts {
+        keys.keys.extend(*key);
+        keys.unchanged.extend(key.filter(|_| remembers_all));
+        keys.ids.extend(draft.id);
+        let selection = match &draft.items {
+            DraftItems::Purge => {
+                keys.keys.extend(key.map(|key| key.part(1)));
+                ItemSelection::All
+            }
+            DraftItems::Listed(items) => ItemSelection::these(items.iter().map(|item| item.uri.clone())),
+        };
+        keys.select(&draft.object, selection);
+    }
+    for object in crawl_parts.iter().flat_map(|part| &part.crawled) {
+        keys.select(&object.object, ItemSelection::these(object.items.iter().map(|item| item.uri.clone())));
+    }
+    keys
+}
+
+/// Returns the keys of purges, because the journal may have divided a purge into several changes.
+pub(super) fn purge_keys(submissions: &[Submission], crawl_parts: &[CrawlPart]) -> Vec<EventKey> {
+    let submissions = submissions.iter().chain(crawl_parts.iter().map(|part| &part.submission));
+    let drafts = submissions.flat_map(|submission| &submission.drafts);
+    drafts.filter(|(_, draft)| draft.items == DraftItems::Purge).filter_map(|(key, _)| *key).collect()
+}
+
+impl PrefetchKeys {
+    fn select(&mut self, object: &Uri, selection: ItemSelection) {
         match self.objects.entry(object.clone()) {
-            Entry::Occupied(mut held) => held.get_mut().widen(asked),
+            Entry::Occupied(mut selected) => selected.get_mut().widen(selection),
             Entry::Vacant(free) => {
-                free.insert(asked);
+                free.insert(selection);
             }
         }
     }
 }
 
-impl Batch {
-    /// Settles drafts on what is known.
+impl SettledBatch {
+    /// Settles drafts and crawled facts in order.
     ///
     /// # Errors
-    /// When what is known cannot be read: the journal is damaged.
-    pub(super) fn settle(
+    /// When a prefetched value cannot be parsed: the journal is damaged.
+    pub(super) fn build(
         submissions: Vec<Submission>,
-        seedings: Vec<Seeding>,
+        crawl_parts: Vec<CrawlPart>,
         cursors: Vec<(SubscriptionName, Seq)>,
-        ground: Ground,
+        context: BatchContext,
     ) -> Result<Self, StoreError> {
-        let told = seedings.iter().map(|seeding| &seeding.submission);
-        let drafts = submissions.iter().chain(told).map(|submission| submission.drafts.len()).sum();
-        let mut settling = Settlements::new(ground, drafts);
-        let outcomes: Result<_, _> =
-            submissions.into_iter().map(|submission| settling.submission(submission)).collect();
+        let crawl_submissions = crawl_parts.iter().map(|part| &part.submission);
+        let drafts = submissions.iter().chain(crawl_submissions).map(|submission| submission.drafts.len()).sum();
+        let mut settler = BatchSettler::new(context, drafts);
+        let outcomes: Result<_, _> = submissions.into_iter().map(|submission| settler.submission(submission)).collect();
         let outcomes = outcomes?;
-        let seeded = settling.seedings(seedings)?;
-        Ok(settling.batch(outcomes, seeded, cursors))
+        let crawl_outcomes = settler.crawl_parts(crawl_parts)?;
+        Ok(settler.finish(outcomes, crawl_outcomes, cursors))
     }
 }
 
-/// A batch while it is settled.
-struct Settlements {
+/// State of a batch while its drafts are settled.
+struct BatchSettler {
     head: Seq,
     received: Timestamp,
-    seen: HashMap<EventKey, (Seq, Option<ChangeId>)>,
-    known_unchanged: HashSet<EventKey>,
-    taken: HashSet<ChangeId>,
-    objects: HashMap<Uri, Settling>,
+    /// First change of each event that the store or this batch has.
+    first_changes: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    /// Keys of events without effect, from the store and from this batch.
+    unchanged: HashSet<EventKey>,
+    used_ids: HashSet<ChangeId>,
+    objects: HashMap<Uri, ObjectInBatch>,
     bounds: ChangeBounds,
     changes: Vec<NewChange>,
-    unchanged: Vec<EventKey>,
+    /// Keys of events without effect that only this batch has.
+    new_unchanged: Vec<EventKey>,
     seeds: Vec<Seed>,
-    walks: Vec<Walk>,
+    crawls: Vec<CrawlProgress>,
     completed: Vec<Seq>,
 }
 
-/// An object, and what of it was touched.
+/// An object of the registry, and the parts of it that the batch has changed.
 #[derive(Default)]
-struct Settling {
+struct ObjectInBatch {
     state: ObjectState,
-    /// Number of items that the registry has of it besides those in `state`, if the store has counted them.
-    others: Option<usize>,
-    /// Whether the object itself was touched.
-    itself: bool,
-    /// The items that were touched, perhaps some more than once.
-    items: Vec<Uri>,
+    /// Number of items in the registry besides those in `state`, if the store has counted them.
+    other_items: Option<usize>,
+    /// Whether parent, types or time of purge changed.
+    object_changed: bool,
+    /// URIs of the changed items, possibly with repetitions.
+    changed_items: Vec<Uri>,
 }
 
-/// A change that is settled, before it has its number.
-type Told = (ContentObjectModification, Settlement, Sight);
+/// A settled change that has no number yet.
+type UnnumberedChange = (ContentObjectModification, Settlement, VisibilityNotes);
 
-impl Settlements {
-    fn new(ground: Ground, drafts: usize) -> Self {
-        let Ground { known, bounds, now } = ground;
-        let Known { head, received, mut seen, unchanged: known_unchanged, mut taken, objects } = known;
-        // A clock that was set back must not make what comes now older than what came before.
+impl BatchSettler {
+    fn new(context: BatchContext, drafts: usize) -> Self {
+        let BatchContext { prefetched, bounds, now } = context;
+        let PrefetchedRows { head, received, mut first_changes, unchanged, mut used_ids, objects } = prefetched;
+        // Times of receipt never decrease, even if the clock was set back.
         let received = received.map_or(now, |newest| newest.max(now));
-        let settling = |(uri, KnownObject { state, others }): (Uri, KnownObject)| {
-            (uri, Settling { state, others, ..Settling::default() })
+        let object = |(uri, PrefetchedObject { state, other_items }): (Uri, PrefetchedObject)| {
+            (uri, ObjectInBatch { state, other_items, ..ObjectInBatch::default() })
         };
-        let objects = objects.into_iter().map(settling).collect();
-        seen.reserve(drafts);
-        taken.reserve(drafts);
+        let objects = objects.into_iter().map(object).collect();
+        first_changes.reserve(drafts);
+        used_ids.reserve(drafts);
         let changes = Vec::with_capacity(drafts);
-        let (unchanged, completed, seeds, walks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (new_unchanged, completed, seeds, crawls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self {
             head,
             received,
-            seen,
-            known_unchanged,
-            taken,
+            first_changes,
+            unchanged,
+            used_ids,
             objects,
             bounds,
             changes,
-            unchanged,
+            new_unchanged,
             completed,
             seeds,
-            walks,
+            crawls,
         }
     }
 
-    fn submission(&mut self, submission: Submission) -> Result<Vec<Outcome>, StoreError> {
-        let Submission { policy, drafts, known_key, completes } = submission;
+    fn submission(&mut self, submission: Submission) -> Result<Vec<DraftOutcome>, StoreError> {
+        let Submission { policy, drafts, duplicate_policy, completes } = submission;
         self.completed.extend(completes);
-        let news = drafts.iter().filter(|(key, _)| key.and_then(|key| self.first(key)).is_none());
-        let growth = news.filter_map(|(_, draft)| match &draft.items {
+        let new = drafts.iter().filter(|(key, _)| key.and_then(|key| self.earlier_outcome(key)).is_none());
+        let listed_items = new.filter_map(|(_, draft)| match &draft.items {
             DraftItems::Listed(items) => Some((&draft.object, items.iter().map(|item| &item.uri))),
             DraftItems::Purge => None,
         });
-        if self.is_too_much(growth) {
-            return Ok(vec![Outcome::TooManyItems; drafts.len()]);
+        if self.exceeds_item_bound(listed_items) {
+            return Ok(vec![DraftOutcome::TooManyItems; drafts.len()]);
         }
         let mut outcomes = Vec::with_capacity(drafts.len());
         for (key, draft) in drafts {
-            self.draft(&policy, key, known_key, draft, &mut outcomes)?;
+            self.draft(&policy, key, duplicate_policy, draft, &mut outcomes)?;
         }
         Ok(outcomes)
     }
 
-    /// Whether an object would have more items than it may, with these.
-    fn is_too_much<'a, I: Iterator<Item = &'a Uri>>(&self, growth: impl Iterator<Item = (&'a Uri, I)>) -> bool {
-        let mut new: HashMap<&Uri, HashSet<&Uri>> = HashMap::default();
-        for (object, items) in growth {
-            let known = self.objects.get(object).map(|settling| &settling.state.items);
-            let mut unknown = items.filter(|item| known.is_none_or(|known| !known.contains_key(*item))).peekable();
-            if unknown.peek().is_some() {
-                new.entry(object).or_default().extend(unknown);
+    /// Returns whether these items would bring an object beyond its maximum number of items.
+    fn exceeds_item_bound<'a, I: Iterator<Item = &'a Uri>>(
+        &self,
+        listed_items: impl Iterator<Item = (&'a Uri, I)>,
+    ) -> bool {
+        let mut new_items: HashMap<&Uri, HashSet<&Uri>> = HashMap::default();
+        for (object, items) in listed_items {
+            let existing = self.objects.get(object).map(|object| &object.state.items);
+            let mut new = items.filter(|item| existing.is_none_or(|existing| !existing.contains_key(*item))).peekable();
+            if new.peek().is_some() {
+                new_items.entry(object).or_default().extend(new);
             }
         }
-        new.into_iter().any(|(object, items)| {
-            let known =
-                self.objects.get(object).map_or(0, |known| known.state.items.len() + known.others.unwrap_or_default());
-            known + items.len() > self.bounds.object_items
+        new_items.into_iter().any(|(object, new)| {
+            let existing = self.objects.get(object);
+            let count = |object: &ObjectInBatch| object.state.items.len() + object.other_items.unwrap_or_default();
+            existing.map_or(0, count) + new.len() > self.bounds.object_items
         })
     }
 
-    /// All that is told comes first, since a seed has its place after the changes of its batch.
-    fn seedings(&mut self, seedings: Vec<Seeding>) -> Result<Vec<Seeded>, StoreError> {
-        let mut seeded = Vec::with_capacity(seedings.len());
-        let mut found = Vec::with_capacity(seedings.len());
-        for seeding in seedings {
-            let growth = seeding.found.iter().map(|found| (&found.object, found.items.iter().map(|item| &item.uri)));
-            let is_too_much = self.is_too_much(growth);
-            let outcomes = if is_too_much { Vec::new() } else { self.submission(seeding.submission)? };
-            if is_too_much || outcomes.contains(&Outcome::TooManyItems) {
-                seeded.push(Seeded { too_many_items: true, ..Seeded::default() });
-                found.push(Vec::new());
+    /// Settles the drafts of all parts before it seeds the registry, because a seed is ordered after the changes of its
+    /// batch.
+    fn crawl_parts(&mut self, parts: Vec<CrawlPart>) -> Result<Vec<CrawlPartOutcome>, StoreError> {
+        let mut part_outcomes = Vec::with_capacity(parts.len());
+        let mut crawled = Vec::with_capacity(parts.len());
+        for part in parts {
+            let listed_items =
+                part.crawled.iter().map(|object| (&object.object, object.items.iter().map(|item| &item.uri)));
+            let exceeds_bound = self.exceeds_item_bound(listed_items);
+            let outcomes = if exceeds_bound { Vec::new() } else { self.submission(part.submission)? };
+            if exceeds_bound || outcomes.contains(&DraftOutcome::TooManyItems) {
+                part_outcomes.push(CrawlPartOutcome { too_many_items: true, ..CrawlPartOutcome::default() });
+                crawled.push(Vec::new());
                 continue;
             }
-            seeded.push(Seeded { outcomes, ..Seeded::default() });
-            found.push(seeding.found);
-            self.walks.push(seeding.walk);
+            part_outcomes.push(CrawlPartOutcome { outcomes, ..CrawlPartOutcome::default() });
+            crawled.push(part.crawled);
+            self.crawls.push(part.progress);
         }
-        for (seeded, found) in seeded.iter_mut().zip(found) {
-            seeded.filled = found.iter().filter(|found| self.fill(found)).count();
+        for (outcome, crawled) in part_outcomes.iter_mut().zip(crawled) {
+            outcome.updated_objects = crawled.iter().filter(|object| self.seed(object)).count();
         }
-        Ok(seeded)
+        Ok(part_outcomes)
     }
 
-    /// Takes over what was found of an object; says whether any of it was news.
-    fn fill(&mut self, found: &FoundObject) -> bool {
-        let settling = self.objects.entry(found.object.clone()).or_default();
-        let filled = Filled::news(found, self.received, &settling.state);
-        if filled.is_empty() {
+    /// Applies the new facts about a crawled object; returns whether there were any.
+    fn seed(&mut self, crawled: &CrawledObject) -> bool {
+        let object = self.objects.entry(crawled.object.clone()).or_default();
+        let delta = RegistryDelta::from_crawl(crawled, self.received, &object.state);
+        if delta.is_empty() {
             return false;
         }
-        settling.state.fill(&filled);
-        settling.itself |= filled.is_of_the_object();
-        settling.items.extend(filled.items().cloned());
-        self.seeds.push(Seed { object: found.object.clone(), filled });
+        object.state.apply_delta(&delta);
+        object.object_changed |= delta.changes_object();
+        object.changed_items.extend(delta.items().cloned());
+        self.seeds.push(Seed { object: crawled.object.clone(), delta });
         true
     }
 
@@ -254,104 +261,118 @@ impl Settlements {
         &mut self,
         policy: &SourcePolicy,
         key: Option<EventKey>,
-        known_key: KnownKey,
+        duplicate_policy: DuplicatePolicy,
         mut draft: Draft,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut Vec<DraftOutcome>,
     ) -> Result<(), StoreError> {
-        let first = key.and_then(|key| self.first(key));
-        if let Some(first) = first.filter(|_| known_key != KnownKey::RememberedUnlessNews) {
+        let earlier = key.and_then(|key| self.earlier_outcome(key));
+        if let Some(earlier) = earlier.filter(|_| duplicate_policy != DuplicatePolicy::RememberAllUnlessNewState) {
             let is_purge = draft.items == DraftItems::Purge;
             let parts = key.filter(|_| is_purge).into_iter().flat_map(|key| (1..).map(move |part| key.part(part)));
-            outcomes.push(first);
-            outcomes.extend(parts.map_while(|part| self.first(part)));
+            outcomes.push(earlier);
+            outcomes.extend(parts.map_while(|part| self.earlier_outcome(part)));
             return Ok(());
         }
-        // An identifier that another event has taken is not this one's, whatever its source says.
-        draft.id = draft.id.filter(|id| !self.taken.contains(id));
-        let settling = self.objects.entry(draft.object.clone()).or_default();
-        let untold = draft.lookup.untold;
-        let settled = settle(draft, policy, self.received, &settling.state);
-        if let Some(first) = first.filter(|_| !settled.change.as_ref().is_some_and(is_news)) {
-            outcomes.push(first);
+        // A change that repeats the identifier of another change gets a new one, whatever its source claims.
+        draft.id = draft.id.filter(|id| !self.used_ids.contains(id));
+        let object = self.objects.entry(draft.object.clone()).or_default();
+        let missing = draft.lookup.missing;
+        let settled = settle(draft, policy, self.received, &object.state);
+        if let Some(earlier) = earlier.filter(|_| !settled.change.as_ref().is_some_and(is_new_state)) {
+            outcomes.push(earlier);
             return Ok(());
         }
-        let parts = settling.take_over(settled, &self.bounds)?;
+        let parts = object.apply(settled, &self.bounds)?;
         if parts.is_empty() {
-            let new = key.filter(|key| known_key != KnownKey::Same && self.known_unchanged.insert(*key));
-            self.unchanged.extend(new);
-            outcomes.push(Outcome::Unchanged);
+            let new =
+                key.filter(|key| duplicate_policy != DuplicatePolicy::RememberChanges && self.unchanged.insert(*key));
+            self.new_unchanged.extend(new);
+            outcomes.push(DraftOutcome::Unchanged);
         }
         let last = parts.len().saturating_sub(1);
-        for (part, (modification, settlement, sight)) in parts.into_iter().enumerate() {
+        for (part, (modification, settlement, visibility)) in parts.into_iter().enumerate() {
             self.head = self.head.next();
-            let is_incomplete = untold != Untold::Nothing && settlement.lookup == Some(LookupMark::Incomplete);
-            let incomplete = Some(untold).filter(|_| is_incomplete && part == last);
+            let is_incomplete = missing != MissingFacts::Nothing && settlement.lookup == Some(LookupMark::Incomplete);
+            let incomplete = Some(missing).filter(|_| is_incomplete && part == last);
             let key = key.map(|key| if part == 0 { key } else { key.part(part) });
             let change = Change { seq: self.head, received: self.received, modification, settlement };
-            outcomes.push(self.number(key, change, &sight, incomplete));
+            outcomes.push(self.append(key, change, &visibility, incomplete));
         }
         Ok(())
     }
 
-    /// What became of the event when it was first told, if it is known.
-    fn first(&self, key: EventKey) -> Option<Outcome> {
-        let changed = self.seen.get(&key).map(|(seq, id)| Outcome::Duplicate { seq: *seq, id: *id });
-        changed.or_else(|| self.known_unchanged.contains(&key).then_some(Outcome::Unchanged))
+    /// Returns the outcome of an event that the store or this batch has already.
+    fn earlier_outcome(&self, key: EventKey) -> Option<DraftOutcome> {
+        let change = self.first_changes.get(&key).map(|(seq, id)| DraftOutcome::Duplicate { seq: *seq, id: *id });
+        change.or_else(|| self.unchanged.contains(&key).then_some(DraftOutcome::Unchanged))
     }
 
-    fn number(&mut self, key: Option<EventKey>, change: Change, sight: &Sight, incomplete: Option<Untold>) -> Outcome {
+    fn append(
+        &mut self,
+        key: Option<EventKey>,
+        change: Change,
+        visibility: &VisibilityNotes,
+        incomplete: Option<MissingFacts>,
+    ) -> DraftOutcome {
         let (seq, id) = (change.seq, change.modification.id);
-        self.taken.insert(id);
-        // Of one event that was told twice the first is remembered.
-        let key = key.filter(|key| !self.seen.contains_key(key));
+        self.used_ids.insert(id);
+        // A key stays with the first change of its event.
+        let key = key.filter(|key| !self.first_changes.contains_key(key));
         if let Some(key) = key {
-            self.seen.insert(key, (seq, Some(id)));
+            self.first_changes.insert(key, (seq, Some(id)));
         }
         let json = Bytes::from(json_of(&change));
-        let sight = (!sight.is_empty()).then(|| Bytes::from(json_of(sight)));
-        self.changes.push(NewChange { change, json, sight, key, incomplete });
-        Outcome::Accepted { seq, id }
+        let visibility = (!visibility.is_empty()).then(|| Bytes::from(json_of(visibility)));
+        self.changes.push(NewChange { change, json, visibility, key, incomplete });
+        DraftOutcome::Accepted { seq, id }
     }
 
-    fn batch(self, outcomes: Vec<Vec<Outcome>>, seeded: Vec<Seeded>, cursors: Vec<(SubscriptionName, Seq)>) -> Batch {
-        let is_touched = |(_, settling): &(Uri, Settling)| settling.itself || !settling.items.is_empty();
-        let mut touched: Vec<_> = self.objects.into_iter().filter(is_touched).collect();
-        touched.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let object = |(uri, Settling { state, others, itself, items })| {
-            let item_count = others.map(|others| others + state.items.len());
-            TouchedObject { uri, itself, state, items: items.into_iter().collect(), item_count }
+    fn finish(
+        self,
+        outcomes: Vec<Vec<DraftOutcome>>,
+        crawl_outcomes: Vec<CrawlPartOutcome>,
+        cursors: Vec<(SubscriptionName, Seq)>,
+    ) -> SettledBatch {
+        let is_changed = |(_, object): &(Uri, ObjectInBatch)| object.object_changed || !object.changed_items.is_empty();
+        let mut changed: Vec<_> = self.objects.into_iter().filter(is_changed).collect();
+        changed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let update = |(uri, object)| {
+            let ObjectInBatch { state, other_items, object_changed, changed_items } = object;
+            let item_count = other_items.map(|other_items| other_items + state.items.len());
+            let changed_items = changed_items.into_iter().collect();
+            ObjectUpdate { uri, object_changed, state, changed_items, item_count }
         };
-        let objects = touched.into_iter().map(object).collect();
-        let Self { changes, unchanged, received, completed, seeds, walks, .. } = self;
-        let decision = Decision { changes, unchanged, received, objects, cursors, completed, seeds, walks };
-        Batch { decision, outcomes, seeded }
+        let objects = changed.into_iter().map(update).collect();
+        let Self { changes, new_unchanged: unchanged, received, completed, seeds, crawls, .. } = self;
+        let writes = WriteBatch { changes, unchanged, received, objects, cursors, completed, seeds, crawls };
+        SettledBatch { writes, outcomes, crawl_outcomes }
     }
 }
 
-impl Settling {
-    /// Takes over what a draft of this object says; gives the changes that tell it, in order.
-    fn take_over(&mut self, settled: Settled, bounds: &ChangeBounds) -> Result<Vec<Told>, StoreError> {
+impl ObjectInBatch {
+    /// Applies a settled draft to the object; returns the changes to append, in order.
+    fn apply(&mut self, settled: SettledDraft, bounds: &ChangeBounds) -> Result<Vec<UnnumberedChange>, StoreError> {
         let state = &mut self.state;
-        let Settled { change, confirmations, order } = settled;
-        state.confirm(order, &confirmations);
-        self.itself |= confirmations.purged;
-        self.items.extend(confirmations.items.into_iter().map(|(uri, _)| uri));
+        let SettledDraft { change, confirmations, ordering_time } = settled;
+        state.confirm(ordering_time, &confirmations);
+        self.object_changed |= confirmations.purged;
+        self.changed_items.extend(confirmations.items.into_iter().map(|(uri, _)| uri));
         let Some((modification, settlement)) = change else { return Ok(Vec::new()) };
         let parts = bounds.divide(modification, settlement).into_iter();
         let part = |(modification, settlement)| {
-            let before = Before::of(state, &modification, &settlement);
-            state.apply(order, &modification, &settlement);
-            let sight = before.note(state, &modification, &settlement)?;
-            self.itself |= ObjectState::is_told_by(&modification, &settlement);
-            self.items.extend(modification.items.iter().map(|item| item.uri.clone()));
-            Ok((modification, settlement, sight))
+            let before = VisibilityBefore::of(state, &modification, &settlement);
+            state.apply(ordering_time, &modification, &settlement);
+            let visibility = before.compare(state, &modification, &settlement)?;
+            self.object_changed |= ObjectState::is_object_changed_by(&modification, &settlement);
+            self.changed_items.extend(modification.items.iter().map(|item| item.uri.clone()));
+            Ok((modification, settlement, visibility))
         };
         parts.map(part).collect()
     }
 }
 
-/// Whether a state is told that is not the one before, and not too late.
-fn is_news((modification, settlement): &(ContentObjectModification, Settlement)) -> bool {
+/// Returns whether the change reports a state that differs from the state before and is not late.
+fn is_new_state((modification, settlement): &(ContentObjectModification, Settlement)) -> bool {
     modification.items.iter().enumerate().any(|(index, item)| {
         let on_time = !settlement.item(index).late.contains(Aspect::State);
         on_time && matches!(item.change, ItemChange::State { .. })

@@ -1,49 +1,50 @@
 //! The append-only, totally ordered log of changes, with the registry beside it.
 //!
 //! ```text
-//!  intake, walks, engines, admin ──Order──▶ queue of `Settings::queue` orders
-//!                                               │
-//!             thread journal-writer ◀───────────┘  up to `Settings::batch` orders are one batch
-//!               1 begin a transaction              store
-//!               2 look up keys and registry rows   batch::questions
-//!               3 settle each draft                settle::settle, sight
-//!               4 write the decision               store
-//!               5 commit (one sync of the disk)
-//!               6 publish                          tail, then the head
-//!               7 answer the senders
-//!                                               │
-//!             thread journal-upkeep ◀───────────┘  checkpoints of the write-ahead log
+//!  intake, crawls, deliveries, admin ──Command──▶ queue of `JournalSettings::queue` commands
+//!                                                     │
+//!             thread journal-writer ◀─────────────────┘  up to `JournalSettings::batch` commands are one batch
+//!               1 begin a transaction                    store
+//!               2 prefetch keys and registry rows        batch::prefetch_keys, store::prefetch
+//!               3 settle each draft                      settle::settle, visibility
+//!               4 write the rows                         store
+//!               5 commit (one sync of the disk)          store
+//!               6 publish                                tail, then the head
+//!               7 reply to the senders                   command
+//!                                                     │
+//!             thread journal-upkeep ◀─────────────────┘  checkpoints of the write-ahead log
 //!
 //!  views, deliveries ◀── tail (newest changes, in memory) or store (all others, on blocking threads)
 //! ```
 //!
-//! [`Draft`](crate::model::Draft)s come in through the intake alone. Readers get [`Recorded`] changes by number and wait on the
-//! head. The promises of the storage stand at [`store::Store`].
+//! Only the intake submits [`Draft`](crate::model::Draft)s. Readers get [`RecordedChange`]s by number, and wait on the
+//! head. [`store::Store`] lists the promises of the storage.
 //!
 //! The files:
 //!
-//! * the way in: `order` (requests to the writer), `writer` (the loop), `batch` (one batch), [`settle`] (one draft), `sight`
-//!   (visibility to the public), `bounds`, `writable` (whether a message can be written at present);
-//! * the facts: [`registry`], [`seed`] (facts that crawls found), `kept` (locations of content);
-//! * the way out: `tail`, `reading`, [`subscriptions`], [`quarantine`];
+//! * writing: `command` (commands to the writer and their replies), `writer` (the loop), `batch` (one batch), [`settle`]
+//!   (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges), `writable`
+//!   (whether a message can be written at present);
+//! * facts: [`registry`], [`seed`] (facts from crawls), `raw_content` (unparsed content locations);
+//! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
 
 mod batch;
 mod bounds;
-mod kept;
+mod command;
 pub mod metrics;
-mod order;
 pub mod private_files;
 pub mod quarantine;
-mod reading;
+mod queries;
+mod raw_content;
 pub mod registry;
 pub mod retention;
 pub mod seed;
 pub mod settle;
-mod sight;
 pub mod store;
 pub mod subscriptions;
 mod tail;
+mod visibility;
 mod writable;
 mod writer;
 
@@ -61,91 +62,90 @@ use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 pub use bounds::ChangeBounds;
-pub use kept::KeptContent;
-pub use order::{KnownKey, Outcome, Submission};
-pub use tail::{Recorded, TailBounds, first_of};
+pub use command::{DraftOutcome, DuplicatePolicy, Submission};
+pub use raw_content::RawContentLocation;
+pub use tail::{RecordedChange, TailBounds, take_within};
 
 use crate::{
     model::Seq,
     supervision::{Supervisor, Worker},
 };
-use order::Order;
-use quarantine::{NewQuarantined, QuarantineId};
-use seed::{Seeded, Seeding};
+use command::Command;
+use quarantine::{NewQuarantinedMessage, QuarantineId};
+use seed::{CrawlPart, CrawlPartOutcome};
 use store::{Store, StoreError};
 use tail::Tail;
 use writable::Writable;
 use writer::Writer;
 
-/// Room for the JSON of most changes, in bytes.
-const USUAL_JSON: usize = 1024;
+/// Initial capacity for the JSON of a change, in bytes: enough for most.
+const TYPICAL_JSON_BYTES: usize = 1024;
 
-/// How the journal works.
+/// Settings of the journal.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How many orders may wait for the writer.
+pub struct JournalSettings {
+    /// Maximum number of commands in the queue of the writer.
     pub queue: usize,
-    /// How many orders the writer takes into one transaction at the most.
+    /// Maximum number of commands that the writer executes in one transaction.
     pub batch: usize,
-    /// How much of the newest changes stays in memory.
+    /// Bounds on the changes in memory.
     pub tail: TailBounds,
-    /// How long an order may wait, for its turn and for the disk.
+    /// Maximum time of a command in the queue and on its way to the disk.
     pub patience: Duration,
     /// Bounds on one change and on one object.
     pub bounds: ChangeBounds,
 }
 
-impl Default for Settings {
+impl Default for JournalSettings {
     fn default() -> Self {
         let (tail, bounds) = (TailBounds::default(), ChangeBounds::default());
         Self { queue: 1024, batch: 512, tail, patience: Duration::from_secs(20), bounds }
     }
 }
 
-/// A journal that is open. Clones are handles to the same one.
+/// Handle to an open journal. Clones are handles to the same journal.
 #[derive(Clone)]
 pub struct Journal {
     store: Arc<dyn Store>,
     tail: Arc<Tail>,
     head: watch::Receiver<Seq>,
-    first: Arc<First>,
-    orders: mpsc::Sender<Order>,
+    first: Arc<OldestSeq>,
+    commands: mpsc::Sender<Command>,
     writable: Arc<Writable>,
     patience: Duration,
     bounds: ChangeBounds,
-    /// The runs of numbers that restores have left out.
-    left_out: Arc<[(Seq, Seq)]>,
+    /// Ranges of numbers that restores have skipped: after the first number, up to the second.
+    skipped_ranges: Arc<[(Seq, Seq)]>,
 }
 
-/// The journal's threads. They end when every [`Journal`] has been dropped and every order is
-/// done.
-#[must_use = "the journal is closed properly by joining its writer"]
-pub struct WriterThread([JoinHandle<()>; 2]);
+/// The journal's threads. They end when every [`Journal`] has been dropped and every command is executed.
+#[must_use = "the journal is closed properly by joining its threads"]
+pub struct JournalThreads([JoinHandle<()>; 2]);
 
-/// Why the journal did not do as it was told.
+/// Reasons why the journal could not execute a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Too much is waiting for the writer, or the disk takes too long.
+    /// The writer did not execute the command in time: its queue is full, or the disk is slow.
     #[error("the journal is busy: nothing was written within {} seconds; try again", .0.as_secs())]
     Busy(Duration),
-    /// A reader's place has fallen off the end of what is kept, or is none that this journal has given.
-    #[error("changes after {after} are not all kept: the oldest that is has the number {first}")]
+    /// Retention has removed changes after a reader's cursor, or the journal never gave that number.
+    #[error("changes after {after} are no longer available: the oldest available change has the number {first}")]
     Gone {
-        /// The place.
+        /// The reader's cursor.
         after: Seq,
-        /// The number of the oldest change that is kept, or of the first one that will be.
+        /// Number of the oldest available change; of the next change, while there is none.
         first: Seq,
     },
     /// The gateway is stopping.
-    #[error("the gateway is stopping; try again when it is back")]
+    #[error("the gateway is stopping; try again after its restart")]
     Closed,
 }
 
 impl JournalError {
-    /// Whether the same call may succeed later, without anybody mending the journal.
+    /// Returns whether the same call may succeed later, without a repair of the journal.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -157,160 +157,163 @@ impl JournalError {
 }
 
 impl Journal {
-    /// Starts the writer over a store that is open, and fills the tail.
+    /// Fills the tail from an open store and starts the writer.
     ///
     /// # Errors
-    /// When the store cannot be read, or no thread can be started.
-    pub fn start(store: impl Store, settings: Settings) -> Result<(Self, WriterThread), StoreError> {
+    /// When the store cannot be read, or a thread cannot be started.
+    pub fn start(store: impl Store, settings: JournalSettings) -> Result<(Self, JournalThreads), StoreError> {
         Self::start_supervised(store, settings, &Supervisor::default())
     }
 
-    /// Starts the journal as [`Journal::start`] does; `supervisor` hears of a thread that panics.
+    /// Starts the journal as [`Journal::start`] does, and reports a thread that panics to `supervisor`.
     ///
     /// # Errors
     /// As [`Journal::start`].
     pub fn start_supervised(
         store: impl Store,
-        settings: Settings,
+        settings: JournalSettings,
         supervisor: &Supervisor,
-    ) -> Result<(Self, WriterThread), StoreError> {
+    ) -> Result<(Self, JournalThreads), StoreError> {
         let store: Arc<dyn Store> = Arc::new(store);
         let head = store.head()?;
-        let tail = Arc::new(Tail::of(&*store, head, settings.tail)?);
+        let tail = Arc::new(Tail::load(&*store, head, settings.tail)?);
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
-        let first = Arc::new(First::new(store.first()?));
-        let left_out = store.left_out()?.into();
-        let (moved, head) = watch::channel(head);
-        let (orders, waiting) = mpsc::channel(settings.queue);
-        let (upkeep, due) = sync_channel(1);
+        let first = Arc::new(OldestSeq::new(store.first()?));
+        let skipped_ranges = store.skipped_ranges()?.into();
+        let (head_sender, head) = watch::channel(head);
+        let (commands, queue) = mpsc::channel(settings.queue);
+        let (maintenance, wake_ups) = sync_channel(1);
         let writable = Arc::new(Writable::default());
         let writer = Writer {
             store: Arc::clone(&store),
             batch: settings.batch,
             bounds: settings.bounds,
             tail: Arc::clone(&tail),
-            head: moved,
+            head: head_sender,
             first: Arc::clone(&first),
-            upkeep,
+            maintenance,
             writable: Arc::clone(&writable),
         };
-        let kept_up = Arc::clone(&store);
+        let maintained = Arc::clone(&store);
         let threads = [
-            thread(Worker::JournalWriter, supervisor, move || writer.run(waiting))?,
-            thread(Worker::JournalUpkeep, supervisor, move || keep_up(&*kept_up, &due))?,
+            spawn(Worker::JournalWriter, supervisor, move || writer.run(queue))?,
+            spawn(Worker::JournalUpkeep, supervisor, move || run_maintenance(&*maintained, &wake_ups))?,
         ];
-        let Settings { patience, bounds, .. } = settings;
-        Ok((Self { store, tail, head, first, orders, writable, patience, bounds, left_out }, WriterThread(threads)))
+        let JournalSettings { patience, bounds, .. } = settings;
+        let journal = Self { store, tail, head, first, commands, writable, patience, bounds, skipped_ranges };
+        Ok((journal, JournalThreads(threads)))
     }
 
-    /// The bounds on one change and on one object.
+    /// Returns the bounds on one change and on one object.
     #[must_use]
     pub fn bounds(&self) -> ChangeBounds {
         self.bounds
     }
 
-    /// Settles and appends what one message told, as a whole. On return it is on disk.
+    /// Settles and appends the drafts of one message, all or none. On return the changes are on disk.
     ///
     /// # Errors
-    /// When it could not be written, or not in time. Then it may still be written later: the same
-    /// message can be sent again and makes no second change.
-    pub async fn append(&self, submission: Submission) -> Result<Vec<Outcome>, JournalError> {
+    /// When the changes could not be written, or not in time. They may still be written later; the sender can repeat the
+    /// message, because a repeat makes no second change.
+    pub async fn append(&self, submission: Submission) -> Result<Vec<DraftOutcome>, JournalError> {
         Ok(self.append_all(vec![submission]).await?.pop().unwrap_or_default())
     }
 
-    /// The same for several messages, in their order and in one transaction: either all are on disk, or
-    /// none is. The outcomes are in the same order.
+    /// Settles and appends the drafts of several messages, in order and in one transaction: either all changes are on disk,
+    /// or none is. The outcomes are in the same order.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub async fn append_all(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<Outcome>>, JournalError> {
+    pub async fn append_all(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
         let began = Instant::now();
-        let outcomes = self.order(|answer| Order::Append(submissions, answer)).await?;
+        let outcomes = self.send(|reply| Command::Append(submissions, reply)).await?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
     }
 
-    /// Writes a part of a walk through a repository: what it found, and how far it is, in one transaction.
+    /// Writes one part of a crawl: its facts and the progress of the crawl, in one transaction.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub async fn seed(&self, seeding: Seeding) -> Result<Seeded, JournalError> {
-        self.order(|answer| Order::Seed(Box::new(seeding), answer)).await
+    pub async fn seed(&self, part: CrawlPart) -> Result<CrawlPartOutcome, JournalError> {
+        self.send(|reply| Command::Seed(Box::new(part), reply)).await
     }
 
-    /// Keeps messages that no dialect could read, all or none; their identifiers are in the same order.
+    /// Stores messages that no dialect could read, all or none. Returns their identifiers in the same order.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub async fn quarantine_all(&self, messages: Vec<NewQuarantined>) -> Result<Vec<QuarantineId>, JournalError> {
-        self.order(|answer| Order::Quarantine(messages, answer)).await
+    pub async fn quarantine_all(
+        &self,
+        messages: Vec<NewQuarantinedMessage>,
+    ) -> Result<Vec<QuarantineId>, JournalError> {
+        self.send(|reply| Command::Quarantine(messages, reply)).await
     }
 
-    /// Removes a message from the quarantine; says whether it was there.
+    /// Removes a message from the quarantine; returns whether the quarantine had it.
     ///
     /// # Errors
     /// As [`Journal::append`].
     pub async fn release(&self, id: QuarantineId) -> Result<bool, JournalError> {
-        self.order(|answer| Order::Release(id, answer)).await
+        self.send(|reply| Command::Release(id, reply)).await
     }
 
-    /// The number of the newest change.
+    /// Returns the number of the newest change.
     #[must_use]
     pub fn head(&self) -> Seq {
         *self.head.borrow()
     }
 
-    /// How many changes come after `cursor`, including those that retention has removed.
+    /// Returns the number of changes after `cursor`, including those that retention has removed.
     #[must_use]
     pub fn count_after(&self, cursor: Seq) -> u64 {
         let (cursor, head) = (cursor.0, self.head().0);
         let length = |(from, to): &(Seq, Seq)| to.0.min(head).saturating_sub(from.0.max(cursor));
-        head.saturating_sub(cursor).saturating_sub(self.left_out.iter().map(length).sum())
+        head.saturating_sub(cursor).saturating_sub(self.skipped_ranges.iter().map(length).sum())
     }
 
-    /// How often a walk has filled in an object of the registry without a change. It only grows.
+    /// Returns how often a crawl has updated an object of the registry without a change. The number only grows.
     #[must_use]
-    pub fn seeds(&self) -> u64 {
-        self.store.seeds()
+    pub fn seed_count(&self) -> u64 {
+        self.store.seed_count()
     }
 
-    /// The number of the oldest change that is kept; of the first that will be, while there is none.
-    /// What is before it is gone.
+    /// Returns the number of the oldest available change; of the next change, while there is none.
     #[must_use]
     pub fn first(&self) -> Seq {
         self.first.get().unwrap_or(Seq::ZERO.next())
     }
 
-    /// Removes the oldest changes before `before`, `at_most` so many of them; says how many went. The newest change always
-    /// stays.
+    /// Removes at most `at_most` of the oldest changes before `before`; returns the number of removed changes. The newest
+    /// change always stays.
     ///
     /// # Errors
     /// As [`Journal::append`].
     pub async fn prune(&self, before: Seq, at_most: usize) -> Result<usize, JournalError> {
-        self.order(|answer| Order::Prune { before, at_most, answer }).await
+        self.send(|reply| Command::Prune { before, at_most, reply }).await
     }
 
-    /// Tells whenever the head moves.
+    /// Returns a receiver that is notified whenever the head moves.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Seq> {
         self.head.clone()
     }
 
-    /// What tells this journal from every other one, for ever.
+    /// Returns the unique identifier of this journal. A restored journal has a new one.
     #[must_use]
     pub fn identity(&self) -> Uuid {
         self.store.identity()
     }
 
-    /// Whether orders are taken: the writer is there, and its queue is not full.
+    /// Returns whether the writer is alive and its queue has room.
     #[must_use]
-    pub fn takes_orders(&self) -> bool {
-        !self.orders.is_closed() && self.orders.capacity() > 0
+    pub fn accepts_commands(&self) -> bool {
+        !self.commands.is_closed() && self.commands.capacity() > 0
     }
 
-    /// Checks that a message of usual size can be written. After a message was written nothing is done; before the first
-    /// one, and after a write that failed, the writer tries.
+    /// Checks that a message of typical size can be written. The writer only tries before the first message and after a
+    /// failed write; otherwise the last message is proof enough.
     ///
     /// # Errors
     /// As [`Journal::append`].
@@ -318,28 +321,29 @@ impl Journal {
         if self.writable.is_proven() {
             return Ok(());
         }
-        self.order(Order::Probe).await
+        self.send(Command::Probe).await
     }
 
-    async fn order<T>(
+    /// Sends a command to the writer and waits for the reply.
+    async fn send<T>(
         &self,
-        order: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Order,
+        command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
     ) -> Result<T, JournalError> {
-        let (answer, answered) = oneshot::channel();
-        let done = async {
-            self.orders.send(order(answer)).await.map_err(|_| JournalError::Closed)?;
-            answered.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::from)
+        let (sender, reply) = oneshot::channel();
+        let executed = async {
+            self.commands.send(command(sender)).await.map_err(|_| JournalError::Closed)?;
+            reply.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::from)
         };
-        let done = tokio::time::timeout(self.patience, done).await;
-        done.unwrap_or(Err(JournalError::Busy(self.patience))).inspect_err(metrics::failed)
+        let executed = tokio::time::timeout(self.patience, executed).await;
+        executed.unwrap_or(Err(JournalError::Busy(self.patience))).inspect_err(metrics::failed)
     }
 }
 
-/// The number of the oldest change that is kept. 0 stands for none: there is no change 0.
+/// Number of the oldest available change; 0 for none, because no change has the number 0.
 #[derive(Debug)]
-struct First(AtomicU64);
+struct OldestSeq(AtomicU64);
 
-impl First {
+impl OldestSeq {
     fn new(first: Option<Seq>) -> Self {
         Self(AtomicU64::new(first.map_or(0, |first| first.0)))
     }
@@ -353,18 +357,18 @@ impl First {
     }
 }
 
-impl WriterThread {
-    /// Waits until every order is done and the journal is closed.
+impl JournalThreads {
+    /// Waits until every command is executed and the journal is closed.
     pub fn join(self) {
-        // A writer that panicked has nothing more to write; what it had acknowledged is on disk.
         for thread in self.0 {
+            // A writer that panicked has nothing more to write; everything that it acknowledged is on disk.
             let _ = thread.join();
         }
     }
 }
 
 fn json_of(value: &impl serde::Serialize) -> Vec<u8> {
-    let mut json = Vec::with_capacity(USUAL_JSON);
+    let mut json = Vec::with_capacity(TYPICAL_JSON_BYTES);
     write_json(&mut json, value);
     json
 }
@@ -374,9 +378,9 @@ fn write_json(json: &mut Vec<u8>, value: &impl serde::Serialize) {
     serde_json::to_writer(json, value).expect("the model has a JSON shape for every value");
 }
 
-/// Starts a thread of the journal. The supervisor hears of a panic alone: the threads return when the journal is closed, and
-/// when another of them has panicked.
-fn thread(
+/// Starts a thread of the journal. The supervisor is notified only of a panic, because a thread returns normally when the
+/// journal is closed and when the other thread has panicked.
+fn spawn(
     worker: Worker,
     supervisor: &Supervisor,
     work: impl FnOnce() + Send + 'static,
@@ -390,11 +394,11 @@ fn thread(
     spawned.map_err(|error| StoreError::Io(format!("cannot start the thread {}: {error}", worker.name())))
 }
 
-/// Does the store's upkeep after batches, until the writer has gone.
-fn keep_up(store: &dyn Store, due: &Receiver<()>) {
-    while due.recv().is_ok() {
-        if let Err(error) = store.upkeep() {
-            tracing::warn!(%error, "the journal's upkeep failed; it is tried again");
+/// Runs the store's maintenance at each wake-up, until the writer has ended.
+fn run_maintenance(store: &dyn Store, wake_ups: &Receiver<()>) {
+    while wake_ups.recv().is_ok() {
+        if let Err(error) = store.maintain() {
+            tracing::warn!(%error, "the maintenance of the journal failed; retrying");
         }
     }
 }

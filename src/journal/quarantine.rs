@@ -20,7 +20,7 @@ impl fmt::Display for QuarantineId {
 
 /// A message to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewQuarantined {
+pub struct NewQuarantinedMessage {
     /// Who sent it.
     pub source: SourceName,
     /// When it was received.
@@ -32,7 +32,7 @@ pub struct NewQuarantined {
     /// The bytes.
     pub body: Bytes,
     /// Where the trouble is.
-    pub place: String,
+    pub location: String,
     /// What the trouble is.
     pub reason: String,
 }
@@ -48,11 +48,11 @@ pub struct QuarantineSize {
 
 /// A message that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quarantined {
+pub struct QuarantinedMessage {
     /// Its identifier.
     pub id: QuarantineId,
     /// The size of its body in bytes.
     pub size: u64,
     /// The message; its body is empty in a listing.
-    pub message: NewQuarantined,
+    pub message: NewQuarantinedMessage,
 }

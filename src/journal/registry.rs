@@ -1,30 +1,30 @@
-//! What is known of every object and item: the fold of all changes, kept beside the journal.
+//! The registry: the last known state of every object and item, derived from all changes.
 //!
-//! Events of one object do not always arrive in the order in which they happened (Fedora 3 sends
-//! each from a thread of its own). So every fact is a register with its own clock, the time of the
-//! event that set it, and an older event never moves it back. What a change moved is written in the
-//! change ([`Settlement`]), so that [`ObjectState::apply`] over the journal rebuilds the registry.
+//! Events of one object do not always arrive in the order in which they happened, because Fedora 3 sends each event from
+//! its own thread. Every fact is therefore a last-writer-wins register with its own clock: the time of the event that set
+//! it. An older event never overwrites it. Each change records which facts it set ([`Settlement`]), so replaying the
+//! journal with [`ObjectState::apply_change`] rebuilds the registry.
 
 use std::collections::BTreeMap;
 
-use super::kept::KeptContent;
+use super::raw_content::RawContentLocation;
 use crate::model::{
     Aspect, AspectSet, Change, ContentObjectModification, DraftItems, ItemChange, ItemNotes, Settlement, State,
     Timestamp, Uri,
 };
 
-/// When a fact was set, and until when it is known to have stood.
+/// Clock of a fact: the time at which it was set, and the latest time at which it was confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// The time of the change that set it.
+    /// Time of the change that set the fact.
     pub at: Option<Timestamp>,
-    /// The latest time of an event that found it so and changed nothing. Such events are not in the
-    /// journal, so this alone of the registry is not rebuilt from it.
+    /// Latest time of an event that reported the same fact. Such events are not in the journal, so a replay of the journal
+    /// does not restore this field.
     pub confirmed: Option<Timestamp>,
 }
 
 impl Clock {
-    /// The latest time of which the fact is known.
+    /// Returns the latest time at which the fact is known to be true.
     #[must_use]
     pub fn latest(self) -> Option<Timestamp> {
         self.at.max(self.confirmed)
@@ -44,7 +44,7 @@ impl Clock {
 pub struct Register<T> {
     /// The fact.
     pub value: T,
-    /// When it was set.
+    /// Clock of the fact.
     pub clock: Clock,
 }
 
@@ -55,132 +55,131 @@ impl<T> Register<T> {
     }
 }
 
-/// A state that nobody told: what such an item begins in.
+/// State that a new item has by default, while no source has reported another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beginning {
+pub struct InitialState {
     /// The state.
     pub state: State,
-    /// The latest time at which the item may have begun.
+    /// Latest possible creation time of the item.
     pub at: Timestamp,
-    /// The latest time at which a source told just this state.
+    /// Latest time at which a source reported the same state.
     pub confirmed: Option<Timestamp>,
 }
 
-/// What is known of one item. Whether it still holds depends on when its object was last purged,
-/// so it is read through [`ObjectState`].
+/// Facts about one item. A purge of the object invalidates older facts, so read them through [`ObjectState`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemRecord {
-    /// Whether it is there.
+    /// Whether the item exists.
     pub existence: Register<bool>,
-    /// Where its content is.
-    pub content: Register<Option<KeptContent>>,
-    /// The state that a source told.
+    /// Location of the content.
+    pub content: Register<Option<RawContentLocation>>,
+    /// State that a source reported.
     pub state: Register<Option<State>>,
-    /// The state that it began in, if nobody told one.
-    pub begins_in: Option<Beginning>,
-    /// Whether a walk found the state, and no change has told it.
-    pub unheard: bool,
+    /// State of the item since its creation, if no source reported one.
+    pub initial_state: Option<InitialState>,
+    /// Whether the state comes from a crawl, and no change has reported it.
+    pub unannounced: bool,
 }
 
-/// What is known of one object, with some or all of its items.
+/// Facts about one object, with some or all of its items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectState {
-    /// What it belongs to.
+    /// Parent of the object.
     pub parent: Register<Option<Uri>>,
-    /// Its types; empty when nobody told any.
+    /// Types of the object; empty if no source reported any.
     pub types: Register<Vec<Uri>>,
-    /// When it was last purged; what is older does not hold any more.
+    /// Time of the last purge, which invalidates older facts.
     pub purged: Clock,
-    /// Its items, by URI; those that the question named, or all. A map of a single record has room for
-    /// eleven, so the records stand outside.
+    /// Items by URI: either the selected items or all. The records are boxed, because even a map with one record allocates
+    /// room for eleven.
     pub items: BTreeMap<Uri, Box<ItemRecord>>,
 }
 
-/// What events that changed nothing say about how long facts have stood.
+/// Facts that an event reported as the registry has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confirmations {
-    /// Items and the aspects of them that were found as they are held.
+    /// Items with their confirmed aspects.
     pub items: Vec<(Uri, AspectSet)>,
-    /// The object was found purged.
+    /// Whether the event reported the purge that the registry has.
     pub purged: bool,
 }
 
 /// The registry of a whole journal, rebuilt in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registry {
-    /// What is known of each object.
+    /// State of each object.
     pub objects: BTreeMap<Uri, ObjectState>,
 }
 
 impl Registry {
-    /// Takes over the next change of the journal.
-    pub fn take(&mut self, change: &Change) {
-        self.objects.entry(change.modification.object.clone()).or_default().take(change);
+    /// Applies the next change of the journal.
+    pub fn apply(&mut self, change: &Change) {
+        self.objects.entry(change.modification.object.clone()).or_default().apply_change(change);
     }
 }
 
-/// The time by which the registry orders an event. A source whose clock runs ahead must not make
-/// everything after it late, so no event counts as newer than its receipt.
+/// Returns the time by which the registry orders an event: the event's time, but not after its receipt. Otherwise one event
+/// from a source whose clock is ahead would make all later events late.
 #[must_use]
-pub fn order_of(time: Timestamp, received: Timestamp) -> Timestamp {
+pub fn ordering_time(time: Timestamp, received: Timestamp) -> Timestamp {
     time.min(received)
 }
 
 impl ObjectState {
-    /// Whether the item is there.
+    /// Returns whether the item exists.
     #[must_use]
     pub fn is_live(&self, item: &Uri) -> bool {
-        self.items.get(item).is_some_and(|record| record.existence.value && self.holds(record.existence.clock))
+        self.items.get(item).is_some_and(|record| record.existence.value && self.is_valid(record.existence.clock))
     }
 
-    /// Whether the item is known to be gone.
+    /// Returns whether the item is known to be deleted.
     #[must_use]
     pub fn is_gone(&self, item: &Uri) -> bool {
         self.items.contains_key(item) && !self.is_live(item)
     }
 
-    /// The state of the item, if it is there and its state is known.
+    /// Returns the state of the item, if the item exists and its state is known.
     #[must_use]
     pub fn state(&self, item: &Uri) -> Option<&State> {
         let record = self.items.get(item).filter(|_| self.is_live(item))?;
-        match record.begun_since(self.purged) {
-            Some(beginning) => Some(&beginning.state),
-            None => record.state.value.as_ref().filter(|_| self.holds(record.state.clock)),
+        match record.current_initial_state(self.purged) {
+            Some(initial) => Some(&initial.state),
+            None => record.state.value.as_ref().filter(|_| self.is_valid(record.state.clock)),
         }
     }
 
-    /// Where the item's content is, if it is there and the place is known.
+    /// Returns the location of the item's content, if the item exists and the location is known.
     #[must_use]
-    pub fn content(&self, item: &Uri) -> Option<&KeptContent> {
+    pub fn content(&self, item: &Uri) -> Option<&RawContentLocation> {
         let record = self.items.get(item).filter(|_| self.is_live(item))?;
-        record.content.value.as_ref().filter(|_| self.holds(record.content.clock))
+        record.content.value.as_ref().filter(|_| self.is_valid(record.content.clock))
     }
 
-    /// Whether the state of the item is known from a walk alone.
+    /// Returns whether the state of the item is known only from a crawl.
     #[must_use]
-    pub fn is_unheard(&self, item: &Uri) -> bool {
-        self.items.get(item).is_some_and(|record| record.unheard)
+    pub fn is_unannounced(&self, item: &Uri) -> bool {
+        self.items.get(item).is_some_and(|record| record.unannounced)
     }
 
-    /// What the object belongs to, if that is known since its last purge.
+    /// Returns the parent of the object, if an event since the last purge reported it.
     #[must_use]
     pub fn parent(&self) -> Option<&Uri> {
-        self.parent.value.as_ref().filter(|_| self.holds(self.parent.clock))
+        self.parent.value.as_ref().filter(|_| self.is_valid(self.parent.clock))
     }
 
-    /// The object's types, if they are known since its last purge.
+    /// Returns the types of the object, if an event since the last purge reported them.
     #[must_use]
     pub fn types(&self) -> &[Uri] {
-        if self.holds(self.types.clock) { &self.types.value } else { &[] }
+        if self.is_valid(self.types.clock) { &self.types.value } else { &[] }
     }
 
-    /// The items that are there, in order of their URIs.
+    /// Returns the existing items, in order of their URIs.
     pub fn live_items(&self) -> impl Iterator<Item = (&Uri, &ItemRecord)> {
         self.items.iter().filter(|(uri, _)| self.is_live(uri)).map(|(uri, record)| (uri, &**record))
     }
 
-    /// The latest time of which anything is known of the object or of these items. What else is here depends on the other drafts of
-    /// the batch.
+    /// Returns the latest clock of the object and of these items. Ignores other items, because it depends on the rest of
+    /// the batch which of them were prefetched.
     pub(super) fn newest(&self, items: &DraftItems) -> Option<Timestamp> {
         let named: Vec<&ItemRecord> = match items {
             DraftItems::Listed(items) => {
@@ -193,46 +192,46 @@ impl ObjectState {
         [self.parent.clock, self.types.clock, self.purged].into_iter().chain(of_items).filter_map(Clock::latest).max()
     }
 
-    /// Whether an event at `time` is older than what is held of that aspect. Events at the same
-    /// millisecond count as arriving in order.
+    /// Returns whether an event at `time` is older than the registered fact. Events of the same millisecond are ordered by
+    /// arrival.
     #[must_use]
     pub fn is_late(&self, item: &Uri, aspect: Aspect, time: Timestamp) -> bool {
-        Some(time) < self.held_at(item, aspect)
+        Some(time) < self.latest(item, aspect)
     }
 
-    /// Whether an event at `time` is newer than what is held of that aspect.
+    /// Returns whether an event at `time` is newer than the registered fact.
     #[must_use]
     pub fn is_newer(&self, item: &Uri, aspect: Aspect, time: Timestamp) -> bool {
-        Some(time) > self.held_at(item, aspect)
+        Some(time) > self.latest(item, aspect)
     }
 
-    /// The latest time of which that aspect is known.
-    fn held_at(&self, item: &Uri, aspect: Aspect) -> Option<Timestamp> {
+    /// Returns the latest time at which the registered fact is known to be true.
+    fn latest(&self, item: &Uri, aspect: Aspect) -> Option<Timestamp> {
         let record = self.items.get(item);
-        let held = match aspect {
+        let clock = match aspect {
             Aspect::Existence => record.map(|record| record.existence.clock),
             Aspect::Content => record.map(|record| record.content.clock),
             Aspect::State => record.map(|record| record.state_clock()),
             Aspect::Parent => Some(self.parent.clock),
             Aspect::Types => Some(self.types.clock),
         };
-        held.and_then(Clock::latest).max(self.purged.latest())
+        clock.and_then(Clock::latest).max(self.purged.latest())
     }
 
-    /// Takes over a change of the journal. To take over again a run of changes that it holds already, from
-    /// any of them to the newest, in order, moves nothing: what a change sets, it sets whatever was there.
-    pub fn take(&mut self, change: &Change) {
-        let order = order_of(change.settlement.as_of.unwrap_or(change.modification.time), change.received);
+    /// Applies a change of the journal. The values that a change sets do not depend on the state before. Replaying changes
+    /// that are applied already is therefore harmless, as long as the replay continues in order to the newest change.
+    pub fn apply_change(&mut self, change: &Change) {
+        let order = ordering_time(change.settlement.as_of.unwrap_or(change.modification.time), change.received);
         self.apply(order, &change.modification, &change.settlement);
     }
 
-    /// Takes over what a change says, except what it says too late.
+    /// Applies the facts of a change, except those that are late.
     pub fn apply(&mut self, time: Timestamp, modification: &ContentObjectModification, settlement: &Settlement) {
-        let told = |aspect| !settlement.filled.contains(aspect) && !settlement.late.contains(aspect);
-        if modification.parent.is_some() && told(Aspect::Parent) {
+        let sets = |aspect| !settlement.filled.contains(aspect) && !settlement.late.contains(aspect);
+        if modification.parent.is_some() && sets(Aspect::Parent) {
             self.parent.set(modification.parent.clone(), time);
         }
-        if !modification.types.is_empty() && told(Aspect::Types) {
+        if !modification.types.is_empty() && sets(Aspect::Types) {
             self.types.set(modification.types.clone(), time);
         }
         for (index, item) in modification.items.iter().enumerate() {
@@ -243,17 +242,16 @@ impl ObjectState {
         }
     }
 
-    /// Whether [`apply`](Self::apply) takes anything over that is not an item's.
+    /// Returns whether [`apply`](Self::apply) sets a fact of the object itself: its parent, its types or its purge.
     #[must_use]
-    pub fn is_told_by(modification: &ContentObjectModification, settlement: &Settlement) -> bool {
-        let told = |aspect| !settlement.filled.contains(aspect) && !settlement.late.contains(aspect);
-        let parent = modification.parent.is_some() && told(Aspect::Parent);
-        let types = !modification.types.is_empty() && told(Aspect::Types);
+    pub fn is_object_changed_by(modification: &ContentObjectModification, settlement: &Settlement) -> bool {
+        let sets = |aspect| !settlement.filled.contains(aspect) && !settlement.late.contains(aspect);
+        let parent = modification.parent.is_some() && sets(Aspect::Parent);
+        let types = !modification.types.is_empty() && sets(Aspect::Types);
         parent || types || settlement.purge
     }
 
-    /// The same without what events that are not in the journal have confirmed: what the journal
-    /// alone rebuilds.
+    /// Returns the state without confirmations: the part that a replay of the journal rebuilds.
     #[must_use]
     pub fn without_confirmations(mut self) -> Self {
         let clear = |clock: &mut Clock| clock.confirmed = None;
@@ -264,14 +262,14 @@ impl ObjectState {
             clear(&mut record.existence.clock);
             clear(&mut record.content.clock);
             clear(&mut record.state.clock);
-            if let Some(beginning) = &mut record.begins_in {
-                beginning.confirmed = None;
+            if let Some(initial) = &mut record.initial_state {
+                initial.confirmed = None;
             }
         }
         self
     }
 
-    /// Takes over how long facts have stood.
+    /// Applies the confirmations of an event at `time`.
     pub fn confirm(&mut self, time: Timestamp, confirmations: &Confirmations) {
         for (uri, aspects) in &confirmations.items {
             if let Some(record) = self.items.get_mut(uri) {
@@ -287,25 +285,25 @@ impl ObjectState {
 impl ItemRecord {
     fn apply(&mut self, time: Timestamp, change: &ItemChange, notes: &ItemNotes) {
         let on_time = |aspect| !notes.late.contains(aspect);
-        let gone = matches!(change, ItemChange::Delete { .. });
+        let is_delete = matches!(change, ItemChange::Delete { .. });
         if on_time(Aspect::Existence) {
-            self.existence.set(!gone, time);
+            self.existence.set(!is_delete, time);
         }
-        // What is told to be new or gone has no content and no state but what it is told to have.
-        let told_anew = gone || (matches!(change, ItemChange::Add { .. }) && !notes.inferred);
-        if (told_anew || change.content().is_some()) && on_time(Aspect::Content) {
-            self.content.set(change.content().map(KeptContent::from), time);
+        // An ADD or DELETE replaces content and state; facts that it does not carry become unset.
+        let replaces_all = is_delete || (matches!(change, ItemChange::Add { .. }) && !notes.inferred);
+        if (replaces_all || change.content().is_some()) && on_time(Aspect::Content) {
+            self.content.set(change.content().map(RawContentLocation::from), time);
         }
-        let told_state = change.after().is_some() && notes.begins_in.is_none();
-        if (told_anew || told_state) && on_time(Aspect::State) {
+        let reports_state = change.after().is_some() && notes.initial_state.is_none();
+        if (replaces_all || reports_state) && on_time(Aspect::State) {
             self.state.set(change.after().cloned(), time);
-            self.unheard = false;
+            self.unannounced = false;
         }
-        let known_longer = self.begins_in.as_ref().is_some_and(|held| held.at > time);
-        if let Some(state) = notes.begins_in.clone().filter(|_| !known_longer) {
-            let same = self.begins_in.as_ref().filter(|held| held.state == state);
-            let confirmed = same.and_then(|held| held.confirmed);
-            self.begins_in = Some(Beginning { state, at: time, confirmed });
+        let has_newer = self.initial_state.as_ref().is_some_and(|initial| initial.at > time);
+        if let Some(state) = notes.initial_state.clone().filter(|_| !has_newer) {
+            let same = self.initial_state.as_ref().filter(|initial| initial.state == state);
+            let confirmed = same.and_then(|initial| initial.confirmed);
+            self.initial_state = Some(InitialState { state, at: time, confirmed });
         }
     }
 
@@ -317,33 +315,33 @@ impl ItemRecord {
             self.content.clock.confirm(time);
         }
         if aspects.contains(Aspect::State) {
-            let begun = self.begun_since(purged).is_some();
-            match self.begins_in.as_mut().filter(|_| begun) {
-                Some(beginning) => beginning.confirmed = beginning.confirmed.max(Some(time)),
+            let is_initial = self.current_initial_state(purged).is_some();
+            match self.initial_state.as_mut().filter(|_| is_initial) {
+                Some(initial) => initial.confirmed = initial.confirmed.max(Some(time)),
                 None => self.state.clock.confirm(time),
             }
         }
     }
 
-    /// The beginning, if it is what tells the state: nobody has told another state since.
-    fn begun_since(&self, purged: Clock) -> Option<&Beginning> {
-        let told = self.state.clock.latest().max(purged.latest());
-        let holds = |beginning: &&Beginning| {
-            let untold = self.state.value.is_none() || self.state.clock.latest() < purged.latest();
-            beginning.confirmed > told || (untold && Some(beginning.at) >= told)
+    /// Returns the initial state if the item still has it: no source has reported another state since.
+    fn current_initial_state(&self, purged: Clock) -> Option<&InitialState> {
+        let reported_at = self.state.clock.latest().max(purged.latest());
+        let is_current = |initial: &&InitialState| {
+            let is_unreported = self.state.value.is_none() || self.state.clock.latest() < purged.latest();
+            initial.confirmed > reported_at || (is_unreported && Some(initial.at) >= reported_at)
         };
-        self.begins_in.as_ref().filter(holds)
+        self.initial_state.as_ref().filter(is_current)
     }
 
     fn state_clock(&self) -> Clock {
-        let confirmed = self.begins_in.as_ref().and_then(|beginning| beginning.confirmed);
+        let confirmed = self.initial_state.as_ref().and_then(|initial| initial.confirmed);
         Clock { at: self.state.clock.at, confirmed: self.state.clock.confirmed.max(confirmed) }
     }
 }
 
 impl ObjectState {
-    /// Whether what was last known to stand at that time still holds after the last purge.
-    fn holds(&self, clock: Clock) -> bool {
+    /// Returns whether a fact with this clock is at least as new as the last purge.
+    fn is_valid(&self, clock: Clock) -> bool {
         clock.latest() >= self.purged.latest()
     }
 }

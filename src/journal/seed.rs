@@ -1,11 +1,11 @@
-//! What a walk through a repository found, in the registry: facts that no change tells.
+//! Seeding the registry with facts from a crawl of a repository, which no change contains.
 //!
-//! A seed has for its clocks the repository's own dates, the earliest that it has for a fact. So a newer event wins
-//! whichever of the two comes first, and what was found never moves the registry back; and an event that was on its way
-//! while the repository was walked is not late for what the walk saw of it.
+//! The clock of a seeded fact is a date of the repository: the earliest one that is known for the fact. A newer event
+//! therefore wins whichever of the two arrives first, and a seeded fact never moves the registry back. An event that was in
+//! flight during the crawl is not late compared with the facts that the crawl found.
 //!
-//! What a walk moved is written down as that ([`Filled`]), as with a change, and takes its place between the changes:
-//! a fold over both rebuilds the registry without repeating any decision.
+//! The journal stores the facts that a crawl changed ([`RegistryDelta`]), ordered between the changes. Replaying changes
+//! and deltas in order rebuilds the registry without repeating any decision.
 
 use std::sync::Arc;
 
@@ -14,63 +14,63 @@ use uuid::Uuid;
 
 use super::{
     Submission,
-    order::Outcome,
-    registry::{ItemRecord, ObjectState, Registry, order_of},
+    command::DraftOutcome,
+    registry::{ItemRecord, ObjectState, Registry, ordering_time},
 };
-use crate::model::{Aspect, ContentLocation, FoundItem, FoundObject, SourceName, State, Timestamp, Uri};
+use crate::model::{Aspect, ContentLocation, CrawledItem, CrawledObject, SourceName, State, Timestamp, Uri};
 
-/// A part of a walk.
+/// One part of a crawl.
 #[derive(Debug)]
-pub struct Seeding {
-    /// What of it is to be told as changes.
+pub struct CrawlPart {
+    /// Drafts for the facts that become changes.
     pub submission: Submission,
-    /// What goes to the registry alone.
-    pub found: Vec<FoundObject>,
-    /// How far the walk is with it.
-    pub walk: Walk,
+    /// Objects whose facts only update the registry.
+    pub crawled: Vec<CrawledObject>,
+    /// Progress of the crawl including this part.
+    pub progress: CrawlProgress,
 }
 
-/// What became of a part of a walk.
+/// Outcome of one part of a crawl.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seeded {
-    /// Of how many objects the registry learnt something.
-    pub filled: usize,
-    /// What became of each draft of the submission.
-    pub outcomes: Vec<Outcome>,
-    /// Whether an object would have had too many items. Then nothing of the part was written.
+pub struct CrawlPartOutcome {
+    /// Number of objects about which the registry got new facts.
+    pub updated_objects: usize,
+    /// Outcome of each draft of the submission.
+    pub outcomes: Vec<DraftOutcome>,
+    /// Whether an object would have exceeded its maximum number of items. Then nothing of the part was written.
     pub too_many_items: bool,
 }
 
-/// How far a walk through a source's repository is. It is written in one transaction with what was found up to there.
+/// Progress of a crawl, written in one transaction with the facts up to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Walk {
-    /// The source.
+pub struct CrawlProgress {
+    /// Source whose repository is crawled.
     pub source: SourceName,
-    /// Tells the walk from every other one.
+    /// Unique identifier of the crawl.
     pub id: Uuid,
-    /// How many parts of it are here.
-    pub part: u64,
-    /// Where it goes on: what that means is the walker's own affair.
-    pub place: Arc<str>,
-    /// How many objects it found.
+    /// Number of parts received.
+    pub parts: u64,
+    /// Position from which the crawl resumes, in a format that only the crawler knows.
+    pub position: Arc<str>,
+    /// Number of objects found.
     pub objects: u64,
-    /// When it began.
-    pub began: Timestamp,
-    /// When its newest part came.
-    pub moved: Timestamp,
-    /// Whether it came to its end.
-    pub done: bool,
+    /// Start time of the crawl.
+    pub started: Timestamp,
+    /// Time of receipt of the newest part.
+    pub updated: Timestamp,
+    /// Whether the crawl reached the end of the repository.
+    pub finished: bool,
 }
 
-/// What a walk told the registry of one object, as far as it was new.
+/// New facts about one object and its items, as a crawl found them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Filled {
+pub struct RegistryDelta {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<Dated<Uri>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     types: Option<Dated<Vec<Uri>>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    items: Vec<FilledItem>,
+    items: Vec<ItemDelta>,
 }
 
 /// A fact and its clock.
@@ -80,124 +80,125 @@ struct Dated<T> {
     at: Timestamp,
 }
 
-/// What was new of an item.
+/// New facts about one item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct FilledItem {
+struct ItemDelta {
     uri: Uri,
     at: Timestamp,
-    /// Whether that it is there was new.
+    /// Whether the existence of the item is a new fact.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     exists: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     content: Option<ContentLocation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state: Option<State>,
-    /// Whether a change had told just this state.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    heard: bool,
+    /// Whether a change has reported the same state already.
+    #[serde(rename = "heard", default, skip_serializing_if = "std::ops::Not::not")]
+    announced: bool,
 }
 
-impl Filled {
-    /// What of an object as it was found is news to the registry.
+impl RegistryDelta {
+    /// Returns the facts about a crawled object that the registry lacks, or has with an older clock.
     #[must_use]
-    pub fn news(found: &FoundObject, received: Timestamp, held: &ObjectState) -> Self {
-        let at = held.counts_from(&found.object, order_of(found.at, received));
-        let is_newer = |aspect| held.is_newer(&found.object, aspect, at);
-        let parent = found.parent.clone().filter(|_| is_newer(Aspect::Parent));
-        let types = Some(found.types.clone()).filter(|types| !types.is_empty() && is_newer(Aspect::Types));
+    pub fn from_crawl(crawled: &CrawledObject, received: Timestamp, registered: &ObjectState) -> Self {
+        let at = registered.valid_from(&crawled.object, ordering_time(crawled.at, received));
+        let is_newer = |aspect| registered.is_newer(&crawled.object, aspect, at);
+        let parent = crawled.parent.clone().filter(|_| is_newer(Aspect::Parent));
+        let types = Some(crawled.types.clone()).filter(|types| !types.is_empty() && is_newer(Aspect::Types));
+        let items = crawled.items.iter();
         Self {
             parent: parent.map(|value| Dated { value, at }),
             types: types.map(|value| Dated { value, at }),
-            items: found
-                .items
-                .iter()
-                .filter_map(|item| FilledItem::news(&found.object, item, received, held))
+            items: items
+                .filter_map(|item| ItemDelta::from_crawl(&crawled.object, item, received, registered))
                 .collect(),
         }
     }
 
-    /// Whether it was all known.
+    /// Returns whether there are no new facts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parent.is_none() && self.types.is_none() && self.items.is_empty()
     }
 
-    /// Whether it tells anything that is not an item's.
+    /// Returns whether there are new facts about the object itself.
     #[must_use]
-    pub fn is_of_the_object(&self) -> bool {
+    pub fn changes_object(&self) -> bool {
         self.parent.is_some() || self.types.is_some()
     }
 
-    /// The items of which it tells.
+    /// Returns the items with new facts.
     pub fn items(&self) -> impl Iterator<Item = &Uri> {
         self.items.iter().map(|item| &item.uri)
     }
 }
 
-impl FilledItem {
-    fn news(object: &Uri, found: &FoundItem, received: Timestamp, held: &ObjectState) -> Option<Self> {
-        let FoundItem { uri, content, state, .. } = found;
-        let at = held.counts_from(object, order_of(found.at, received));
-        let is_newer = |aspect| held.is_newer(uri, aspect, at);
+impl ItemDelta {
+    fn from_crawl(object: &Uri, crawled: &CrawledItem, received: Timestamp, registered: &ObjectState) -> Option<Self> {
+        let CrawledItem { uri, content, state, .. } = crawled;
+        let at = registered.valid_from(object, ordering_time(crawled.at, received));
+        let is_newer = |aspect| registered.is_newer(uri, aspect, at);
         let exists = is_newer(Aspect::Existence);
-        if !exists && !held.is_live(uri) {
+        if !exists && !registered.is_live(uri) {
             return None;
         }
         let content = content.clone().filter(|_| is_newer(Aspect::Content));
         let state = state.clone().filter(|_| is_newer(Aspect::State));
-        let heard = state.is_some() && held.state(uri) == state.as_ref() && !held.is_unheard(uri);
+        let announced = state.is_some() && registered.state(uri) == state.as_ref() && !registered.is_unannounced(uri);
         (exists || content.is_some() || state.is_some()).then(|| Self {
             uri: uri.clone(),
             at,
             exists,
             content,
             state,
-            heard,
+            announced,
         })
     }
 }
 
 impl ObjectState {
-    /// The time from which on what was found of the object counts. An export that is ingested again keeps its dates, and
-    /// they may be older than the purge in between; what is of an object that is there again is so since then.
-    fn counts_from(&self, object: &Uri, at: Timestamp) -> Timestamp {
+    /// Returns the time from which a crawled fact with the date `at` is valid.
+    ///
+    /// An export that is ingested again keeps its dates, which may be older than a purge in between. The facts of an object
+    /// that exists again after its purge are valid from its new existence.
+    fn valid_from(&self, object: &Uri, at: Timestamp) -> Timestamp {
         let since =
             self.items.get(object).filter(|_| self.is_live(object)).and_then(|record| record.existence.clock.at);
         since.filter(|since| Some(at) <= self.purged.latest() && Some(*since) > self.purged.latest()).unwrap_or(at)
     }
 
-    /// Takes over what a walk told. As with [`ObjectState::take`], it sets what it sets whatever was there.
-    pub fn fill(&mut self, filled: &Filled) {
-        if let Some(Dated { value, at }) = &filled.parent {
+    /// Applies facts from a crawl. As with [`ObjectState::apply_change`], the result does not depend on the facts before.
+    pub fn apply_delta(&mut self, delta: &RegistryDelta) {
+        if let Some(Dated { value, at }) = &delta.parent {
             self.parent.set(Some(value.clone()), *at);
         }
-        if let Some(Dated { value, at }) = &filled.types {
+        if let Some(Dated { value, at }) = &delta.types {
             self.types.set(value.clone(), *at);
         }
-        for item in &filled.items {
-            self.items.entry(item.uri.clone()).or_default().fill(item);
+        for item in &delta.items {
+            self.items.entry(item.uri.clone()).or_default().apply_delta(item);
         }
     }
 }
 
 impl Registry {
-    /// Takes over what a walk told of an object, in its place between the changes.
-    pub fn fill(&mut self, object: Uri, filled: &Filled) {
-        self.objects.entry(object).or_default().fill(filled);
+    /// Applies facts from a crawl, in their order between the changes.
+    pub fn apply_delta(&mut self, object: Uri, delta: &RegistryDelta) {
+        self.objects.entry(object).or_default().apply_delta(delta);
     }
 }
 
 impl ItemRecord {
-    fn fill(&mut self, filled: &FilledItem) {
-        if filled.exists {
-            self.existence.set(true, filled.at);
+    fn apply_delta(&mut self, delta: &ItemDelta) {
+        if delta.exists {
+            self.existence.set(true, delta.at);
         }
-        if let Some(content) = &filled.content {
-            self.content.set(Some(content.into()), filled.at);
+        if let Some(content) = &delta.content {
+            self.content.set(Some(content.into()), delta.at);
         }
-        if let Some(state) = &filled.state {
-            self.state.set(Some(state.clone()), filled.at);
-            self.unheard = !filled.heard;
+        if let Some(state) = &delta.state {
+            self.state.set(Some(state.clone()), delta.at);
+            self.unannounced = !delta.announced;
         }
     }
 }

@@ -1,83 +1,91 @@
-//! Draft + registry → change: fills what the source could not know, and drops what changes nothing.
+//! Draft + registry → change: adds the facts that the source could not know, and drops events without effect.
 //!
-//! Pure: it looks at what the registry holds and says what to append and what to confirm; the
-//! writer does both in one transaction.
+//! Settling has no side effects: it compares a draft with the registry and returns the change to append and the facts to
+//! confirm. The writer stores both in one transaction.
 
 use std::collections::BTreeSet;
 
-use super::registry::{Confirmations, ObjectState, order_of};
+use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
     DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, LookupMark, NonEmpty,
     Origin, Settlement, SourceName, State, Timestamp, Uri,
 };
 
-/// What is the same for all drafts of a source.
+/// Settings of a source that apply to all its drafts.
 #[derive(Clone, Debug)]
 pub struct SourcePolicy {
-    /// The source's name.
+    /// Name of the source.
     pub name: SourceName,
-    /// Whether a change of properties alone is told as an UPDATE without content; otherwise it is
-    /// acknowledged and not journaled.
+    /// Whether a change of properties alone becomes an UPDATE without content; otherwise it is acknowledged and not
+    /// journaled.
     pub metadata_changes: bool,
 }
 
-/// What became of a draft.
+/// Result of settling one draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledDraft {
     /// The change to append; `None` when nothing changed.
     pub change: Option<(ContentObjectModification, Settlement)>,
-    /// What the draft found as the registry holds it.
+    /// Facts that the draft reports as the registry has them.
     pub confirmations: Confirmations,
     /// The time by which the registry orders the event.
-    pub order: Timestamp,
+    pub ordering_time: Timestamp,
 }
 
-/// Settles one draft against what is known of its object and the items it names (all items, where
-/// it is a purge). `received` is the gateway's clock.
+/// Settles one draft against the state of its object with the items that the draft names (all items for a purge).
+/// `received` is the time of receipt by the gateway's clock.
 #[must_use]
-pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &ObjectState) -> Settled {
-    let time = draft.time.told().unwrap_or(received);
-    let as_of = (draft.time == DraftTime::Arrival).then(|| known.newest(&draft.items).unwrap_or(Timestamp::EPOCH));
-    let order = order_of(as_of.unwrap_or(time), received);
+pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, registered: &ObjectState) -> SettledDraft {
+    let time = draft.time.reported().unwrap_or(received);
+    let as_of = (draft.time == DraftTime::Arrival).then(|| registered.newest(&draft.items).unwrap_or(Timestamp::EPOCH));
+    let order = ordering_time(as_of.unwrap_or(time), received);
     let purge = draft.items == DraftItems::Purge;
-    let dated = draft.time.told().is_some();
-    let tells_object = is_news_of_object(&draft, known, order);
-    let news_of_object = tells_object || draft.lookup.mark == Some(LookupMark::Gone);
-    let bearer = if tells_object { bearer_of_news(&draft.items, known, order) } else { None };
-    let confirmations = Confirmations::default();
-    let mut settling =
-        Settling { known, order, dated, news_of_object, policy, confirmations, items: Vec::new(), notes: Vec::new() };
+    let dated = draft.time.reported().is_some();
+    let changes_object = has_new_object_facts(&draft, registered, order);
+    let object_news = changes_object || draft.lookup.mark == Some(LookupMark::Gone);
+    let carrier = if changes_object { carrier_item(&draft.items, registered, order) } else { None };
+    let mut settler = DraftSettler {
+        registered,
+        order,
+        dated,
+        object_news,
+        policy,
+        confirmations: Confirmations::default(),
+        items: Vec::new(),
+        notes: Vec::new(),
+    };
     match draft.items {
-        DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settling.item(item)),
-        DraftItems::Purge => settling.purge(&draft.object),
+        DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settler.item(item)),
+        DraftItems::Purge => settler.purge(&draft.object),
     }
-    if settling.items.is_empty()
-        && let Some((uri, change)) = bearer
+    if settler.items.is_empty()
+        && let Some((uri, change)) = carrier
     {
-        settling.push(None, uri, change, ItemNotes::default());
+        settler.push(None, uri, change, ItemNotes::default());
     }
-    let Settling { confirmations, items, notes, .. } = settling;
+    let DraftSettler { confirmations, items, notes, .. } = settler;
     let Ok(items) = NonEmpty::try_from(items) else {
-        return Settled { change: None, confirmations, order };
+        return SettledDraft { change: None, confirmations, ordering_time: order };
     };
 
     let mut settlement = Settlement { purge, as_of, lookup: draft.lookup.mark, items: notes, ..Settlement::default() };
-    let parent = draft.parent.or_else(|| known.parent().cloned().inspect(|_| settlement.filled.insert(Aspect::Parent)));
+    let parent =
+        draft.parent.or_else(|| registered.parent().cloned().inspect(|_| settlement.filled.insert(Aspect::Parent)));
     let mut types = draft.types;
-    if types.is_empty() && !known.types().is_empty() {
-        types = known.types().to_vec();
+    if types.is_empty() && !registered.types().is_empty() {
+        types = registered.types().to_vec();
         settlement.filled.insert(Aspect::Types);
     }
     settlement.late = [Aspect::Parent, Aspect::Types]
         .into_iter()
-        .filter(|aspect| !settlement.filled.contains(*aspect) && known.is_late(&draft.object, *aspect, order))
+        .filter(|aspect| !settlement.filled.contains(*aspect) && registered.is_late(&draft.object, *aspect, order))
         .collect();
     if settlement.items.iter().all(|notes| *notes == ItemNotes::default()) {
         settlement.items.clear();
     }
 
-    let told_id = || draft.id.and_then(|id| EventId::parse(&id.to_string()));
+    let reported_id = || draft.id.and_then(|id| EventId::parse(&id.to_string()));
     let modification = ContentObjectModification {
         id: draft.id.unwrap_or_else(ChangeId::mint),
         user: draft.user,
@@ -88,72 +96,76 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, known: &
         description: draft.description,
         origin: Origin {
             source: policy.name.clone(),
-            event_id: draft.event_id.or_else(told_id),
+            event_id: draft.event_id.or_else(reported_id),
             software_version: draft.software_version,
         },
         items,
     };
-    Settled { change: Some((modification, settlement)), confirmations, order }
+    SettledDraft { change: Some((modification, settlement)), confirmations, ordering_time: order }
 }
 
-/// Settles a draft of which nothing is known: what would come out of a message on its own.
+/// Settles a draft against an empty registry: the change that the message would make by itself.
 #[must_use]
-pub fn settle_alone(draft: Draft, policy: &SourcePolicy) -> Option<ContentObjectModification> {
+pub fn settle_without_registry(draft: Draft, policy: &SourcePolicy) -> Option<ContentObjectModification> {
     let settled = settle(draft, policy, Timestamp::now(), &ObjectState::default());
     settled.change.map(|(modification, _)| modification)
 }
 
-struct Settling<'a> {
-    known: &'a ObjectState,
+/// Settles the items of one draft, and collects the items of the change.
+struct DraftSettler<'a> {
+    registered: &'a ObjectState,
+    /// The time by which the registry orders the event.
     order: Timestamp,
-    /// Whether the source told the time.
+    /// Whether the source reported the time of the event.
     dated: bool,
-    /// Whether the draft says of the object what the registry does not hold.
-    news_of_object: bool,
+    /// Whether the draft has facts about the object itself that the registry lacks, and that no item has carried yet.
+    object_news: bool,
     policy: &'a SourcePolicy,
     confirmations: Confirmations,
     items: Vec<ContentItemModification>,
-    /// Of each item what was noted.
+    /// Notes about each of `items`.
     notes: Vec<ItemNotes>,
 }
 
-impl Settling<'_> {
+impl DraftSettler<'_> {
     fn item(&mut self, item: DraftItem) {
         let DraftItem { id, uri, change } = item;
         match change {
-            DraftChange::Told(ItemChange::State { before, after }) => self.state(id, uri, before, after),
-            DraftChange::Told(ItemChange::Delete { before, after }) => self.delete(id, uri, before, after),
-            DraftChange::Told(ItemChange::Update { content, before, after }) => {
+            DraftChange::Reported(ItemChange::State { before, after }) => self.state(id, uri, before, after),
+            DraftChange::Reported(ItemChange::Delete { before, after }) => self.delete(id, uri, before, after),
+            DraftChange::Reported(ItemChange::Update { content, before, after }) => {
                 let before = before.or_else(|| self.state_before(&uri));
                 self.push(id, uri, ItemChange::Update { content, before, after }, ItemNotes::default());
             }
-            DraftChange::Told(add @ ItemChange::Add { .. }) => self.push(id, uri, add, ItemNotes::default()),
-            DraftChange::AddOrUpdate { content, begins_in } => self.add_or_update(id, uri, content, begins_in),
-            DraftChange::There { content } => self.there(id, uri, content),
-            DraftChange::Found { content, state, at } => self.found(id, uri, content, state, at),
-            DraftChange::Completed(change) => self.completed(id, uri, change),
+            DraftChange::Reported(add @ ItemChange::Add { .. }) => self.push(id, uri, add, ItemNotes::default()),
+            DraftChange::AddOrUpdate { content, initial_state } => {
+                self.add_or_update(id, uri, content, initial_state);
+            }
+            DraftChange::Present { content } => self.present(id, uri, content),
+            DraftChange::Crawled { content, state, at } => self.crawled(id, uri, content, state, at),
+            DraftChange::FollowUp(change) => self.follow_up(id, uri, change),
             DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
             DraftChange::Properties { after } => self.properties(id, uri, after),
         }
     }
 
-    fn state(&mut self, id: Option<ItemId>, uri: Uri, told_before: Option<State>, after: State) {
-        // What only a walk has told nobody has heard, so it is news even if it is known to be so.
-        let is_news = |state: &State| *state == after && self.known.is_unheard(&uri);
-        let known = self.state_before(&uri).filter(|known| !is_news(known));
-        let told_no_change = told_before.as_ref() == Some(&after);
-        if known.as_ref() == Some(&after) && (told_before.is_none() || told_no_change) {
+    fn state(&mut self, id: Option<ItemId>, uri: Uri, reported_before: Option<State>, after: State) {
+        // No subscriber has seen a state that only a crawl has found, so it is news even if the registry has it.
+        let is_unannounced = |state: &State| *state == after && self.registered.is_unannounced(&uri);
+        let known_before = self.state_before(&uri).filter(|before| !is_unannounced(before));
+        let reports_no_change = reported_before.as_ref() == Some(&after);
+        if known_before.as_ref() == Some(&after) && (reported_before.is_none() || reports_no_change) {
             return self.confirm(uri, &[Aspect::Existence, Aspect::State]);
         }
-        if told_no_change && known.is_none() {
+        if reports_no_change && known_before.is_none() {
             return;
         }
-        let before = told_before.filter(|_| !told_no_change).or(known);
+        let before = reported_before.filter(|_| !reports_no_change).or(known_before);
         self.push(id, uri, ItemChange::State { before, after }, ItemNotes::default());
     }
 
     fn delete(&mut self, id: Option<ItemId>, uri: Uri, before: Option<State>, after: Option<State>) {
-        if self.known.is_gone(&uri) && !self.is_late(&uri, Aspect::Existence) {
+        if self.registered.is_gone(&uri) && !self.is_late(&uri, Aspect::Existence) {
             return self.confirm(uri, &[Aspect::Existence, Aspect::Content, Aspect::State]);
         }
         let before = before.or_else(|| self.state_before(&uri));
@@ -165,29 +177,29 @@ impl Settling<'_> {
         id: Option<ItemId>,
         uri: Uri,
         content: Option<ContentLocation>,
-        begins_in: Option<State>,
+        initial_state: Option<State>,
     ) {
-        let known = self.known.is_live(&uri) || self.is_late(&uri, Aspect::Existence);
-        let change = if known {
+        let exists = self.registered.is_live(&uri) || self.is_late(&uri, Aspect::Existence);
+        let change = if exists {
             ItemChange::Update { content, before: self.state_before(&uri), after: None }
         } else {
-            ItemChange::Add { content, after: begins_in.clone() }
+            ItemChange::Add { content, after: initial_state.clone() }
         };
-        self.push(id, uri, change, ItemNotes { inferred: true, begins_in, ..ItemNotes::default() });
+        self.push(id, uri, change, ItemNotes { inferred: true, initial_state, ..ItemNotes::default() });
     }
 
     fn activity(&mut self, id: Option<ItemId>, uri: Uri, after: State, over: &[State]) {
-        let is_over = self.known.state(&uri).is_some_and(|held| over.contains(held));
-        let is_newer = self.dated && self.known.is_newer(&uri, Aspect::State, self.order);
+        let is_over = self.registered.state(&uri).is_some_and(|state| over.contains(state));
+        let is_newer = self.dated && self.registered.is_newer(&uri, Aspect::State, self.order);
         if !is_over || is_newer {
             self.state(id, uri, None, after);
         }
     }
 
-    fn there(&mut self, id: Option<ItemId>, uri: Uri, content: Option<ContentLocation>) {
-        if !self.known.is_live(&uri) {
+    fn present(&mut self, id: Option<ItemId>, uri: Uri, content: Option<ContentLocation>) {
+        if !self.registered.is_live(&uri) {
             self.push(id, uri, ItemChange::Add { content, after: None }, ItemNotes::default());
-        } else if content.as_ref().is_none_or(|content| self.holds(&uri, content)) {
+        } else if content.as_ref().is_none_or(|content| self.has_content(&uri, content)) {
             self.confirm(uri, &[Aspect::Existence, Aspect::Content]);
         } else {
             let before = self.state_before(&uri);
@@ -195,8 +207,9 @@ impl Settling<'_> {
         }
     }
 
-    /// What the registry holds since then, or longer, is known; and what is gone since then is gone.
-    fn found(
+    /// Adds the facts that are newer than those of the registry. A deletion that is at least as new as the crawl's date
+    /// stays.
+    fn crawled(
         &mut self,
         id: Option<ItemId>,
         uri: Uri,
@@ -204,17 +217,17 @@ impl Settling<'_> {
         state: Option<State>,
         at: Timestamp,
     ) {
-        let known = self.known;
-        let is_newer = |aspect| known.is_newer(&uri, aspect, at);
-        let before = known.state(&uri).cloned();
-        if !known.is_live(&uri) {
+        let registered = self.registered;
+        let is_newer = |aspect| registered.is_newer(&uri, aspect, at);
+        let before = registered.state(&uri).cloned();
+        if !registered.is_live(&uri) {
             if is_newer(Aspect::Existence) {
                 self.push(id, uri, ItemChange::Add { content, after: state }, ItemNotes::default());
             }
             return;
         }
         let after = state.filter(|state| before.as_ref() != Some(state) && is_newer(Aspect::State));
-        let content = content.filter(|content| !self.holds(&uri, content) && is_newer(Aspect::Content));
+        let content = content.filter(|content| !self.has_content(&uri, content) && is_newer(Aspect::Content));
         match (content, after) {
             (None, None) => {}
             (None, Some(after)) => self.push(id, uri, ItemChange::State { before, after }, ItemNotes::default()),
@@ -224,21 +237,21 @@ impl Settling<'_> {
         }
     }
 
-    /// What the registry holds, or knows anything newer of, is not told again. What is news of the object alone is told
-    /// with the first item that is as it was.
-    fn completed(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange) {
+    /// Drops facts that the registry has already, or has newer. If only facts about the object are left, the first
+    /// unchanged item carries them as an UPDATE without content.
+    fn follow_up(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange) {
         let is_outdated = self.is_late(&uri, Aspect::Existence) || self.is_late(&uri, Aspect::Content);
-        let is_known = self.known.is_live(&uri);
-        let is_same = change.content().is_none_or(|content| is_known && self.holds(&uri, content));
+        let exists = self.registered.is_live(&uri);
+        let is_same = change.content().is_none_or(|content| exists && self.has_content(&uri, content));
         let change = match change {
             ItemChange::Delete { before, after } if !is_outdated => return self.delete(id, uri, before, after),
             _ if is_outdated || is_same || matches!(change, ItemChange::State { .. }) => {
-                if !std::mem::take(&mut self.news_of_object) {
+                if !std::mem::take(&mut self.object_news) {
                     return;
                 }
                 ItemChange::Update { content: None, before: self.state_before(&uri), after: None }
             }
-            ItemChange::Add { content, .. } if is_known => {
+            ItemChange::Add { content, .. } if exists => {
                 ItemChange::Update { content, before: self.state_before(&uri), after: None }
             }
             ItemChange::Update { content, before, after } => {
@@ -247,7 +260,7 @@ impl Settling<'_> {
             }
             add => add,
         };
-        self.news_of_object = false;
+        self.object_news = false;
         self.push(id, uri, change, ItemNotes::default());
     }
 
@@ -261,19 +274,20 @@ impl Settling<'_> {
                 self.push(id, uri, ItemChange::Update { content: None, before, after }, ItemNotes::default());
             }
             Some(_) => self.confirm(uri, &[Aspect::Existence, Aspect::State]),
-            None if self.known.is_live(&uri) => self.confirm(uri, &[Aspect::Existence]),
+            None if self.registered.is_live(&uri) => self.confirm(uri, &[Aspect::Existence]),
             None => {}
         }
     }
 
-    /// A DELETE for every item that was there at the time. Where none is known, the object itself
-    /// stands for what it had, unless it is known to have been purged already.
+    /// Adds a DELETE for every item that existed at the time of the purge. If the registry knows none, the DELETE names the
+    /// object itself, unless the registry already has the purge.
     fn purge(&mut self, object: &Uri) {
-        let known = self.known;
-        let listed = known.live_items().filter(|(uri, _)| !known.is_late(uri, Aspect::Existence, self.order));
+        let registered = self.registered;
+        let listed = registered.live_items().filter(|(uri, _)| !registered.is_late(uri, Aspect::Existence, self.order));
         let listed: Vec<Uri> = listed.map(|(uri, _)| uri.clone()).collect();
-        let purged = known.purged.latest();
-        if listed.is_empty() && purged.is_some() && purged <= Some(self.order) && known.live_items().next().is_none() {
+        let purged = registered.purged.latest();
+        let is_known = purged.is_some() && purged <= Some(self.order);
+        if listed.is_empty() && is_known && registered.live_items().next().is_none() {
             self.confirmations.purged = true;
             return;
         }
@@ -295,62 +309,62 @@ impl Settling<'_> {
         self.confirmations.items.push((uri, aspects));
     }
 
-    /// The state that the registry holds, if the event is not older: what was held before an old
-    /// event is not known any more.
+    /// Returns the state in the registry unless the event is late, because the registry has no earlier states.
     fn state_before(&self, uri: &Uri) -> Option<State> {
-        let known = self.known.state(uri).filter(|_| !self.is_late(uri, Aspect::State));
-        known.cloned()
+        let state = self.registered.state(uri).filter(|_| !self.is_late(uri, Aspect::State));
+        state.cloned()
     }
 
-    /// Whether the registry holds just this place of the item's content.
-    fn holds(&self, uri: &Uri, content: &ContentLocation) -> bool {
-        self.known.content(uri).is_some_and(|held| held == content)
+    /// Returns whether the registry has exactly this content location for the item.
+    fn has_content(&self, uri: &Uri, content: &ContentLocation) -> bool {
+        self.registered.content(uri).is_some_and(|registered| registered == content)
     }
 
     fn is_late(&self, uri: &Uri, aspect: Aspect) -> bool {
-        self.known.is_late(uri, aspect, self.order)
+        self.registered.is_late(uri, aspect, self.order)
     }
 }
 
-/// Whether a draft tells a parent or types that the registry does not hold, and that are not outdated.
-fn is_news_of_object(draft: &Draft, known: &ObjectState, order: Timestamp) -> bool {
-    let on_time = |aspect| !known.is_late(&draft.object, aspect, order);
-    let parent = draft.parent.is_some() && draft.parent.as_ref() != known.parent() && on_time(Aspect::Parent);
-    let types = !draft.types.is_empty() && !are_same(&draft.types, known.types()) && on_time(Aspect::Types);
+/// Returns whether a draft reports a parent or types that the registry lacks and that are not late.
+fn has_new_object_facts(draft: &Draft, registered: &ObjectState, order: Timestamp) -> bool {
+    let on_time = |aspect| !registered.is_late(&draft.object, aspect, order);
+    let parent = draft.parent.is_some() && draft.parent.as_ref() != registered.parent() && on_time(Aspect::Parent);
+    let types = !draft.types.is_empty() && !are_same_types(&draft.types, registered.types()) && on_time(Aspect::Types);
     parent || types
 }
 
-/// Whether these are the same types, in whatever order.
-fn are_same(types: &[Uri], others: &[Uri]) -> bool {
+/// Compares two lists of types, ignoring their order.
+fn are_same_types(types: &[Uri], others: &[Uri]) -> bool {
     let sorted = |types: &[Uri]| types.iter().cloned().collect::<BTreeSet<_>>();
     types == others || sorted(types) == sorted(others)
 }
 
-/// What to tell of an item so that news of its object alone can be told: an UPDATE without content of the first item that is there,
-/// or else the DELETE of the first that is gone. Neither changes what the registry holds of the item.
-fn bearer_of_news(items: &DraftItems, known: &ObjectState, order: Timestamp) -> Option<(Uri, ItemChange)> {
+/// Returns the item of a change that only has new facts about its object: an UPDATE without content of the first existing
+/// item, or else the DELETE of the first deleted item. Neither changes the item in the registry.
+fn carrier_item(items: &DraftItems, registered: &ObjectState, order: Timestamp) -> Option<(Uri, ItemChange)> {
     let DraftItems::Listed(items) = items else { return None };
-    let on_time = |item: &&DraftItem| !known.is_late(&item.uri, Aspect::Existence, order);
-    if let Some(item) = items.iter().filter(on_time).find(|item| known.is_live(&item.uri)) {
-        let before = known.state(&item.uri).filter(|_| !known.is_late(&item.uri, Aspect::State, order)).cloned();
+    let on_time = |item: &&DraftItem| !registered.is_late(&item.uri, Aspect::Existence, order);
+    if let Some(item) = items.iter().filter(on_time).find(|item| registered.is_live(&item.uri)) {
+        let state = registered.state(&item.uri);
+        let before = state.filter(|_| !registered.is_late(&item.uri, Aspect::State, order)).cloned();
         return Some((item.uri.clone(), ItemChange::Update { content: None, before, after: None }));
     }
     items.iter().filter(on_time).find_map(|item| match &item.change {
-        DraftChange::Told(ItemChange::Delete { .. }) if known.is_gone(&item.uri) => {
+        DraftChange::Reported(ItemChange::Delete { .. }) if registered.is_gone(&item.uri) => {
             Some((item.uri.clone(), ItemChange::Delete { before: None, after: None }))
         }
         _ => None,
     })
 }
 
-/// The aspects of an item that a change speaks of.
+/// Returns the aspects of an item that a change affects.
 fn aspects_of(change: &ItemChange) -> impl Iterator<Item = Aspect> + use<> {
-    let begins_or_ends = matches!(change, ItemChange::Add { .. } | ItemChange::Delete { .. });
-    let content = begins_or_ends || change.content().is_some();
-    let state = begins_or_ends || change.after().is_some();
+    let adds_or_deletes = matches!(change, ItemChange::Add { .. } | ItemChange::Delete { .. });
+    let content = adds_or_deletes || change.content().is_some();
+    let state = adds_or_deletes || change.after().is_some();
     [(Aspect::Existence, true), (Aspect::Content, content), (Aspect::State, state)]
         .into_iter()
-        .filter_map(|(aspect, moved)| moved.then_some(aspect))
+        .filter_map(|(aspect, is_affected)| is_affected.then_some(aspect))
 }
 
 #[cfg(test)]

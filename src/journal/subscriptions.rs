@@ -1,7 +1,7 @@
 //! What the journal keeps of each subscription: how far it is, whether it is paused, and what its
 //! receiver refused. Deliveries read it when they start and write it through the journal's writer.
 //!
-//! A cursor goes back only by a rewind ([`Write::Rewind`]): what advances it takes the larger of two,
+//! A cursor goes back only by a rewind ([`SubscriptionWrite::Rewind`]): what advances it takes the larger of two,
 //! so that a word of progress that comes late undoes nothing.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Journal, JournalError, order::Order, store::Store};
+use super::{Journal, JournalError, command::Command, store::Store};
 use crate::model::{Seq, SubscriptionName, Timestamp};
 
 /// Who made a subscription.
@@ -65,7 +65,7 @@ impl fmt::Debug for DefinitionText {
 
 /// A subscription as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct SubscriptionRecord {
     /// Its name.
     pub name: SubscriptionName,
     /// Who made it.
@@ -123,7 +123,7 @@ pub struct NewDeadLetter {
 
 /// Something to be written about a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
+pub enum SubscriptionWrite {
     /// It is there; an older one of that name keeps its cursor and its dead letters.
     Put {
         /// Its name.
@@ -140,17 +140,17 @@ pub enum Write {
     /// It goes on after this change, be that back or forward.
     Rewind(SubscriptionName, Seq),
     /// It is paused, or no longer.
-    Pause(SubscriptionName, bool),
+    SetPaused(SubscriptionName, bool),
     /// It has stopped by itself, for this reason; or that is over.
-    End(SubscriptionName, Option<String>),
+    SetEnded(SubscriptionName, Option<String>),
     /// A change was refused; with it, everything up to it is done with.
-    Park(SubscriptionName, NewDeadLetter),
+    AddDeadLetter(SubscriptionName, NewDeadLetter),
     /// A dead letter, or every one, is to be sent again.
-    Replay(SubscriptionName, Option<DeadLetterId>),
+    ReplayDeadLetters(SubscriptionName, Option<DeadLetterId>),
     /// A dead letter was refused once more, for this reason.
-    RefusedAgain(SubscriptionName, DeadLetterId, String),
+    DeadLetterRefused(SubscriptionName, DeadLetterId, String),
     /// A dead letter, or every one, is dropped.
-    Drop(SubscriptionName, Option<DeadLetterId>),
+    DropDeadLetters(SubscriptionName, Option<DeadLetterId>),
 }
 
 impl Journal {
@@ -159,22 +159,22 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub async fn advance(&self, cursors: Vec<(SubscriptionName, Seq)>) -> Result<(), JournalError> {
-        self.order(|answer| Order::Advance(cursors, answer)).await
+        self.send(|answer| Command::Advance(cursors, answer)).await
     }
 
     /// Writes about subscriptions, all at once; says for each how many it concerned.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub async fn write_subscriptions(&self, writes: Vec<Write>) -> Result<Vec<u64>, JournalError> {
-        self.order(|answer| Order::Subscriptions(writes, answer)).await
+    pub async fn write_subscriptions(&self, writes: Vec<SubscriptionWrite>) -> Result<Vec<u64>, JournalError> {
+        self.send(|answer| Command::WriteSubscriptions(writes, answer)).await
     }
 
     /// Every subscription, by name.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn subscriptions(&self) -> Result<Vec<Stored>, JournalError> {
+    pub async fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, JournalError> {
         self.read(Store::subscriptions).await
     }
 

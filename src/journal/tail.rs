@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::store::{Store, StoreError, StoredChange};
-use crate::model::{Change, ChangeId, Filter, Seq, Sight};
+use crate::model::{Change, ChangeId, Filter, Seq, VisibilityNotes};
 
 /// How many changes are read at once when the tail is filled: some may be large.
 const FILLED_AT_ONCE: usize = 100;
@@ -18,27 +18,27 @@ const FILLED_AT_ONCE: usize = 100;
 /// A change of the journal as readers get it: its JSON, and on demand the change itself and its
 /// other encodings, each made once.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedChange {
     stored: StoredChange,
     change: OnceLock<Change>,
-    public: OnceLock<Option<Arc<Recorded>>>,
+    public: OnceLock<Option<Arc<RecordedChange>>>,
     encodings: Mutex<Vec<(Encoding, Bytes)>>,
 }
 
 /// By what an encoding is known: the frame around it, if it has one, and the format.
 type Encoding = (Option<&'static str>, &'static str);
 
-impl Recorded {
+impl RecordedChange {
     /// A change that has just been written.
-    pub(super) fn new(change: Change, json: Bytes, sight: Option<Bytes>) -> Self {
-        let stored = StoredChange { seq: change.seq, json, sight };
+    pub(super) fn new(change: Change, json: Bytes, visibility: Option<Bytes>) -> Self {
+        let stored = StoredChange { seq: change.seq, json, visibility };
         Self { change: OnceLock::from(change), ..Self::from(stored) }
     }
 
     /// A change that was kept elsewhere, by its JSON.
     #[must_use]
     pub fn from_json(seq: Seq, json: Bytes) -> Self {
-        Self::from(StoredChange { seq, json, sight: None })
+        Self::from(StoredChange { seq, json, visibility: None })
     }
 
     /// Its number.
@@ -75,7 +75,7 @@ impl Recorded {
     /// The identifier of the change. Where the change has not been read yet, nothing else of it is.
     ///
     /// # Errors
-    /// As [`Recorded::change`].
+    /// As [`RecordedChange::change`].
     pub fn id(&self) -> Result<ChangeId, StoreError> {
         #[derive(Deserialize)]
         struct Identified {
@@ -93,17 +93,17 @@ impl Recorded {
     /// `None` when the public sees nothing of it.
     ///
     /// # Errors
-    /// As [`Recorded::change`].
+    /// As [`RecordedChange::change`].
     pub fn public(&self) -> Result<Option<&Arc<Self>>, StoreError> {
         if let Some(public) = self.public.get() {
             return Ok(public.as_ref());
         }
-        let sight: Sight = match &self.stored.sight {
-            Some(sight) => serde_json::from_slice(sight)
+        let visibility: VisibilityNotes = match &self.stored.visibility {
+            Some(visibility) => serde_json::from_slice(visibility)
                 .map_err(|error| StoreError::Damaged(format!("the sight of change {}: {error}", self.stored.seq)))?,
-            None => Sight::default(),
+            None => VisibilityNotes::default(),
         };
-        let public = self.change()?.public(&sight).map(|change| {
+        let public = self.change()?.public(&visibility).map(|change| {
             let json = Bytes::from(super::json_of(&change));
             Arc::new(Self::new(change, json, None))
         });
@@ -113,7 +113,7 @@ impl Recorded {
     /// What a reader with this filter gets of the change; `None` when it is not wanted.
     ///
     /// # Errors
-    /// As [`Recorded::change`].
+    /// As [`RecordedChange::change`].
     pub fn selected(self: &Arc<Self>, filter: &Filter) -> Result<Option<Arc<Self>>, StoreError> {
         if *filter == Filter::default() {
             return Ok(Some(Arc::clone(self)));
@@ -126,7 +126,7 @@ impl Recorded {
     /// Its encoding in the format of that name, made by `encode` the first time.
     ///
     /// # Errors
-    /// As [`Recorded::change`].
+    /// As [`RecordedChange::change`].
     pub fn encoded(&self, format: &'static str, encode: impl FnOnce(&Change) -> Vec<u8>) -> Result<Bytes, StoreError> {
         self.encoding((None, format), encode)
     }
@@ -135,7 +135,7 @@ impl Recorded {
     /// first time.
     ///
     /// # Errors
-    /// As [`Recorded::change`].
+    /// As [`RecordedChange::change`].
     pub fn framed(
         &self,
         frame: &'static str,
@@ -158,20 +158,20 @@ impl Recorded {
     }
 }
 
-impl From<StoredChange> for Recorded {
+impl From<StoredChange> for RecordedChange {
     fn from(stored: StoredChange) -> Self {
         Self { stored, change: OnceLock::new(), public: OnceLock::new(), encodings: Mutex::default() }
     }
 }
 
 /// The first of these changes, until there are `limit` or they have `bytes` of JSON; one at least, if there is one.
-pub fn first_of<'a>(
-    changes: impl IntoIterator<Item = &'a Arc<Recorded>>,
+pub fn take_within<'a>(
+    changes: impl IntoIterator<Item = &'a Arc<RecordedChange>>,
     limit: usize,
     bytes: usize,
-) -> Vec<Arc<Recorded>> {
+) -> Vec<Arc<RecordedChange>> {
     let mut size = 0_usize;
-    let fits = |change: &&Arc<Recorded>| {
+    let fits = |change: &&Arc<RecordedChange>| {
         let fits = size < bytes;
         size = size.saturating_add(change.json().len());
         fits
@@ -199,22 +199,22 @@ impl Default for TailBounds {
 #[derive(Debug)]
 pub(super) struct Tail {
     bounds: TailBounds,
-    held: RwLock<Held>,
+    held: RwLock<TailContent>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    changes: VecDeque<Arc<Recorded>>,
+struct TailContent {
+    changes: VecDeque<Arc<RecordedChange>>,
     bytes: usize,
 }
 
-impl Held {
-    fn push(&mut self, change: Arc<Recorded>) {
+impl TailContent {
+    fn push(&mut self, change: Arc<RecordedChange>) {
         self.bytes = self.bytes.saturating_add(change.json().len());
         self.changes.push_back(change);
     }
 
-    fn pop(&mut self) -> Option<Arc<Recorded>> {
+    fn pop(&mut self) -> Option<Arc<RecordedChange>> {
         let oldest = self.changes.pop_front()?;
         self.bytes = self.bytes.saturating_sub(oldest.json().len());
         Some(oldest)
@@ -230,7 +230,7 @@ impl Tail {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(super) fn of(store: &dyn Store, head: Seq, bounds: TailBounds) -> Result<Self, StoreError> {
+    pub(super) fn load(store: &dyn Store, head: Seq, bounds: TailBounds) -> Result<Self, StoreError> {
         let (mut newest, mut bytes, mut before) = (Vec::new(), 0_usize, head.next());
         while newest.len() < bounds.changes && bytes < bounds.bytes {
             let limit = FILLED_AT_ONCE.min(bounds.changes - newest.len());
@@ -241,18 +241,18 @@ impl Tail {
             newest.extend(read);
         }
         let tail = Self::new(bounds);
-        let _ = tail.extend(newest.into_iter().rev().map(|stored| Arc::new(Recorded::from(stored))));
+        let _ = tail.extend(newest.into_iter().rev().map(|stored| Arc::new(RecordedChange::from(stored))));
         Ok(tail)
     }
 
     /// Adds the changes that follow the newest, and gives those beyond the bounds, so that the caller can free them after it has
     /// answered. Where the numbering leaves some out, as it does once after a restore,
     /// the tail begins anew.
-    pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<Recorded>>) -> Vec<Arc<Recorded>> {
+    pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<RecordedChange>>) -> Vec<Arc<RecordedChange>> {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         for change in newer {
             if held.changes.back().is_some_and(|newest| newest.seq().next() != change.seq()) {
-                *held = Held::default();
+                *held = TailContent::default();
             }
             held.push(change);
         }
@@ -273,21 +273,21 @@ impl Tail {
 
     /// Up to `limit` changes after `after`, oldest first, and no more of them once they have `bytes` of JSON; `None` when
     /// the first of them may be older than the tail, or `after` is past the newest.
-    pub(super) fn after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
-        let Held { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
+        let TailContent { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
         let skipped = after.next().0.checked_sub(oldest.0)?;
         let skipped = usize::try_from(skipped).ok().filter(|skipped| *skipped <= changes.len())?;
-        Some(first_of(changes.range(skipped..), limit, bytes))
+        Some(take_within(changes.range(skipped..), limit, bytes))
     }
 
     /// Up to `limit` changes before `before`, newest first, and no more of them once they have `bytes` of JSON; `None`
     /// when some of them may be older than the tail.
-    pub(super) fn before(&self, before: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
-        let Held { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn before(&self, before: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
+        let TailContent { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
         let known = usize::try_from(before.0.checked_sub(oldest.0)?).unwrap_or(usize::MAX).min(changes.len());
-        let found = first_of(changes.range(..known).rev(), limit, bytes);
+        let found = take_within(changes.range(..known).rev(), limit, bytes);
         let all_there = found.len() == limit || found.len() < known || oldest == Seq::ZERO.next();
         all_there.then_some(found)
     }
@@ -295,7 +295,7 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Bytes, Filter, Recorded, Seq, StoredChange, Tail, TailBounds};
+    use super::{Arc, Bytes, Filter, RecordedChange, Seq, StoredChange, Tail, TailBounds};
 
     fn tail(changes: usize, numbers: std::ops::RangeInclusive<u64>) -> Tail {
         let tail = Tail::new(TailBounds { changes, bytes: usize::MAX });
@@ -303,11 +303,11 @@ mod tests {
         tail
     }
 
-    fn recorded(number: u64, size: usize) -> Arc<Recorded> {
-        Arc::new(Recorded::from_json(Seq(number), Bytes::from(vec![b' '; size])))
+    fn recorded(number: u64, size: usize) -> Arc<RecordedChange> {
+        Arc::new(RecordedChange::from_json(Seq(number), Bytes::from(vec![b' '; size])))
     }
 
-    fn numbers(changes: Option<Vec<Arc<Recorded>>>) -> Option<Vec<u64>> {
+    fn numbers(changes: Option<Vec<Arc<RecordedChange>>>) -> Option<Vec<u64>> {
         changes.map(|changes| changes.iter().map(|change| change.seq().0).collect())
     }
 
@@ -370,13 +370,13 @@ mod tests {
     #[test]
     fn its_identifier_is_told_before_and_after_it_is_read() {
         let json = Bytes::from_static(include_bytes!("../../fixtures/change.json"));
-        let recorded = Arc::new(Recorded::from_json(Seq(1), json));
+        let recorded = Arc::new(RecordedChange::from_json(Seq(1), json));
         let before = recorded.id().unwrap();
         let all = recorded.selected(&Filter::default()).unwrap().unwrap();
         assert!(Arc::ptr_eq(&all, &recorded) && recorded.change.get().is_none(), "nobody has had to read it");
         assert_eq!(before, recorded.change().unwrap().modification.id);
         assert_eq!(before, recorded.id().unwrap());
-        assert!(Recorded::from_json(Seq(1), Bytes::from_static(b"{")).id().is_err());
+        assert!(RecordedChange::from_json(Seq(1), Bytes::from_static(b"{")).id().is_err());
     }
 
     #[test]
@@ -392,8 +392,11 @@ mod tests {
     #[test]
     fn an_encoding_is_made_once() {
         let json = include_str!("../../fixtures/change.json");
-        let recorded =
-            Recorded::from(StoredChange { seq: Seq(1), json: Bytes::from_static(json.as_bytes()), sight: None });
+        let recorded = RecordedChange::from(StoredChange {
+            seq: Seq(1),
+            json: Bytes::from_static(json.as_bytes()),
+            visibility: None,
+        });
         let first = recorded.encoded("x", |_| b"one".to_vec()).unwrap();
         assert_eq!(recorded.encoded("x", |_| b"two".to_vec()).unwrap(), first);
         assert_eq!(recorded.framed("f", "x", |_| b"three".to_vec()).unwrap(), "three");

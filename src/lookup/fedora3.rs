@@ -13,8 +13,8 @@ use crate::{
         DatastreamVersion, ListedDatastream, Relations, datastream_history, datastream_profile, datastreams, relations,
     },
     model::{
-        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, ItemChange, LookupMark, NonEmpty, Timestamp,
-        Untold, Uri,
+        ContentLocation, Draft, DraftChange, DraftItem, DraftItems, ItemChange, LookupMark, MissingFacts, NonEmpty,
+        Timestamp, Uri,
     },
 };
 
@@ -82,14 +82,14 @@ impl Object<'_> {
 
     async fn items(&self, draft: &Draft) -> Result<Found, LookupError> {
         let DraftItems::Listed(items) = &draft.items else { return Ok(Found::default()) };
-        match draft.lookup.untold {
-            Untold::Nothing | Untold::Object => Ok(Found::default()),
-            Untold::Items => self.ingested(items, draft.time.told()).await,
-            Untold::Content | Untold::Rest => {
+        match draft.lookup.missing {
+            MissingFacts::Nothing | MissingFacts::Object => Ok(Found::default()),
+            MissingFacts::Items => self.ingested(items, draft.time.reported()).await,
+            MissingFacts::Content | MissingFacts::RemainingVersions => {
                 let mut all = Found::default();
                 let mut completed = items.to_vec();
                 for item in &mut completed {
-                    let mark = self.item(item, draft.lookup.untold, draft.time.told()).await?;
+                    let mark = self.item(item, draft.lookup.missing, draft.time.reported()).await?;
                     all.mark = all.mark.or(mark);
                 }
                 all.items = NonEmpty::try_from(completed).ok();
@@ -102,7 +102,7 @@ impl Object<'_> {
     async fn item(
         &self,
         item: &mut DraftItem,
-        untold: Untold,
+        untold: MissingFacts,
         time: Option<Timestamp>,
     ) -> Result<Option<LookupMark>, LookupError> {
         let Some(path) = self.asking.repository.settings().path_of(item.uri.as_str()) else {
@@ -110,13 +110,13 @@ impl Object<'_> {
         };
         let Some(path) = path.strip_suffix("/content") else { return Ok(None) };
         let newest = self.profile(path, None).await?;
-        if untold == Untold::Rest {
+        if untold == MissingFacts::RemainingVersions {
             return Ok(rest(item, newest.as_ref(), time));
         }
         let Some(newest) = newest else { return Ok(Some(LookupMark::Gone)) };
         let Some(content) = item.change.content_mut() else { return Ok(None) };
         let wanted = Wanted::of(content, &item.uri, time);
-        let is_new = matches!(item.change, DraftChange::Told(ItemChange::Add { .. }));
+        let is_new = matches!(item.change, DraftChange::Reported(ItemChange::Add { .. }));
         let (version, mark) = self.wanted(path, wanted, is_new, newest).await?;
         if let (Some(version), Some(content)) = (version, item.change.content_mut()) {
             fill(content, &item.uri, version);
@@ -204,7 +204,7 @@ impl Object<'_> {
         let mut content = ContentLocation::at(uri.clone());
         fill(&mut content, &uri, version);
         let add = ItemChange::Add { content: Some(content), after: state };
-        Ok((Some(DraftItem::new(uri, DraftChange::Told(add))), mark))
+        Ok((Some(DraftItem::new(uri, DraftChange::Reported(add))), mark))
     }
 
     /// A datastream in its newest version, or in that of a time.
@@ -254,7 +254,7 @@ fn rest(item: &mut DraftItem, newest: Option<&DatastreamVersion>, time: Option<T
             ItemChange::Update { content: Some(content), before: None, after: None }
         }
     };
-    item.change = DraftChange::Completed(change);
+    item.change = DraftChange::FollowUp(change);
     None
 }
 

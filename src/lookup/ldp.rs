@@ -16,7 +16,8 @@ use super::{asking::Asking, client::There, error::LookupError};
 use crate::{
     format::ldp::{Described, description, links},
     model::{
-        ContentLocation, Digest, DigestAlgorithm, Draft, DraftItems, LookupMark, MediaType, Timestamp, Untold, Uri,
+        ContentLocation, Digest, DigestAlgorithm, Draft, DraftItems, LookupMark, MediaType, MissingFacts, Timestamp,
+        Uri,
     },
     web::header_date,
 };
@@ -43,10 +44,10 @@ const MOST_STEPS: usize = 16;
 /// # Errors
 /// When it does not answer everything. What it did answer is in the draft.
 pub(super) async fn complete(asking: &Asking<'_>, object: Option<&str>, draft: &mut Draft) -> Result<(), LookupError> {
-    if draft.lookup.untold == Untold::Nothing {
+    if draft.lookup.missing == MissingFacts::Nothing {
         return Ok(());
     }
-    let time = draft.time.told();
+    let time = draft.time.reported();
     let mut found = None;
     let mut mark = None;
     let DraftItems::Listed(items) = draft.items.clone() else { return Ok(()) };

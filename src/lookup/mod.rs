@@ -30,7 +30,7 @@ pub use settings::{BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySetting
 use self::{asking::Asking, cache::AnswerCache};
 use crate::{
     format::{Limits, RepositoryApi},
-    model::{Draft, LookupMark, Untold},
+    model::{Draft, LookupMark, MissingFacts},
 };
 
 /// How things are with a repository, for those who administer it.
@@ -77,7 +77,7 @@ impl Lookup {
     /// # Errors
     /// When it does not answer everything. What it did answer is in the draft.
     pub async fn complete(&self, draft: &mut Draft, since: Instant) -> Result<(), LookupError> {
-        if draft.lookup.untold == Untold::Nothing {
+        if draft.lookup.missing == MissingFacts::Nothing {
             return Ok(());
         }
         match self.ask(draft, since).await {
@@ -128,8 +128,8 @@ impl Lookup {
 #[cfg(test)]
 mod tests {
     use super::{
-        BaseUrl, Draft, Instant, Limits, Lookup, LookupMark, Mode, Repository, RepositoryApi, RepositorySettings,
-        Untold,
+        BaseUrl, Draft, Instant, Limits, Lookup, LookupMark, MissingFacts, Mode, Repository, RepositoryApi,
+        RepositorySettings,
     };
     use crate::model::{DraftLookup, SourceName};
 
@@ -144,7 +144,7 @@ mod tests {
         let object = "http://127.0.0.1:1/fedora/objects/a:1#x";
         let draft = format!(r#"{{"object":"{object}","items":[{{"uri":"{object}","change":"ADD"}}]}}"#);
         let mut draft: Draft = serde_json::from_str(&draft).unwrap();
-        draft.lookup = DraftLookup::of(Untold::Object);
+        draft.lookup = DraftLookup::of(MissingFacts::Object);
         lookup.complete(&mut draft, Instant::now()).await.unwrap();
         assert_eq!((draft.lookup.mark, lookup.health().last_error), (Some(LookupMark::Foreign), None));
     }

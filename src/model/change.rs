@@ -95,7 +95,7 @@ pub struct ItemNotes {
     /// The source told of new content; that it is an ADD or an UPDATE the registry told.
     pub inferred: bool,
     /// The state that such an item begins in, which holds until a source tells one.
-    pub begins_in: Option<State>,
+    pub initial_state: Option<State>,
 }
 
 impl Settlement {

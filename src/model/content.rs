@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::{Uri, parsed::parsed};
+use super::{Uri, deserialize_str::deserialize_str};
 
 /// Where new or changed content can be fetched, and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -95,7 +95,7 @@ impl fmt::Display for MediaType {
 
 impl<'de> Deserialize<'de> for MediaType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, Self::parse)
+        deserialize_str(deserializer, Self::parse)
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Draft {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DraftTime {
     /// Then, by the source's clock.
-    Told(Timestamp),
+    Reported(Timestamp),
     /// The source does not say, and sends at once: the time of receipt is taken.
     Receipt,
     /// The source does not say, and the message may have waited in a queue: the time of receipt
@@ -49,16 +49,16 @@ pub enum DraftTime {
 
 impl From<Option<Timestamp>> for DraftTime {
     fn from(time: Option<Timestamp>) -> Self {
-        time.map_or(Self::Receipt, Self::Told)
+        time.map_or(Self::Receipt, Self::Reported)
     }
 }
 
 impl DraftTime {
     /// The time that the source told.
     #[must_use]
-    pub fn told(self) -> Option<Timestamp> {
+    pub fn reported(self) -> Option<Timestamp> {
         match self {
-            Self::Told(time) => Some(time),
+            Self::Reported(time) => Some(time),
             Self::Receipt | Self::Arrival => None,
         }
     }
@@ -88,23 +88,23 @@ pub struct DraftItem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DraftChange {
     /// The source knows what happened; only the state before may be missing.
-    Told(ItemChange),
+    Reported(ItemChange),
     /// There is new content, and the source cannot tell whether the item is new: the registry can.
     AddOrUpdate {
         /// Where the content is.
         content: Option<ContentLocation>,
         /// The state that such an item begins in, if it turns out to be new.
-        begins_in: Option<State>,
+        initial_state: Option<State>,
     },
     /// It is there, with that content: an ADD where it was not known, an UPDATE where other content
     /// was, and nothing where it was known to be so.
-    There {
+    Present {
         /// Where the content is.
         content: Option<ContentLocation>,
     },
     /// A walk through the repository found it there: an ADD where it was not known, an UPDATE or a change of state
     /// where it is known otherwise and these are newer, and nothing where it is known so.
-    Found {
+    Crawled {
         /// Where the content is.
         content: Option<ContentLocation>,
         /// Its state, where the repository has states.
@@ -123,7 +123,7 @@ pub enum DraftChange {
     /// The repository says so of an event that is in the journal already, or of one that may have changed nothing. It
     /// counts as far as the registry neither holds it so nor knows anything newer; what is told to be new there
     /// may be known already, and is an UPDATE then.
-    Completed(ItemChange),
+    FollowUp(ItemChange),
     /// Properties changed, or may have changed; content stands as it was.
     Properties {
         /// The state that was set along with them.
@@ -136,8 +136,8 @@ impl DraftChange {
     #[must_use]
     pub fn content(&self) -> Option<&ContentLocation> {
         match self {
-            Self::Told(change) | Self::Completed(change) => change.content(),
-            Self::AddOrUpdate { content, .. } | Self::There { content } | Self::Found { content, .. } => {
+            Self::Reported(change) | Self::FollowUp(change) => change.content(),
+            Self::AddOrUpdate { content, .. } | Self::Present { content } | Self::Crawled { content, .. } => {
                 content.as_ref()
             }
             Self::Activity { .. } | Self::Properties { .. } => None,
@@ -147,12 +147,12 @@ impl DraftChange {
     /// Where the new content is, of a change that was told and has some.
     pub fn content_mut(&mut self) -> Option<&mut ContentLocation> {
         match self {
-            Self::Told(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
-            | Self::Completed(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
+            Self::Reported(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
+            | Self::FollowUp(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
             | Self::AddOrUpdate { content, .. }
-            | Self::There { content }
-            | Self::Found { content, .. } => content.as_mut(),
-            Self::Told(_) | Self::Completed(_) | Self::Activity { .. } | Self::Properties { .. } => None,
+            | Self::Present { content }
+            | Self::Crawled { content, .. } => content.as_mut(),
+            Self::Reported(_) | Self::FollowUp(_) | Self::Activity { .. } | Self::Properties { .. } => None,
         }
     }
 }
@@ -167,7 +167,7 @@ impl DraftItem {
 
 impl From<ContentItemModification> for DraftItem {
     fn from(item: ContentItemModification) -> Self {
-        Self { id: Some(item.id), uri: item.uri, change: DraftChange::Told(item.change) }
+        Self { id: Some(item.id), uri: item.uri, change: DraftChange::Reported(item.change) }
     }
 }
 
@@ -180,7 +180,7 @@ impl From<ContentObjectModification> for Draft {
             event_id: told.origin.event_id,
             software_version: told.origin.software_version,
             user: told.user,
-            time: DraftTime::Told(told.time),
+            time: DraftTime::Reported(told.time),
             object: told.object,
             parent: told.parent,
             types: told.types,

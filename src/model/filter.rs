@@ -6,7 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Change, ContentItemModification, ItemChange, MediaRange, SourceName, State, Timestamp, Uri, parsed::parsed,
+    Change, ContentItemModification, ItemChange, MediaRange, SourceName, State, Timestamp, Uri,
+    deserialize_str::deserialize_str,
 };
 
 /// Which changes a reader wants. The values of one condition are alternatives, the conditions hold
@@ -215,7 +216,7 @@ impl fmt::Display for UriPrefix {
 
 impl<'de> Deserialize<'de> for UriPrefix {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, Self::parse)
+        deserialize_str(deserializer, Self::parse)
     }
 }
 

@@ -106,8 +106,8 @@ struct WireItem<'a> {
     late: AspectSet,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     inferred: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    begins_in: Option<State>,
+    #[serde(rename = "beginsIn", skip_serializing_if = "Option::is_none")]
+    initial_state: Option<State>,
 }
 
 /// An item's change by reference for writing, by value after reading.
@@ -148,9 +148,9 @@ struct WireItemParts {
     #[serde(default)]
     inferred: bool,
     /// The state that such an item begins in, which holds until a source tells one.
-    #[serde(default)]
+    #[serde(default, rename = "beginsIn")]
     #[schema(value_type = State)]
-    begins_in: Option<State>,
+    initial_state: Option<State>,
 }
 
 impl Serialize for WireItemChange<'_> {
@@ -185,7 +185,7 @@ impl TryFrom<WireItemParts> for WireItem<'_> {
             change: WireItemChange(Cow::Owned(change)),
             late: parts.late,
             inferred: parts.inferred,
-            begins_in: parts.begins_in,
+            initial_state: parts.initial_state,
         })
     }
 }
@@ -198,12 +198,12 @@ impl<'a> WireItem<'a> {
             change: WireItemChange(Cow::Borrowed(&item.change)),
             late: notes.late,
             inferred: notes.inferred,
-            begins_in: notes.begins_in,
+            initial_state: notes.initial_state,
         }
     }
 
     fn notes(&self) -> ItemNotes {
-        ItemNotes { late: self.late, inferred: self.inferred, begins_in: self.begins_in.clone() }
+        ItemNotes { late: self.late, inferred: self.inferred, initial_state: self.initial_state.clone() }
     }
 }
 
@@ -313,7 +313,7 @@ impl<'de> Deserialize<'de> for Draft {
         let items = wire.items.into_iter().map(|item| DraftItem {
             id: item.id,
             uri: item.uri,
-            change: DraftChange::Told(item.change.0.into_owned()),
+            change: DraftChange::Reported(item.change.0.into_owned()),
         });
         let items = match NonEmpty::try_from(items.collect::<Vec<_>>()) {
             Ok(items) => DraftItems::Listed(items),

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftLookup {
     /// What the source could not tell.
-    pub untold: Untold,
+    pub missing: MissingFacts,
     /// What came of asking; `None` where nobody asked, or all was answered.
     pub mark: Option<LookupMark>,
 }
@@ -17,15 +17,15 @@ pub struct DraftLookup {
 impl DraftLookup {
     /// A draft of which that is untold.
     #[must_use]
-    pub fn of(untold: Untold) -> Self {
-        Self { untold, mark: None }
+    pub fn of(missing: MissingFacts) -> Self {
+        Self { missing, mark: None }
     }
 }
 
 named_values! {
     /// What a source could not tell of an event, and its repository may know.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub enum Untold {
+    pub enum MissingFacts {
         /// Nothing: all is told, or what is gone cannot be asked about.
         #[default]
         Nothing = "nothing",
@@ -36,7 +36,7 @@ named_values! {
         /// That, and which items the object has: it is new, and they are not listed.
         Items = "items",
         /// That, and which version of the content is the newest now: an unknown number of them is gone, and perhaps all.
-        Rest = "rest",
+        RemainingVersions = "rest",
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{MediaType, parsed::parsed};
+use super::{MediaType, deserialize_str::deserialize_str};
 
 /// A media type without parameters, as in `image/jpeg`, or all of a type, as in `image/*`. Letters
 /// count alike in either case (RFC 6838 section 4.2).
@@ -55,7 +55,7 @@ impl fmt::Display for MediaRange {
 
 impl<'de> Deserialize<'de> for MediaRange {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, Self::parse)
+        deserialize_str(deserializer, Self::parse)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
-use super::parsed::parsed;
+use super::deserialize_str::deserialize_str;
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ macro_rules! name {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                parsed(deserializer, Self::parse)
+                deserialize_str(deserializer, Self::parse)
             }
         }
     };
@@ -102,7 +102,7 @@ impl fmt::Display for EventId {
 
 impl<'de> Deserialize<'de> for EventId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, |raw| Self::parse(raw).ok_or("an event id has 1 to 1024 printable bytes"))
+        deserialize_str(deserializer, |raw| Self::parse(raw).ok_or("an event id has 1 to 1024 printable bytes"))
     }
 }
 
@@ -169,7 +169,7 @@ macro_rules! uuid_id {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                parsed(deserializer, Self::parse)
+                deserialize_str(deserializer, Self::parse)
             }
         }
     };

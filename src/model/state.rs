@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::parsed::parsed;
+use super::deserialize_str::deserialize_str;
 
 /// A state of content (`ACTIVE`, `INACTIVE`, `DELETED`) or of an activity (`REQUESTED`,
 /// `RUNNING`, …): a token of an open vocabulary, `[A-Z][A-Z_]*`, at most [`State::MAX_BYTES`] long.
@@ -80,7 +80,7 @@ impl fmt::Display for State {
 
 impl<'de> Deserialize<'de> for State {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, Self::parse)
+        deserialize_str(deserializer, Self::parse)
     }
 }
 

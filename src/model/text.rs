@@ -4,7 +4,7 @@ use std::{convert::Infallible, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::parsed::parsed;
+use super::deserialize_str::deserialize_str;
 
 /// Text without the characters that XML 1.0 cannot carry (section 2.2, `Char`), without leading or
 /// trailing white space, and at most [`Text::MAX_CHARS`] characters long.
@@ -55,7 +55,7 @@ impl fmt::Display for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, |raw| Ok::<_, Infallible>(Self::new(raw)))
+        deserialize_str(deserializer, |raw| Ok::<_, Infallible>(Self::new(raw)))
     }
 }
 

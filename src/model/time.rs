@@ -5,7 +5,7 @@ use std::{fmt, ops::Range};
 use chrono::{DateTime, Datelike, NaiveDateTime, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::parsed::parsed;
+use super::deserialize_str::deserialize_str;
 
 /// A point in time in UTC, to the millisecond: what Fedora writes and what all formats can carry.
 ///
@@ -137,7 +137,7 @@ impl Serialize for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, Self::parse)
+        deserialize_str(deserializer, Self::parse)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::parsed::parsed;
+use super::deserialize_str::deserialize_str;
 
 /// An absolute URI (RFC 3986), or an IRI (RFC 3987) as Atom allows in its place.
 ///
@@ -124,7 +124,7 @@ impl FromStr for Uri {
 
 impl<'de> Deserialize<'de> for Uri {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, Self::parse)
+        deserialize_str(deserializer, Self::parse)
     }
 }
 

@@ -216,10 +216,10 @@ fn extensions(change: &Change, content: Option<&ContentLocation>, notes: &ItemNo
             Extension { value: Some(digest.hex().to_owned()), ..extension("tidings:digest", [algorithm]) },
         );
     }
-    if notes.inferred || notes.begins_in.is_some() {
+    if notes.inferred || notes.initial_state.is_some() {
         let inferred = ("inferred", notes.inferred.then(|| "true".to_owned()));
-        let begins_in = ("begins-in", notes.begins_in.as_ref().map(ToString::to_string));
-        extend(&mut all, extension("tidings:item", [inferred, begins_in]));
+        let initial_state = ("begins-in", notes.initial_state.as_ref().map(ToString::to_string));
+        extend(&mut all, extension("tidings:item", [inferred, initial_state]));
     }
     if !notes.late.is_empty() {
         extend(&mut all, Extension { value: Some(notes.late.to_string()), ..extension("tidings:late", []) });

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{PIECE_BYTES, journal_problem, store_problem, wait_for};
 use crate::{
-    journal::{Journal, Recorded, store::StoreError},
+    journal::{Journal, RecordedChange, store::StoreError},
     model::Seq,
     web::Problem,
 };
@@ -17,7 +17,7 @@ const PIECE: usize = 100;
 pub(super) struct Backwards<'a> {
     journal: &'a Journal,
     first: Seq,
-    piece: VecDeque<Arc<Recorded>>,
+    piece: VecDeque<Arc<RecordedChange>>,
     /// The number of the change that was given last.
     oldest: Option<Seq>,
 }
@@ -34,7 +34,7 @@ impl<'a> Backwards<'a> {
     }
 
     /// The change that comes next.
-    pub(super) fn peek(&self) -> Option<&Arc<Recorded>> {
+    pub(super) fn peek(&self) -> Option<&Arc<RecordedChange>> {
         self.piece.front()
     }
 
@@ -54,7 +54,7 @@ impl<'a> Backwards<'a> {
 }
 
 impl Iterator for Backwards<'_> {
-    type Item = Result<Arc<Recorded>, Problem>;
+    type Item = Result<Arc<RecordedChange>, Problem>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(oldest) = self.oldest.filter(|_| self.piece.is_empty())
@@ -78,7 +78,7 @@ mod tests {
 
     use super::{Backwards, Journal, PIECE_BYTES, Seq};
     use crate::{
-        journal::{KnownKey, Settings, Submission, TailBounds, settle::SourcePolicy, store::sqlite},
+        journal::{DuplicatePolicy, JournalSettings, Submission, TailBounds, settle::SourcePolicy, store::sqlite},
         model::{Draft, SourceName},
     };
 
@@ -86,7 +86,7 @@ mod tests {
     async fn journal_of(large: usize, folder: &std::path::Path) -> Journal {
         let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
         let tail = TailBounds { changes: 1, ..TailBounds::default() };
-        let (journal, _writer) = Journal::start(store, Settings { tail, ..Settings::default() }).unwrap();
+        let (journal, _writer) = Journal::start(store, JournalSettings { tail, ..JournalSettings::default() }).unwrap();
         let item = |number: usize| serde_json::json!({ "uri": format!("http://h/1/{number}"), "change": "ADD" });
         // In JSON an item has more than fifty bytes.
         let items: Vec<_> = (0..PIECE_BYTES / 50).map(item).collect();
@@ -94,7 +94,10 @@ mod tests {
         let draft: Draft = serde_json::from_value(draft).unwrap();
         let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
         let drafts = vec![(None, draft); large];
-        journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+        journal
+            .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
+            .await
+            .unwrap();
         journal
     }
 

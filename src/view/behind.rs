@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    journal::{Journal, JournalError, Recorded, first_of},
+    journal::{Journal, JournalError, RecordedChange, take_within},
     model::Seq,
 };
 
@@ -43,7 +43,7 @@ struct Kept {
 }
 
 struct Stretch {
-    changes: Vec<Arc<Recorded>>,
+    changes: Vec<Arc<RecordedChange>>,
     bytes: usize,
 }
 
@@ -65,7 +65,7 @@ impl Behind {
         after: Seq,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<Arc<Recorded>>, JournalError> {
+    ) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         let in_memory = || self.in_memory(journal, after, limit, bytes);
         if let Some(changes) = in_memory() {
             return Ok(changes);
@@ -77,7 +77,7 @@ impl Behind {
             return Ok(changes);
         }
         let read = journal.after_within(after, STRETCH, STRETCH_BYTES).await?;
-        let changes = first_of(&read, limit, bytes);
+        let changes = take_within(&read, limit, bytes);
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).add(read);
         Ok(changes)
     }
@@ -89,13 +89,19 @@ impl Behind {
         after: Seq,
         limit: usize,
         bytes: usize,
-    ) -> Option<Vec<Arc<Recorded>>> {
-        let in_tail = journal.held_after(after, limit, bytes);
+    ) -> Option<Vec<Arc<RecordedChange>>> {
+        let in_tail = journal.cached_after(after, limit, bytes);
         in_tail.or_else(|| self.kept_after(journal, after, limit, bytes))
     }
 
     /// The same of what was read already, unless the journal no longer keeps it.
-    fn kept_after(&self, journal: &Journal, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
+    fn kept_after(
+        &self,
+        journal: &Journal,
+        after: Seq,
+        limit: usize,
+        bytes: usize,
+    ) -> Option<Vec<Arc<RecordedChange>>> {
         if after.next() < journal.first() {
             return None;
         }
@@ -104,17 +110,17 @@ impl Behind {
 }
 
 impl Kept {
-    fn after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
+    fn after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
         let following = |stretch: &Stretch| {
             let first = stretch.changes.first()?.seq();
             let skipped = usize::try_from(after.next().0.checked_sub(first.0)?).ok()?;
-            stretch.changes.get(skipped..).filter(|rest| !rest.is_empty()).map(|rest| first_of(rest, limit, bytes))
+            stretch.changes.get(skipped..).filter(|rest| !rest.is_empty()).map(|rest| take_within(rest, limit, bytes))
         };
         self.stretches.iter().rev().find_map(following)
     }
 
     /// Adds what was read, if anything was, and drops what was read longest ago.
-    fn add(&mut self, changes: Vec<Arc<Recorded>>) {
+    fn add(&mut self, changes: Vec<Arc<RecordedChange>>) {
         if changes.is_empty() {
             return;
         }
@@ -137,14 +143,14 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    use super::{KEPT, KEPT_BYTES, Kept, Recorded};
+    use super::{KEPT, KEPT_BYTES, Kept, RecordedChange};
     use crate::model::Seq;
 
-    fn stretch(numbers: std::ops::Range<u64>, size: usize) -> Vec<Arc<Recorded>> {
-        numbers.map(|n| Arc::new(Recorded::from_json(Seq(n), Bytes::from(vec![b' '; size])))).collect()
+    fn stretch(numbers: std::ops::Range<u64>, size: usize) -> Vec<Arc<RecordedChange>> {
+        numbers.map(|n| Arc::new(RecordedChange::from_json(Seq(n), Bytes::from(vec![b' '; size])))).collect()
     }
 
-    fn numbers(changes: Option<Vec<Arc<Recorded>>>) -> Option<Vec<u64>> {
+    fn numbers(changes: Option<Vec<Arc<RecordedChange>>>) -> Option<Vec<u64>> {
         changes.map(|changes| changes.iter().map(|change| change.seq().0).collect())
     }
 

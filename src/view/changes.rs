@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{LARGE, PAGE_BYTES, PIECE_BYTES, journal_problem, store_problem, unkept, wait_for, waiting::Waiting};
 use crate::{
     format::{Batch, FORMATS, FormatKind},
-    journal::{Journal, Recorded, metrics::tail_read},
+    journal::{Journal, RecordedChange, metrics::tail_read},
     model::{Change, ChangeId, Seq},
     web::{
         CachePolicy, Client, Content, DocumentWriter, Path, Problem, ProblemCode, Query, Spool, SpoolWriter,
@@ -164,7 +164,7 @@ impl Changes {
     /// Reads and writes a page: at once, if it is small and its changes are in memory, else piece by piece when it is
     /// its turn.
     async fn read(&self, after: Seq, limit: usize, shape: Shape) -> Result<Page, Problem> {
-        let in_memory = self.journal.held_after(after, limit, SMALL_PAGE);
+        let in_memory = self.journal.cached_after(after, limit, SMALL_PAGE);
         if let Some(changes) = in_memory.filter(|changes| is_small(changes, limit, after, self.journal.head())) {
             tail_read(true);
             return Page::write(&self.waiting, after, shape, |page| page.add(&changes).map(|_| ()));
@@ -189,7 +189,7 @@ impl Changes {
 }
 
 /// Whether the changes are the whole page, and small enough to be written at once.
-fn is_small(changes: &[Arc<Recorded>], limit: usize, after: Seq, head: Seq) -> bool {
+fn is_small(changes: &[Arc<RecordedChange>], limit: usize, after: Seq, head: Seq) -> bool {
     let bytes: usize = changes.iter().map(|change| change.json().len()).sum();
     let next = changes.last().map_or(after, |newest| newest.seq());
     bytes <= SMALL_PAGE && (changes.len() == limit || next >= head)
@@ -207,7 +207,7 @@ struct PageWriter {
 
 impl PageWriter {
     /// Adds the changes that fit; says whether all did. The first of a page always fits.
-    fn add(&mut self, changes: &[Arc<Recorded>]) -> Result<bool, Problem> {
+    fn add(&mut self, changes: &[Arc<RecordedChange>]) -> Result<bool, Problem> {
         for change in changes {
             let size = change.json().len();
             if self.count > 0 && self.bytes + size > PAGE_BYTES {

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     cache::LruCache,
-    journal::{Journal, Recorded, store::StoreError},
+    journal::{Journal, RecordedChange, store::StoreError},
     model::{Seq, Timestamp},
     web::{
         self, CachePolicy, Content, DocumentWriter, Problem, ProblemCode, Representation, Spool, problems,
@@ -346,7 +346,7 @@ impl Parts {
     fn render(
         &self,
         frame: Frame,
-        changes: impl Iterator<Item = Result<Arc<Recorded>, Problem>>,
+        changes: impl Iterator<Item = Result<Arc<RecordedChange>, Problem>>,
         cache: CachePolicy,
     ) -> Result<Representation, Problem> {
         let writer = FeedWriter::begin(&self.site, frame, DocumentWriter::new(&self.spool));
@@ -401,7 +401,7 @@ impl Newest {
 
 /// When the newest of these changes was received.
 fn received(changes: &Backwards<'_>) -> Result<Option<Timestamp>, Problem> {
-    let received = |newest: &Arc<Recorded>| {
+    let received = |newest: &Arc<RecordedChange>| {
         let is_large = newest.json().len() >= LARGE;
         let received = if is_large { newest.unread().change()?.received } else { newest.change()?.received };
         Ok(received)

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     format::content_change::TIDINGS,
-    journal::{Recorded, store::StoreError},
+    journal::{RecordedChange, store::StoreError},
     model::Change,
 };
 
@@ -59,7 +59,7 @@ impl<'a, W: Write> FeedWriter<'a, W> {
     }
 
     /// Writes an entry for every item of the change.
-    pub(super) fn change(&mut self, recorded: &Recorded) -> Result<(), WriteError> {
+    pub(super) fn change(&mut self, recorded: &RecordedChange) -> Result<(), WriteError> {
         if recorded.json().len() >= LARGE {
             return self.entries(recorded.unread().change()?);
         }
@@ -128,7 +128,7 @@ const USUAL_ENTRY: usize = 4096;
 ///
 /// # Errors
 /// When what is stored is not a change: the journal is damaged.
-pub(super) fn document(site: &Site, frame: Frame, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, WriteError> {
+pub(super) fn document(site: &Site, frame: Frame, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, WriteError> {
     let mut writer = FeedWriter::begin(site, frame, Vec::new())?;
     changes.iter().try_for_each(|recorded| writer.change(recorded))?;
     writer.finish()
@@ -143,7 +143,7 @@ mod tests {
 
     use super::{super::atom::page_link, Feed, Frame, Site, document, empty_feed, entry, written};
     use crate::{
-        journal::{Recorded, store::StoredChange},
+        journal::{RecordedChange, store::StoredChange},
         model::{Seq, Timestamp},
     };
 
@@ -161,7 +161,8 @@ mod tests {
     /// A document that `atom_syndication` writes as a whole is the measure.
     #[test]
     fn a_document_written_entry_by_entry_is_the_one_written_as_a_whole() {
-        let changes = CHANGES.map(|json| Arc::new(Recorded::from_json(Seq::ZERO, Bytes::from_static(json.as_bytes()))));
+        let changes =
+            CHANGES.map(|json| Arc::new(RecordedChange::from_json(Seq::ZERO, Bytes::from_static(json.as_bytes()))));
         let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None };
         for (archive, count) in [(false, 0), (true, 0), (false, 2), (true, 2)] {
             let frame = || Frame {
@@ -188,8 +189,8 @@ mod tests {
     #[test]
     fn an_archive_page_is_rendered_as_it_always_was() {
         let changes = CHANGES.map(|json| {
-            let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()), sight: None };
-            Arc::new(Recorded::from(stored))
+            let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()), visibility: None };
+            Arc::new(RecordedChange::from(stored))
         });
         let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None };
         let frame = Frame {

@@ -19,7 +19,7 @@ use super::{
     store_problem, wait_for,
 };
 use crate::{
-    journal::{Journal, Recorded, store::StoreError},
+    journal::{Journal, RecordedChange, store::StoreError},
     model::{Filter, Seq, Timestamp},
     web::{Problem, Query},
 };
@@ -128,7 +128,7 @@ fn filter_query(filter: &Filter) -> String {
 #[derive(Debug)]
 pub(super) struct Found {
     /// The changes, newest first, as they are to be shown.
-    pub(super) changes: Vec<Arc<Recorded>>,
+    pub(super) changes: Vec<Arc<RecordedChange>>,
     /// Where the next document goes on; `None` when nothing older is left.
     next: Option<Seq>,
     /// When the newest of the changes that are shown was received, or else that were examined.
@@ -137,7 +137,7 @@ pub(super) struct Found {
 
 impl Found {
     /// These changes alone, newest first.
-    pub(super) fn of(changes: &[Arc<Recorded>]) -> Result<Self, StoreError> {
+    pub(super) fn of(changes: &[Arc<RecordedChange>]) -> Result<Self, StoreError> {
         let updated = changes.first().map(|newest| newest.change().map(|change| change.received)).transpose()?;
         Ok(Self { changes: changes.to_vec(), next: None, updated })
     }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::{changes::Changes, journal_problem, json_answer, store_problem};
 use crate::{
     journal::{
-        KeptContent,
+        RawContentLocation,
         registry::{ItemRecord, ObjectState},
         store::StoreError,
     },
@@ -118,7 +118,7 @@ impl<'a> ObjectView<'a> {
                 live: state.is_live(uri),
                 since: record.existence.clock.at,
                 state: state.state(uri),
-                content: state.content(uri).map(KeptContent::read).transpose()?,
+                content: state.content(uri).map(RawContentLocation::parse).transpose()?,
             })
         };
         Ok(Self {

@@ -80,7 +80,7 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery
         Problem::new(ProblemCode::InvalidQuery, format!("after: {error}.")).with("parameter", "after")
     })?;
     let turn = view.waiting.spool().page_turn().await;
-    let (head, seeds) = (view.journal.head(), view.journal.seeds());
+    let (head, seeds) = (view.journal.head(), view.journal.seed_count());
     let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
     let spool = view.waiting.spool().clone();
     Spool::blocking(turn, move || {

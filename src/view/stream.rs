@@ -30,7 +30,7 @@ pub(super) use self::large::LargeEvents;
 use super::{journal_problem, parameters::with_filter, waiting::Waiting};
 use crate::{
     format::{FORMATS, FormatKind, format},
-    model::{Seq, parsed},
+    model::{Seq, deserialize_str},
     web::{Client, Endless, Problem, ProblemCode, Query, problems},
 };
 
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Format {
 
 impl<'de> Deserialize<'de> for Format {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, |name| {
+        deserialize_str(deserializer, |name| {
             // An event has no headers.
             format(name).filter(|format| format.is_whole()).map(Self).ok_or_else(|| {
                 let whole = FORMATS.iter().filter(|format| format.is_whole());

@@ -11,7 +11,7 @@ use super::{
     filtered::{self, Found, Selection},
 };
 use crate::{
-    journal::{Recorded, store::StoreError},
+    journal::{RecordedChange, store::StoreError},
     model::Filter,
 };
 
@@ -46,7 +46,7 @@ impl FeedView {
     ///
     /// # Errors
     /// When it is no topic, or what is stored is not a change.
-    pub fn entries(&self, address: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, EntriesError> {
+    pub fn entries(&self, address: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, EntriesError> {
         let selection = self.selection(address)?;
         let site = &self.0.site;
         let found = Found::of(changes)?;

@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{behind::Behind, metrics, stream::LargeEvents};
 use crate::{
-    journal::{Journal, JournalError, Recorded},
+    journal::{Journal, JournalError, RecordedChange},
     model::Seq,
     web::{Client, Limit, Problem, ProblemCode, Spool, limit_hit},
 };
@@ -224,7 +224,7 @@ impl Waiting {
     }
 
     /// What [`Waiting::read`] gives, where nobody has to wait for the disk; else `None`.
-    pub(super) fn in_memory(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
+    pub(super) fn in_memory(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
         self.0.behind.in_memory(&self.0.journal, after, limit, bytes)
     }
 
@@ -238,7 +238,7 @@ impl Waiting {
         after: Seq,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<Arc<Recorded>>, JournalError> {
+    ) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         self.0.behind.after(&self.0.journal, after, limit, bytes).await
     }
 }

@@ -22,7 +22,7 @@ use tidings::{
     format::{self, Dialect, DialectKind, Headers, Limits, Message, Reading},
     intake::{EVENTS, Receipt, SourceName},
     journal::{
-        Outcome,
+        DraftOutcome,
         store::{EventIdentity, event_key},
     },
     model::{ChangeId, Seq},
@@ -111,7 +111,7 @@ async fn receive(
     }
     let id = ChangeId::from(uuid::Uuid::now_v7());
     let seq = Seq(hook.head.fetch_add(1, Ordering::Relaxed) + 1);
-    let receipt = Receipt { outcomes: vec![Outcome::Accepted { seq, id }], nothing: None };
+    let receipt = Receipt { outcomes: vec![DraftOutcome::Accepted { seq, id }], nothing: None };
     let outcome = receipt.outcome();
     metrics::counter!(EVENTS, "source" => name, "dialect" => hook.kind.name, "outcome" => outcome).increment(1);
     (StatusCode::CREATED, [(header::LOCATION, format!("/changes/{}", id.uuid()))], Json(receipt.told())).into_response()

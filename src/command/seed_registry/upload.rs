@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tidings::{
     lookup::walk::Part,
-    model::{FoundObject, SourceName},
+    model::{CrawledObject, SourceName},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -117,7 +117,7 @@ impl<'g> Uploader<'g> {
 
     async fn post_piece(
         &mut self,
-        objects: &[FoundObject],
+        objects: &[CrawledObject],
         position: &str,
         done: bool,
     ) -> Result<UploadCounts, String> {
@@ -160,8 +160,8 @@ impl UploadCounts {
 }
 
 /// Splits the objects into pieces of at most [`MAX_PIECE_BYTES`], but at least one object each. The order is kept.
-fn pieces(found: Vec<FoundObject>) -> Vec<Vec<FoundObject>> {
-    let mut pieces: Vec<Vec<FoundObject>> = Vec::new();
+fn pieces(found: Vec<CrawledObject>) -> Vec<Vec<CrawledObject>> {
+    let mut pieces: Vec<Vec<CrawledObject>> = Vec::new();
     let mut size = usize::MAX;
     for object in found {
         let more = serde_json::to_vec(&object).map_or(0, |json| json.len());
@@ -179,7 +179,7 @@ fn pieces(found: Vec<FoundObject>) -> Vec<Vec<FoundObject>> {
 
 #[cfg(test)]
 mod tests {
-    use tidings::model::{FoundItem, FoundObject, NonEmpty, Timestamp, Uri};
+    use tidings::model::{CrawledItem, CrawledObject, NonEmpty, Timestamp, Uri};
 
     use super::{MAX_PIECE_BYTES, pieces};
 
@@ -187,8 +187,8 @@ mod tests {
     fn pieces_are_in_order_and_not_too_large() {
         let object = |number: usize| {
             let uri = Uri::parse(&format!("http://h/{number}/{}", "x".repeat(1500))).unwrap();
-            let item = FoundItem { uri: uri.clone(), at: Timestamp::EPOCH, content: None, state: None };
-            FoundObject {
+            let item = CrawledItem { uri: uri.clone(), at: Timestamp::EPOCH, content: None, state: None };
+            CrawledObject {
                 object: uri,
                 at: Timestamp::EPOCH,
                 parent: None,

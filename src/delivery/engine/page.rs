@@ -6,7 +6,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     delivery::memory::MemoryBudget,
-    journal::{Journal, JournalError, Recorded, first_of},
+    journal::{Journal, JournalError, RecordedChange, take_within},
     model::Seq,
 };
 
@@ -15,7 +15,7 @@ const CHANGES: usize = 256;
 const BYTES: usize = 1024 * 1024;
 
 /// Changes that were read, and the permit to hold them if they come from the disk.
-pub(super) type Page = (Vec<Arc<Recorded>>, Option<OwnedSemaphorePermit>);
+pub(super) type Page = (Vec<Arc<RecordedChange>>, Option<OwnedSemaphorePermit>);
 
 /// Reading of a page.
 pub(super) type Reading = Pin<Box<dyn Future<Output = Result<Page, JournalError>> + Send>>;
@@ -42,13 +42,13 @@ async fn read(journal: Journal, memory: Arc<MemoryBudget>, after: Seq, changes: 
     loop {
         head.borrow_and_update();
         // Changes in memory are shared by all that read them.
-        let permit = match journal.held_after(after, 1, 1) {
+        let permit = match journal.cached_after(after, 1, 1) {
             Some(_) => None,
             None => Some(memory.pages().acquire_owned().await.map_err(|_| JournalError::Closed)?),
         };
         let page = journal.after_within(after, changes, BYTES).await?;
         if !page.is_empty() {
-            return Ok((first_of(&page, changes, BYTES), permit));
+            return Ok((take_within(&page, changes, BYTES), permit));
         }
         drop(permit);
         head.changed().await.map_err(|_| JournalError::Closed)?;

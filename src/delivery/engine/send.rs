@@ -20,7 +20,7 @@ use crate::{
         memory::{Reservation, Reserving},
     },
     format::KEPT,
-    journal::{Recorded, store::StoreError, subscriptions::DeadLetter},
+    journal::{RecordedChange, store::StoreError, subscriptions::DeadLetter},
     model::Seq,
     retry::Backoff,
 };
@@ -32,7 +32,7 @@ const LETTERS: usize = 1;
 pub(super) struct Session {
     pub(super) flight: Flight,
     /// Changes that were read and not sent, at most a page of them.
-    waiting: VecDeque<Arc<Recorded>>,
+    waiting: VecDeque<Arc<RecordedChange>>,
     /// Permit to hold these changes.
     page_permit: Option<OwnedSemaphorePermit>,
     pub(super) letters: VecDeque<DeadLetter>,
@@ -122,7 +122,7 @@ pub(super) async fn reserved(reserving: &mut Option<Reserving>) -> Option<Reserv
 
 /// Changes of the next message, and its body.
 struct Gathered {
-    changes: Vec<Arc<Recorded>>,
+    changes: Vec<Arc<RecordedChange>>,
     encoded: Vec<Bytes>,
     /// Bytes of the body.
     bytes: usize,
@@ -231,7 +231,7 @@ impl Engine {
     }
 
     async fn send_letter(&mut self, session: &mut Session, letter: DeadLetter) -> Result<(), Cut> {
-        let change = Arc::new(Recorded::from_json(letter.letter.seq, letter.letter.json.clone()));
+        let change = Arc::new(RecordedChange::from_json(letter.letter.seq, letter.letter.json.clone()));
         let encoded = match self.encoded(&change) {
             Ok(encoded) => encoded,
             Err(error) => {
@@ -262,7 +262,7 @@ impl Engine {
     }
 
     /// Sends one message; gives what will tell its outcome.
-    async fn send(&mut self, changes: Vec<Arc<Recorded>>, encoded: &[Bytes]) -> Result<Pending, Cut> {
+    async fn send(&mut self, changes: Vec<Arc<RecordedChange>>, encoded: &[Bytes]) -> Result<Pending, Cut> {
         let is_batch = self.delivery.window().changes > 1;
         let body = match (self.format.batch.filter(|_| is_batch), encoded) {
             (None, [body]) => body.clone(),
@@ -288,7 +288,7 @@ impl Engine {
         self.format.batch.map_or(0, |batch| batch.between.len())
     }
 
-    fn encoded(&self, change: &Arc<Recorded>) -> Result<Bytes, StoreError> {
+    fn encoded(&self, change: &Arc<RecordedChange>) -> Result<Bytes, StoreError> {
         // What the journal keeps is our JSON: it need be neither read nor written.
         match ptr::eq(self.format, KEPT) {
             true => Ok(change.json().clone()),
@@ -299,13 +299,14 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, KEPT, Recorded, Seq};
+    use super::{Arc, KEPT, RecordedChange, Seq};
 
     #[test]
     fn what_the_journal_keeps_is_what_the_format_writes() {
-        let written = |recorded: &Recorded| (KEPT.write)(recorded.change().unwrap());
-        let fixture = Recorded::from_json(Seq(1), include_bytes!("../../../fixtures/change.json").as_slice().into());
-        let kept = Arc::new(Recorded::from_json(Seq(1), written(&fixture).into()));
+        let written = |recorded: &RecordedChange| (KEPT.write)(recorded.change().unwrap());
+        let fixture =
+            RecordedChange::from_json(Seq(1), include_bytes!("../../../fixtures/change.json").as_slice().into());
+        let kept = Arc::new(RecordedChange::from_json(Seq(1), written(&fixture).into()));
         assert_eq!(written(&kept), kept.json().to_vec());
         let public = kept.public().unwrap().unwrap();
         assert_eq!(written(public), public.json().to_vec());

@@ -11,7 +11,7 @@ use crate::{
         metrics,
         status::State,
     },
-    journal::subscriptions::{DeadLetterId, NewDeadLetter, Write},
+    journal::subscriptions::{DeadLetterId, NewDeadLetter, SubscriptionWrite},
     model::Seq,
     retry::Backoff,
 };
@@ -131,7 +131,8 @@ impl Engine {
         }
         let json = changes.json.clone().unwrap_or_default();
         let letter = NewDeadLetter { seq, reason: reason.to_owned(), json };
-        let parked = self.journal.write_subscriptions(vec![Write::Park(self.name.clone(), letter)]).await;
+        let parked =
+            self.journal.write_subscriptions(vec![SubscriptionWrite::AddDeadLetter(self.name.clone(), letter)]).await;
         parked.map_err(retry)?;
         tracing::warn!(subscription = %self.name, seq = seq.0, reason, "refused for good: a dead letter");
         metrics::delivered(&self.name, "refused", 1);
@@ -151,7 +152,11 @@ impl Engine {
         let name = self.name.clone();
         match outcome {
             Outcome::Delivered | Outcome::Unroutable => {
-                let gone = self.journal.write_subscriptions(vec![Write::Drop(name, Some(id))]).await.map_err(retry)?;
+                let gone = self
+                    .journal
+                    .write_subscriptions(vec![SubscriptionWrite::DropDeadLetters(name, Some(id))])
+                    .await
+                    .map_err(retry)?;
                 self.status.dead_letters(|count| count.saturating_sub(gone.iter().sum()));
                 self.status.delivered(1);
                 metrics::delivered(&self.name, "delivered", 1);
@@ -177,7 +182,7 @@ impl Engine {
 
     /// Puts a replayed letter back among the dead letters; somebody has to replay it again.
     async fn put_back(&mut self, id: DeadLetterId, reason: String) -> Result<(), Cut> {
-        let write = Write::RefusedAgain(self.name.clone(), id, reason);
+        let write = SubscriptionWrite::DeadLetterRefused(self.name.clone(), id, reason);
         self.journal.write_subscriptions(vec![write]).await.map(|_| ()).map_err(retry)
     }
 }

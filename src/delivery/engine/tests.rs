@@ -26,10 +26,10 @@ use crate::{
     },
     format::format,
     journal::{
-        Journal, KnownKey, Settings, Submission, TailBounds, WriterThread,
+        DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission, TailBounds,
         settle::SourcePolicy,
         store::sqlite::{SqliteOptions, SqliteStore},
-        subscriptions::{DefinitionText, MadeBy, Write},
+        subscriptions::{DefinitionText, MadeBy, SubscriptionWrite},
     },
     model::{Draft, Filter, Seq, SourceName, SubscriptionName},
 };
@@ -178,7 +178,7 @@ impl Drop for Body {
 struct World {
     _folder: TempDir,
     journal: Journal,
-    _writer: WriterThread,
+    _writer: JournalThreads,
     name: SubscriptionName,
     cursors: Cursors,
     most_dead_letters: u64,
@@ -194,11 +194,11 @@ impl World {
         let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
         let (journal, writer) = Journal::start(
             store,
-            Settings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..Settings::default() },
+            JournalSettings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..JournalSettings::default() },
         )
         .unwrap();
         let name = SubscriptionName::parse("index").unwrap();
-        let put = Write::Put {
+        let put = SubscriptionWrite::Put {
             name: name.clone(),
             made_by: MadeBy::Api,
             definition: DefinitionText::default(),
@@ -228,7 +228,10 @@ impl World {
         };
         let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
         let drafts = numbers.map(|number| (None, draft(number))).collect();
-        self.journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+        self.journal
+            .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
+            .await
+            .unwrap();
     }
 
     fn engine(&self, receiver: &Receiver, cursor: u64) -> (Arc<Status>, Arc<Notify>, CancellationToken, Engine) {
@@ -384,12 +387,20 @@ async fn what_is_refused_becomes_a_dead_letter_and_is_sent_again_when_asked() {
 
     // One is refused once more, then both are taken.
     receiver.with(|script| script.deeds.push_back(refuse()));
-    world.journal.write_subscriptions(vec![Write::Replay(world.name.clone(), None)]).await.unwrap();
+    world
+        .journal
+        .write_subscriptions(vec![SubscriptionWrite::ReplayDeadLetters(world.name.clone(), None)])
+        .await
+        .unwrap();
     running.replays.notify_one();
     running.until("one is taken", || running.status.snapshot().dead_letters == 1).await;
     let left = world.journal.dead_letters(world.name.clone(), None, 10).await.unwrap();
     assert_eq!((left.len(), left[0].attempts, left[0].replay), (1, 2, false));
-    world.journal.write_subscriptions(vec![Write::Replay(world.name.clone(), Some(left[0].id))]).await.unwrap();
+    world
+        .journal
+        .write_subscriptions(vec![SubscriptionWrite::ReplayDeadLetters(world.name.clone(), Some(left[0].id))])
+        .await
+        .unwrap();
     running.replays.notify_one();
     running.until("the other is taken", || running.status.snapshot().dead_letters == 0).await;
     assert_eq!(receiver.taken()[18..], [4, 2]);

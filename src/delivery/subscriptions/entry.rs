@@ -12,7 +12,7 @@ use crate::{
         status::{State, Status},
     },
     http_client::Guard,
-    journal::subscriptions::{MadeBy, Stored},
+    journal::subscriptions::{MadeBy, SubscriptionRecord},
     model::SubscriptionName,
 };
 
@@ -36,8 +36,8 @@ pub(super) struct Running {
 
 impl Entry {
     /// As it was kept, with its definition in the configuration if it has one there.
-    pub(super) fn of(stored: Stored, configured: Option<Arc<Definition>>, guard: &Guard) -> Self {
-        let Stored { made_by, definition, cursor, paused, ended, dead_letters, .. } = stored;
+    pub(super) fn of(stored: SubscriptionRecord, configured: Option<Arc<Definition>>, guard: &Guard) -> Self {
+        let SubscriptionRecord { made_by, definition, cursor, paused, ended, dead_letters, .. } = stored;
         let mut state = State::Connecting;
         let mut trouble = ended.clone();
         let definition = match (configured, made_by) {

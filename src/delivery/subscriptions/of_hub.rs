@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{OperationError, State, Subscriptions};
 use crate::{
     delivery::Definition,
-    journal::subscriptions::{MadeBy, Write},
+    journal::subscriptions::{MadeBy, SubscriptionWrite},
     model::{Seq, SubscriptionName},
 };
 
@@ -26,7 +26,7 @@ impl Subscriptions {
         let _doing = self.0.doing.lock().await;
         let fell_behind = self.0.with(name, |entry| entry.status.snapshot().state == State::FellBehind);
         if fell_behind.unwrap_or(false) {
-            self.0.journal.write_subscriptions(vec![Write::Rewind(name.clone(), cursor)]).await?;
+            self.0.journal.write_subscriptions(vec![SubscriptionWrite::Rewind(name.clone(), cursor)]).await?;
             self.0.with(name, |entry| entry.status.moved(cursor))?;
         }
         self.0.place(name, MadeBy::Hub, kept.into(), definition, cursor).await

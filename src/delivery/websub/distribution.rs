@@ -34,7 +34,7 @@ use crate::{
     },
     format::{Batch, Beside, FormatKind},
     http_client::{Answer, Client, ClientError},
-    journal::Recorded,
+    journal::RecordedChange,
     model::{SubscriptionName, Timestamp},
     web::Secret,
 };
@@ -164,7 +164,7 @@ impl Progress {
 
 impl Callback {
     /// Posts the entries of these changes that have not arrived yet.
-    async fn distribute(&self, changes: &[Arc<Recorded>]) -> Outcome {
+    async fn distribute(&self, changes: &[Arc<RecordedChange>]) -> Outcome {
         let retry = |reason: String| Outcome::Retry { reason, after: None };
         loop {
             if self.kept.is_over(Timestamp::now()) {
@@ -236,7 +236,7 @@ impl Delivery for Distribution {
         HANDOVER_BYTES
     }
 
-    fn size_in_message(&self, change: &Recorded, _: &Bytes) -> usize {
+    fn size_in_message(&self, change: &RecordedChange, _: &Bytes) -> usize {
         change.json().len().saturating_mul(BYTES_IN_MEMORY)
     }
 

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use bytes::Bytes;
 
 use super::Topics;
-use crate::{cache::LruCache, format::KEPT, journal::Recorded, model::Seq};
+use crate::{cache::LruCache, format::KEPT, journal::RecordedChange, model::Seq};
 
 /// Maximum number of bytes in a document of several entries. Subscribers accept a megabyte as a rule.
 pub(super) const DOCUMENT_BYTES: usize = 500_000;
@@ -53,7 +53,7 @@ pub(super) struct Documents {
 }
 
 /// A range of the items of a change.
-type Slice = (Arc<Recorded>, Range<usize>);
+type Slice = (Arc<RecordedChange>, Range<usize>);
 
 impl Documents {
     pub(super) fn new(topics: Arc<dyn Topics>) -> Self {
@@ -68,7 +68,7 @@ impl Documents {
     pub(super) fn next(
         &self,
         topic: &str,
-        changes: &[Arc<Recorded>],
+        changes: &[Arc<RecordedChange>],
         from: Position,
         bytes: usize,
     ) -> Result<Option<Document>, String> {
@@ -135,20 +135,20 @@ impl Documents {
 }
 
 /// The change with these of its items alone.
-fn part(change: &Arc<Recorded>, items: Range<usize>) -> Result<Arc<Recorded>, String> {
+fn part(change: &Arc<RecordedChange>, items: Range<usize>) -> Result<Arc<RecordedChange>, String> {
     let whole = change.change().map_err(|error| error.to_string())?;
     if items.len() == whole.modification.items.len() {
         return Ok(Arc::clone(change));
     }
     let part = whole.part(items).ok_or("a part of a change has an item at least")?;
-    Ok(Arc::new(Recorded::from_json(change.seq(), (KEPT.write)(&part).into())))
+    Ok(Arc::new(RecordedChange::from_json(change.seq(), (KEPT.write)(&part).into())))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{Arc, Documents, Position, Recorded, Seq, Topics};
+    use super::{Arc, Documents, Position, RecordedChange, Seq, Topics};
     use crate::delivery::websub::Topic;
 
     /// Writes a line for each entry: the number of its change, its item and its description.
@@ -159,7 +159,7 @@ mod tests {
             Err("none is asked for".to_owned())
         }
 
-        fn entries(&self, _: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, String> {
+        fn entries(&self, _: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String> {
             let mut lines = String::new();
             for recorded in changes {
                 let change = recorded.change().unwrap();
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    fn change(seq: u64, items: usize, description: &str) -> Arc<Recorded> {
+    fn change(seq: u64, items: usize, description: &str) -> Arc<RecordedChange> {
         let mut change: serde_json::Value =
             serde_json::from_slice(include_bytes!("../../../fixtures/change.json")).unwrap();
         (change["seq"], change["description"]) = (json!(seq), json!(description));
@@ -181,11 +181,11 @@ mod tests {
                 "change": "ADD", "inferred": at % 2 == 1 })
         };
         change["items"] = (0..items).map(item).collect();
-        Arc::new(Recorded::from_json(Seq(seq), change.to_string().into()))
+        Arc::new(RecordedChange::from_json(Seq(seq), change.to_string().into()))
     }
 
     /// Every document of some changes, as the items that it has.
-    fn documents(changes: &[Arc<Recorded>], bytes: usize) -> Vec<Vec<(u64, usize)>> {
+    fn documents(changes: &[Arc<RecordedChange>], bytes: usize) -> Vec<Vec<(u64, usize)>> {
         let documents = Documents::new(Arc::new(Lines));
         let mut all = Vec::new();
         let mut from = Position::default();

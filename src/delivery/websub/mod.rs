@@ -41,7 +41,7 @@ use self::{
 use super::{Definition, OperationError, Start, Subscriptions};
 use crate::{
     http_client::{Client, Destination, Guard},
-    journal::{Recorded, subscriptions::MadeBy},
+    journal::{RecordedChange, subscriptions::MadeBy},
     model::{Filter, Seq, SubscriptionName},
 };
 
@@ -90,7 +90,7 @@ pub trait Topics: Send + Sync {
     ///
     /// # Errors
     /// When it is no topic, or what is stored is not a change.
-    fn entries(&self, topic: &str, changes: &[Arc<Recorded>]) -> Result<Vec<u8>, String>;
+    fn entries(&self, topic: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String>;
 }
 
 /// A topic.

@@ -161,7 +161,7 @@ mod tests {
         let draft = feed(&format!("<entry><link rel='via' href='urn:x:1' length='7'/>\n{inside}</entry>"))?;
         match &draft.items {
             DraftItems::Listed(items) => match &items[0].change {
-                DraftChange::Told(change) => Ok(change.clone()),
+                DraftChange::Reported(change) => Ok(change.clone()),
                 other => Err(format!("{other:?}")),
             },
             DraftItems::Purge => Err("purge".into()),

@@ -239,7 +239,7 @@ impl<'a> Entry<'a> {
         Ok(DraftItem {
             id: self.id.as_ref().and_then(|(_, id)| ItemId::parse(id).ok()),
             uri: uri(via, "href")?,
-            change: DraftChange::Told(change.map_err(|error| self.start.unprocessable(error.to_string()))?),
+            change: DraftChange::Reported(change.map_err(|error| self.start.unprocessable(error.to_string()))?),
         })
     }
 

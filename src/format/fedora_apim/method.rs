@@ -4,7 +4,7 @@
 use super::call::Call;
 use crate::{
     format::Rejection,
-    model::{ContentLocation, DraftChange, DraftItem, DraftItems, ItemChange, NonEmpty, State, Untold, Uri},
+    model::{ContentLocation, DraftChange, DraftItem, DraftItems, ItemChange, MissingFacts, NonEmpty, State, Uri},
 };
 
 /// A method of API-M.
@@ -28,7 +28,7 @@ pub(super) enum Method {
 /// What a call did.
 pub(super) enum Effect {
     /// This, to these items, and what the message could not tell of it.
-    Items(DraftItems, Untold),
+    Items(DraftItems, MissingFacts),
     /// Nothing, for this reason.
     Nothing(&'static str),
 }
@@ -73,25 +73,25 @@ impl Method {
     pub(super) fn effect(self, call: &Call<'_>) -> Result<Effect, Rejection> {
         Ok(match self {
             // The message does not list the datastreams; the object itself is what is new.
-            Self::Ingest => item(call.object()?, added(None, None), Untold::Items),
+            Self::Ingest => item(call.object()?, added(None, None), MissingFacts::Items),
             // No datastream's state follows the object's. Label and owner are properties too.
-            Self::ModifyObject => item(call.object()?, properties(call.state("state")?), Untold::Object),
-            Self::PurgeObject => Effect::Items(DraftItems::Purge, Untold::Nothing),
+            Self::ModifyObject => item(call.object()?, properties(call.state("state")?), MissingFacts::Object),
+            Self::PurgeObject => Effect::Items(DraftItems::Purge, MissingFacts::Nothing),
             // A new datastream has one version, so its own address does; no date of it is told.
             Self::AddDatastream => {
                 let datastream = call.new_datastream()?;
-                let begins_in = call.state("dsState")?.unwrap_or(State::ACTIVE);
-                item(datastream.clone(), added(Some(datastream), Some(begins_in)), Untold::Content)
+                let initial_state = call.state("dsState")?.unwrap_or(State::ACTIVE);
+                item(datastream.clone(), added(Some(datastream), Some(initial_state)), MissingFacts::Content)
             }
             Self::ModifyDatastreamByReference => modified(call, "dsLocation")?,
             Self::ModifyDatastreamByValue => modified(call, "dsContent")?,
             Self::PurgeDatastream => purged(call)?,
             Self::SetDatastreamState => {
                 let after = call.state("dsState")?.ok_or_else(|| call.lacks("dsState", "the state that was set"))?;
-                let change = DraftChange::Told(ItemChange::State { before: None, after });
-                item(call.datastream()?, change, Untold::Object)
+                let change = DraftChange::Reported(ItemChange::State { before: None, after });
+                item(call.datastream()?, change, MissingFacts::Object)
             }
-            Self::SetDatastreamVersionable => item(call.datastream()?, properties(None), Untold::Object),
+            Self::SetDatastreamVersionable => item(call.datastream()?, properties(None), MissingFacts::Object),
             // One that was there already, or that was not there to be purged, is told all the same.
             Self::AddRelationship | Self::PurgeRelationship if !call.returned_true()? => {
                 Effect::Nothing("the method returned false: the relationships are as they were")
@@ -101,13 +101,13 @@ impl Method {
             Self::AddRelationship => {
                 let datastream = call.relationships()?;
                 let content = Some(ContentLocation::at(datastream.clone()));
-                let change = DraftChange::AddOrUpdate { content, begins_in: Some(State::ACTIVE) };
-                item(datastream, change, Untold::Content)
+                let change = DraftChange::AddOrUpdate { content, initial_state: Some(State::ACTIVE) };
+                item(datastream, change, MissingFacts::Content)
             }
             // With its last relationship gone the datastream stays, empty.
             Self::PurgeRelationship => {
                 let datastream = call.relationships()?;
-                item(datastream.clone(), updated(datastream), Untold::Content)
+                item(datastream.clone(), updated(datastream), MissingFacts::Content)
             }
             Self::ReadOnly => Effect::Nothing("the method changes no object"),
         })
@@ -124,9 +124,9 @@ fn modified(call: &Call<'_>, source: &str) -> Result<Effect, Rejection> {
     let datastream = call.datastream()?;
     let created = call.returned_date()?;
     let (change, untold) = match (call.entry.parameter(source), created) {
-        (None, _) => (properties(None), Untold::Object),
-        (Some(_), Some(created)) => (updated(call.version(&datastream, created)?), Untold::Content),
-        (Some(_), None) => (updated(datastream.clone()), Untold::Content),
+        (None, _) => (properties(None), MissingFacts::Object),
+        (Some(_), Some(created)) => (updated(call.version(&datastream, created)?), MissingFacts::Content),
+        (Some(_), None) => (updated(datastream.clone()), MissingFacts::Content),
     };
     Ok(item(datastream, change, untold))
 }
@@ -140,23 +140,23 @@ fn modified(call: &Call<'_>, source: &str) -> Result<Effect, Rejection> {
 fn purged(call: &Call<'_>) -> Result<Effect, Rejection> {
     let datastream = call.datastream()?;
     let (change, untold) = match (call.date("startDT")?, call.date("endDT")?) {
-        (None, None) => (DraftChange::Told(ItemChange::Delete { before: None, after: None }), Untold::Object),
-        _ => (updated(datastream.clone()), Untold::Rest),
+        (None, None) => (DraftChange::Reported(ItemChange::Delete { before: None, after: None }), MissingFacts::Object),
+        _ => (updated(datastream.clone()), MissingFacts::RemainingVersions),
     };
     Ok(item(datastream, change, untold))
 }
 
-fn item(uri: Uri, change: DraftChange, untold: Untold) -> Effect {
+fn item(uri: Uri, change: DraftChange, untold: MissingFacts) -> Effect {
     Effect::Items(DraftItems::Listed(NonEmpty::one(DraftItem::new(uri, change))), untold)
 }
 
 fn added(content: Option<Uri>, after: Option<State>) -> DraftChange {
-    DraftChange::Told(ItemChange::Add { content: content.map(ContentLocation::at), after })
+    DraftChange::Reported(ItemChange::Add { content: content.map(ContentLocation::at), after })
 }
 
 fn updated(content: Uri) -> DraftChange {
     let content = Some(ContentLocation::at(content));
-    DraftChange::Told(ItemChange::Update { content, before: None, after: None })
+    DraftChange::Reported(ItemChange::Update { content, before: None, after: None })
 }
 
 fn properties(after: Option<State>) -> DraftChange {

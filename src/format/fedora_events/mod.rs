@@ -32,8 +32,8 @@ use super::{
     settings,
 };
 use crate::model::{
-    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, NonEmpty, Text,
-    Timestamp, Untold, Uri,
+    ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MissingFacts,
+    NonEmpty, Text, Timestamp, Uri,
 };
 
 /// The dialect `fedora-events`.
@@ -94,9 +94,9 @@ impl Event<'_> {
         let kinds = kinds.ok_or_else(|| no_kind(self.kinds_at, &self.kinds))?;
         let content = || Some(ContentLocation::at(self.resource.clone()));
         let change = match kinds.outcome() {
-            Outcome::Added => DraftChange::Told(ItemChange::Add { content: content(), after: None }),
-            Outcome::Changed => DraftChange::AddOrUpdate { content: content(), begins_in: None },
-            Outcome::Gone => DraftChange::Told(ItemChange::Delete { before: None, after: None }),
+            Outcome::Added => DraftChange::Reported(ItemChange::Add { content: content(), after: None }),
+            Outcome::Changed => DraftChange::AddOrUpdate { content: content(), initial_state: None },
+            Outcome::Gone => DraftChange::Reported(ItemChange::Delete { before: None, after: None }),
             Outcome::Untouched(reason) => return Ok(Reading::Nothing(reason)),
         };
         let types = if self.types.is_empty() { Context::none().types(jms.resource_types()) } else { self.types };
@@ -117,10 +117,10 @@ impl Event<'_> {
 }
 
 /// What is gone cannot be asked about.
-fn untold(change: &DraftChange) -> Untold {
+fn untold(change: &DraftChange) -> MissingFacts {
     match change {
-        DraftChange::Told(ItemChange::Delete { .. }) => Untold::Nothing,
-        _ => Untold::Content,
+        DraftChange::Reported(ItemChange::Delete { .. }) => MissingFacts::Nothing,
+        _ => MissingFacts::Content,
     }
 }
 

@@ -161,11 +161,11 @@ impl Sfm {
         let content = warc.content(&self.address.files, harvest.transpose()?)?;
         Ok(Draft {
             event_id: EventId::parse(&format!("warc_created:{}", warc.id.as_str())),
-            time: warc.date_created.map_or(DraftTime::Arrival, DraftTime::Told),
+            time: warc.date_created.map_or(DraftTime::Arrival, DraftTime::Reported),
             parent: set.transpose()?,
             types: self.harvest_types(told_type, "/harvest/type")?,
             description: words::warc(told),
-            ..draft_of(collection, DraftItem::new(item, DraftChange::There { content: Some(content) }))
+            ..draft_of(collection, DraftItem::new(item, DraftChange::Present { content: Some(content) }))
         })
     }
 
@@ -203,7 +203,7 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Object<T>, Rejection> {
 
 /// What an activity begins in, if nothing is known of it yet.
 fn requested() -> DraftChange {
-    DraftChange::AddOrUpdate { content: None, begins_in: Some(State::REQUESTED) }
+    DraftChange::AddOrUpdate { content: None, initial_state: Some(State::REQUESTED) }
 }
 
 /// A draft of an activity that is its own item, of which nothing else is told.

@@ -15,7 +15,7 @@ impl Status {
     pub(super) fn change(&self) -> DraftChange {
         let after = self.status.clone();
         if OVER.contains(&after) {
-            DraftChange::Told(ItemChange::State { before: None, after })
+            DraftChange::Reported(ItemChange::State { before: None, after })
         } else {
             DraftChange::Activity { after, over: &OVER }
         }
@@ -27,7 +27,7 @@ impl Status {
         let service = self.rest.get("service").and_then(Value::as_str);
         Draft {
             user: User::new(service.unwrap_or_default(), None),
-            time: self.date_ended.max(self.date_started).map_or(DraftTime::Arrival, DraftTime::Told),
+            time: self.date_ended.max(self.date_started).map_or(DraftTime::Arrival, DraftTime::Reported),
             description: words::status(what, self),
             ..draft(activity, self.change())
         }
@@ -55,7 +55,7 @@ impl Status {
                     return Err(Rejection::past(Bound::Items, Place::Pointer(place), reason));
                 }
                 let update = ItemChange::Update { content: None, before: None, after: None };
-                items.push(DraftItem::new(template.of(seed, &place)?, DraftChange::Told(update)));
+                items.push(DraftItem::new(template.of(seed, &place)?, DraftChange::Reported(update)));
             }
         }
         Ok(items)

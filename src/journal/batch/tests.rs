@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Batch, ChangeBounds, Ground, Known, KnownKey, Outcome, SourcePolicy, Submission, Timestamp};
+use super::{
+    BatchContext, ChangeBounds, DraftOutcome, DuplicatePolicy, PrefetchedRows, SettledBatch, SourcePolicy, Submission,
+    Timestamp,
+};
 use crate::model::{Draft, SourceName, Uri};
 
-fn ground(known: Known, now: Timestamp) -> Ground {
-    Ground { known, bounds: ChangeBounds::default(), now }
+fn context(prefetched: PrefetchedRows, now: Timestamp) -> BatchContext {
+    BatchContext { prefetched, bounds: ChangeBounds::default(), now }
 }
 
 #[test]
@@ -17,12 +20,18 @@ fn a_clock_that_goes_back_does_not_take_the_times_of_receipt_back() {
     let draft: Draft = serde_json::from_str(draft).unwrap();
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     for (newest, now, received) in [(None, 5_000, 5_000), (Some(9_000), 5_000, 9_000), (Some(9_000), 9_500, 9_500)] {
-        let known = Known { received: newest.map(time), ..Known::default() };
+        let prefetched = PrefetchedRows { received: newest.map(time), ..PrefetchedRows::default() };
         let drafts = vec![(None, draft.clone())];
-        let submission = Submission { policy: Arc::clone(&policy), drafts, known_key: KnownKey::Same, completes: None };
-        let batch = Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(known, time(now))).unwrap();
-        assert!(matches!(batch.outcomes[0][..], [Outcome::Accepted { .. }]), "{:?}", batch.outcomes);
-        assert_eq!(batch.decision.changes[0].change.received, time(received));
+        let submission = Submission {
+            policy: Arc::clone(&policy),
+            drafts,
+            duplicate_policy: DuplicatePolicy::RememberChanges,
+            completes: None,
+        };
+        let batch =
+            SettledBatch::build(vec![submission], Vec::new(), Vec::new(), context(prefetched, time(now))).unwrap();
+        assert!(matches!(batch.outcomes[0][..], [DraftOutcome::Accepted { .. }]), "{:?}", batch.outcomes);
+        assert_eq!(batch.writes.changes[0].change.received, time(received));
     }
 }
 
@@ -33,9 +42,14 @@ fn what_is_told_of_one_item_twice_is_written_once() {
     let draft: Draft = serde_json::from_str(draft).unwrap();
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     let drafts = vec![(None, draft.clone()), (None, draft)];
-    let submission = Submission { policy, drafts, known_key: KnownKey::Same, completes: None };
-    let batch =
-        Batch::settle(vec![submission], Vec::new(), Vec::new(), ground(Known::default(), Timestamp::now())).unwrap();
-    let items: Vec<_> = batch.decision.objects[0].items.as_slice().iter().map(Uri::as_str).collect();
-    assert_eq!((batch.decision.objects.len(), items), (1, vec!["http://h/a", "http://h/b"]));
+    let submission = Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None };
+    let batch = SettledBatch::build(
+        vec![submission],
+        Vec::new(),
+        Vec::new(),
+        context(PrefetchedRows::default(), Timestamp::now()),
+    )
+    .unwrap();
+    let items: Vec<_> = batch.writes.objects[0].changed_items.as_slice().iter().map(Uri::as_str).collect();
+    assert_eq!((batch.writes.objects.len(), items), (1, vec!["http://h/a", "http://h/b"]));
 }

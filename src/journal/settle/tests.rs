@@ -28,9 +28,9 @@ impl World {
 
     fn tell_draft(&mut self, draft: Draft) -> Option<(ContentObjectModification, Settlement)> {
         let settled = settle(draft, &self.policy, at(1000), &self.known);
-        self.known.confirm(settled.order, &settled.confirmations);
+        self.known.confirm(settled.ordering_time, &settled.confirmations);
         if let Some((modification, settlement)) = &settled.change {
-            self.known.apply(settled.order, modification, settlement);
+            self.known.apply(settled.ordering_time, modification, settlement);
         }
         settled.change
     }
@@ -44,15 +44,15 @@ fn news_of_an_object_is_told_though_its_items_are_as_they_were() {
         let types = types.iter().map(|name| uri(name)).collect();
         Draft { parent: Some(uri(parent)), types, ..draft(second, items) }
     };
-    let state = |after: &State| DraftChange::Told(ItemChange::State { before: None, after: after.clone() });
-    let delete = || DraftChange::Told(ItemChange::Delete { before: None, after: None });
-    let add = DraftChange::Told(ItemChange::Add { content: None, after: Some(State::ACTIVE) });
+    let state = |after: &State| DraftChange::Reported(ItemChange::State { before: None, after: after.clone() });
+    let delete = || DraftChange::Reported(ItemChange::Delete { before: None, after: None });
+    let add = DraftChange::Reported(ItemChange::Add { content: None, after: Some(State::ACTIVE) });
     world.tell_draft(told(1, "p1", &["t1", "t2"], add)).unwrap();
     assert_eq!(world.tell_draft(told(2, "p1", &["t2", "t1"], state(&State::ACTIVE))), None, "all of it is known");
 
     let unchanged = [
         state(&State::ACTIVE),
-        DraftChange::There { content: None },
+        DraftChange::Present { content: None },
         DraftChange::Properties { after: None },
         DraftChange::Properties { after: Some(State::ACTIVE) },
     ];
@@ -66,7 +66,7 @@ fn news_of_an_object_is_told_though_its_items_are_as_they_were() {
         assert_eq!(world.known.state(&uri("a")), Some(&State::ACTIVE));
     }
     // What is late is no news.
-    assert_eq!(world.tell_draft(told(2, "p9", &["t9"], DraftChange::There { content: None })), None);
+    assert_eq!(world.tell_draft(told(2, "p9", &["t9"], DraftChange::Present { content: None })), None);
 
     world.tell_draft(told(20, "p6", &["t3"], delete())).unwrap();
     let (again, _) = world.tell_draft(told(21, "p7", &["t3"], delete())).unwrap();
@@ -78,7 +78,7 @@ fn news_of_an_object_is_told_though_its_items_are_as_they_were() {
 fn an_event_without_a_time_is_as_of_the_items_that_it_names() {
     let mut world = World::new(false);
     let add = |second, name: &str| {
-        let change = DraftChange::Told(ItemChange::Add { content: None, after: None });
+        let change = DraftChange::Reported(ItemChange::Add { content: None, after: None });
         draft(second, DraftItems::Listed(NonEmpty::one(DraftItem::new(uri(name), change))))
     };
     world.tell_draft(add(5, "a")).unwrap();
@@ -86,7 +86,7 @@ fn an_event_without_a_time_is_as_of_the_items_that_it_names() {
     // Another draft of the batch has had this item loaded as well.
     world.tell_draft(add(9, "b")).unwrap();
     let beside = settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &world.policy, at(1000), &world.known);
-    let as_of = |settled: super::Settled| settled.change.unwrap().1.as_of;
+    let as_of = |settled: super::SettledDraft| settled.change.unwrap().1.as_of;
     assert_eq!(as_of(alone), Some(at(5)));
     assert_eq!(as_of(beside), Some(at(5)));
 }
@@ -105,7 +105,7 @@ fn draft(second: i64, items: DraftItems) -> Draft {
         event_id: None,
         software_version: None,
         user: User::unknown(),
-        time: DraftTime::Told(at(second)),
+        time: DraftTime::Reported(at(second)),
         object: uri("o"),
         parent: None,
         types: Vec::new(),
@@ -120,16 +120,16 @@ fn item(name: &str, change: DraftChange) -> DraftItems {
 }
 
 fn add(name: &str, after: State) -> DraftItems {
-    item(name, DraftChange::Told(ItemChange::Add { content: None, after: Some(after) }))
+    item(name, DraftChange::Reported(ItemChange::Add { content: None, after: Some(after) }))
 }
 
 fn set_state(name: &str, after: State) -> DraftItems {
-    item(name, DraftChange::Told(ItemChange::State { before: None, after }))
+    item(name, DraftChange::Reported(ItemChange::State { before: None, after }))
 }
 
 fn update(name: &str) -> DraftItems {
     let content = Some(ContentLocation::at(uri("content")));
-    item(name, DraftChange::Told(ItemChange::Update { content, before: None, after: None }))
+    item(name, DraftChange::Reported(ItemChange::Update { content, before: None, after: None }))
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_late_change_is_told_and_marked_and_moves_only_what_is_older() {
     assert!(!settlement.item(0).late.contains(Aspect::Content));
     assert_eq!(modification.items[0].change.before(), None, "what was before then is not known any more");
     assert_eq!(world.known.state(&uri("a")), Some(&State::INACTIVE));
-    assert_eq!(world.known.content(&uri("a")).map(|content| content.read().unwrap().url), Some(uri("content")));
+    assert_eq!(world.known.content(&uri("a")).map(|content| content.parse().unwrap().url), Some(uri("content")));
     let (_, settlement) = world.tell(4, set_state("a", State::DELETED)).unwrap();
     assert!(settlement.item(0).late.contains(Aspect::State));
     assert_eq!(world.known.state(&uri("a")), Some(&State::INACTIVE));
@@ -152,7 +152,7 @@ fn a_late_change_is_told_and_marked_and_moves_only_what_is_older() {
 fn what_changes_nothing_is_no_change() {
     let mut world = World::new(false);
     world.tell(1, add("a", State::ACTIVE));
-    let delete = || item("a", DraftChange::Told(ItemChange::Delete { before: None, after: None }));
+    let delete = || item("a", DraftChange::Reported(ItemChange::Delete { before: None, after: None }));
     assert!(world.tell(2, set_state("a", State::ACTIVE)).is_none());
     assert!(world.tell(3, item("a", DraftChange::Properties { after: None })).is_none());
     assert!(world.tell(4, item("a", DraftChange::Properties { after: Some(State::ACTIVE) })).is_none());
@@ -218,7 +218,8 @@ fn a_clock_that_runs_ahead_does_not_make_the_rest_late() {
 #[test]
 fn a_told_state_before_counts_and_one_that_says_nothing_does_not() {
     let mut world = World::new(false);
-    let told = |before: State, after| item("a", DraftChange::Told(ItemChange::State { before: Some(before), after }));
+    let told =
+        |before: State, after| item("a", DraftChange::Reported(ItemChange::State { before: Some(before), after }));
     assert!(world.tell(1, told(State::ACTIVE, State::ACTIVE)).is_none());
     let (modification, _) = world.tell(2, told(State::INACTIVE, State::ACTIVE)).unwrap();
     assert_eq!(modification.items[0].change.before(), Some(&State::INACTIVE));

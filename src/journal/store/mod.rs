@@ -3,31 +3,31 @@
 //! To add a store: one new module here that implements the trait, and one line in the conformance
 //! test, which holds every store to the promises.
 
-mod decision;
 mod event_key;
 mod limits;
-mod questions;
+mod prefetch;
 pub mod sqlite;
 mod uri_set;
+mod write_batch;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use uuid::Uuid;
 
-pub use decision::{Decision, Seed, TouchedObject};
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use limits::StoreLimits;
-pub use questions::{ItemsAsked, Known, KnownObject, Questions};
+pub use prefetch::{ItemSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
 pub use uri_set::UriSet;
+pub use write_batch::{ObjectUpdate, Seed, WriteBatch};
 
 use super::{
-    quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
+    quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
-    seed::Walk,
-    subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
+    seed::CrawlProgress,
+    subscriptions::{DeadLetter, DeadLetterId, SubscriptionRecord, SubscriptionWrite},
 };
-use crate::model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri};
+use crate::model::{Change, ChangeId, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri};
 
 /// A durable, totally ordered journal with the registry beside it. One thread writes; any number of threads read.
 ///
@@ -53,7 +53,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails; then the work is due again later.
-    fn upkeep(&self) -> Result<(), StoreError> {
+    fn maintain(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -69,10 +69,10 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails.
-    fn left_out(&self) -> Result<Vec<(Seq, Seq)>, StoreError>;
+    fn skipped_ranges(&self) -> Result<Vec<(Seq, Seq)>, StoreError>;
 
     /// How often a walk has filled in an object. It only grows.
-    fn seeds(&self) -> u64;
+    fn seed_count(&self) -> u64;
 
     /// The number of the newest change.
     ///
@@ -125,7 +125,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails.
-    fn walk(&self, source: &SourceName) -> Result<Option<Walk>, StoreError>;
+    fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError>;
 
     /// The number of the oldest change that is kept; `None` when there is no change yet.
     ///
@@ -158,20 +158,24 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails; then none was kept.
-    fn quarantine(&self, messages: &[NewQuarantined]) -> Result<QuarantineReceipt, StoreError>;
+    fn quarantine(&self, messages: &[NewQuarantinedMessage]) -> Result<QuarantineReceipt, StoreError>;
 
     /// Up to `limit` messages of the quarantine before `before` (all, if `None`), newest first,
     /// without their bodies.
     ///
     /// # Errors
     /// When the storage fails.
-    fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError>;
+    fn quarantined_before(
+        &self,
+        before: Option<QuarantineId>,
+        limit: usize,
+    ) -> Result<Vec<QuarantinedMessage>, StoreError>;
 
     /// One message of the quarantine, with its body.
     ///
     /// # Errors
     /// When the storage fails.
-    fn quarantined(&self, id: QuarantineId) -> Result<Option<Quarantined>, StoreError>;
+    fn quarantined(&self, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError>;
 
     /// Removes a message from the quarantine; says whether it was there.
     ///
@@ -189,14 +193,14 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails.
-    fn subscriptions(&self) -> Result<Vec<Stored>, StoreError>;
+    fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError>;
 
     /// Does this to subscriptions and their dead letters, in one transaction; says for each how many
     /// it concerned.
     ///
     /// # Errors
     /// When the storage fails; then nothing was done.
-    fn write_subscriptions(&self, writes: &[Write]) -> Result<Vec<u64>, StoreError>;
+    fn write_subscriptions(&self, writes: &[SubscriptionWrite]) -> Result<Vec<u64>, StoreError>;
 
     /// Up to `limit` dead letters of a subscription before `before` (all, if `None`), newest first.
     ///
@@ -230,7 +234,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the storage fails.
-    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<Incomplete>, StoreError>;
+    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<IncompleteChange>, StoreError>;
 
     /// How many such changes there are of each source that has any.
     ///
@@ -248,13 +252,13 @@ pub trait Transaction {
     ///
     /// # Errors
     /// When the storage fails.
-    fn look_up(&mut self, questions: &Questions) -> Result<Known, StoreError>;
+    fn prefetch(&mut self, questions: &PrefetchKeys) -> Result<PrefetchedRows, StoreError>;
 
     /// Writes the rows of a batch. A transaction has one such call.
     ///
     /// # Errors
     /// When the storage fails; then the transaction cannot be committed.
-    fn write(&mut self, decision: &Decision) -> Result<(), StoreError>;
+    fn write(&mut self, decision: &WriteBatch) -> Result<(), StoreError>;
 
     /// Commits; on return the batch is durable.
     ///
@@ -279,21 +283,21 @@ pub struct NewChange {
     pub change: Change,
     /// Its JSON.
     pub json: Bytes,
-    /// The JSON of its [`Sight`](crate::model::Sight), where there is something to note.
-    pub sight: Option<Bytes>,
+    /// The JSON of its [`VisibilityNotes`](crate::model::Sight), where there is something to note.
+    pub visibility: Option<Bytes>,
     /// The event that told it; `None` where a repeat cannot be known.
     pub key: Option<EventKey>,
     /// What its repository is to be asked about it again, where it did not answer.
-    pub incomplete: Option<Untold>,
+    pub incomplete: Option<MissingFacts>,
 }
 
 /// A change about which its repository is to be asked again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Incomplete {
+pub struct IncompleteChange {
     /// Its number.
     pub seq: Seq,
     /// What it is to be asked.
-    pub untold: Untold,
+    pub missing: MissingFacts,
     /// The change's JSON. It stands here by itself, since the change may have been removed.
     pub json: Bytes,
 }
@@ -305,8 +309,8 @@ pub struct StoredChange {
     pub seq: Seq,
     /// Its JSON.
     pub json: Bytes,
-    /// The JSON of its [`Sight`](crate::model::Sight), where there is something to note.
-    pub sight: Option<Bytes>,
+    /// The JSON of its [`VisibilityNotes`](crate::model::Sight), where there is something to note.
+    pub visibility: Option<Bytes>,
 }
 
 /// Why a store could not do as it was told.

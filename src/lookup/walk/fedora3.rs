@@ -17,7 +17,7 @@ use crate::{
         fedora_rest::{DatastreamVersion, ListedDatastream, Relations, datastream_profile, datastreams, relations},
     },
     lookup::{LookupError, There},
-    model::{ContentLocation, FoundItem, FoundObject, NonEmpty, State, Timestamp, Uri},
+    model::{ContentLocation, CrawledItem, CrawledObject, NonEmpty, State, Timestamp, Uri},
 };
 
 /// How often the list is read again when it breaks off: an object that is purged while it is read may do that.
@@ -117,7 +117,7 @@ impl Way {
     }
 
     /// An object with its datastreams; `None` where it is gone.
-    async fn object(&self, pid: &str, listed: &Listed) -> Result<Option<FoundObject>, WalkError> {
+    async fn object(&self, pid: &str, listed: &Listed) -> Result<Option<CrawledObject>, WalkError> {
         let object = self.names.object(pid).map_err(|error| nonsense(pid, error.to_string()))?;
         let below = format!("/objects/{pid}/datastreams");
         let path = format!("{below}?format=xml&profiles=true");
@@ -133,9 +133,9 @@ impl Way {
         let oldest = versions.iter().map(|version| version.created).min();
         let at = listed.created.or(oldest).unwrap_or(Timestamp::EPOCH);
         let items = versions.into_iter().map(|version| self.item(pid, version)).collect::<Result<Vec<_>, _>>()?;
-        let itself = FoundItem { uri: object.clone(), at, content: None, state: listed.state.clone() };
+        let itself = CrawledItem { uri: object.clone(), at, content: None, state: listed.state.clone() };
         let parent = parent.map(|parent| self.named(parent)).filter(|parent| *parent != object);
-        Ok(Some(FoundObject { object, at, parent, types: models, items: NonEmpty::one_and(itself, items) }))
+        Ok(Some(CrawledObject { object, at, parent, types: models, items: NonEmpty::one_and(itself, items) }))
     }
 
     /// A datastream of which a Fedora before 3.6 lists the name alone; `None` where it is gone.
@@ -157,7 +157,7 @@ impl Way {
         Ok(answer.and_then(|answer| relations(&answer.body, limits()).ok()).unwrap_or_default())
     }
 
-    fn item(&self, pid: &str, version: DatastreamVersion) -> Result<FoundItem, WalkError> {
+    fn item(&self, pid: &str, version: DatastreamVersion) -> Result<CrawledItem, WalkError> {
         let DatastreamVersion { datastream, created, state, media_type, size, digest, is_kept, .. } = version;
         let refused = |error: &dyn std::fmt::Display| nonsense(pid, error.to_string());
         let uri = self.names.datastream(pid, &datastream).map_err(|error| refused(&error))?;
@@ -165,7 +165,7 @@ impl Way {
         let dated = is_kept.then(|| RestNames::version(&uri, created)).transpose();
         let url = dated.map_err(|error| refused(&error))?.unwrap_or_else(|| uri.clone());
         let content = ContentLocation { media_type, size, digest, ..ContentLocation::at(url) };
-        Ok(FoundItem { uri, at: created, content: Some(content), state })
+        Ok(CrawledItem { uri, at: created, content: Some(content), state })
     }
 
     /// An object of this repository by its address, as messages name it.

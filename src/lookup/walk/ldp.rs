@@ -22,7 +22,9 @@ use super::{
 use crate::{
     format::{ldp::links, resource_at},
     lookup::LookupError,
-    model::{ContentLocation, Digest, DigestAlgorithm, FoundItem, FoundObject, MediaType, NonEmpty, Timestamp, Uri},
+    model::{
+        ContentLocation, CrawledItem, CrawledObject, Digest, DigestAlgorithm, MediaType, NonEmpty, Timestamp, Uri,
+    },
     web::header_date,
 };
 
@@ -59,7 +61,7 @@ struct Container {
 
 /// A resource that was looked at.
 struct Seen {
-    found: Vec<FoundObject>,
+    found: Vec<CrawledObject>,
     is_container: bool,
 }
 
@@ -272,11 +274,11 @@ impl Way {
         parent: Option<Uri>,
         facts: Facts,
         content: ContentLocation,
-    ) -> Result<FoundObject, WalkError> {
+    ) -> Result<CrawledObject, WalkError> {
         let object = self.named(path)?;
         let at = header_date(headers, &LAST_MODIFIED).map_or(Timestamp::EPOCH, Timestamp::from_datetime);
-        let item = FoundItem { uri: object.clone(), at, content: Some(content), state: None };
-        Ok(FoundObject { object, at, parent, types: facts.types, items: NonEmpty::one(item) })
+        let item = CrawledItem { uri: object.clone(), at, content: Some(content), state: None };
+        Ok(CrawledObject { object, at, parent, types: facts.types, items: NonEmpty::one(item) })
     }
 
     /// What messages call the resource at a path.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use self::asking::Asking;
 pub use self::asking::Pace;
 use super::{LookupError, Repository};
-use crate::{format::RepositoryApi, model::FoundObject};
+use crate::{format::RepositoryApi, model::CrawledObject};
 
 /// How many objects, about, a part of a walk has: their requests are under way at once.
 const AT_ONCE: usize = 50;
@@ -32,7 +32,7 @@ enum Way {
 #[derive(Debug, Default)]
 pub struct Part {
     /// What was found.
-    pub found: Vec<FoundObject>,
+    pub found: Vec<CrawledObject>,
     /// Where the walk goes on after it.
     pub place: String,
     /// What was left out, and why.

@@ -6,18 +6,21 @@ use chrono::{TimeDelta, Utc};
 
 use super::{CachePolicy, Content, FeedView, Newest, Representation, Seq, Spool};
 use crate::{
-    journal::{Journal, KnownKey, Settings, Submission, settle::SourcePolicy, store::sqlite},
+    journal::{DuplicatePolicy, Journal, JournalSettings, Submission, settle::SourcePolicy, store::sqlite},
     model::{Draft, SourceName},
 };
 
 async fn view_of(changes: usize, folder: &std::path::Path) -> FeedView {
     let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
-    let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+    let (journal, _writer) = Journal::start(store, JournalSettings::default()).unwrap();
     let draft: Draft =
         serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     let drafts = vec![(None, draft); changes];
-    journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+    journal
+        .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
+        .await
+        .unwrap();
     FeedView::new(journal, "http://h/", folder, None, Spool::new(folder, 64 << 20))
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::{
     format::FormatKind,
-    journal::{Recorded, store::StoreError},
+    journal::{RecordedChange, store::StoreError},
     model::{Change, ItemChangeKind, Seq},
 };
 
@@ -24,7 +24,7 @@ const FRAME: &str = "event-stream";
 pub(super) const HEARTBEAT: Bytes = Bytes::from_static(b":\n");
 
 /// The change as an event, made once a format.
-pub(super) fn of_change(change: &Recorded, format: &'static FormatKind) -> Result<Bytes, StoreError> {
+pub(super) fn of_change(change: &RecordedChange, format: &'static FormatKind) -> Result<Bytes, StoreError> {
     change.framed(FRAME, format.name, |told| {
         let mut event = Vec::with_capacity(change.json().len() + 64);
         // A Vec takes whatever is written to it.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     format::FormatKind,
-    journal::{JournalError, Recorded, store::StoreError},
+    journal::{JournalError, RecordedChange, store::StoreError},
     model::{Filter, Seq},
     web::{Content, Turn},
 };
@@ -40,7 +40,7 @@ pub(super) struct Following {
     format: &'static FormatKind,
     /// `None` wants everything.
     filter: Option<Box<Filter>>,
-    page: std::vec::IntoIter<Arc<Recorded>>,
+    page: std::vec::IntoIter<Arc<RecordedChange>>,
     /// The event of a large change, and how much of it was sent.
     large: Option<(Content, u64)>,
     /// The turn to write the event of the first change of `page`, which is large and comes from the disk.
@@ -64,7 +64,7 @@ enum Step {
     /// Bytes that are sent.
     Bytes(Bytes),
     /// A large change, whose event is to be written first.
-    Large(Arc<Recorded>),
+    Large(Arc<RecordedChange>),
     /// Nothing: it is at its end.
     End,
 }
@@ -186,7 +186,7 @@ impl Following {
     }
 
     /// Has the event of a large change written, and gives what comes before it, if anything does.
-    async fn begin_large(&mut self, change: Arc<Recorded>) -> Result<Option<Bytes>, JournalError> {
+    async fn begin_large(&mut self, change: Arc<RecordedChange>) -> Result<Option<Bytes>, JournalError> {
         let spool = self.waiting.spool();
         let turn = match self.turn.take() {
             Some(turn) => turn,
@@ -238,7 +238,7 @@ impl Following {
 
     /// What comes next in the journal: from memory at once, else from its disk. A large change is read in the turn in
     /// which its event is written.
-    async fn read(&mut self) -> Result<Vec<Arc<Recorded>>, JournalError> {
+    async fn read(&mut self) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         let mut page = match self.waiting.in_memory(self.at, PAGE, PAGE_BYTES) {
             Some(page) => page,
             None => {
@@ -251,7 +251,7 @@ impl Following {
         };
         // A large change behind small ones would be held until they are sent.
         let mut size = 0;
-        let fits = |change: &&Arc<Recorded>| {
+        let fits = |change: &&Arc<RecordedChange>| {
             size += change.json().len();
             size <= PAGE_BYTES
         };
@@ -293,7 +293,8 @@ mod tests {
     use crate::{
         format::format,
         journal::{
-            Journal, JournalError, KnownKey, Settings, Submission, TailBounds, settle::SourcePolicy, store::sqlite,
+            DuplicatePolicy, Journal, JournalError, JournalSettings, Submission, TailBounds, settle::SourcePolicy,
+            store::sqlite,
         },
         model::{Draft, SourceName},
         web::Client,
@@ -304,12 +305,15 @@ mod tests {
     async fn journal_of(changes: usize, held: usize, folder: &std::path::Path) -> Journal {
         let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
         let tail = TailBounds { changes: held, ..TailBounds::default() };
-        let (journal, _writer) = Journal::start(store, Settings { tail, ..Settings::default() }).unwrap();
+        let (journal, _writer) = Journal::start(store, JournalSettings { tail, ..JournalSettings::default() }).unwrap();
         let draft: Draft =
             serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
         let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
         let drafts = vec![(None, draft); changes];
-        journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+        journal
+            .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
+            .await
+            .unwrap();
         journal
     }
 

@@ -9,7 +9,7 @@ use std::{
 use super::event;
 use crate::{
     format::FormatKind,
-    journal::{JournalError, Recorded, store::StoreError},
+    journal::{JournalError, RecordedChange, store::StoreError},
     model::{Filter, Seq},
     web::{Content, Problem, Spool, Turn},
 };
@@ -30,7 +30,7 @@ impl LargeEvents {
         &self,
         spool: &Spool,
         turn: Turn,
-        change: Arc<Recorded>,
+        change: Arc<RecordedChange>,
         format: &'static FormatKind,
         filter: Option<Filter>,
     ) -> Result<Option<Content>, JournalError> {

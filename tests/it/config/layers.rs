@@ -8,7 +8,7 @@ use tidings::{
     config::{Config, DEFAULTS, Flags, LogFormat},
     delivery::{DELIVERIES, Definition},
     format::RepositoryApi,
-    journal::{Settings, TailBounds, store::StoreLimits},
+    journal::{JournalSettings, TailBounds, store::StoreLimits},
     lookup::{Mode, RepositorySettings},
     model::SourceName,
     web::{Scope, Secret},
@@ -52,7 +52,7 @@ fn defaults_have_the_documented_values() {
 #[test]
 fn defaults_of_the_journal_equal_those_of_the_configuration() {
     let Config { journal, limits, .. } = Config::load_with(None, [], &Flags::default(), &DIALECTS).unwrap();
-    let Settings { queue, batch, tail: TailBounds { changes, bytes }, .. } = Settings::default();
+    let JournalSettings { queue, batch, tail: TailBounds { changes, bytes }, .. } = JournalSettings::default();
     assert_eq!(
         (queue, batch, changes, bytes),
         (journal.queue, journal.batch, journal.tail_changes, journal.tail_bytes)

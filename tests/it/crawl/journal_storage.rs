@@ -92,7 +92,7 @@ async fn crawl_results_survive_backup_and_restore() {
     restore(&file, &restored, false, &mut |_, _| {}).unwrap();
     let opened = Opened::at(&restored);
     assert_eq!(opened.journal.registry(None, 100).await.unwrap(), there);
-    assert_eq!(opened.journal.walk(source()).await.unwrap().unwrap().part, 1);
+    assert_eq!(opened.journal.crawl_progress(source()).await.unwrap().unwrap().parts, 1);
     opened.append(4..=5).await;
     assert_eq!(seed(&opened.journal, vec![found("http://h/3", 1, "ACTIVE")]).await, 1);
     let there = opened.journal.registry(None, 100).await.unwrap();

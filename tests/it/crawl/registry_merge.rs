@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use tidings::{
     intake::{Intake, Source},
     journal::{
-        Journal, KnownKey, Outcome, Settings, Submission,
+        DraftOutcome, DuplicatePolicy, Journal, JournalSettings, Submission,
         registry::ObjectState,
-        seed::{Filled, Seeding, Walk},
+        seed::{CrawlPart, CrawlProgress, RegistryDelta},
         settle::SourcePolicy,
         store::{
-            Decision, Seed, Store, StoreLimits, TouchedObject,
+            ObjectUpdate, Seed, Store, StoreLimits, WriteBatch,
             sqlite::{SqliteOptions, SqliteStore},
         },
     },
-    model::{Draft, FoundItem, FoundObject, NonEmpty, SourceName, State, Timestamp, Uri},
+    model::{CrawledItem, CrawledObject, Draft, NonEmpty, SourceName, State, Timestamp, Uri},
 };
 use uuid::Uuid;
 
@@ -43,20 +43,30 @@ pub(crate) fn source() -> SourceName {
     SourceName::parse("s").unwrap()
 }
 
-fn walk(part: u64) -> Walk {
-    let (began, moved) = (time(0), time(1));
-    Walk { source: source(), id: Uuid::nil(), part, place: "after x".into(), objects: part, began, moved, done: false }
+fn walk(part: u64) -> CrawlProgress {
+    let (started, updated) = (time(0), time(1));
+    CrawlProgress {
+        source: source(),
+        id: Uuid::nil(),
+        parts: part,
+        position: "after x".into(),
+        objects: part,
+        started,
+        updated,
+        finished: false,
+    }
 }
 
 /// Seeds the journal with crawl results; returns for how many objects they were new.
-pub(crate) async fn seed(journal: &Journal, found: Vec<FoundObject>) -> usize {
+pub(crate) async fn seed(journal: &Journal, found: Vec<CrawledObject>) -> usize {
     let policy = Arc::new(SourcePolicy { name: source(), metadata_changes: false });
-    let submission = Submission { policy, drafts: Vec::new(), known_key: KnownKey::Same, completes: None };
-    journal.seed(Seeding { submission, found, walk: walk(1) }).await.unwrap().filled
+    let submission =
+        Submission { policy, drafts: Vec::new(), duplicate_policy: DuplicatePolicy::RememberChanges, completes: None };
+    journal.seed(CrawlPart { submission, crawled: found, progress: walk(1) }).await.unwrap().updated_objects
 }
 
 /// Returns the crawl result for an object and one item, as of that second.
-pub(crate) fn found(object: &str, second: i64, state: &str) -> FoundObject {
+pub(crate) fn found(object: &str, second: i64, state: &str) -> CrawledObject {
     let item = json!({ "uri": format!("{object}/DC"), "at": time(second), "state": state,
         "content": { "url": format!("{object}/DC?{second}") } });
     let itself = json!({ "uri": object, "at": time(second) });
@@ -66,16 +76,16 @@ pub(crate) fn found(object: &str, second: i64, state: &str) -> FoundObject {
 }
 
 /// Returns the result of a crawl at the time of this registry state.
-fn as_found(object: &Uri, state: &ObjectState) -> Option<FoundObject> {
-    let item = |(uri, record): (&Uri, &tidings::journal::registry::ItemRecord)| FoundItem {
+fn as_found(object: &Uri, state: &ObjectState) -> Option<CrawledObject> {
+    let item = |(uri, record): (&Uri, &tidings::journal::registry::ItemRecord)| CrawledItem {
         uri: uri.clone(),
         // Date of the content; an event about the state may be newer.
         at: record.content.clock.latest().max(record.existence.clock.at).unwrap(),
-        content: state.content(uri).map(|content| content.read().unwrap()),
+        content: state.content(uri).map(|content| content.parse().unwrap()),
         state: state.state(uri).cloned(),
     };
     let items = NonEmpty::try_from(state.live_items().map(item).collect::<Vec<_>>()).ok()?;
-    Some(FoundObject { object: object.clone(), at: time(0), parent: None, types: Vec::new(), items })
+    Some(CrawledObject { object: object.clone(), at: time(0), parent: None, types: Vec::new(), items })
 }
 
 /// For random histories of an object: a crawl takes place at some time, and its result arrives before, between
@@ -107,7 +117,7 @@ fn crawl_result_at_any_time_among_events_gives_the_same_registry() {
             let walked = moment.index(events.len()) + 1;
             send(drafts(&partly, &deeds).into_iter().take(walked).collect());
             let found = as_found(&partly, &state(&partly)).map(|found| {
-                serde_json::from_str::<FoundObject>(
+                serde_json::from_str::<CrawledObject>(
                     &serde_json::to_string(&found).unwrap().replace("/partly/", "/seeded/"),
                 )
                 .unwrap()
@@ -151,7 +161,7 @@ fn crawl_result_survives_a_crash_after_any_message() {
             let folder = tempfile::tempdir().unwrap();
             let mut data = folder.path().join("0");
             let open = |data: &Path| SqliteStore::open(data, SqliteOptions::default()).unwrap();
-            let mut running = Journal::start(open(&data), Settings::default()).unwrap();
+            let mut running = Journal::start(open(&data), JournalSettings::default()).unwrap();
             for (part, arriving) in arrivals(events.len(), &keys).chunks(3).enumerate() {
                 runtime.block_on(append(&running.0, arriving.iter().map(|event| events[*event].clone())));
                 let key = keys[part % keys.len()];
@@ -172,7 +182,7 @@ fn crawl_result_survives_a_crash_after_any_message() {
                 verified(&journal_file(&next));
                 if key % 3 == 0 {
                     data = next;
-                    running = Journal::start(store, Settings::default()).unwrap();
+                    running = Journal::start(store, JournalSettings::default()).unwrap();
                 }
             }
             let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
@@ -196,12 +206,12 @@ async fn crawl_result_that_is_already_known_counts_as_nothing() {
     let state = opened.journal.object(uri(object)).await.unwrap().unwrap();
     let item = uri("http://h/1/DC");
     assert_eq!(state.state(&item), Some(&State::ACTIVE));
-    assert_eq!(state.content(&item).unwrap().read().unwrap().url.as_str(), "http://h/1/DC?5");
+    assert_eq!(state.content(&item).unwrap().parse().unwrap().url.as_str(), "http://h/1/DC?5");
     assert_eq!((state.parent().unwrap().as_str(), state.types().len()), ("http://h/parent", 1));
     assert_eq!(opened.journal.head().0, 0, "a change was made of it");
-    let walk = opened.journal.walk(source()).await.unwrap().unwrap();
-    assert_eq!((walk.part, &*walk.place), (1, "after x"));
-    assert_eq!(opened.journal.walk(SourceName::parse("other").unwrap()).await.unwrap(), None);
+    let walk = opened.journal.crawl_progress(source()).await.unwrap().unwrap();
+    assert_eq!((walk.parts, &*walk.position), (1, "after x"));
+    assert_eq!(opened.journal.crawl_progress(SourceName::parse("other").unwrap()).await.unwrap(), None);
     opened.close();
 }
 
@@ -250,21 +260,25 @@ async fn crawled_state_is_announced_by_the_next_event() {
         let journal = opened.journal.clone();
         async move {
             let policy = Arc::new(SourcePolicy { name: source(), metadata_changes: false });
-            let submission =
-                Submission { policy, drafts: vec![(None, draft)], known_key: KnownKey::Same, completes: None };
+            let submission = Submission {
+                policy,
+                drafts: vec![(None, draft)],
+                duplicate_policy: DuplicatePolicy::RememberChanges,
+                completes: None,
+            };
             journal.append(submission).await.unwrap().pop().unwrap()
         }
     };
     let hidden = || event(2, json!({ "stateAfter": "INACTIVE" }));
-    assert!(matches!(outcome(hidden()).await, Outcome::Accepted { .. }));
+    assert!(matches!(outcome(hidden()).await, DraftOutcome::Accepted { .. }));
     let told = opened.journal.after(tidings::model::Seq::ZERO, 9).await.unwrap();
     let public = told[0].public().unwrap().expect("the public sees it disappear");
     assert_eq!(serde_json::from_slice::<Value>(public.json()).unwrap()["items"][0]["change"], "DELETE");
     // After that change, the same event is a duplicate.
-    assert!(matches!(outcome(hidden()).await, Outcome::Unchanged));
+    assert!(matches!(outcome(hidden()).await, DraftOutcome::Unchanged));
     // A crawl result that equals an announced fact counts as announced.
     seed(&opened.journal, vec![found(object, 3, "INACTIVE")]).await;
-    assert!(matches!(outcome(event(4, json!({ "stateAfter": "INACTIVE" }))).await, Outcome::Unchanged));
+    assert!(matches!(outcome(event(4, json!({ "stateAfter": "INACTIVE" }))).await, DraftOutcome::Unchanged));
     opened.close();
     verified(&journal_file(folder.path()));
 }
@@ -276,24 +290,24 @@ async fn crawl_with_changes_announces_only_unknown_facts_once() {
     let intake = Intake::new(opened.journal.clone());
     let kind = tidings::format::dialect("content-change").unwrap();
     let fedora = Source::new(source(), kind, Value::Null, false, tidings::format::Limits::default()).unwrap();
-    let emit = async |found: FoundObject| {
+    let emit = async |found: CrawledObject| {
         let seeded = intake.seed(&fedora, vec![found], true, walk(1)).await.unwrap();
-        assert_eq!(seeded.filled, 0);
+        assert_eq!(seeded.updated_objects, 0);
         seeded.outcomes
     };
     let object = |number: u64| format!("http://h/{number}");
-    assert!(matches!(emit(found(&object(1), 5, "ACTIVE")).await[..], [Outcome::Accepted { .. }]));
-    assert!(matches!(emit(found(&object(1), 5, "ACTIVE")).await[..], [Outcome::Duplicate { .. }]));
+    assert!(matches!(emit(found(&object(1), 5, "ACTIVE")).await[..], [DraftOutcome::Accepted { .. }]));
+    assert!(matches!(emit(found(&object(1), 5, "ACTIVE")).await[..], [DraftOutcome::Duplicate { .. }]));
     let told = opened.journal.after(tidings::model::Seq::ZERO, 9).await.unwrap();
     let told = serde_json::to_value(told[0].change().unwrap()).unwrap();
     assert_eq!(told["items"][1]["change"], "ADD", "{told}");
     assert_eq!((&told["items"][1]["stateAfter"], &told["parent"]), (&json!("ACTIVE"), &json!("http://h/parent")));
     // Seeded facts are known, and so are facts older than those of the registry.
     seed(&opened.journal, vec![found(&object(2), 5, "ACTIVE")]).await;
-    assert_eq!(emit(found(&object(2), 5, "ACTIVE")).await, [Outcome::Unchanged]);
-    assert_eq!(emit(found(&object(1), 4, "INACTIVE")).await, [Outcome::Unchanged]);
+    assert_eq!(emit(found(&object(2), 5, "ACTIVE")).await, [DraftOutcome::Unchanged]);
+    assert_eq!(emit(found(&object(1), 4, "INACTIVE")).await, [DraftOutcome::Unchanged]);
     // Newer content and a newer state make changes.
-    assert!(matches!(emit(found(&object(2), 6, "INACTIVE")).await[..], [Outcome::Accepted { .. }]));
+    assert!(matches!(emit(found(&object(2), 6, "INACTIVE")).await[..], [DraftOutcome::Accepted { .. }]));
     let told = opened.journal.after(tidings::model::Seq(1), 9).await.unwrap();
     let told = serde_json::to_value(told[0].change().unwrap()).unwrap();
     let item = &told["items"][0];
@@ -305,7 +319,7 @@ async fn crawl_with_changes_announces_only_unknown_facts_once() {
     let gone =
         json!({ "object": object(2), "time": time(7), "items": [{ "uri": "http://h/2/DC", "change": "DELETE" }] });
     append(&opened.journal, [serde_json::from_value(gone).unwrap()].into_iter()).await;
-    assert_eq!(emit(found(&object(2), 6, "ACTIVE")).await, [Outcome::Unchanged]);
+    assert_eq!(emit(found(&object(2), 6, "ACTIVE")).await, [DraftOutcome::Unchanged]);
     drop((intake, fedora));
     opened.close();
     verified(&journal_file(folder.path()));
@@ -319,23 +333,23 @@ fn promise_4_crawl_parts_are_atomic() {
         let store = open(folder, StoreLimits::default());
         let decision = |second, part| {
             let found = found("http://h/1", second, "ACTIVE");
-            let filled = Filled::news(&found, time(100), &ObjectState::default());
+            let delta = RegistryDelta::from_crawl(&found, time(100), &ObjectState::default());
             let mut state = ObjectState::default();
-            state.fill(&filled);
+            state.apply_delta(&delta);
             let items = state.items.keys().cloned().collect();
             let uri = found.object.clone();
-            let touched = TouchedObject { uri, itself: true, state, items, item_count: None };
-            let seeds = vec![Seed { object: found.object, filled }];
-            Decision { objects: [touched].into(), seeds, walks: vec![walk(part)], ..nothing() }
+            let touched = ObjectUpdate { uri, object_changed: true, state, changed_items: items, item_count: None };
+            let seeds = vec![Seed { object: found.object, delta }];
+            WriteBatch { objects: [touched].into(), seeds, crawls: vec![walk(part)], ..nothing() }
         };
-        assert_eq!(store.walk(&source()).unwrap(), None);
+        assert_eq!(store.crawl_progress(&source()).unwrap(), None);
         write(&*store, &decision(1, 1)).unwrap();
         // A failing write in the same transaction discards the whole part.
         assert!(write(&*store, &broken_by_its_changes(decision(5, 2))).is_err());
         let held = |store: &dyn Store| {
             let state = store.object(&uri("http://h/1")).unwrap().unwrap();
-            let content = state.content(&uri("http://h/1/DC")).unwrap().read().unwrap().url.to_string();
-            (content, store.walk(&source()).unwrap().unwrap().part)
+            let content = state.content(&uri("http://h/1/DC")).unwrap().parse().unwrap().url.to_string();
+            (content, store.crawl_progress(&source()).unwrap().unwrap().parts)
         };
         let expected = ("http://h/1/DC?1".to_owned(), 1);
         assert_eq!(held(&*store), expected);
@@ -348,7 +362,7 @@ fn promise_4_crawl_parts_are_atomic() {
 }
 
 /// Returns the decision with two changes of the same number.
-fn broken_by_its_changes(mut decision: Decision) -> Decision {
+fn broken_by_its_changes(mut decision: WriteBatch) -> WriteBatch {
     decision.changes = [1, 2].map(|event| crate::journal::store::change(tidings::model::Seq(1), event)).into();
     decision
 }

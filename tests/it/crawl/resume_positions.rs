@@ -9,13 +9,13 @@ use tidings::{
         BaseUrl, Repository, RepositorySettings,
         walk::{Manner, Walk},
     },
-    model::{FoundObject, SourceName},
+    model::{CrawledObject, SourceName},
 };
 
 use crate::support::crawled_repository::{Answers, Fake, Fedora3, Fedora6, Resource};
 
 /// Results of each part of a crawl, and the position after it.
-type Parts = Vec<(Vec<FoundObject>, String)>;
+type Parts = Vec<(Vec<CrawledObject>, String)>;
 
 async fn walked<T: Answers>(repository: &Fake<T>, api: RepositoryApi, names: usize, place: Option<&str>) -> Parts {
     let settings = RepositorySettings::new(api, BaseUrl::parse(&repository.url()).unwrap());
@@ -34,7 +34,7 @@ async fn walked<T: Answers>(repository: &Fake<T>, api: RepositoryApi, names: usi
     }
 }
 
-fn found(parts: &[(Vec<FoundObject>, String)]) -> Vec<String> {
+fn found(parts: &[(Vec<CrawledObject>, String)]) -> Vec<String> {
     parts.iter().flat_map(|(found, _)| found).map(|found| serde_json::to_string(found).unwrap()).collect()
 }
 

@@ -160,7 +160,7 @@ async fn subscription_with_an_expired_cursor_reports_it_and_can_be_rewound() {
     gateway.ask("POST", "/subscriptions/index/resume", None).await;
     let shown = gateway.until("index", "it notices", |shown| shown["state"] == "fell-behind").await;
     let reason = shown["lastError"]["reason"].as_str().unwrap();
-    assert!(reason.contains("changes after 1 are not all kept") && reason.contains("/snapshot"), "{reason}");
+    assert!(reason.contains("changes after 1 are no longer available") && reason.contains("/snapshot"), "{reason}");
     let (status, _) = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": "beginning" }))).await;
     assert_eq!(status, 200);
     gateway.until_at("index", 40).await;

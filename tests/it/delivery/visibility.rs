@@ -9,7 +9,7 @@ use std::{
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use tidings::{
-    journal::Recorded,
+    journal::RecordedChange,
     model::{ContentLocation, Filter, ItemChange, Seq, Uri, is_public},
 };
 
@@ -23,7 +23,7 @@ struct Subscriber {
 }
 
 impl Subscriber {
-    fn take(&mut self, change: &Recorded) {
+    fn take(&mut self, change: &RecordedChange) {
         self.messages += 1;
         for item in &*change.change().unwrap().modification.items {
             match &item.change {
@@ -44,7 +44,7 @@ impl Subscriber {
     }
 }
 
-fn after(world: &World, after: Seq) -> Vec<Arc<Recorded>> {
+fn after(world: &World, after: Seq) -> Vec<Arc<RecordedChange>> {
     world.runtime.block_on(world.journal.after(after, 1000)).unwrap()
 }
 
@@ -76,7 +76,7 @@ fn visibility_subscriber_ends_with_the_public_items() {
             let visible: BTreeMap<_, _> = state
                 .live_items()
                 .filter(|(uri, _)| is_public(state.state(uri)))
-                .map(|(uri, _)| (uri.clone(), state.content(uri).map(|content| content.read().unwrap())))
+                .map(|(uri, _)| (uri.clone(), state.content(uri).map(|content| content.parse().unwrap())))
                 .collect();
             let names = |items: &BTreeMap<Uri, _>| items.keys().cloned().collect::<BTreeSet<_>>();
             prop_assert_eq!(names(&subscriber.items), names(&visible));

@@ -95,7 +95,7 @@ async fn restore_skips_pages_without_breaking_the_archive() {
     let before = walk(&gateway).await;
     gateway.close().await;
 
-    let next = restore(&file, &data, true, &mut |_, _| {}).unwrap().next.0;
+    let next = restore(&file, &data, true, &mut |_, _| {}).unwrap().next_seq.0;
     let gateway = Gateway::open(&data).await;
     assert_eq!(walk(&gateway).await, (1..=320).collect());
     for by in [5, 120, 200] {

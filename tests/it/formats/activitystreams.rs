@@ -27,8 +27,8 @@ fn read(dialect: &str, headers: &Headers, body: &[u8]) -> Draft {
 fn kind(draft: &Draft) -> &'static str {
     let DraftItems::Listed(items) = &draft.items else { panic!("items were expected") };
     match items[0].change {
-        DraftChange::Told(ItemChange::Add { .. }) => "Create",
-        DraftChange::Told(ItemChange::Delete { .. }) => "Delete",
+        DraftChange::Reported(ItemChange::Add { .. }) => "Create",
+        DraftChange::Reported(ItemChange::Delete { .. }) => "Delete",
         DraftChange::AddOrUpdate { .. } => "Update",
         ref other => panic!("{other:?}"),
     }
@@ -56,7 +56,7 @@ fn activity_type_and_resource_match_each_change_type() {
             "{name}"
         );
         assert_eq!(draft.user, change.modification.user, "{name}");
-        assert_eq!(draft.time.told(), Some(change.modification.time), "{name}");
+        assert_eq!(draft.time.reported(), Some(change.modification.time), "{name}");
         assert_eq!(draft.event_id.unwrap().as_str(), change.modification.id.to_string(), "{name}");
     }
 }
@@ -86,7 +86,7 @@ proptest! {
         let draft = read(dialect, &Headers::default(), &written);
         let told = &change.modification;
         prop_assert_eq!(draft.object.as_str(), resource);
-        prop_assert_eq!(draft.time.told(), Some(told.time));
+        prop_assert_eq!(draft.time.reported(), Some(told.time));
         prop_assert_eq!(draft.event_id.as_ref().unwrap().as_str(), told.id.to_string());
         prop_assert!(draft.object == told.object || told.items.iter().any(|item| item.uri == draft.object));
         if draft.object == told.object {
@@ -115,7 +115,7 @@ proptest! {
             let path = headers.get("org.fcrepo.jms.identifier").unwrap();
             let joined = format!("{}{path}", headers.get("org.fcrepo.jms.baseURL").unwrap());
             prop_assert!(joined == resource || joined == format!("{resource}/"), "{joined} {resource}");
-            prop_assert_eq!(draft.time.told(), Some(change.modification.time));
+            prop_assert_eq!(draft.time.reported(), Some(change.modification.time));
             prop_assert_eq!(kind(&draft), event["type"][0].as_str().unwrap());
         }
     }

@@ -5,14 +5,14 @@ use serde_json::json;
 use tidings::{
     format::{self, Headers, Limits},
     intake::{Incoming, Intake, Source, SourceName},
-    journal::{Journal, Settings, store::sqlite},
+    journal::{Journal, JournalSettings, store::sqlite},
 };
 
 #[tokio::test]
 async fn redelivered_status_is_a_duplicate_and_a_recurring_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let store = sqlite::SqliteStore::open(folder.path(), sqlite::SqliteOptions::default()).unwrap();
-    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    let (journal, writer) = Journal::start(store, JournalSettings::default()).unwrap();
     let intake = Intake::new(journal);
     let settings = json!({"base_url": "https://sfm.example.org"});
     let kind = format::dialect("sfm").unwrap();

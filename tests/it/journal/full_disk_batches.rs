@@ -12,7 +12,7 @@ use std::{
 
 use tidings::{
     journal::{
-        Journal, KnownKey, Outcome, Settings, Submission, TailBounds,
+        DraftOutcome, DuplicatePolicy, Journal, JournalSettings, Submission, TailBounds,
         settle::SourcePolicy,
         store::{
             EventIdentity, event_key,
@@ -47,11 +47,11 @@ fn submission(from: u64) -> Submission {
     let key = |number: u64| event_key(&name, EventIdentity::Id(&number.to_string()), 0);
     let drafts = (from..from + EVENTS_AT_ONCE).map(|number| (Some(key(number)), draft(number))).collect();
     let policy = Arc::new(SourcePolicy { name: name.clone(), metadata_changes: false });
-    Submission { policy, drafts, known_key: KnownKey::Remembered, completes: None }
+    Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberAll, completes: None }
 }
 
 /// Outcomes of each event, for its first submission and every repeat.
-type Outcomes = Arc<Mutex<BTreeMap<u64, Vec<Outcome>>>>;
+type Outcomes = Arc<Mutex<BTreeMap<u64, Vec<DraftOutcome>>>>;
 
 /// Submits these events from several senders, each event twice. Returns the number of failures, and counts them
 /// in `failed` meanwhile.
@@ -122,16 +122,16 @@ async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
     }
     let mut accepted = 0;
     for (event, outcomes) in outcomes.lock().unwrap().iter() {
-        let made: Vec<_> = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Accepted { .. })).collect();
+        let made: Vec<_> = outcomes.iter().filter(|outcome| matches!(outcome, DraftOutcome::Accepted { .. })).collect();
         assert!(made.len() <= 1, "event {event}: {outcomes:?}");
         accepted += made.len();
         for outcome in outcomes {
             match outcome {
-                Outcome::Accepted { seq, id } | Outcome::Duplicate { seq, id: Some(id) } => {
+                DraftOutcome::Accepted { seq, id } | DraftOutcome::Duplicate { seq, id: Some(id) } => {
                     assert_eq!(changes.get(seq), Some(id), "event {event}: {outcomes:?}");
                 }
-                Outcome::Unchanged => assert!(made.is_empty(), "event {event}: {outcomes:?}"),
-                Outcome::Duplicate { .. } | Outcome::TooManyItems => panic!("event {event}: {outcomes:?}"),
+                DraftOutcome::Unchanged => assert!(made.is_empty(), "event {event}: {outcomes:?}"),
+                DraftOutcome::Duplicate { .. } | DraftOutcome::TooManyItems => panic!("event {event}: {outcomes:?}"),
             }
         }
     }
@@ -146,7 +146,7 @@ async fn full_disk_batches_from_many_senders_settle_correctly() {
     let options = SqliteOptions { run_keys: 500, ..SqliteOptions::default() };
     let (journal, writer) = Journal::start(
         SqliteStore::open(&data, options).unwrap(),
-        Settings { tail: TailBounds { changes: 100, ..TailBounds::default() }, ..Settings::default() },
+        JournalSettings { tail: TailBounds { changes: 100, ..TailBounds::default() }, ..JournalSettings::default() },
     )
     .unwrap();
     let (outcomes, failed) = (Outcomes::default(), Arc::new(AtomicU64::new(0)));

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use tidings::{
     journal::{
-        Journal, KnownKey, Settings, Submission,
+        DuplicatePolicy, Journal, JournalSettings, Submission,
         settle::SourcePolicy,
         store::{
             EventIdentity, Store, event_key,
@@ -25,7 +25,7 @@ fn refusal(folder: &Path) -> String {
 /// Creates and closes a journal with that many changes.
 fn journal_with(folder: &Path, changes: usize) {
     let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
-    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    let (journal, writer) = Journal::start(store, JournalSettings::default()).unwrap();
     let source = SourceName::parse("s").unwrap();
     let drafts = (0..changes).map(|number| {
         let uri = format!("http://localhost/objects/{number}");
@@ -34,8 +34,12 @@ fn journal_with(folder: &Path, changes: usize) {
         (Some(event_key(&source, EventIdentity::Id(&uri), 0)), draft)
     });
     let policy = SourcePolicy { name: source.clone(), metadata_changes: false };
-    let submission =
-        Submission { policy: policy.into(), drafts: drafts.collect(), known_key: KnownKey::Same, completes: None };
+    let submission = Submission {
+        policy: policy.into(),
+        drafts: drafts.collect(),
+        duplicate_policy: DuplicatePolicy::RememberChanges,
+        completes: None,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(runtime.block_on(journal.append(submission)).unwrap().len(), changes);
     drop(journal);

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tidings::{
     journal::{
-        Journal, KnownKey, Settings, Submission,
+        DuplicatePolicy, Journal, JournalSettings, Submission,
         registry::ObjectState,
         settle::SourcePolicy,
         store::{
@@ -47,7 +47,15 @@ fn policy() -> Arc<SourcePolicy> {
 pub(crate) async fn append(journal: &Journal, drafts: impl Iterator<Item = Draft>) {
     // Without keys, a repeated event is settled again and confirms known facts.
     let drafts = drafts.map(|draft| (None, draft)).collect();
-    journal.append(Submission { policy: policy(), drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+    journal
+        .append(Submission {
+            policy: policy(),
+            drafts,
+            duplicate_policy: DuplicatePolicy::RememberChanges,
+            completes: None,
+        })
+        .await
+        .unwrap();
 }
 
 pub(crate) fn registry(store: &dyn Store) -> Vec<(Uri, ObjectState)> {
@@ -73,7 +81,7 @@ fn registry_survives_a_crash_after_any_message() {
             let folder = tempfile::tempdir().unwrap();
             let mut data = folder.path().join("0");
             let open = |data: &Path| SqliteStore::open(data, SqliteOptions::default()).unwrap();
-            let mut running = Journal::start(open(&data), Settings::default()).unwrap();
+            let mut running = Journal::start(open(&data), JournalSettings::default()).unwrap();
             for (part, arriving) in arriving.chunks(3).enumerate() {
                 runtime.block_on(append(&running.0, arriving.iter().map(|event| events[*event].clone())));
                 let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
@@ -88,7 +96,7 @@ fn registry_survives_a_crash_after_any_message() {
                 verified(&journal_file(&next));
                 if keys[part % keys.len()] % 3 == 0 {
                     data = next;
-                    running = Journal::start(store, Settings::default()).unwrap();
+                    running = Journal::start(store, JournalSettings::default()).unwrap();
                 }
             }
             let there = runtime.block_on(running.0.registry(None, 1000)).unwrap();
@@ -109,7 +117,7 @@ async fn registry_readers_see_every_acknowledged_change() {
     const BATCHES: u64 = 60;
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
-    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    let (journal, writer) = Journal::start(store, JournalSettings::default()).unwrap();
     let told = |number: u64| {
         let object = format!("http://h/objects/{}", number % AT_ONCE);
         let item = json!({ "uri": &object, "change": "UPDATE", "content": { "url": format!("http://h/{number}") } });
@@ -127,7 +135,7 @@ async fn registry_readers_see_every_acknowledged_change() {
                 } else {
                     journal.registry(None, 1).await.unwrap().pop().map(|(_, state)| state)
                 };
-                let content = state.and_then(|state| Some(state.content(&object)?.read().unwrap().url.to_string()));
+                let content = state.and_then(|state| Some(state.content(&object)?.parse().unwrap().url.to_string()));
                 let found = content.map_or(0, |url| url.rsplit('/').next().unwrap().parse::<u64>().unwrap());
                 assert!(found >= head, "the registry is as of {found} when {head} can be read");
                 if head == BATCHES * AT_ONCE {
@@ -164,7 +172,7 @@ async fn registry_survives_kill_9() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let store = SqliteStore::open(&data, SqliteOptions::default()).unwrap();
-    let (journal, writer) = Journal::start(store, Settings::default()).unwrap();
+    let (journal, writer) = Journal::start(store, JournalSettings::default()).unwrap();
     for from in (1..MANY).step_by(1500) {
         append(&journal, (from..from + 1500).map(|number| serde_json::from_value(event(number)).unwrap())).await;
     }
@@ -209,7 +217,7 @@ fn registry_of_a_killed_version_8_journal_opens_complete() {
         Connection::open(&file).unwrap().execute_batch(sql).unwrap();
         let before = verified(&file);
         let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
-        let (registry, seeds, head) = (registry(&store), store.seeds(), store.head().unwrap());
+        let (registry, seeds, head) = (registry(&store), store.seed_count(), store.head().unwrap());
         drop(store);
         assert_eq!(verified(&file), before);
         assert_eq!((before.objects, rows(folder.path()), seeds, head.0), (6, 6, 5, 8));

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use proptest::{prelude::*, test_runner::TestRunner};
 use tidings::{
     journal::{
-        ChangeBounds, Journal, KnownKey, Settings, Submission, WriterThread,
+        ChangeBounds, DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission,
         registry::{ObjectState, Registry},
         settle::SourcePolicy,
         store::{EventIdentity, event_key, sqlite},
@@ -57,7 +57,7 @@ pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
         let uri = |item: &usize| Uri::parse(&format!("{object}/datastreams/D{item}/content")).unwrap();
         let content =
             |item: &usize| Some(ContentLocation::at(Uri::parse(&format!("{}?v={moment}", uri(item))).unwrap()));
-        let told = |item: &usize, change| Some((uri(item), DraftChange::Told(change)));
+        let told = |item: &usize, change| Some((uri(item), DraftChange::Reported(change)));
         let item = match deed {
             Deed::Add { item, state: s } if !live[*item] => {
                 live[*item] = true;
@@ -65,7 +65,10 @@ pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
             }
             Deed::AddOrUpdate { item } => {
                 live[*item] = true;
-                Some((uri(item), DraftChange::AddOrUpdate { content: content(item), begins_in: Some(State::ACTIVE) }))
+                Some((
+                    uri(item),
+                    DraftChange::AddOrUpdate { content: content(item), initial_state: Some(State::ACTIVE) },
+                ))
             }
             Deed::Update { item } if live[*item] => {
                 told(item, ItemChange::Update { content: content(item), before: None, after: None })
@@ -107,7 +110,7 @@ pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
 /// Returns the registry as a reader sees it: the present items with state and content.
 pub(crate) fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLocation>)> {
     let item = |uri: &Uri| {
-        (uri.clone(), (state.state(uri).cloned(), state.content(uri).map(|content| content.read().unwrap())))
+        (uri.clone(), (state.state(uri).cloned(), state.content(uri).map(|content| content.parse().unwrap())))
     };
     state.live_items().map(|(uri, _)| item(uri)).collect()
 }
@@ -115,7 +118,7 @@ pub(crate) fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<
 pub(crate) struct World {
     _folder: tempfile::TempDir,
     pub(crate) journal: Journal,
-    _writer: WriterThread,
+    _writer: JournalThreads,
     pub(crate) runtime: tokio::runtime::Runtime,
     policy: Arc<SourcePolicy>,
 }
@@ -128,7 +131,8 @@ impl World {
     fn bounded(bounds: ChangeBounds) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = sqlite::SqliteStore::open(folder.path(), sqlite::SqliteOptions::default()).unwrap();
-        let (journal, writer) = Journal::start(store, Settings { bounds, ..Settings::default() }).unwrap();
+        let (journal, writer) =
+            Journal::start(store, JournalSettings { bounds, ..JournalSettings::default() }).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let name = SourceName::parse("fedora3").unwrap();
         let policy = Arc::new(SourcePolicy { name, metadata_changes: false });
@@ -143,8 +147,12 @@ impl World {
                 id.map(|id| event_key(&self.policy.name, id, 0))
             };
             let drafts = part.iter().map(|draft| (key(draft), draft.clone())).collect();
-            let submission =
-                Submission { policy: Arc::clone(&self.policy), drafts, known_key: KnownKey::Same, completes: None };
+            let submission = Submission {
+                policy: Arc::clone(&self.policy),
+                drafts,
+                duplicate_policy: DuplicatePolicy::RememberChanges,
+                completes: None,
+            };
             self.runtime.block_on(self.journal.append(submission)).unwrap();
         }
     }
@@ -229,7 +237,7 @@ fn the_journal_rebuilds_the_registry(world: &World) {
         let page = world.runtime.block_on(world.journal.after(after, 500)).unwrap();
         let Some(last) = page.last() else { break };
         after = last.seq();
-        page.iter().for_each(|recorded| registry.take(recorded.change().unwrap()));
+        page.iter().for_each(|recorded| registry.apply(recorded.change().unwrap()));
     }
     assert!(registry.objects.len() > 100);
     for (uri, rebuilt) in registry.objects {

@@ -9,7 +9,7 @@ use std::sync::{
 
 use serde_json::Value;
 use tidings::{
-    journal::{JournalError, Outcome, retention::Retention},
+    journal::{DraftOutcome, JournalError, retention::Retention},
     model::{Seq, Timestamp},
 };
 
@@ -54,8 +54,8 @@ async fn retention_by_count_or_age_whichever_comes_first() {
     }
     assert!(journal.after(Seq(1000), 10).await.unwrap().is_empty());
     // An event whose change was removed is still a duplicate, and the numbering continues.
-    assert_eq!(opened.append([7]).await, [Outcome::Duplicate { seq: Seq(7), id: None }]);
-    assert!(matches!(opened.append([1001]).await[..], [Outcome::Accepted { seq: Seq(1001), .. }]));
+    assert_eq!(opened.append([7]).await, [DraftOutcome::Duplicate { seq: Seq(7), id: None }]);
+    assert!(matches!(opened.append([1001]).await[..], [DraftOutcome::Accepted { seq: Seq(1001), .. }]));
     opened.close();
     let opened = Opened::at(folder.path());
     assert_eq!((opened.journal.first(), opened.journal.head()), (Seq(1000), Seq(1001)));

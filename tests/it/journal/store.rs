@@ -12,13 +12,13 @@ use bytes::Bytes;
 use tidings::{
     journal::{
         store::{
-            Decision, EventIdentity, EventKey, ItemsAsked, Known, KnownObject, NewChange, Questions, Store, StoreError,
-            StoreLimits, TouchedObject, event_key,
+            EventIdentity, EventKey, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject,
+            PrefetchedRows, Store, StoreError, StoreLimits, WriteBatch, event_key,
             sqlite::{SqliteOptions, SqliteStore},
         },
-        subscriptions::{DefinitionText, MadeBy, NewDeadLetter, Write},
+        subscriptions::{DefinitionText, MadeBy, NewDeadLetter, SubscriptionWrite},
     },
-    model::{Change, ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Untold, Uri},
+    model::{Change, ChangeId, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
 
 use crate::support::journal_fixture::copy_files;
@@ -56,68 +56,68 @@ pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
     change.seq = seq;
     change.modification.id = ChangeId::mint();
     let json = Bytes::from(serde_json::to_vec(&change).unwrap());
-    NewChange { change, json, sight: None, key: Some(key(event)), incomplete: None }
+    NewChange { change, json, visibility: None, key: Some(key(event)), incomplete: None }
 }
 
 /// Returns an object whose rows are all written.
-fn touched(KnownObject { state, .. }: KnownObject) -> TouchedObject {
+fn touched(PrefetchedObject { state, .. }: PrefetchedObject) -> ObjectUpdate {
     let items = state.items.keys().cloned().collect();
-    TouchedObject { uri: object(), itself: true, state, items, item_count: None }
+    ObjectUpdate { uri: object(), object_changed: true, state, changed_items: items, item_count: None }
 }
 
 /// Appends the changes of these events as the writer does: a duplicate makes no change, and the registry
 /// absorbs every change.
 pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
-    let questions = Questions {
+    let questions = PrefetchKeys {
         keys: events.iter().copied().map(key).collect(),
-        objects: [(object(), ItemsAsked::All)].into_iter().collect(),
-        ..Questions::default()
+        objects: [(object(), ItemSelection::All)].into_iter().collect(),
+        ..PrefetchKeys::default()
     };
     let mut transaction = store.begin()?;
-    let (decision, numbers) = decide(events, &transaction.look_up(&questions)?);
+    let (decision, numbers) = decide(events, &transaction.prefetch(&questions)?);
     transaction.write(&decision)?;
     transaction.commit()?;
     Ok(numbers)
 }
 
 /// Writes a decision in a separate transaction.
-pub(crate) fn write(store: &dyn Store, decision: &Decision) -> Result<(), StoreError> {
+pub(crate) fn write(store: &dyn Store, decision: &WriteBatch) -> Result<(), StoreError> {
     let mut transaction = store.begin()?;
     transaction.write(decision)?;
     transaction.commit()
 }
 
 /// Reads in a transaction without writes.
-fn look_up(store: &dyn Store, questions: &Questions) -> Known {
-    store.begin().unwrap().look_up(questions).unwrap()
+fn prefetch(store: &dyn Store, questions: &PrefetchKeys) -> PrefetchedRows {
+    store.begin().unwrap().prefetch(questions).unwrap()
 }
 
-fn decide(events: &[u64], known: &Known) -> (Decision, Vec<Seq>) {
+fn decide(events: &[u64], known: &PrefetchedRows) -> (WriteBatch, Vec<Seq>) {
     let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
     let (mut changes, mut numbers, mut head) = (Vec::new(), Vec::new(), known.head);
     for event in events {
-        if let Some((first, _)) = known.seen.get(&key(*event)) {
+        if let Some((first, _)) = known.first_changes.get(&key(*event)) {
             numbers.push(*first);
             continue;
         }
         head = head.next();
         numbers.push(head);
         let new = change(head, *event);
-        object.state.take(&new.change);
+        object.state.apply_change(&new.change);
         changes.push(new);
     }
-    (Decision { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
+    (WriteBatch { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
 }
 
 /// Returns a decision without writes.
-pub(crate) fn nothing() -> Decision {
-    Decision::nothing(Timestamp::EPOCH)
+pub(crate) fn nothing() -> WriteBatch {
+    WriteBatch::nothing(Timestamp::EPOCH)
 }
 
 /// Returns those events that are known to have made no change.
 pub(crate) fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
-    let questions = Questions { unchanged: events.iter().copied().map(key).collect(), ..Questions::default() };
-    let known = look_up(store, &questions);
+    let questions = PrefetchKeys { unchanged: events.iter().copied().map(key).collect(), ..PrefetchKeys::default() };
+    let known = prefetch(store, &questions);
     events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect()
 }
 
@@ -197,14 +197,14 @@ fn promise_4_batches_are_atomic() {
         append(&*store, &[1]).unwrap();
         let before = store.object(&object()).unwrap();
         let questions =
-            Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
+            PrefetchKeys { objects: [(object(), ItemSelection::All)].into_iter().collect(), ..PrefetchKeys::default() };
         // The second change has a number that is already in use, so the store cannot write it.
-        let mut touched_object = look_up(&*store, &questions).objects.remove(&object()).unwrap();
+        let mut touched_object = prefetch(&*store, &questions).objects.remove(&object()).unwrap();
         touched_object.state.purged.at = Some(Timestamp::now());
         let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
         let unchanged = vec![key(4)];
         let objects = [touched(touched_object)].into();
-        let refused = write(&*store, &Decision { changes, unchanged, objects, ..nothing() });
+        let refused = write(&*store, &WriteBatch { changes, unchanged, objects, ..nothing() });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
@@ -219,7 +219,7 @@ fn promise_4_changes_get_their_assigned_numbers_or_none() {
         let store = open(folder, StoreLimits::default());
         // The first change may skip numbers, as after a restore.
         let changes = (5..=24).map(|seq| change(Seq(seq), seq)).collect();
-        write(&*store, &Decision { changes, ..nothing() }).unwrap();
+        write(&*store, &WriteBatch { changes, ..nothing() }).unwrap();
         let numbered = |changes: Vec<tidings::journal::store::StoredChange>| {
             let told = changes.iter().map(|stored| serde_json::from_slice::<Change>(&stored.json).unwrap().seq);
             told.zip(&changes).map(|(told, stored)| (told.0, stored.seq.0)).collect::<Vec<_>>()
@@ -229,7 +229,7 @@ fn promise_4_changes_get_their_assigned_numbers_or_none() {
         assert!(store.after(Seq(3), 100, usize::MAX).unwrap().is_none(), "the journal never gave the number 4");
         // A number in the middle is skipped, so no change is written under a wrong number.
         let changes = (25..=45).filter(|seq| *seq != 28).map(|seq| change(Seq(seq), seq)).collect();
-        assert!(write(&*store, &Decision { changes, ..nothing() }).is_err());
+        assert!(write(&*store, &WriteBatch { changes, ..nothing() }).is_err());
         assert_eq!(numbered(store.after(Seq(4), 100, usize::MAX).unwrap().unwrap()), expected);
     });
 }
@@ -270,14 +270,15 @@ fn promise_4_batches_are_atomic_with_concurrent_failures() {
 
 /// Decides on two changes with the same number, which no store can write.
 fn fails(store: &dyn Store, event: u64) {
-    let questions = Questions { objects: [(object(), ItemsAsked::All)].into_iter().collect(), ..Questions::default() };
-    let known = look_up(store, &questions);
+    let questions =
+        PrefetchKeys { objects: [(object(), ItemSelection::All)].into_iter().collect(), ..PrefetchKeys::default() };
+    let known = prefetch(store, &questions);
     let next = known.head.next();
     let changes = vec![change(next, event), change(next, event + 500)];
     let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
     object.state.purged.at = Some(Timestamp::now());
     let unchanged = vec![key(4)];
-    assert!(write(store, &Decision { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
+    assert!(write(store, &WriteBatch { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
 }
 
 #[test]
@@ -301,28 +302,31 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
     every_store(|folder, open| {
         let store = open(folder, StoreLimits::default());
         let name = SubscriptionName::parse("index").unwrap();
-        let put = |cursor| Write::Put {
+        let put = |cursor| SubscriptionWrite::Put {
             name: name.clone(),
             made_by: MadeBy::Api,
             definition: DefinitionText::default(),
             cursor: Seq(cursor),
         };
         let advance = |to| {
-            write(&*store, &Decision { cursors: vec![(name.clone(), Seq(to))], ..nothing() }).unwrap();
+            write(&*store, &WriteBatch { cursors: vec![(name.clone(), Seq(to))], ..nothing() }).unwrap();
         };
         let kept = |store: &dyn Store| {
             let all = store.subscriptions().unwrap();
             (all[0].cursor.0, all[0].paused, all[0].dead_letters)
         };
         let letter = |seq| NewDeadLetter { seq: Seq(seq), reason: "no".to_owned(), json: Bytes::from_static(b"{}") };
-        store.write_subscriptions(&[put(3), Write::Pause(name.clone(), true)]).unwrap();
+        store.write_subscriptions(&[put(3), SubscriptionWrite::SetPaused(name.clone(), true)]).unwrap();
         advance(7);
         advance(5);
         assert_eq!(kept(&*store), (7, true, 0));
-        store.write_subscriptions(&[put(1), Write::Park(name.clone(), letter(6))]).unwrap();
+        store.write_subscriptions(&[put(1), SubscriptionWrite::AddDeadLetter(name.clone(), letter(6))]).unwrap();
         assert_eq!(kept(&*store), (7, true, 1), "one that is put again keeps its place");
         store
-            .write_subscriptions(&[Write::Rewind(name.clone(), Seq(2)), Write::Park(name.clone(), letter(4))])
+            .write_subscriptions(&[
+                SubscriptionWrite::Rewind(name.clone(), Seq(2)),
+                SubscriptionWrite::AddDeadLetter(name.clone(), letter(4)),
+            ])
             .unwrap();
         drop(store);
         let store = open(folder, StoreLimits::default());
@@ -332,13 +336,18 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
         assert_eq!(letters.iter().map(|letter| letter.letter.seq.0).collect::<Vec<_>>(), [4, 6]);
         assert_eq!(store.dead_letters(&name, Some(letters[0].id), 9).unwrap(), letters[1..]);
         assert!(store.replays(&name, None, 9).unwrap().is_empty());
-        let concerned = store.write_subscriptions(&[Write::Replay(name.clone(), Some(letters[1].id))]).unwrap();
+        let concerned = store
+            .write_subscriptions(&[SubscriptionWrite::ReplayDeadLetters(name.clone(), Some(letters[1].id))])
+            .unwrap();
         assert_eq!((concerned, store.replays(&name, None, 9).unwrap().len()), (vec![1], 1));
-        let again = Write::RefusedAgain(name.clone(), letters[1].id, "still no".to_owned());
+        let again = SubscriptionWrite::DeadLetterRefused(name.clone(), letters[1].id, "still no".to_owned());
         store.write_subscriptions(&[again]).unwrap();
         let refused = store.dead_letter(&name, letters[1].id).unwrap().unwrap();
         assert_eq!((refused.attempts, refused.replay, refused.letter.reason.as_str()), (2, false, "still no"));
-        let concerned = store.write_subscriptions(&[Write::Drop(name.clone(), None), Write::Delete(name.clone())]);
+        let concerned = store.write_subscriptions(&[
+            SubscriptionWrite::DropDeadLetters(name.clone(), None),
+            SubscriptionWrite::Delete(name.clone()),
+        ]);
         assert_eq!(concerned.unwrap(), [2, 1]);
         assert!(store.subscriptions().unwrap().is_empty());
     });
@@ -350,26 +359,26 @@ fn incomplete_changes_are_stored_and_removed_with_their_changes() {
         let store = open(folder, StoreLimits::default());
         let new = |seq: u64, untold| NewChange { incomplete: untold, ..change(Seq(seq), seq) };
         let source = change(Seq(1), 1).change.modification.origin.source;
-        let changes = vec![new(1, Some(Untold::Content)), new(2, None), new(3, Some(Untold::Items))];
+        let changes = vec![new(1, Some(MissingFacts::Content)), new(2, None), new(3, Some(MissingFacts::Items))];
         let json = changes[2].json.clone();
-        write(&*store, &Decision { changes, ..nothing() }).unwrap();
+        write(&*store, &WriteBatch { changes, ..nothing() }).unwrap();
         // The change may be removed; its pending lookup remains.
         assert_eq!(store.prune(Seq(3), 9).unwrap(), 2);
         drop(store);
         let store = open(folder, StoreLimits::default());
         let seqs = |after, limit| {
             let found = store.incomplete(&source, Seq(after), limit).unwrap();
-            found.iter().map(|incomplete| (incomplete.seq.0, incomplete.untold)).collect::<Vec<_>>()
+            found.iter().map(|incomplete| (incomplete.seq.0, incomplete.missing)).collect::<Vec<_>>()
         };
-        assert_eq!(seqs(0, 9), [(1, Untold::Content), (3, Untold::Items)]);
-        assert_eq!((seqs(0, 1), seqs(1, 1)), (vec![(1, Untold::Content)], vec![(3, Untold::Items)]));
+        assert_eq!(seqs(0, 9), [(1, MissingFacts::Content), (3, MissingFacts::Items)]);
+        assert_eq!((seqs(0, 1), seqs(1, 1)), (vec![(1, MissingFacts::Content)], vec![(3, MissingFacts::Items)]));
         assert_eq!(store.incomplete(&source, Seq(1), 1).unwrap()[0].json, json);
         assert_eq!(store.incomplete_counts().unwrap(), [(source.clone(), 2)].into());
         let other = SourceName::parse("other").unwrap();
         assert!(store.incomplete(&other, Seq::ZERO, 9).unwrap().is_empty());
-        write(&*store, &Decision { completed: vec![Seq(1), Seq(2)], ..nothing() }).unwrap();
-        assert_eq!(seqs(0, 9), [(3, Untold::Items)]);
-        write(&*store, &Decision { completed: vec![Seq(3)], ..nothing() }).unwrap();
+        write(&*store, &WriteBatch { completed: vec![Seq(1), Seq(2)], ..nothing() }).unwrap();
+        assert_eq!(seqs(0, 9), [(3, MissingFacts::Items)]);
+        write(&*store, &WriteBatch { completed: vec![Seq(3)], ..nothing() }).unwrap();
         assert!(store.incomplete_counts().unwrap().is_empty());
     });
 }

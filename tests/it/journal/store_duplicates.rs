@@ -2,7 +2,7 @@
 //! wherever the event key is stored.
 
 use tidings::{
-    journal::store::{Decision, StoreLimits, sqlite},
+    journal::store::{StoreLimits, WriteBatch, sqlite},
     model::Seq,
 };
 
@@ -48,7 +48,7 @@ fn promise_3_duplicates_of_events_without_change_are_recognized() {
         let limits = StoreLimits { dedupe_events: 10, dedupe_millis: -1, ..StoreLimits::default() };
         let store = open(folder, limits);
         for event in 1..=40 {
-            write(&*store, &Decision { unchanged: vec![key(event), key(event)], ..nothing() }).unwrap();
+            write(&*store, &WriteBatch { unchanged: vec![key(event), key(event)], ..nothing() }).unwrap();
             assert_eq!(known_unchanged(&*store, &[event]), [event]);
         }
         drop(store);

@@ -176,10 +176,10 @@ pub(crate) fn change() -> impl Strategy<Value = Change> {
 }
 
 fn item_notes() -> impl Strategy<Value = ItemNotes> {
-    (aspects(), any::<bool>(), option::of(state())).prop_map(|(late, inferred, begins_in)| ItemNotes {
+    (aspects(), any::<bool>(), option::of(state())).prop_map(|(late, inferred, initial_state)| ItemNotes {
         late,
         inferred,
-        begins_in,
+        initial_state,
     })
 }
 

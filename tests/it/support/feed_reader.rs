@@ -8,7 +8,10 @@ use quick_xml::{Reader, XmlVersion, events::Event};
 use reqwest::{Method, Response};
 use serde_json::{Map, Value, json};
 use tidings::{
-    journal::{Journal, KnownKey, Settings, Submission, TailBounds, WriterThread, settle::SourcePolicy, store::sqlite},
+    journal::{
+        DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission, TailBounds, settle::SourcePolicy,
+        store::sqlite,
+    },
     model::{Draft, DraftTime, Seq, SourceName, Timestamp},
     view::feed::{self, FeedView},
     web::Spool,
@@ -20,7 +23,7 @@ pub(crate) const PUBLIC: &str = "https://example.org/tidings";
 
 pub(crate) struct Gateway {
     pub(crate) journal: Journal,
-    writer: WriterThread,
+    writer: JournalThreads,
     address: String,
     client: reqwest::Client,
     stop: oneshot::Sender<()>,
@@ -36,7 +39,10 @@ impl Gateway {
         let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
         let (journal, writer) = Journal::start(
             store,
-            Settings { tail: TailBounds { changes: 250, ..TailBounds::default() }, ..Settings::default() },
+            JournalSettings {
+                tail: TailBounds { changes: 250, ..TailBounds::default() },
+                ..JournalSettings::default()
+            },
         )
         .unwrap();
         let view = FeedView::new(journal.clone(), public, folder, None, Spool::new(folder, 64 << 20));
@@ -95,7 +101,10 @@ pub(crate) async fn append(journal: &Journal, source: &str, drafts: Vec<Draft>) 
     let name = SourceName::parse(source).unwrap();
     let policy = Arc::new(SourcePolicy { name, metadata_changes: true });
     let drafts = drafts.into_iter().map(|draft| (None, draft)).collect();
-    journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+    journal
+        .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
+        .await
+        .unwrap();
 }
 
 pub(crate) fn draft(json: Value) -> Draft {
@@ -311,7 +320,7 @@ pub(crate) fn varied(number: u64) -> Draft {
         1 => draft(json!({"object": object, "items": [{"uri": item("A"), "change": "ADD"}]})),
         2 => draft(json!({"object": object, "description": "purgeObject", "purge": true})),
         3 => Draft { items: unknown_whether_new(&item("NEW")), ..plain() },
-        4 => Draft { time: DraftTime::Told(Timestamp::parse("2009-01-01T00:00:00Z").unwrap()), ..plain() },
+        4 => Draft { time: DraftTime::Reported(Timestamp::parse("2009-01-01T00:00:00Z").unwrap()), ..plain() },
         _ => plain(),
     }
 }
@@ -319,6 +328,6 @@ pub(crate) fn varied(number: u64) -> Draft {
 fn unknown_whether_new(uri: &str) -> tidings::model::DraftItems {
     use tidings::model::{ContentLocation, DraftChange, DraftItem, DraftItems, NonEmpty, State, Uri};
     let content = Some(ContentLocation::at(Uri::parse(&format!("{uri}?v=1")).unwrap()));
-    let change = DraftChange::AddOrUpdate { content, begins_in: Some(State::ACTIVE) };
+    let change = DraftChange::AddOrUpdate { content, initial_state: Some(State::ACTIVE) };
     DraftItems::Listed(NonEmpty::one(DraftItem::new(Uri::parse(uri).unwrap(), change)))
 }

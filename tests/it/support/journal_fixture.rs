@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use tidings::{
     journal::{
-        Journal, KnownKey, Outcome, Settings, Submission, TailBounds, WriterThread,
+        DraftOutcome, DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission, TailBounds,
         settle::SourcePolicy,
         store::{
             EventIdentity, event_key,
@@ -27,7 +27,7 @@ use crate::support::gateway::{Gateway, command};
 /// Journal that is open in the process of the test.
 pub(crate) struct Opened {
     pub(crate) journal: Journal,
-    writer: WriterThread,
+    writer: JournalThreads,
 }
 
 impl Opened {
@@ -35,14 +35,14 @@ impl Opened {
         let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
         let (journal, writer) = Journal::start(
             store,
-            Settings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..Settings::default() },
+            JournalSettings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..JournalSettings::default() },
         )
         .unwrap();
         Self { journal, writer }
     }
 
     /// Appends the events with these numbers.
-    pub(crate) async fn append(&self, events: impl IntoIterator<Item = u64>) -> Vec<Outcome> {
+    pub(crate) async fn append(&self, events: impl IntoIterator<Item = u64>) -> Vec<DraftOutcome> {
         let name = SourceName::parse("s").unwrap();
         let drafts = events.into_iter().map(|number| {
             let key = event_key(&name, EventIdentity::Id(&number.to_string()), 0);
@@ -52,7 +52,7 @@ impl Opened {
         let submission = Submission {
             drafts: drafts.collect(),
             policy: SourcePolicy { name: name.clone(), metadata_changes: false }.into(),
-            known_key: KnownKey::Same,
+            duplicate_policy: DuplicatePolicy::RememberChanges,
             completes: None,
         };
         self.journal.append(submission).await.unwrap()

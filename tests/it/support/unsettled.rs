@@ -28,7 +28,7 @@ fn told_in_full(draft: &Draft) -> Option<ContentObjectModification> {
     Some(ContentObjectModification {
         id: draft.id.unwrap_or_else(ChangeId::mint),
         user: draft.user,
-        time: draft.time.told().unwrap_or_else(Timestamp::now),
+        time: draft.time.reported().unwrap_or_else(Timestamp::now),
         object: draft.object,
         parent: draft.parent,
         types: draft.types,
@@ -43,7 +43,7 @@ fn told_in_full(draft: &Draft) -> Option<ContentObjectModification> {
 }
 
 fn item_told_in_full(item: &DraftItem) -> Option<ContentItemModification> {
-    let DraftChange::Told(change) = &item.change else { return None };
+    let DraftChange::Reported(change) = &item.change else { return None };
     let id = item.id.unwrap_or_else(ItemId::mint);
     Some(ContentItemModification { id, uri: item.uri.clone(), change: change.clone() })
 }

@@ -23,7 +23,7 @@ async fn a_cursor_that_is_no_longer_kept_stops_it() {
     let receiver = Receiver::default();
     let running = world.run(&receiver, 3);
     let End::FellBehind(error) = running.engine.await.unwrap() else { panic!("it goes on") };
-    assert!(error.to_string().contains("the oldest that is has the number 20"), "{error}");
+    assert!(error.to_string().contains("the oldest available change has the number 20"), "{error}");
     assert_eq!(receiver.taken(), [] as [u64; 0]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Deed, Outcome, Receiver, Running, State, World, Write, refuse, retry};
+use super::{Deed, Outcome, Receiver, Running, State, SubscriptionWrite, World, refuse, retry};
 
 #[tokio::test]
 async fn a_receiver_that_hangs_is_not_shown_as_running() {
@@ -72,7 +72,11 @@ async fn a_replayed_letter_that_is_not_taken_holds_nothing_up() {
         running.until_at(head).await;
 
         receiver.with(|script| script.deeds.push_back(trouble));
-        world.journal.write_subscriptions(vec![Write::Replay(world.name.clone(), None)]).await.unwrap();
+        world
+            .journal
+            .write_subscriptions(vec![SubscriptionWrite::ReplayDeadLetters(world.name.clone(), None)])
+            .await
+            .unwrap();
         running.replays.notify_one();
         running.until("the letter is sent", || receiver.with(|script| script.sent.last() == Some(&2))).await;
         world.append(head + 1..=head + 5).await;
@@ -84,6 +88,10 @@ async fn a_replayed_letter_that_is_not_taken_holds_nothing_up() {
         let reason = if hangs { "confirmed nothing" } else { "busy" };
         assert!(letters[0].letter.reason.contains(reason), "{}", letters[0].letter.reason);
         running.stop().await;
-        world.journal.write_subscriptions(vec![Write::Drop(world.name.clone(), None)]).await.unwrap();
+        world
+            .journal
+            .write_subscriptions(vec![SubscriptionWrite::DropDeadLetters(world.name.clone(), None)])
+            .await
+            .unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Arc, KnownKey, MemoryBudget, Receiver, SourceName, SourcePolicy, Submission, World};
+use super::{Arc, DuplicatePolicy, MemoryBudget, Receiver, SourceName, SourcePolicy, Submission, World};
 use crate::model::Draft;
 
 const MIB: usize = 1024 * 1024;
@@ -14,7 +14,11 @@ async fn append_large(world: &World, number: u64) {
     let draft: Draft = serde_json::from_value(json!({ "object": "urn:o", "items": items })).unwrap();
     let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
     let drafts = vec![(None, draft)];
-    world.journal.append(Submission { policy, drafts, known_key: KnownKey::Same, completes: None }).await.unwrap();
+    world
+        .journal
+        .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ fn of(time: DraftTime, change: DraftChange) -> Draft {
 }
 
 fn start() -> Draft {
-    of(DraftTime::Arrival, DraftChange::AddOrUpdate { content: None, begins_in: Some(State::REQUESTED) })
+    of(DraftTime::Arrival, DraftChange::AddOrUpdate { content: None, initial_state: Some(State::REQUESTED) })
 }
 
 fn stop() -> Draft {
@@ -30,11 +30,11 @@ fn status(time: DraftTime, after: &str) -> Draft {
 }
 
 fn began(after: &str) -> Draft {
-    status(DraftTime::Told(at(10)), after)
+    status(DraftTime::Reported(at(10)), after)
 }
 
 fn ended() -> Draft {
-    status(DraftTime::Told(at(20)), "COMPLETED_SUCCESS")
+    status(DraftTime::Reported(at(20)), "COMPLETED_SUCCESS")
 }
 
 /// Tells all; gives the states after of what was journaled, with a `!` where it was late.
@@ -47,7 +47,7 @@ fn told(drafts: impl IntoIterator<Item = Draft>) -> (Vec<String>, Option<State>)
         let change = &modification.items[0].change;
         let state = change.after().map_or_else(|| change.change_type().unwrap().to_string(), ToString::to_string);
         after.push(if settlement.is_late() { format!("{state}!") } else { state });
-        rebuilt.take(&Change { seq: Seq::ZERO, received: at(1000), modification, settlement });
+        rebuilt.apply(&Change { seq: Seq::ZERO, received: at(1000), modification, settlement });
     }
     let rebuilt = rebuilt.objects.remove(&uri("o")).unwrap_or_default();
     assert_eq!(rebuilt.without_confirmations(), world.known.clone().without_confirmations());
@@ -84,11 +84,11 @@ fn a_stop_of_what_is_over_changes_nothing() {
 fn a_state_may_come_back() {
     let (after, _) = told([began("RUNNING"), began("RUNNING"), began("PAUSED"), began("RUNNING"), ended()]);
     assert_eq!(after, ["RUNNING", "PAUSED", "RUNNING", "COMPLETED_SUCCESS"]);
-    let anew = status(DraftTime::Told(at(30)), "RUNNING");
+    let anew = status(DraftTime::Reported(at(30)), "RUNNING");
     let (after, _) = told([began("RUNNING"), ended(), began("RUNNING"), anew]);
     assert_eq!(after, ["RUNNING", "COMPLETED_SUCCESS", "RUNNING"], "the one behind the end tells nothing any more");
-    let told_late = DraftChange::Told(ItemChange::State { before: None, after: State::COMPLETED_FAILURE });
-    let (after, state) = told([ended(), of(DraftTime::Told(at(15)), told_late)]);
+    let told_late = DraftChange::Reported(ItemChange::State { before: None, after: State::COMPLETED_FAILURE });
+    let (after, state) = told([ended(), of(DraftTime::Reported(at(15)), told_late)]);
     assert_eq!((after[1].as_str(), state), ("COMPLETED_FAILURE!", Some(State::COMPLETED_SUCCESS)));
 }
 
@@ -96,9 +96,10 @@ fn a_state_may_come_back() {
 fn what_is_there_is_added_once() {
     let there = |name: &str| {
         let content = Some(ContentLocation::at(uri(name)));
-        of(DraftTime::Told(at(10)), DraftChange::There { content })
+        of(DraftTime::Reported(at(10)), DraftChange::Present { content })
     };
-    let delete = of(DraftTime::Told(at(11)), DraftChange::Told(ItemChange::Delete { before: None, after: None }));
+    let delete =
+        of(DraftTime::Reported(at(11)), DraftChange::Reported(ItemChange::Delete { before: None, after: None }));
     let again = Draft { time: DraftTime::Arrival, ..there("x") };
     let (after, _) = told([there("x"), there("x"), there("y"), delete, again.clone(), again]);
     assert_eq!(after, ["ADD", "UPDATE", "DELETE", "ADD"]);

@@ -10,12 +10,12 @@ use crate::model::LookupMark;
 fn said(second: i64, content: &str) -> Draft {
     let content = Some(ContentLocation::at(uri(content)));
     let change = ItemChange::Update { content, before: None, after: None };
-    draft(second, item("a", DraftChange::Completed(change)))
+    draft(second, item("a", DraftChange::FollowUp(change)))
 }
 
 fn without_content(second: i64) -> Draft {
     let change = ItemChange::Update { content: None, before: None, after: None };
-    draft(second, item("a", DraftChange::Completed(change)))
+    draft(second, item("a", DraftChange::FollowUp(change)))
 }
 
 fn told(world: &mut World, draft: Draft) -> Option<ItemChange> {
@@ -39,7 +39,7 @@ fn it_is_told_once_and_only_as_long_as_nothing_newer_is_known() {
     world.tell(1, add("a", State::ACTIVE));
     world.tell(1, update("a"));
     assert!(told(&mut world, said(1, "x")).is_some());
-    world.tell(9, item("a", DraftChange::Told(ItemChange::Delete { before: None, after: None })));
+    world.tell(9, item("a", DraftChange::Reported(ItemChange::Delete { before: None, after: None })));
     assert_eq!(told(&mut world, said(1, "y")), None, "it is gone");
 }
 
@@ -49,7 +49,7 @@ fn what_is_new_there_may_be_known_already() {
     let content = |name| Some(ContentLocation::at(uri(name)));
     let brought = |second, name| {
         let change = ItemChange::Add { content: content(name), after: Some(State::INACTIVE) };
-        draft(second, item("a", DraftChange::Completed(change)))
+        draft(second, item("a", DraftChange::FollowUp(change)))
     };
     let change = told(&mut world, brought(1, "x")).unwrap();
     assert_eq!(change, ItemChange::Add { content: content("x"), after: Some(State::INACTIVE) });
@@ -73,7 +73,7 @@ fn what_is_news_of_the_object_is_told_with_an_item_that_is_as_it_was() {
     // That it is gone is news as well, once, however many items there are.
     let lookup = DraftLookup { mark: Some(LookupMark::Gone), ..DraftLookup::default() };
     let change = || ItemChange::Update { content: None, before: None, after: None };
-    let two = ["a", "a"].map(|name| DraftItem::new(uri(name), DraftChange::Completed(change())));
+    let two = ["a", "a"].map(|name| DraftItem::new(uri(name), DraftChange::FollowUp(change())));
     let two = DraftItems::Listed(NonEmpty::try_from(two.to_vec()).unwrap());
     assert_eq!(told(&mut world, Draft { lookup, ..draft(3, two) }), Some(expected));
 }
@@ -84,7 +84,7 @@ fn a_state_that_was_told_is_not_told_again() {
     world.tell(1, add("a", State::ACTIVE));
     world.tell(2, set_state("a", State::INACTIVE));
     let state = ItemChange::State { before: Some(State::ACTIVE), after: State::INACTIVE };
-    let again = |parent| Draft { parent, ..draft(2, item("a", DraftChange::Completed(state.clone()))) };
+    let again = |parent| Draft { parent, ..draft(2, item("a", DraftChange::FollowUp(state.clone()))) };
     assert_eq!(told(&mut world, again(None)), None);
     let expected = ItemChange::Update { content: None, before: Some(State::INACTIVE), after: None };
     assert_eq!(told(&mut world, again(Some(uri("p")))), Some(expected));
@@ -95,7 +95,7 @@ fn nothing_that_is_left_is_a_deletion() {
     let mut world = World::new(false);
     world.tell(1, add("a", State::ACTIVE));
     let delete = || ItemChange::Delete { before: None, after: None };
-    let gone = |second| draft(second, item("a", DraftChange::Completed(delete())));
+    let gone = |second| draft(second, item("a", DraftChange::FollowUp(delete())));
     assert!(matches!(told(&mut world, gone(2)), Some(ItemChange::Delete { .. })));
     assert_eq!(told(&mut world, gone(3)), None);
 }

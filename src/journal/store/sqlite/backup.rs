@@ -51,7 +51,7 @@ pub enum BackupError {
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct JournalSummary {
     /// The oldest change; `None` when there is none.
     pub first: Option<Seq>,
     /// The newest change, 0 when there is none.
@@ -68,7 +68,11 @@ pub struct Held {
 ///
 /// # Errors
 /// When there is no journal, `target` is there, or something cannot be read or written.
-pub fn back_up(folder: &Path, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Held, BackupError> {
+pub fn back_up(
+    folder: &Path,
+    target: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<JournalSummary, BackupError> {
     let exists = |path: &Path| path.try_exists().map_err(|error| cannot_write(path, error));
     if exists(target)? {
         return Err(BackupError::Exists(target.to_owned()));
@@ -119,7 +123,7 @@ pub(super) fn copy(
     source: &Connection,
     target: &Path,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Held, BackupError> {
+) -> Result<JournalSummary, BackupError> {
     let unwritable = |error: rusqlite::Error| cannot_write(target, error);
     let unreadable = |error: rusqlite::Error| BackupError::Open(explain(journal, &error));
     // From here on the source stays as it is at this moment.
@@ -152,7 +156,7 @@ pub(super) fn copy(
     let (first, head) = (changes::first(&copy).map_err(damaged)?, changes::head(&copy).map_err(damaged)?);
     copy.close().map_err(|(_, error)| unwritable(error))?;
     let bytes = target.metadata().map_err(|error| cannot_write(target, error))?.len();
-    Ok(Held { first, head, bytes })
+    Ok(JournalSummary { first, head, bytes })
 }
 
 /// Opens a journal, or a backup of one, to read it while others may write.

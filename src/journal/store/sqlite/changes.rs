@@ -32,19 +32,19 @@ const INSERT: &str =
 pub(super) fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(INSERT)?;
     let mut before: Option<Seq> = None;
-    for NewChange { change, json, sight, key, .. } in changes {
+    for NewChange { change, json, visibility, key, .. } in changes {
         if before.is_some_and(|before| change.seq != before.next()) {
             return Err(StoreError::Refused(format!("change {} does not follow the one before", change.seq)));
         }
         before = Some(change.seq);
         let seq = rows::number(change.seq.0);
-        let checksum = rows::checksum(seq, json, sight.as_deref());
+        let checksum = rows::checksum(seq, json, visibility.as_deref());
         // The gateway has written the JSON, so it is UTF-8.
         let json = std::str::from_utf8(json).map_err(rows::damaged)?;
-        let sight = sight.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
+        let visibility = visibility.as_deref().map(std::str::from_utf8).transpose().map_err(rows::damaged)?;
         let (id, key) = (change.modification.id.uuid(), key.as_ref().map(|key| key.0.as_slice()));
         let (id, received) = (id.as_bytes().as_slice(), change.received.millis());
-        statement.execute(params![seq, id, received, checksum, json, sight, key])?;
+        statement.execute(params![seq, id, received, checksum, json, visibility, key])?;
     }
     Ok(())
 }
@@ -114,11 +114,11 @@ pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<Stor
 /// A change whose bytes are not those that were written is never shown to anybody.
 pub(super) fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
     let (seq, json): (i64, String) = (row.get(0)?, row.get(2)?);
-    let sight: Option<String> = row.get(3)?;
-    if row.get::<_, i64>(1)? != rows::checksum(seq, json.as_bytes(), sight.as_deref().map(str::as_bytes)) {
+    let visibility: Option<String> = row.get(3)?;
+    if row.get::<_, i64>(1)? != rows::checksum(seq, json.as_bytes(), visibility.as_deref().map(str::as_bytes)) {
         return Err(rows::damaged(format!("change {seq} is not as it was written: its checksum is wrong")));
     }
-    Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json), sight: sight.map(Bytes::from) })
+    Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json), visibility: visibility.map(Bytes::from) })
 }
 
 /// Whether the change of that number is there, or a restore made the numbering go on after it and the first change after the
@@ -181,7 +181,7 @@ pub(super) fn first_of_newest(connection: &Connection, count: u64) -> Result<Opt
     Ok(Some(Seq(newest.0.saturating_sub(older))))
 }
 /// The runs of numbers that restores have left out.
-pub(super) fn left_out(connection: &Connection) -> Result<Vec<(Seq, Seq)>, StoreError> {
+pub(super) fn skipped_ranges(connection: &Connection) -> Result<Vec<(Seq, Seq)>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT head, floor FROM restores ORDER BY head")?;
     let mut found = statement.query([])?;
     let mut runs = Vec::new();

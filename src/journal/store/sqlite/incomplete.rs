@@ -6,13 +6,13 @@ use rusqlite::{Connection, params};
 
 use super::rows;
 use crate::{
-    journal::store::{Decision, Incomplete, StoreError},
-    model::{Seq, SourceName, Untold},
+    journal::store::{IncompleteChange, StoreError, WriteBatch},
+    model::{MissingFacts, Seq, SourceName},
 };
 
 /// Takes over what a decision says of it. The row comes and goes with the change that makes it necessary, and with the
 /// one that makes it superfluous.
-pub(super) fn write(connection: &Connection, decision: &Decision) -> Result<(), StoreError> {
+pub(super) fn write(connection: &Connection, decision: &WriteBatch) -> Result<(), StoreError> {
     for seq in &decision.completed {
         connection.prepare_cached("DELETE FROM incomplete WHERE seq = ?")?.execute([rows::number(seq.0)])?;
     }
@@ -33,17 +33,17 @@ pub(super) fn after(
     source: &SourceName,
     after: Seq,
     limit: usize,
-) -> Result<Vec<Incomplete>, StoreError> {
+) -> Result<Vec<IncompleteChange>, StoreError> {
     let sql = "SELECT seq, untold, json FROM incomplete WHERE source = ? AND seq > ? ORDER BY seq LIMIT ?";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![source.as_str(), rows::number(after.0), rows::number(limit as u64)])?;
     let mut all = Vec::new();
     while let Some(row) = found.next()? {
         let name: String = row.get(1)?;
-        let untold = Untold::ALL.into_iter().find(|untold| untold.name() == name);
-        all.push(Incomplete {
+        let untold = MissingFacts::ALL.into_iter().find(|untold| untold.name() == name);
+        all.push(IncompleteChange {
             seq: rows::seq(row.get(0)?)?,
-            untold: untold.ok_or_else(|| rows::damaged(format!("nothing is called {name}")))?,
+            missing: untold.ok_or_else(|| rows::damaged(format!("nothing is called {name}")))?,
             json: row.get::<_, String>(2)?.into(),
         });
     }

@@ -18,18 +18,18 @@ const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Content of a folder that a journal could be opened in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FolderContent {
     /// A journal.
     Journal,
     /// No journal: opening makes a new one.
-    Nothing,
+    Empty,
 }
 
 /// Looks whether a journal could be opened in `folder`, or made there.
 ///
 /// # Errors
 /// When opening would fail, as far as the file system and the header of the file tell. Damage further in is not looked for.
-pub fn inspect(folder: &Path) -> Result<Found, OpenError> {
+pub fn inspect(folder: &Path) -> Result<FolderContent, OpenError> {
     let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
     let Some(existing) = folder.ancestors().find(|path| path.exists()) else {
         return Err(unusable(io::ErrorKind::NotFound.into()));
@@ -49,12 +49,12 @@ pub fn inspect(folder: &Path) -> Result<Found, OpenError> {
     }
     let path = folder.join(FILE_NAME);
     if !path.exists() {
-        return Ok(Found::Nothing);
+        return Ok(FolderContent::Empty);
     }
     let file = OpenOptions::new().read(true).write(true).open(&path).map_err(unusable)?;
     let header = header(&file).map_err(unusable)?;
     check_header(&path, &header)?;
-    Ok(Found::Journal)
+    Ok(FolderContent::Journal)
 }
 
 fn header(file: &File) -> io::Result<Vec<u8>> {
@@ -109,7 +109,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::{Found, inspect};
+    use super::{FolderContent, inspect};
     use crate::journal::store::sqlite::{FILE_NAME, SqliteOptions, SqliteStore};
 
     fn names(folder: &std::path::Path) -> Vec<String> {
@@ -123,13 +123,13 @@ mod tests {
     fn a_folder_is_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("a/b");
-        assert_eq!(inspect(&data).unwrap(), Found::Nothing);
+        assert_eq!(inspect(&data).unwrap(), FolderContent::Empty);
         assert!(names(folder.path()).is_empty());
         let open = SqliteStore::open(&data, SqliteOptions::default()).unwrap();
-        assert_eq!(inspect(&data).unwrap(), Found::Journal, "while it is in use");
+        assert_eq!(inspect(&data).unwrap(), FolderContent::Journal, "while it is in use");
         drop(open);
         let before = names(&data);
-        assert_eq!(inspect(&data).unwrap(), Found::Journal);
+        assert_eq!(inspect(&data).unwrap(), FolderContent::Journal);
         assert_eq!(names(&data), before);
     }
 

@@ -8,7 +8,6 @@ mod changes;
 mod dedupe;
 mod incomplete;
 pub mod inspect;
-mod log;
 mod open;
 mod prune;
 mod quarantine;
@@ -22,6 +21,7 @@ mod subscriptions;
 mod transaction;
 pub mod verify;
 mod version_8;
+mod wal;
 
 use std::{
     collections::BTreeMap,
@@ -33,21 +33,21 @@ use std::{
 };
 
 use dedupe::EventKeys;
-use log::Log;
 use readers::Readers;
 use rusqlite::Connection;
 use uuid::Uuid;
+use wal::Log;
 
 pub use open::OpenError;
 
 use self::{registry::ItemCounts, transaction::SqliteTransaction};
-use super::{Incomplete, QuarantineReceipt, Store, StoreError, StoreLimits, StoredChange, Transaction};
+use super::{IncompleteChange, QuarantineReceipt, Store, StoreError, StoreLimits, StoredChange, Transaction};
 use crate::{
     journal::{
-        quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
+        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
-        seed::Walk,
-        subscriptions::{DeadLetter, DeadLetterId, Stored, Write},
+        seed::CrawlProgress,
+        subscriptions::{DeadLetter, DeadLetterId, SubscriptionRecord, SubscriptionWrite},
     },
     model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
@@ -127,7 +127,7 @@ impl Store for SqliteStore {
         Ok(Box::new(SqliteTransaction::begin(self)?))
     }
 
-    fn upkeep(&self) -> Result<(), StoreError> {
+    fn maintain(&self) -> Result<(), StoreError> {
         if !self.log.is_due() {
             return Ok(());
         }
@@ -151,11 +151,11 @@ impl Store for SqliteStore {
         self.readers.read(changes::head)
     }
 
-    fn left_out(&self) -> Result<Vec<(Seq, Seq)>, StoreError> {
-        self.readers.read(changes::left_out)
+    fn skipped_ranges(&self) -> Result<Vec<(Seq, Seq)>, StoreError> {
+        self.readers.read(changes::skipped_ranges)
     }
 
-    fn seeds(&self) -> u64 {
+    fn seed_count(&self) -> u64 {
         self.seeds.load(Ordering::Acquire)
     }
 
@@ -183,8 +183,8 @@ impl Store for SqliteStore {
         self.readers.read(|connection| registry::page(connection, after, limit))
     }
 
-    fn walk(&self, source: &SourceName) -> Result<Option<Walk>, StoreError> {
-        self.readers.read(|connection| seeds::walk(connection, source))
+    fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError> {
+        self.readers.read(|connection| seeds::crawl_progress(connection, source))
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {
@@ -203,16 +203,20 @@ impl Store for SqliteStore {
         self.prune_changes(before, at_most)
     }
 
-    fn quarantine(&self, messages: &[NewQuarantined]) -> Result<QuarantineReceipt, StoreError> {
+    fn quarantine(&self, messages: &[NewQuarantinedMessage]) -> Result<QuarantineReceipt, StoreError> {
         let mut side = self.write_side();
         quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantined_mut(), messages)
     }
 
-    fn quarantined_before(&self, before: Option<QuarantineId>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+    fn quarantined_before(
+        &self,
+        before: Option<QuarantineId>,
+        limit: usize,
+    ) -> Result<Vec<QuarantinedMessage>, StoreError> {
         self.readers.read(|connection| quarantine::before(connection, before, limit))
     }
 
-    fn quarantined(&self, id: QuarantineId) -> Result<Option<Quarantined>, StoreError> {
+    fn quarantined(&self, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError> {
         self.readers.read(|connection| quarantine::get(connection, id))
     }
 
@@ -225,11 +229,11 @@ impl Store for SqliteStore {
         Ok(*self.quarantined_mut())
     }
 
-    fn subscriptions(&self) -> Result<Vec<Stored>, StoreError> {
+    fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
         self.readers.read(subscriptions::all)
     }
 
-    fn write_subscriptions(&self, writes: &[Write]) -> Result<Vec<u64>, StoreError> {
+    fn write_subscriptions(&self, writes: &[SubscriptionWrite]) -> Result<Vec<u64>, StoreError> {
         subscriptions::write(&mut self.write_side().connection, writes)
     }
 
@@ -255,7 +259,7 @@ impl Store for SqliteStore {
         self.readers.read(|connection| subscriptions::replays(connection, subscription, after, limit))
     }
 
-    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<Incomplete>, StoreError> {
+    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<IncompleteChange>, StoreError> {
         self.readers.read(|connection| incomplete::after(connection, source, after, limit))
     }
 

@@ -14,9 +14,9 @@ use uuid::Uuid;
 use super::{
     FILE_NAME, ItemCounts, READERS, SqliteOptions, SqliteStore, WriteSide,
     dedupe::EventKeys,
-    log::{LIMIT, Log},
     readers::Readers,
     rows, schema, seeds,
+    wal::{LIMIT, Log},
 };
 use crate::journal::{private_files, store::StoreError};
 

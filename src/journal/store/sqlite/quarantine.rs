@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use super::rows;
 use crate::{
     journal::{
-        quarantine::{NewQuarantined, QuarantineId, QuarantineSize, Quarantined},
+        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         store::{QuarantineReceipt, StoreError, StoreLimits},
     },
     model::SourceName,
@@ -24,7 +24,7 @@ pub(super) fn put(
     connection: &mut Connection,
     limits: StoreLimits,
     held: &mut QuarantineSize,
-    messages: &[NewQuarantined],
+    messages: &[NewQuarantinedMessage],
 ) -> Result<QuarantineReceipt, StoreError> {
     let transaction = connection.transaction()?;
     let mut size = *held;
@@ -40,7 +40,7 @@ pub(super) fn put(
                 message.source.as_str(),
                 message.content_type,
                 rows::to_json(&message.headers)?,
-                message.place,
+                message.location,
                 message.reason,
                 rows::number(message.body.len() as u64),
                 &message.body[..],
@@ -88,7 +88,7 @@ pub(super) fn before(
     connection: &Connection,
     before: Option<QuarantineId>,
     limit: usize,
-) -> Result<Vec<Quarantined>, StoreError> {
+) -> Result<Vec<QuarantinedMessage>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM quarantine WHERE id < ? ORDER BY id DESC LIMIT ?");
     let bound = before.map_or(i64::MAX, |id| rows::number(id.0));
     let mut statement = connection.prepare_cached(&sql)?;
@@ -100,7 +100,7 @@ pub(super) fn before(
     Ok(messages)
 }
 
-pub(super) fn get(connection: &Connection, id: QuarantineId) -> Result<Option<Quarantined>, StoreError> {
+pub(super) fn get(connection: &Connection, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError> {
     let sql = format!("SELECT {COLUMNS}, body FROM quarantine WHERE id = ?");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut found = statement.query([rows::number(id.0)])?;
@@ -116,17 +116,17 @@ pub(super) fn remove(connection: &Connection, held: &mut QuarantineSize, id: Qua
 }
 
 /// Reads a row of [`COLUMNS`].
-pub(super) fn message(row: &Row<'_>, body: Bytes) -> Result<Quarantined, StoreError> {
+pub(super) fn message(row: &Row<'_>, body: Bytes) -> Result<QuarantinedMessage, StoreError> {
     let source = row.get::<_, String>(2)?;
-    Ok(Quarantined {
+    Ok(QuarantinedMessage {
         id: id(row.get(0)?)?,
         size: u64::try_from(row.get::<_, i64>(7)?).map_err(rows::damaged)?,
-        message: NewQuarantined {
+        message: NewQuarantinedMessage {
             received: rows::time(row.get(1)?)?,
             source: SourceName::parse(&source).map_err(rows::damaged)?,
             content_type: row.get(3)?,
             headers: rows::json(&row.get::<_, String>(4)?)?,
-            place: row.get(5)?,
+            location: row.get(5)?,
             reason: row.get(6)?,
             body,
         },
@@ -145,18 +145,19 @@ mod tests {
     };
 
     use super::{
-        super::schema, Bytes, Connection, NewQuarantined, QuarantineSize, SourceName, StoreLimits, put, remove, size,
+        super::schema, Bytes, Connection, NewQuarantinedMessage, QuarantineSize, SourceName, StoreLimits, put, remove,
+        size,
     };
     use crate::model::Timestamp;
 
-    fn message(bytes: usize) -> NewQuarantined {
-        NewQuarantined {
+    fn message(bytes: usize) -> NewQuarantinedMessage {
+        NewQuarantinedMessage {
             received: Timestamp::EPOCH,
             source: SourceName::parse("s").unwrap(),
             content_type: None,
             headers: Vec::new(),
             body: Bytes::from(vec![b'x'; bytes]),
-            place: String::new(),
+            location: String::new(),
             reason: String::new(),
         }
     }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::{
     FILE_NAME,
-    backup::{BackupError, Held, cannot_write, copy, open_to_read, sync_folder},
+    backup::{BackupError, JournalSummary, cannot_write, copy, open_to_read, sync_folder},
     open::{OpenError, explain, lock},
     rows, schema,
 };
@@ -55,13 +55,13 @@ pub enum RestoreError {
 
 /// What is there after a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreSummary {
     /// What the journal holds.
-    pub held: Held,
+    pub summary: JournalSummary,
     /// The number that the next change will have.
-    pub next: Seq,
+    pub next_seq: Seq,
     /// Where the journal is that was there before.
-    pub aside: Option<PathBuf>,
+    pub moved_aside: Option<PathBuf>,
 }
 
 /// Makes the backup `file` the journal in `folder`. A journal that is there is moved aside if `force`
@@ -76,7 +76,7 @@ pub fn restore(
     folder: &Path,
     force: bool,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Restored, RestoreError> {
+) -> Result<RestoreSummary, RestoreError> {
     let backup = open_to_read(file)?;
     let found: String =
         backup.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(|error| explain(file, &error))?;
@@ -104,7 +104,7 @@ pub fn restore(
     fs::rename(&partial, &ready).and_then(|()| sync_folder(&ready)).map_err(unwritable)?;
     let aside = move_aside(folder).map_err(unwritable)?;
     fs::rename(&ready, &journal).and_then(|()| sync_folder(&journal)).map_err(unwritable)?;
-    Ok(Restored { held, next, aside })
+    Ok(RestoreSummary { summary: held, next_seq: next, moved_aside: aside })
 }
 
 /// Gives the copy an identity of its own, and numbers that nobody has seen.

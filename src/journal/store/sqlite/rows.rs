@@ -41,11 +41,11 @@ pub(super) fn seq(value: i64) -> Result<Seq, StoreError> {
 
 /// The checksum of a change: CRC-32 (IEEE 802.3) of its number, as 8 bytes with the highest first, its JSON, and the JSON of
 /// its sight where there is one. It tells every flipped bit, and costs a reader less than a microsecond.
-pub(super) fn checksum(seq: i64, json: &[u8], sight: Option<&[u8]>) -> i64 {
+pub(super) fn checksum(seq: i64, json: &[u8], visibility: Option<&[u8]>) -> i64 {
     let mut crc = flate2::Crc::new();
     crc.update(&seq.to_be_bytes());
     crc.update(json);
-    crc.update(sight.unwrap_or_default());
+    crc.update(visibility.unwrap_or_default());
     i64::from(crc.sum())
 }
 

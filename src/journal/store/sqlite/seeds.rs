@@ -6,8 +6,8 @@ use uuid::Uuid;
 use super::{changes, rows};
 use crate::{
     journal::{
-        seed::{Filled, Walk},
-        store::{Decision, Seed, StoreError},
+        seed::{CrawlProgress, RegistryDelta},
+        store::{Seed, StoreError, WriteBatch},
     },
     model::{Seq, SourceName, Uri},
 };
@@ -36,7 +36,7 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Writes the seeds of a batch as the rows after `newest`, in their place after the changes of the batch; gives the number of
 /// the last one, if there is any.
-pub(super) fn write(connection: &Connection, newest: i64, decision: &Decision) -> Result<Option<i64>, StoreError> {
+pub(super) fn write(connection: &Connection, newest: i64, decision: &WriteBatch) -> Result<Option<i64>, StoreError> {
     if decision.seeds.is_empty() {
         return Ok(None);
     }
@@ -46,10 +46,10 @@ pub(super) fn write(connection: &Connection, newest: i64, decision: &Decision) -
     };
     let mut statement = connection.prepare_cached(INSERT)?;
     let mut number = newest;
-    for Seed { object, filled } in &decision.seeds {
+    for Seed { object, delta } in &decision.seeds {
         number += 1;
-        let filled = rows::to_json(filled)?;
-        statement.execute(params![number, rows::number(head.0), object.as_str(), filled])?;
+        let delta = rows::to_json(delta)?;
+        statement.execute(params![number, rows::number(head.0), object.as_str(), delta])?;
     }
     connection
         .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?
@@ -62,7 +62,7 @@ pub(super) struct Told {
     /// The newest change at its moment.
     pub(super) change: Seq,
     pub(super) object: Uri,
-    pub(super) filled: Filled,
+    pub(super) delta: RegistryDelta,
 }
 
 /// The statement for [`Rows`], whose parameter is the number of the row to begin after.
@@ -103,45 +103,48 @@ fn told(row: &Row<'_>) -> Result<Told, StoreError> {
     Ok(Told {
         change: rows::seq(row.get(1)?)?,
         object: rows::uri(&row.get::<_, String>(2)?)?,
-        filled: rows::json(&row.get::<_, String>(3)?)?,
+        delta: rows::json(&row.get::<_, String>(3)?)?,
     })
 }
 
 /// Writes how far walks are.
-pub(super) fn write_walks(connection: &Connection, walks: &[Walk]) -> Result<(), StoreError> {
-    for Walk { source, id, part, place, objects, began, moved, done } in walks {
+pub(super) fn write_crawls(connection: &Connection, walks: &[CrawlProgress]) -> Result<(), StoreError> {
+    for CrawlProgress { source, id, parts, position, objects, started, updated, finished } in walks {
         connection.prepare_cached(WRITE_WALK)?.execute(params![
             source.as_str(),
             id.as_bytes().as_slice(),
-            rows::number(*part),
-            place.as_ref(),
+            rows::number(*parts),
+            position.as_ref(),
             rows::number(*objects),
-            began.millis(),
-            moved.millis(),
-            done,
+            started.millis(),
+            updated.millis(),
+            finished,
         ])?;
     }
     Ok(())
 }
 
 /// How far the newest walk of a source is.
-pub(super) fn walk(connection: &Connection, source: &SourceName) -> Result<Option<Walk>, StoreError> {
+pub(super) fn crawl_progress(
+    connection: &Connection,
+    source: &SourceName,
+) -> Result<Option<CrawlProgress>, StoreError> {
     let mut statement = connection.prepare_cached(READ_WALK)?;
     let read = |row: &Row<'_>| -> rusqlite::Result<_> {
         let whole = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
-        let (id, place): (Vec<u8>, String) = (row.get(0)?, row.get(2)?);
-        Ok((id, whole(1)?, place, whole(3)?, row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get(6)?))
+        let (id, position): (Vec<u8>, String) = (row.get(0)?, row.get(2)?);
+        Ok((id, whole(1)?, position, whole(3)?, row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get(6)?))
     };
     let found = statement.query_row([source.as_str()], read).optional()?;
-    let Some((id, part, place, objects, began, moved, done)) = found else { return Ok(None) };
-    Ok(Some(Walk {
+    let Some((id, parts, position, objects, started, updated, finished)) = found else { return Ok(None) };
+    Ok(Some(CrawlProgress {
         source: source.clone(),
         id: Uuid::from_slice(&id).map_err(rows::damaged)?,
-        part,
-        place: place.into(),
+        parts,
+        position: position.into(),
         objects,
-        began: rows::time(began)?,
-        moved: rows::time(moved)?,
-        done,
+        started: rows::time(started)?,
+        updated: rows::time(updated)?,
+        finished,
     }))
 }

@@ -7,7 +7,7 @@ use super::rows;
 use crate::{
     journal::{
         store::StoreError,
-        subscriptions::{DeadLetter, DeadLetterId, MadeBy, NewDeadLetter, Stored, Write},
+        subscriptions::{DeadLetter, DeadLetterId, MadeBy, NewDeadLetter, SubscriptionRecord, SubscriptionWrite},
     },
     model::{Seq, SubscriptionName, Timestamp},
 };
@@ -18,7 +18,7 @@ const LETTER: &str = "id, seq, refused, reason, attempts, replay, json";
 pub(super) const READ_LETTERS: &str =
     "SELECT id, seq, refused, reason, attempts, replay, json FROM dead_letters ORDER BY id";
 
-pub(super) fn all(connection: &Connection) -> Result<Vec<Stored>, StoreError> {
+pub(super) fn all(connection: &Connection) -> Result<Vec<SubscriptionRecord>, StoreError> {
     let sql = "SELECT name, origin, definition, cursor, paused, ended,
                       (SELECT count(*) FROM dead_letters WHERE subscription = name)
                FROM subscriptions ORDER BY name";
@@ -28,7 +28,7 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Stored>, StoreError> {
     while let Some(row) = found.next()? {
         let (name, origin): (String, String) = (row.get(0)?, row.get(1)?);
         let made_by = MadeBy::ALL.into_iter().find(|made_by| made_by.as_str() == origin);
-        all.push(Stored {
+        all.push(SubscriptionRecord {
             name: SubscriptionName::parse(&name).map_err(rows::damaged)?,
             made_by: made_by.ok_or_else(|| rows::damaged(format!("{origin} makes no subscriptions")))?,
             definition: row.get::<_, String>(2)?.into(),
@@ -48,47 +48,47 @@ pub(super) fn advance(connection: &Connection, name: &SubscriptionName, cursor: 
     Ok(concerned as u64)
 }
 
-pub(super) fn write(connection: &mut Connection, writes: &[Write]) -> Result<Vec<u64>, StoreError> {
+pub(super) fn write(connection: &mut Connection, writes: &[SubscriptionWrite]) -> Result<Vec<u64>, StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let concerned = writes.iter().map(|write| one(&transaction, write)).collect::<Result<_, _>>()?;
     transaction.commit()?;
     Ok(concerned)
 }
 
-fn one(transaction: &Transaction<'_>, write: &Write) -> Result<u64, StoreError> {
+fn one(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u64, StoreError> {
     let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<u64, StoreError> {
         Ok(transaction.prepare_cached(sql)?.execute(values)? as u64)
     };
     match write {
-        Write::Put { name, made_by, definition, cursor } => run(
+        SubscriptionWrite::Put { name, made_by, definition, cursor } => run(
             "INSERT INTO subscriptions (name, origin, definition, cursor, paused) VALUES (?, ?, ?, ?, 0)
              ON CONFLICT (name) DO UPDATE SET origin = excluded.origin, definition = excluded.definition",
             &[&name.as_str(), &made_by.as_str(), &definition.expose(), &rows::number(cursor.0)],
         ),
-        Write::Delete(name) => {
+        SubscriptionWrite::Delete(name) => {
             run("DELETE FROM dead_letters WHERE subscription = ?", &[&name.as_str()])?;
             run("DELETE FROM subscriptions WHERE name = ?", &[&name.as_str()])
         }
-        Write::Rewind(name, cursor) => {
+        SubscriptionWrite::Rewind(name, cursor) => {
             run("UPDATE subscriptions SET cursor = ?2 WHERE name = ?1", &[&name.as_str(), &rows::number(cursor.0)])
         }
-        Write::Pause(name, paused) => {
+        SubscriptionWrite::SetPaused(name, paused) => {
             run("UPDATE subscriptions SET paused = ?2 WHERE name = ?1", &[&name.as_str(), paused])
         }
-        Write::End(name, reason) => {
+        SubscriptionWrite::SetEnded(name, reason) => {
             run("UPDATE subscriptions SET ended = ?2 WHERE name = ?1", &[&name.as_str(), reason])
         }
-        Write::Park(name, letter) => park(transaction, name, letter),
-        Write::Replay(name, id) => run(
+        SubscriptionWrite::AddDeadLetter(name, letter) => park(transaction, name, letter),
+        SubscriptionWrite::ReplayDeadLetters(name, id) => run(
             "UPDATE dead_letters SET replay = 1 WHERE subscription = ?1 AND id = coalesce(?2, id)",
             &[&name.as_str(), &id.map(|id| rows::number(id.0))],
         ),
-        Write::RefusedAgain(name, id, reason) => run(
+        SubscriptionWrite::DeadLetterRefused(name, id, reason) => run(
             "UPDATE dead_letters SET replay = 0, attempts = attempts + 1, reason = ?3, refused = ?4
              WHERE subscription = ?1 AND id = ?2",
             &[&name.as_str(), &rows::number(id.0), reason, &Timestamp::now().millis()],
         ),
-        Write::Drop(name, id) => run(
+        SubscriptionWrite::DropDeadLetters(name, id) => run(
             "DELETE FROM dead_letters WHERE subscription = ?1 AND id = coalesce(?2, id)",
             &[&name.as_str(), &id.map(|id| rows::number(id.0))],
         ),

@@ -12,7 +12,10 @@ use super::{
     seeds, subscriptions,
 };
 use crate::{
-    journal::store::{Decision, ItemsAsked, Known, KnownObject, Questions, StoreError, TouchedObject, Transaction},
+    journal::store::{
+        ItemSelection, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows, StoreError, Transaction,
+        WriteBatch,
+    },
     model::{Timestamp, Uri},
 };
 
@@ -42,7 +45,7 @@ impl<'s> SqliteTransaction<'s> {
         Ok(Self { store, side, numbers: HashMap::default(), follow_up: FollowUp::default() })
     }
 
-    fn objects(&mut self, asked: &HashMap<Uri, ItemsAsked>) -> Result<HashMap<Uri, KnownObject>, StoreError> {
+    fn objects(&mut self, asked: &HashMap<Uri, ItemSelection>) -> Result<HashMap<Uri, PrefetchedObject>, StoreError> {
         let WriteSide { connection, item_counts, .. } = &*self.side;
         let mut reader = Reader::new(connection)?;
         let mut count = connection.prepare_cached("SELECT count(*) FROM items WHERE object = ?")?;
@@ -50,13 +53,13 @@ impl<'s> SqliteTransaction<'s> {
         known.reserve(asked.len());
         for (uri, items) in asked {
             let Some((number, state)) = reader.object(uri, items)? else {
-                known.insert(uri.clone(), KnownObject { others: Some(0), ..KnownObject::default() });
+                known.insert(uri.clone(), PrefetchedObject { other_items: Some(0), ..PrefetchedObject::default() });
                 continue;
             };
             let is_lacking = |items: &[Uri]| items.iter().any(|item| !state.items.contains_key(item));
-            let others = match items {
-                ItemsAsked::All => Some(0),
-                ItemsAsked::Some(items) if is_lacking(items.as_slice()) => {
+            let other_items = match items {
+                ItemSelection::All => Some(0),
+                ItemSelection::Some(items) if is_lacking(items.as_slice()) => {
                     let all = match item_counts.get(uri) {
                         Some(all) => all,
                         None => usize::try_from(count.query_row([number], |row| row.get::<_, i64>(0))?)
@@ -64,33 +67,33 @@ impl<'s> SqliteTransaction<'s> {
                     };
                     Some(all.saturating_sub(state.items.len()))
                 }
-                ItemsAsked::Some(_) => None,
+                ItemSelection::Some(_) => None,
             };
             self.numbers.insert(uri.clone(), number);
-            known.insert(uri.clone(), KnownObject { state, others });
+            known.insert(uri.clone(), PrefetchedObject { state, other_items });
         }
         Ok(known)
     }
 
-    fn write_objects(&self, objects: &[TouchedObject]) -> Result<Vec<(Uri, usize)>, StoreError> {
+    fn write_objects(&self, objects: &[ObjectUpdate]) -> Result<Vec<(Uri, usize)>, StoreError> {
         let connection = &self.side.connection;
         let (mut writer, mut reader) = (Writer::new(connection)?, Reader::new(connection)?);
         let mut counts = Vec::new();
-        for TouchedObject { uri, itself, state, items, item_count } in objects {
+        for ObjectUpdate { uri, object_changed, state, changed_items, item_count } in objects {
             let known = match self.numbers.get(uri) {
                 Some(number) => Some(*number),
                 None => reader.number(uri)?,
             };
             let number = match known {
                 Some(number) => {
-                    if *itself {
+                    if *object_changed {
                         writer.update(number, state)?;
                     }
                     number
                 }
                 None => writer.insert(uri, state)?,
             };
-            for item in items.as_slice() {
+            for item in changed_items.as_slice() {
                 if let Some(record) = state.items.get(item) {
                     writer.put_item(number, item, record)?;
                 }
@@ -102,20 +105,20 @@ impl<'s> SqliteTransaction<'s> {
 }
 
 impl Transaction for SqliteTransaction<'_> {
-    fn look_up(&mut self, questions: &Questions) -> Result<Known, StoreError> {
+    fn prefetch(&mut self, questions: &PrefetchKeys) -> Result<PrefetchedRows, StoreError> {
         let (connection, keys) = (&self.side.connection, &self.side.keys);
         let (head, received) = changes::newest(connection)?;
-        let mut known = Known { head: head.max(self.store.floor), received, ..Known::default() };
+        let mut known = PrefetchedRows { head: head.max(self.store.floor), received, ..PrefetchedRows::default() };
         let now = Timestamp::now();
         let mut lookup = Lookup::new(connection, self.store.options.limits)?;
         for key in &questions.keys {
-            known.seen.extend(lookup.change(*key, keys.held(*key), now)?.map(|first| (*key, first)));
+            known.first_changes.extend(lookup.change(*key, keys.held(*key), now)?.map(|first| (*key, first)));
         }
         unchanged::find(connection, &questions.unchanged, &mut known.unchanged)?;
         let mut taken = connection.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
         for id in &questions.ids {
             if taken.exists([id.uuid().as_bytes()])? {
-                known.taken.insert(*id);
+                known.used_ids.insert(*id);
             }
         }
         drop((lookup, taken));
@@ -123,7 +126,7 @@ impl Transaction for SqliteTransaction<'_> {
         Ok(known)
     }
 
-    fn write(&mut self, decision: &Decision) -> Result<(), StoreError> {
+    fn write(&mut self, decision: &WriteBatch) -> Result<(), StoreError> {
         let WriteSide { connection, keys, seeds, .. } = &*self.side;
         let options = self.store.options;
         changes::insert(connection, &decision.changes)?;
@@ -133,7 +136,7 @@ impl Transaction for SqliteTransaction<'_> {
             subscriptions::advance(connection, name, *cursor)?;
         }
         let seeds = seeds::write(connection, *seeds, decision)?;
-        seeds::write_walks(connection, &decision.walks)?;
+        seeds::write_crawls(connection, &decision.crawls)?;
         let keys = keys.write(connection, options, &decision.changes)?;
         let item_counts = self.write_objects(&decision.objects)?;
         self.follow_up = FollowUp { keys, item_counts, seeds };

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     journal::{
-        registry::{Beginning, ObjectState},
-        store::{ItemsAsked, StoreError},
+        registry::{InitialState, ObjectState},
+        store::{ItemSelection, StoreError},
     },
     model::{Change, Seq, Timestamp, Uri},
 };
@@ -76,7 +76,7 @@ pub(super) fn replay(connection: &Connection) -> Result<Replayed, StoreError> {
         let number = change.map(|row| row.get::<_, i64>(0)).transpose()?.map(rows::seq).transpose()?;
         // The seeds first: a confirmation may be of a fact that a seed has brought.
         while let Some(due) = seeds.before(number)? {
-            replay.object(&due.object, due.filled.items())?.fill(&due.filled);
+            replay.object(&due.object, due.delta.items())?.apply_delta(&due.delta);
         }
         while let Some(due) = confirmation.take_if(|due| number.is_none_or(|number| due.change < number)) {
             let object = replay.object(&due.object, due.item.iter())?;
@@ -88,7 +88,7 @@ pub(super) fn replay(connection: &Connection) -> Result<Replayed, StoreError> {
             Ok(change) => {
                 let modification = &change.modification;
                 let items = modification.items.iter().map(|item| &item.uri);
-                replay.object(&modification.object, items)?.take(&change);
+                replay.object(&modification.object, items)?.apply_change(&change);
             }
             // No reader gets such a change either; `tidings verify` reports it.
             Err(error) => tracing::error!(%error, "the registry lacks the facts of a change that cannot be read"),
@@ -117,7 +117,7 @@ impl Replay<'_> {
         let state = match self.objects.entry(uri.clone()) {
             Entry::Occupied(replayed) => replayed.into_mut(),
             Entry::Vacant(free) => {
-                let stored = self.reader.object(uri, &ItemsAsked::these([]))?;
+                let stored = self.reader.object(uri, &ItemSelection::these([]))?;
                 free.insert(stored.map(|(_, state)| state).unwrap_or_default())
             }
         };
@@ -143,7 +143,7 @@ struct Confirmation {
     existence: Option<Timestamp>,
     content: Option<Timestamp>,
     state: Option<Timestamp>,
-    begins_in: Option<Beginning>,
+    initial_state: Option<InitialState>,
 }
 
 impl Confirmation {
@@ -157,7 +157,7 @@ impl Confirmation {
             existence: time(5)?,
             content: time(6)?,
             state: time(7)?,
-            begins_in: registry::beginning(row, 8)?,
+            initial_state: registry::initial_state(row, 8)?,
         })
     }
 
@@ -170,7 +170,7 @@ impl Confirmation {
             record.existence.clock.confirmed = self.existence;
             record.content.clock.confirmed = self.content;
             record.state.clock.confirmed = self.state;
-            record.begins_in = self.begins_in;
+            record.initial_state = self.initial_state;
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     format::{DIALECTS, Headers, Limits},
     intake::{Arrived, Incoming, Intake, Source, SourceName},
     journal::{
-        Journal, Settings,
+        Journal, JournalSettings,
         store::sqlite::{SqliteOptions, SqliteStore},
     },
 };
@@ -162,7 +162,7 @@ impl Acknowledging for FailingAcknowledgement {
 async fn ended(steps: impl Into<Vec<Step>>) -> Failure {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
-    let (journal, _writer) = Journal::start(store, Settings::default()).unwrap();
+    let (journal, _writer) = Journal::start(store, JournalSettings::default()).unwrap();
     let kind = DIALECTS.iter().find(|kind| kind.name == "content-change").unwrap();
     let name = SourceName::parse("s").unwrap();
     let source = Source::new(name, kind, serde_json::json!({}), false, Limits::default()).unwrap();

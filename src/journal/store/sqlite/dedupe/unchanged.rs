@@ -5,7 +5,7 @@ use foldhash::HashSet;
 use rusqlite::{Connection, params};
 
 use super::super::rows;
-use crate::journal::store::{Decision, EventKey, StoreError, StoreLimits};
+use crate::journal::store::{EventKey, StoreError, StoreLimits, WriteBatch};
 
 /// How many outdated keys an append removes at the most, so that none takes long.
 const PRUNED_AT_ONCE: i64 = 2048;
@@ -32,7 +32,7 @@ pub(in super::super) fn find(
 pub(in super::super) fn write(
     connection: &Connection,
     limits: StoreLimits,
-    decision: &Decision,
+    decision: &WriteBatch,
 ) -> Result<(), StoreError> {
     if decision.unchanged.is_empty() {
         return Ok(());

@@ -6,8 +6,8 @@ use rusqlite::{Row, types::ToSqlOutput};
 use super::super::rows;
 use crate::{
     journal::{
-        KeptContent,
-        registry::{Beginning, Clock, ItemRecord, ObjectState, Register},
+        RawContentLocation,
+        registry::{Clock, InitialState, ItemRecord, ObjectState, Register},
         store::StoreError,
     },
     model::{State, Timestamp, Uri},
@@ -60,25 +60,25 @@ pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> 
     let uri = rows::uri(row.get_ref(0)?.as_str().map_err(rows::damaged)?)?;
     let record = ItemRecord {
         existence: Register { value: row.get(1)?, clock: clock(row, 2)? },
-        content: Register { value: text(row, 4)?.map(KeptContent::from_json), clock: clock(row, 5)? },
+        content: Register { value: text(row, 4)?.map(RawContentLocation::from_json), clock: clock(row, 5)? },
         state: Register { value: text(row, 7)?.map(state).transpose()?, clock: clock(row, 8)? },
-        begins_in: beginning(row, 10)?,
-        unheard: row.get(13)?,
+        initial_state: initial_state(row, 10)?,
+        unannounced: row.get(13)?,
     };
     Ok((uri, Box::new(record)))
 }
 
 /// Reads the three columns of a beginning, the first of them at `index`.
-pub(in super::super) fn beginning(row: &Row<'_>, index: usize) -> Result<Option<Beginning>, StoreError> {
+pub(in super::super) fn initial_state(row: &Row<'_>, index: usize) -> Result<Option<InitialState>, StoreError> {
     let (Some(name), Some(at)) = (text(row, index)?, time(row, index + 1)?) else { return Ok(None) };
-    Ok(Some(Beginning { state: state(name)?, at, confirmed: time(row, index + 2)? }))
+    Ok(Some(InitialState { state: state(name)?, at, confirmed: time(row, index + 2)? }))
 }
 
 /// Values of the three columns of a beginning.
-pub(super) fn write_beginning(beginning: Option<&Beginning>) -> (Option<&str>, Option<i64>, Option<i64>) {
-    let confirmed = beginning.and_then(|beginning| beginning.confirmed);
-    let at = beginning.map(|beginning| beginning.at.millis());
-    (beginning.map(|beginning| beginning.state.as_str()), at, confirmed.map(Timestamp::millis))
+pub(super) fn write_initial_state(initial_state: Option<&InitialState>) -> (Option<&str>, Option<i64>, Option<i64>) {
+    let confirmed = initial_state.and_then(|initial_state| initial_state.confirmed);
+    let at = initial_state.map(|initial_state| initial_state.at.millis());
+    (initial_state.map(|initial_state| initial_state.state.as_str()), at, confirmed.map(Timestamp::millis))
 }
 
 /// Value of the column `types`.

@@ -9,7 +9,7 @@ mod page;
 mod read;
 mod write;
 
-pub(super) use columns::beginning;
+pub(super) use columns::initial_state;
 pub(super) use counts::ItemCounts;
 pub(super) use page::{object, page};
 pub(super) use read::Reader;

@@ -6,7 +6,7 @@ use super::{super::rows, Reader};
 use crate::{
     journal::{
         registry::ObjectState,
-        store::{ItemsAsked, StoreError},
+        store::{ItemSelection, StoreError},
     },
     model::Uri,
 };
@@ -20,7 +20,7 @@ const PAGE_BYTES: usize = 4 << 20;
 /// Reads an object with all its items.
 pub(in super::super) fn object(connection: &Connection, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
-    let found = Reader::new(&transaction)?.object(uri, &ItemsAsked::All)?;
+    let found = Reader::new(&transaction)?.object(uri, &ItemSelection::All)?;
     Ok(found.map(|(_, state)| state))
 }
 
@@ -41,7 +41,7 @@ pub(in super::super) fn page(
         && let Some(row) = found.next()?
     {
         let uri = rows::uri(&row.get::<_, String>(0)?)?;
-        let Some((_, state)) = reader.object(&uri, &ItemsAsked::All)? else { continue };
+        let Some((_, state)) = reader.object(&uri, &ItemSelection::All)? else { continue };
         items += state.items.len();
         bytes += uri.as_str().len() + size(&state);
         page.push((uri, state));

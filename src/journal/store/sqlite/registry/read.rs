@@ -8,7 +8,7 @@ use super::columns::{self, item_columns, item_columns_of_version_7, object_colum
 use crate::{
     journal::{
         registry::{ItemRecord, ObjectState},
-        store::{ItemsAsked, StoreError},
+        store::{ItemSelection, StoreError},
     },
     model::Uri,
 };
@@ -43,15 +43,15 @@ impl<'c> Reader<'c> {
     pub(in super::super) fn object(
         &mut self,
         uri: &Uri,
-        items: &ItemsAsked,
+        items: &ItemSelection,
     ) -> Result<Option<(i64, ObjectState)>, StoreError> {
         let mut found = self.object.query([uri.as_str()])?;
         let Some(row) = found.next()? else { return Ok(None) };
         let (number, mut state) = (row.get::<_, i64>(0)?, columns::object(row, 1)?);
         drop(found);
         match items {
-            ItemsAsked::All => self.items(number, &mut state.items)?,
-            ItemsAsked::Some(asked) => {
+            ItemSelection::All => self.items(number, &mut state.items)?,
+            ItemSelection::Some(asked) => {
                 for item in asked.as_slice() {
                     let record = self.item(number, item)?;
                     state.items.extend(record.map(|record| (item.clone(), record)));

@@ -5,10 +5,10 @@ use rusqlite::{
     types::{Null, ToSqlOutput},
 };
 
-use super::columns::{item_columns, object_columns, write_beginning, write_types};
+use super::columns::{item_columns, object_columns, write_initial_state, write_types};
 use crate::{
     journal::{
-        KeptContent,
+        RawContentLocation,
         registry::{Clock, ItemRecord, ObjectState},
         store::StoreError,
     },
@@ -59,27 +59,27 @@ impl<'c> Writer<'c> {
 
     /// Inserts or replaces an item of the object with that row number.
     pub(in super::super) fn put_item(&mut self, number: i64, uri: &Uri, record: &ItemRecord) -> Result<(), StoreError> {
-        let ItemRecord { existence, content, state, begins_in, unheard } = record;
+        let ItemRecord { existence, content, state, initial_state, unannounced } = record;
         let [existence_at, existence_confirmed] = times(existence.clock);
         let [content_at, content_confirmed] = times(content.clock);
         let [state_at, state_confirmed] = times(state.clock);
-        let (beginning, beginning_at, beginning_confirmed) = write_beginning(begins_in.as_ref());
+        let (initial, initial_at, initial_confirmed) = write_initial_state(initial_state.as_ref());
         self.put_item.execute(params![
             number,
             uri.as_str(),
             existence.value,
             existence_at,
             existence_confirmed,
-            content.value.as_ref().map(KeptContent::json),
+            content.value.as_ref().map(RawContentLocation::json),
             content_at,
             content_confirmed,
             state.value.as_ref().map(State::as_str),
             state_at,
             state_confirmed,
-            beginning,
-            beginning_at,
-            beginning_confirmed,
-            unheard,
+            initial,
+            initial_at,
+            initial_confirmed,
+            unannounced,
         ])?;
         Ok(())
     }

@@ -161,8 +161,9 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn changes(&mut self, progress: &mut dyn FnMut(u64)) -> rusqlite::Result<()> {
         // A journal that no newer version has opened yet has no such column.
-        let sight = self.connection.prepare("SELECT sight FROM changes").map_or("NULL", |_| "sight");
-        let sql = format!("SELECT seq, id, received, checksum, json, {sight} FROM changes NOT INDEXED ORDER BY seq");
+        let visibility = self.connection.prepare("SELECT sight FROM changes").map_or("NULL", |_| "sight");
+        let sql =
+            format!("SELECT seq, id, received, checksum, json, {visibility} FROM changes NOT INDEXED ORDER BY seq");
         let mut statement = self.connection.prepare(&sql)?;
         let mut found = statement.query([])?;
         let mut done = 0;
@@ -192,17 +193,17 @@ impl Walk<'_> {
     fn seeds(&mut self, seeds: &mut Option<seeds::Rows<'_>>, before: Option<i64>, is_complete: bool) {
         let change = before.map(|seq| Seq(seq.unsigned_abs()));
         while let Some(rows) = seeds {
-            let told = match rows.before(change) {
-                Ok(Some(told)) => told,
+            let seed = match rows.before(change) {
+                Ok(Some(seed)) => seed,
                 Ok(None) => return,
                 Err(error) => {
                     *seeds = self.unless_damaged(Err(error));
                     return;
                 }
             };
-            let counts = is_complete || Some(told.change.next()) == change;
-            if counts && part_of(&told.object, self.parts) == self.part {
-                self.registry.fill(told.object, &told.filled);
+            let counts = is_complete || Some(seed.change.next()) == change;
+            if counts && part_of(&seed.object, self.parts) == self.part {
+                self.registry.apply_delta(seed.object, &seed.delta);
             }
         }
     }
@@ -224,7 +225,7 @@ impl Walk<'_> {
         if let Ok(change) = change
             && part_of(&change.modification.object, self.parts) == self.part
         {
-            self.registry.take(&change);
+            self.registry.apply(&change);
         }
         Ok(())
     }
@@ -238,11 +239,11 @@ impl Walk<'_> {
         change: Result<&Change, &serde_json::Error>,
     ) -> rusqlite::Result<()> {
         self.place(seq, received)?;
-        let sight = match row.get_ref(5)? {
-            rusqlite::types::ValueRef::Text(sight) => Some(sight),
+        let visibility = match row.get_ref(5)? {
+            rusqlite::types::ValueRef::Text(visibility) => Some(visibility),
             _ => None,
         };
-        if row.get::<_, i64>(3)? != rows::checksum(seq, json, sight) {
+        if row.get::<_, i64>(3)? != rows::checksum(seq, json, visibility) {
             self.report.find(format!("change {seq} is not as it was written: its checksum is wrong"));
         }
         match change {

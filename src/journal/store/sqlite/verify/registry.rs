@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     journal::{
-        KeptContent,
+        RawContentLocation,
         registry::{ItemRecord, ObjectState, Register, Registry},
-        store::{ItemsAsked, StoreError},
+        store::{ItemSelection, StoreError},
     },
     model::Uri,
 };
@@ -37,7 +37,7 @@ pub(super) fn compare(
             Ok(held) => {
                 // Nobody else reads all of them, and of some no change tells any more.
                 for (item, record) in &held.items {
-                    if let Some(Err(error)) = record.content.value.as_ref().map(KeptContent::read) {
+                    if let Some(Err(error)) = record.content.value.as_ref().map(RawContentLocation::parse) {
                         report.find(format!("the registry, object {uri}, item {item}: {error}"));
                     }
                 }
@@ -59,7 +59,7 @@ pub(super) fn compare(
         };
         without_row.remove(&uri);
         if belongs(&uri) {
-            let stored = reader.object(&uri, &ItemsAsked::All);
+            let stored = reader.object(&uri, &ItemSelection::All);
             let state = stored.map(|stored| stored.map(|(_, state)| state).unwrap_or_default());
             hold(&uri, state.map(|state| with_replayed(state, replayed.get(&uri))), report);
         }
@@ -96,8 +96,8 @@ fn differences(told: &ObjectState, held: &ObjectState, complete: bool) -> Vec<St
             Some(held) => {
                 note(differs(&told.existence, &held.existence, complete), &format!("item {uri}: whether it is there"));
                 note(differs(&told.content, &held.content, complete), &format!("item {uri}: its content"));
-                let unheard = told.state.clock.at.is_some() && told.unheard != held.unheard;
-                note(unheard || differs(&told.state, &held.state, complete), &format!("item {uri}: its state"));
+                let unannounced = told.state.clock.at.is_some() && told.unannounced != held.unannounced;
+                note(unannounced || differs(&told.state, &held.state, complete), &format!("item {uri}: its state"));
                 note(begins_otherwise(told, held, complete), &format!("item {uri}: the state that it began in"));
             }
         }
@@ -115,8 +115,8 @@ fn differs<T: PartialEq>(told: &Register<T>, held: &Register<T>, complete: bool)
 /// A beginning is not replaced by an earlier one, so one that was told before the oldest change that is
 /// kept may stand.
 fn begins_otherwise(told: &ItemRecord, held: &ItemRecord, complete: bool) -> bool {
-    match (&told.begins_in, &held.begins_in) {
-        _ if complete => told.begins_in != held.begins_in,
+    match (&told.initial_state, &held.initial_state) {
+        _ if complete => told.initial_state != held.initial_state,
         (Some(told), Some(held)) => told.at > held.at || (told.at == held.at && told.state != held.state),
         (Some(_), None) => true,
         (None, _) => false,

@@ -8,7 +8,7 @@ use crate::{
         StoreError,
         sqlite::{quarantine, rows, seeds, subscriptions},
     },
-    model::{Change, Seq, SourceName, Untold},
+    model::{Change, MissingFacts, Seq, SourceName},
 };
 
 /// Checks each table that the journal has: an older version lacked some of them.
@@ -63,7 +63,7 @@ fn incomplete(connection: &Connection, report: &mut Report) -> Result<(), StoreE
         let seq = rows::seq(row.get(0)?)?;
         let (source, untold): (String, String) = (row.get(1)?, row.get(2)?);
         let place = format!("the incomplete change {seq}");
-        if SourceName::parse(&source).is_err() || !Untold::ALL.into_iter().any(|known| known.name() == untold) {
+        if SourceName::parse(&source).is_err() || !MissingFacts::ALL.into_iter().any(|known| known.name() == untold) {
             report.find(format!("{place} lacks {untold:?} of the source {source:?}, which makes no sense"));
         }
         copy_of_change(report, &place, seq, row.get::<_, String>(3)?.as_bytes());
@@ -89,7 +89,8 @@ fn crawls(connection: &Connection, report: &mut Report) -> Result<(), StoreError
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         let source: String = row.get(0)?;
-        let read = SourceName::parse(&source).map_err(rows::damaged).and_then(|name| seeds::walk(connection, &name));
+        let read =
+            SourceName::parse(&source).map_err(rows::damaged).and_then(|name| seeds::crawl_progress(connection, &name));
         if let Err(error) = read {
             report.find(format!("the walk through the repository of {source:?}: {error}"));
         }

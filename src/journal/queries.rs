@@ -4,11 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Journal, JournalError, Recorded, metrics,
-    quarantine::{QuarantineId, Quarantined},
+    Journal, JournalError, RecordedChange, metrics,
+    quarantine::{QuarantineId, QuarantinedMessage},
     registry::ObjectState,
-    seed::Walk,
-    store::{Incomplete, Store, StoreError, StoredChange},
+    seed::CrawlProgress,
+    store::{IncompleteChange, Store, StoreError, StoredChange},
 };
 use crate::model::{ChangeId, Seq, SourceName, Timestamp, Uri};
 
@@ -43,7 +43,7 @@ impl Journal {
     /// [`JournalError::Gone`] when changes after `after` have been removed, or when `after` is no number
     /// of this journal, as after a restore from a backup that is older than the reader's place. When
     /// the store fails.
-    pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
+    pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         self.after_within(after, limit, usize::MAX).await
     }
 
@@ -56,7 +56,7 @@ impl Journal {
         after: Seq,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<Arc<Recorded>>, JournalError> {
+    ) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         let in_memory = self.tail.after(after, limit, bytes);
         metrics::tail_read(in_memory.is_some());
         if let Some(changes) = in_memory {
@@ -69,7 +69,7 @@ impl Journal {
     /// The same of those in memory alone, at once; `None` when the first of them may be older, or `after` is past
     /// the newest. It is not counted.
     #[must_use]
-    pub fn held_after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<Recorded>>> {
+    pub fn cached_after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
         self.tail.after(after, limit, bytes)
     }
 
@@ -77,7 +77,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn before(&self, before: Seq, limit: usize) -> Result<Vec<Arc<Recorded>>, JournalError> {
+    pub async fn before(&self, before: Seq, limit: usize) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         self.before_within(before, limit, usize::MAX).await
     }
 
@@ -90,7 +90,7 @@ impl Journal {
         before: Seq,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<Arc<Recorded>>, JournalError> {
+    ) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         let in_memory = self.tail.before(before, limit, bytes);
         metrics::tail_read(in_memory.is_some());
         if let Some(changes) = in_memory {
@@ -114,8 +114,8 @@ impl Journal {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn by_id(&self, id: ChangeId) -> Result<Option<Arc<Recorded>>, JournalError> {
-        self.read(move |store| Ok(store.by_id(id)?.map(|stored| Arc::new(Recorded::from(stored))))).await
+    pub async fn by_id(&self, id: ChangeId) -> Result<Option<Arc<RecordedChange>>, JournalError> {
+        self.read(move |store| Ok(store.by_id(id)?.map(|stored| Arc::new(RecordedChange::from(stored))))).await
     }
 
     /// All that the registry knows of one object.
@@ -139,8 +139,8 @@ impl Journal {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn walk(&self, source: SourceName) -> Result<Option<Walk>, JournalError> {
-        self.read(move |store| store.walk(&source)).await
+    pub async fn crawl_progress(&self, source: SourceName) -> Result<Option<CrawlProgress>, JournalError> {
+        self.read(move |store| store.crawl_progress(&source)).await
     }
 
     /// Up to `limit` messages of the quarantine before `before` (all, if `None`), newest first,
@@ -152,7 +152,7 @@ impl Journal {
         &self,
         before: Option<QuarantineId>,
         limit: usize,
-    ) -> Result<Vec<Quarantined>, JournalError> {
+    ) -> Result<Vec<QuarantinedMessage>, JournalError> {
         self.read(move |store| store.quarantined_before(before, limit)).await
     }
 
@@ -160,7 +160,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn quarantined(&self, id: QuarantineId) -> Result<Option<Quarantined>, JournalError> {
+    pub async fn quarantined(&self, id: QuarantineId) -> Result<Option<QuarantinedMessage>, JournalError> {
         self.read(move |store| store.quarantined(id)).await
     }
 
@@ -173,7 +173,7 @@ impl Journal {
         source: SourceName,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<Incomplete>, JournalError> {
+    ) -> Result<Vec<IncompleteChange>, JournalError> {
         self.read(move |store| store.incomplete(&source, after, limit)).await
     }
 
@@ -197,6 +197,6 @@ impl Journal {
     }
 }
 
-fn recorded(changes: Vec<StoredChange>) -> Vec<Arc<Recorded>> {
-    changes.into_iter().map(|stored| Arc::new(Recorded::from(stored))).collect()
+fn recorded(changes: Vec<StoredChange>) -> Vec<Arc<RecordedChange>> {
+    changes.into_iter().map(|stored| Arc::new(RecordedChange::from(stored))).collect()
 }

@@ -7,8 +7,9 @@ use super::{ContentLocation, NonEmpty, State, Timestamp, Uri};
 
 /// An object as it was found in its repository: not what happened to it, but how it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FoundObject)]
 #[serde(deny_unknown_fields)]
-pub struct FoundObject {
+pub struct CrawledObject {
     /// The object, as messages of its source name it.
     pub object: Uri,
     /// A date of the repository's since which parent and types have been so, as far as it can tell.
@@ -22,14 +23,15 @@ pub struct FoundObject {
     #[schema(required = false)]
     pub types: Vec<Uri>,
     /// What it consists of.
-    #[schema(value_type = Vec<FoundItem>, min_items = 1)]
-    pub items: NonEmpty<FoundItem>,
+    #[schema(value_type = Vec<CrawledItem>, min_items = 1)]
+    pub items: NonEmpty<CrawledItem>,
 }
 
 /// An item as it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FoundItem)]
 #[serde(deny_unknown_fields)]
-pub struct FoundItem {
+pub struct CrawledItem {
     /// The item.
     pub uri: Uri,
     /// A date of the repository's since which it has been there with that content: the date of its newest version.
@@ -49,7 +51,7 @@ fn told<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Opti
     T::deserialize(value).map(Some)
 }
 
-impl FoundObject {
+impl CrawledObject {
     /// The newest of its dates: as of then all of it was so.
     #[must_use]
     pub fn newest(&self) -> Timestamp {

@@ -14,7 +14,7 @@ use serde::{
 ///
 /// # Errors
 /// When there is no text, or it cannot be parsed.
-pub(crate) fn parsed<'de, D: Deserializer<'de>, T, E: fmt::Display>(
+pub(crate) fn deserialize_str<'de, D: Deserializer<'de>, T, E: fmt::Display>(
     deserializer: D,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, D::Error> {

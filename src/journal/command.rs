@@ -1,0 +1,177 @@
+//! Commands to the writer thread, and the channels for its replies.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{
+    quarantine::{NewQuarantinedMessage, QuarantineId},
+    seed::{CrawlPart, CrawlPartOutcome},
+    settle::SourcePolicy,
+    store::{EventKey, StoreError},
+    subscriptions::SubscriptionWrite,
+};
+use crate::model::{ChangeId, Draft, Seq, SubscriptionName};
+
+/// Drafts of one message. The journal accepts either all of them or none.
+#[derive(Debug)]
+pub struct Submission {
+    /// Policy of the source that sent the message.
+    pub policy: Arc<SourcePolicy>,
+    /// Drafts of the message, each with the key of its event; `None` for an event whose repeats cannot be detected.
+    pub drafts: Vec<(Option<EventKey>, Draft)>,
+    /// Treatment of events whose key the journal already has.
+    pub duplicate_policy: DuplicatePolicy,
+    /// Incomplete change that needs no further lookup after this submission, whatever the outcomes of the drafts.
+    pub completes: Option<Seq>,
+}
+
+/// Which events the journal remembers, and which repeats it therefore drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DuplicatePolicy {
+    /// Remembers events that made a change. A repeat of any other event cannot do harm, because it is older than every
+    /// change since.
+    RememberChanges,
+    /// Remembers all events, also those without effect, because a repeat of one could undo a later change.
+    RememberAll,
+    /// Remembers all events, but accepts a repeat that reports a new state: one that the registry does not have, and that
+    /// is not late.
+    RememberAllUnlessNewState,
+}
+
+/// Outcome of one draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftOutcome {
+    /// The journal has appended a change.
+    Accepted {
+        /// Number of the change.
+        seq: Seq,
+        /// Identifier of the change.
+        id: ChangeId,
+    },
+    /// The journal already has a change from the same event.
+    Duplicate {
+        /// Number of the first change.
+        seq: Seq,
+        /// Identifier of the first change; `None` after retention has removed it.
+        id: Option<ChangeId>,
+    },
+    /// The draft changed nothing.
+    Unchanged,
+    /// The draft would exceed the maximum number of items of an object
+    /// ([`ChangeBounds::object_items`](super::ChangeBounds)). Nothing of its message was written.
+    TooManyItems,
+}
+
+/// A command to the writer, with the channel for its reply. The writer also executes a command whose caller no longer
+/// waits for the reply.
+pub(super) enum Command {
+    Append(Vec<Submission>, Replies<Vec<DraftOutcome>>),
+    Seed(Box<CrawlPart>, Reply<CrawlPartOutcome>),
+    Quarantine(Vec<NewQuarantinedMessage>, Replies<QuarantineId>),
+    Release(QuarantineId, Reply<bool>),
+    /// Moves cursors forward. The writer commits them with the batch that is waiting, so they cost no additional sync of
+    /// the disk.
+    Advance(Vec<(SubscriptionName, Seq)>, Reply<()>),
+    WriteSubscriptions(Vec<SubscriptionWrite>, Reply<Vec<u64>>),
+    Prune {
+        before: Seq,
+        at_most: usize,
+        reply: Reply<usize>,
+    },
+    /// Checks that a message can be written.
+    Probe(Reply<()>),
+}
+
+/// Channel for the reply to a command.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// Channel for the reply to a command with several parts: one value a part, in order, or one error for all.
+pub(super) type Replies<T> = Reply<Vec<T>>;
+
+/// Commands that the writer executes together, grouped by kind.
+#[derive(Default)]
+pub(super) struct CommandBatch {
+    pub(super) submissions: Vec<Submission>,
+    /// Number of submissions of each `Append`, with its channel.
+    pub(super) append_replies: Vec<(usize, Replies<Vec<DraftOutcome>>)>,
+    pub(super) crawl_parts: Vec<CrawlPart>,
+    pub(super) seed_replies: Vec<Reply<CrawlPartOutcome>>,
+    pub(super) messages: Vec<NewQuarantinedMessage>,
+    /// Number of messages of each `Quarantine`, with its channel.
+    pub(super) quarantine_replies: Vec<(usize, Replies<QuarantineId>)>,
+    pub(super) releases: Vec<(QuarantineId, Reply<bool>)>,
+    pub(super) cursors: Vec<(SubscriptionName, Seq)>,
+    pub(super) advance_replies: Vec<Reply<()>>,
+    pub(super) subscription_writes: Vec<(Vec<SubscriptionWrite>, Reply<Vec<u64>>)>,
+    pub(super) probes: Vec<Reply<()>>,
+    pub(super) prunes: Vec<(Seq, usize, Reply<usize>)>,
+}
+
+impl CommandBatch {
+    /// Groups commands by kind.
+    pub(super) fn group(commands: impl Iterator<Item = Command>) -> Self {
+        let mut batch = Self::default();
+        for command in commands {
+            match command {
+                Command::Append(submissions, reply) => {
+                    batch.append_replies.push((submissions.len(), reply));
+                    batch.submissions.extend(submissions);
+                }
+                Command::Seed(part, reply) => {
+                    batch.crawl_parts.push(*part);
+                    batch.seed_replies.push(reply);
+                }
+                Command::Quarantine(messages, reply) => {
+                    batch.quarantine_replies.push((messages.len(), reply));
+                    batch.messages.extend(messages);
+                }
+                Command::Release(id, reply) => batch.releases.push((id, reply)),
+                Command::Advance(cursors, reply) => {
+                    batch.cursors.extend(cursors);
+                    batch.advance_replies.push(reply);
+                }
+                Command::WriteSubscriptions(writes, reply) => batch.subscription_writes.push((writes, reply)),
+                Command::Prune { before, at_most, reply } => batch.prunes.push((before, at_most, reply)),
+                Command::Probe(reply) => batch.probes.push(reply),
+            }
+        }
+        batch
+    }
+
+    /// Returns whether a commit is needed for drafts, parts of crawls or cursors.
+    pub(super) fn needs_commit(&self) -> bool {
+        !(self.append_replies.is_empty() && self.seed_replies.is_empty() && self.advance_replies.is_empty())
+    }
+
+    /// Replies with an error to all commands that the failed commit was for, and drops them.
+    pub(super) fn fail_commit(&mut self, error: &StoreError) {
+        self.submissions.clear();
+        self.crawl_parts.clear();
+        self.cursors.clear();
+        for reply in self.seed_replies.drain(..) {
+            let _ = reply.send(Err(error.clone()));
+        }
+        for reply in self.advance_replies.drain(..) {
+            let _ = reply.send(Err(error.clone()));
+        }
+        reply_to_all(std::mem::take(&mut self.append_replies), Err(error.clone()));
+    }
+}
+
+/// Sends each channel as many results as its command has parts, or sends all of them the same error.
+pub(super) fn reply_to_all<T>(replies: Vec<(usize, Replies<T>)>, results: Result<Vec<T>, StoreError>) {
+    match results {
+        Ok(results) => {
+            let mut results = results.into_iter();
+            for (count, reply) in replies {
+                let _ = reply.send(Ok(results.by_ref().take(count).collect()));
+            }
+        }
+        Err(error) => {
+            for (_, reply) in replies {
+                let _ = reply.send(Err(error.clone()));
+            }
+        }
+    }
+}

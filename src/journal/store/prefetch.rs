@@ -1,0 +1,102 @@
+//! Prefetching for a batch: the keys that the writer asks the store for, and the rows that the store returns.
+
+use foldhash::{HashMap, HashSet};
+
+use super::{EventKey, UriSet};
+use crate::{
+    journal::registry::ObjectState,
+    model::{ChangeId, Seq, Timestamp, Uri},
+};
+
+/// Event keys, identifiers and objects that a batch refers to.
+#[derive(Debug, Default)]
+pub struct PrefetchKeys {
+    /// Keys of events that may have made changes.
+    pub keys: Vec<EventKey>,
+    /// Keys of events that the store may have recorded as without effect.
+    pub unchanged: Vec<EventKey>,
+    /// Identifiers that changes may have already.
+    pub ids: Vec<ChangeId>,
+    /// Objects of the registry, with the items to read of each.
+    pub objects: HashMap<Uri, ItemSelection>,
+}
+
+/// Items to read of one object.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ItemSelection {
+    /// All items of the object.
+    All,
+    /// The items with these URIs.
+    Some(UriSet),
+}
+
+/// Rows that the store has for [`PrefetchKeys`].
+#[derive(Debug, Default)]
+pub struct PrefetchedRows {
+    /// Number of the newest change.
+    pub head: Seq,
+    /// Time of receipt of the newest change.
+    pub received: Option<Timestamp>,
+    /// First change of each event: its number, and its identifier unless retention has removed the change.
+    pub first_changes: HashMap<EventKey, (Seq, Option<ChangeId>)>,
+    /// Events that the store has recorded as without effect.
+    pub unchanged: HashSet<EventKey>,
+    /// Identifiers that changes have already.
+    pub used_ids: HashSet<ChangeId>,
+    /// Objects, each with the selected items.
+    pub objects: HashMap<Uri, PrefetchedObject>,
+}
+
+/// An object of the registry with the selected items.
+#[derive(Clone, Debug, Default)]
+pub struct PrefetchedObject {
+    /// State of the object and of the selected items.
+    pub state: ObjectState,
+    /// Number of items in the registry besides those in `state`. The store counts them only if the selection names an item
+    /// that the registry lacks, because only then can the object get more items.
+    pub other_items: Option<usize>,
+}
+
+impl ItemSelection {
+    /// Selects the items with these URIs.
+    pub fn these(items: impl IntoIterator<Item = Uri>) -> Self {
+        Self::Some(items.into_iter().collect())
+    }
+
+    /// Extends the selection by the items of another one.
+    pub(in crate::journal) fn widen(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::All, _) => {}
+            (selection, Self::All) => *selection = Self::All,
+            (Self::Some(items), Self::Some(more)) => items.extend(more),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ItemSelection, Uri};
+
+    #[test]
+    fn selected_items_are_unique_and_in_order() {
+        let uri = |name: &str| Uri::parse(&format!("http://h/{name}")).unwrap();
+        let these = |names: &[&str]| ItemSelection::these(names.iter().map(|name| uri(name)));
+        let listed = |selection: &ItemSelection| match selection {
+            ItemSelection::All => panic!("all items are selected"),
+            ItemSelection::Some(items) => items.as_slice().to_vec(),
+        };
+        let mut selection = these(&["c", "a", "c"]);
+        assert_eq!(listed(&selection), [uri("a"), uri("c")]);
+        for (more, all) in [
+            (these(&["b"]), &["a", "b", "c"][..]),
+            (these(&["b"]), &["a", "b", "c"]),
+            (these(&["e", "b", "d"]), &["a", "b", "c", "d", "e"]),
+        ] {
+            selection.widen(more);
+            assert_eq!(listed(&selection), all.iter().map(|name| uri(name)).collect::<Vec<_>>());
+        }
+        selection.widen(ItemSelection::All);
+        selection.widen(these(&["a"]));
+        assert!(selection == ItemSelection::All);
+    }
+}
