@@ -31,7 +31,7 @@ use super::{journal_problem, parameters::with_filter, waiting::Waiting};
 use crate::{
     format::{FORMATS, FormatKind, format},
     model::{Seq, deserialize_str},
-    web::{Client, Endless, Problem, ProblemCode, Query, problems},
+    web::{Client, Problem, ProblemCode, Query, StreamingResponse, problems},
 };
 
 /// The media type of server-sent events.
@@ -145,7 +145,7 @@ pub async fn follow(
     });
     let headers = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, HeaderValue::from_static("no-store")), UNBUFFERED];
     let mut response = (headers, Body::from_stream(events)).into_response();
-    response.extensions_mut().insert(Endless);
+    response.extensions_mut().insert(StreamingResponse);
     Ok(response)
 }
 

@@ -7,7 +7,7 @@
 
 use std::{
     convert::Infallible,
-    future::{Future, poll_fn, ready},
+    future::{Future, ready},
     io,
     net::SocketAddr,
     pin::{Pin, pin},
@@ -19,7 +19,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Router, extract::ConnectInfo, serve::Listener};
+use axum::{
+    Router,
+    extract::ConnectInfo,
+    http::header::{CONNECTION, HeaderValue},
+    response::Response,
+    serve::Listener,
+};
 use hyper::{
     Request,
     body::Incoming,
@@ -41,8 +47,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Limit, Tls,
+    batched_body::BatchedBody,
     crowd::{Crowd, Member, OnTrial, Trial},
-    endless::{EndlessBody, Framing, Taken},
     limit_hit,
     refusal::Refusals,
     security_headers::SecurityHeaders,
@@ -61,8 +67,14 @@ const TOLD_AGAIN: Duration = Duration::from_secs(1);
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 64 * 1024;
 
-/// How long the end of an endless answer may take to be sent when the server stops.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// Time that a client has to take the end of a streaming response when the server stops.
+const STREAMING_GRACE: Duration = Duration::from_millis(500);
+
+/// Extension of a response whose body ends only at some bound of time or when the server stops, and whose client can
+/// resume it anywhere. Its connection closes with it. A client that does not take its end does not hold up the stop of
+/// the server.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamingResponse;
 
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug)]
@@ -180,40 +192,22 @@ async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         Ok(Err(error)) => return tracing::debug!(%error, "a connection could not be secured"),
         Err(_) => return limit_hit(Limit::HeadSeconds),
     };
-    let conversation = converse(io, peer, Arc::clone(&member.trial), served);
-    // On the heap, since an endless answer outlives it.
-    let mut conversation = Box::pin(conversation);
-    let ended = tokio::select! {
-        ended = &mut conversation => ended,
+    tokio::select! {
+        () = converse(io, peer, Arc::clone(&member.trial), served) => {}
         () = member.trial.evicted() => {
             tracing::debug!("a connection whose request did not come to its end was closed to make room");
-            return limit_hit(Limit::HeadSeconds);
+            limit_hit(Limit::HeadSeconds);
         }
-    };
-    drop(conversation);
-    let Some((io, endless)) = ended else { return };
-    member.trial.exempt();
-    let stop = &served.stop;
-    let cut_off = async {
-        stop.cancelled().await;
-        tokio::time::sleep(FAREWELL).await;
-    };
-    tokio::select! {
-        sent = endless.send(io) => if let Err(error) = sent {
-            tracing::debug!(%error, "an endless answer broke off");
-        },
-        () = cut_off => tracing::debug!("an endless answer was cut off"),
     }
 }
 
-/// HTTP on a connection, until it ends, or until the head of an endless answer has been sent: what is left then is to
-/// send that.
+/// Speaks HTTP on a connection until it ends.
 async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     io: Io,
     peer: SocketAddr,
     trial: Arc<Trial>,
     served: &Served,
-) -> Option<(Watched<Refusals<Io>>, EndlessBody)> {
+) {
     let Served { router, stop, crowded, bounds, headers } = served.clone();
     let line = Arc::new(Line::new(trial));
     let io = Watched { io: Refusals::on(io, headers), patience: bounds.stall, stalled: None, line: Arc::clone(&line) };
@@ -224,15 +218,13 @@ async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(OnTrial(Arc::clone(&answered.trial)));
-        let (framing, line) = (Framing::of(&request), Arc::clone(&answered));
-        line.trial.end();
-        line.is_answered.store(false, Ordering::Relaxed);
+        let line = Arc::clone(&answered);
+        line.request_begins();
         let answering = router.call(request);
         async move {
-            let answer = answering.await?;
-            line.trial.end();
-            line.is_answered.store(true, Ordering::Relaxed);
-            Ok::<_, Infallible>(line.endless.from(answer, framing))
+            let mut answer = answering.await?;
+            line.response_begins(&mut answer);
+            Ok::<_, Infallible>(answer.map(BatchedBody::new))
         }
     });
     let mut serving = http.serve_connection(TokioIo::new(io), service);
@@ -248,23 +240,13 @@ async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             } => {}
         }
     });
-    let mut is_to_end = false;
-    let served = loop {
-        let turn = poll_fn(|cx| match Pin::new(&mut serving).poll(cx) {
-            Poll::Ready(served) => Poll::Ready(Ok(served)),
-            // Whatever was to be sent is sent, unless the client has no room for it.
-            Poll::Pending if line.is_full.load(Ordering::Relaxed) => Poll::Pending,
-            Poll::Pending => line.endless.out().map_or(Poll::Pending, |body| Poll::Ready(Err(body))),
-        });
-        tokio::select! {
-            biased;
-            turn = turn => match turn {
-                Ok(served) => break served,
-                Err(endless) => return Some((serving.into_parts().io.into_inner(), endless)),
-            },
-            () = end.as_mut(), if !is_to_end => {
-                Pin::new(&mut serving).graceful_shutdown();
-                is_to_end = true;
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = end.as_mut() => {
+            Pin::new(&mut serving).graceful_shutdown();
+            tokio::select! {
+                served = &mut serving => served,
+                () = Box::pin(line.stream_is_cut_off(&stop)) => return tracing::debug!("a streaming response was cut off"),
             }
         }
     };
@@ -273,7 +255,6 @@ async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         Err(error) => tracing::debug!(%error, "a connection broke off"),
         Ok(()) => {}
     }
-    None
 }
 
 /// What the parts of one connection tell each other.
@@ -281,12 +262,11 @@ struct Line {
     /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
     /// idleness between two requests.
     awaits_head: AtomicBool,
-    /// Whether something is to be sent and the client has no room for it.
-    is_full: AtomicBool,
-    /// The body of an endless answer whose head is being sent.
-    endless: Taken,
-    /// Whether the answer to the newest request has begun, if there was one: what comes then belongs to the next head.
+    /// Whether bytes that arrive belong to the head of a next request: the response to the newest one has begun, or there
+    /// was none.
     is_answered: AtomicBool,
+    /// Whether the newest response is a [`StreamingResponse`].
+    is_streaming: AtomicBool,
     /// Progress of the client.
     trial: Arc<Trial>,
 }
@@ -295,10 +275,34 @@ impl Line {
     fn new(trial: Arc<Trial>) -> Self {
         Self {
             awaits_head: AtomicBool::new(true),
-            is_full: AtomicBool::default(),
-            endless: Taken::default(),
             is_answered: AtomicBool::new(true),
+            is_streaming: AtomicBool::new(false),
             trial,
+        }
+    }
+
+    fn request_begins(&self) {
+        self.trial.end();
+        self.is_answered.store(false, Ordering::Relaxed);
+    }
+
+    /// No request follows a streaming response, so that nothing its client sends puts the connection on trial.
+    fn response_begins(&self, response: &mut Response) {
+        let is_streaming = response.extensions().get::<StreamingResponse>().is_some();
+        if is_streaming {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.trial.end();
+        self.is_answered.store(!is_streaming, Ordering::Relaxed);
+        self.is_streaming.store(is_streaming, Ordering::Relaxed);
+    }
+
+    /// Resolves when the server has stopped and a client has not taken the end of its streaming response in time.
+    async fn stream_is_cut_off(&self, stop: &CancellationToken) {
+        stop.cancelled().await;
+        tokio::time::sleep(STREAMING_GRACE).await;
+        if !self.is_streaming.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -314,7 +318,6 @@ struct Watched<Io> {
 
 impl<Io> Watched<Io> {
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        self.line.is_full.store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
             self.stalled = None;
             return written;

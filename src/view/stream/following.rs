@@ -24,9 +24,11 @@ use crate::{
     web::{Content, Turn},
 };
 
-/// How many changes are taken from the journal at once, and about how many bytes of them: what a stream holds beside
-/// the 64 events, or 64 KiB and one event, that the server takes of it before they are sent.
+/// Maximum number of changes that a stream reads from the journal at once. A stream holds one such page, beside the events
+/// that the server has taken and not yet sent: 128 KiB and one event at most.
 const PAGE: usize = 64;
+
+/// Approximate size in bytes of the changes that a stream reads from the journal at once.
 const PAGE_BYTES: usize = 64 * 1024;
 
 /// After how many changes that a client does not want it is told where it is, so that it need not go through them
