@@ -1,5 +1,6 @@
 //! Configuration: layers, defaults, limits and error messages.
 
+mod earlier_version;
 pub(crate) mod errors;
 mod layers;
 mod limits_page;
