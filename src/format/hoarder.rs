@@ -184,7 +184,7 @@ mod tests {
             (b"\"items/1", "the body is not the URI of a resource"),
             (b"{\"uri\":\"items/1\"}", "the body is not the URI of a resource"),
             (b"items/\xff", "not UTF-8"),
-            (b"two words", "' ' may not stand in a URI"),
+            (b"two words", "a URI cannot contain ' '"),
         ] {
             let told = object("item.new", body);
             assert!(told.contains(complaint), "{told}");

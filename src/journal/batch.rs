@@ -99,7 +99,7 @@ impl SettledBatch {
     /// Settles drafts and crawled facts in order.
     ///
     /// # Errors
-    /// When a prefetched value cannot be parsed: the journal is damaged.
+    /// Fails if a prefetched value cannot be parsed: the journal is damaged.
     pub(super) fn build(
         submissions: Vec<Submission>,
         crawl_parts: Vec<CrawlPart>,

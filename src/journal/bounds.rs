@@ -1,5 +1,5 @@
-//! Bounds on what one change holds. A purge of more items than one change may have is journaled as several changes, in
-//! order: each tells that some of the items are gone, and the last one that the object is purged.
+//! Bounds on the size of one change. A purge of more items than one change may have becomes several changes, in order: each
+//! deletes some of the items, and the last one purges the object.
 
 use crate::model::{
     Aspect, ChangeId, ContentItemModification, ContentObjectModification, NonEmpty, Settlement, json_size,
@@ -8,17 +8,17 @@ use crate::model::{
 /// Bounds on one change and on one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeBounds {
-    /// The most items of one change.
+    /// Maximum number of items of one change.
     pub items: usize,
-    /// The most items that the registry knows of one object, those included that are gone.
+    /// Maximum number of items of one object in the registry, including deleted items.
     pub object_items: usize,
-    /// The most types that a change gets from the registry.
+    /// Maximum number of types that a change gets from the registry.
     pub types: usize,
-    /// The most bytes of JSON of one change.
+    /// Maximum size of the JSON of one change, in bytes.
     pub bytes: usize,
 }
 
-/// The defaults of the configuration; a test compares them.
+/// The defaults of the configuration; a test compares the two.
 impl Default for ChangeBounds {
     fn default() -> Self {
         Self { items: 10_000, object_items: 100_000, types: 256, bytes: 16 * 1024 * 1024 }
@@ -26,9 +26,10 @@ impl Default for ChangeBounds {
 }
 
 impl ChangeBounds {
-    /// Divides a purge into changes within the bounds. Any other change is returned as it is, since the intake bounds it.
+    /// Divides a purge into changes within the bounds. Returns any other change unchanged, because the intake checks its
+    /// bounds.
     ///
-    /// A journal that is older than the bound on types may know more types of an object: those beyond it are left out.
+    /// A registry from before the bound on types may have more types of an object; the excess types are dropped.
     #[must_use]
     pub fn divide(
         &self,
@@ -41,8 +42,8 @@ impl ChangeBounds {
         if !settlement.purge {
             return vec![(modification, settlement)];
         }
-        let room = self.bytes.saturating_sub(json_size::of_change(&modification));
-        let lengths = self.lengths(&modification.items, room);
+        let max_bytes = self.bytes.saturating_sub(json_size::of_change(&modification));
+        let lengths = self.lengths(&modification.items, max_bytes);
         if lengths.len() < 2 {
             return vec![(modification, settlement)];
         }
@@ -62,13 +63,13 @@ impl ChangeBounds {
         lengths.into_iter().enumerate().filter_map(part).collect()
     }
 
-    /// The numbers of items of the parts, each at least 1.
-    fn lengths(&self, items: &[ContentItemModification], room: usize) -> Vec<usize> {
+    /// Returns the number of items of each part, at least 1. The items of a part have at most `max_bytes` of JSON.
+    fn lengths(&self, items: &[ContentItemModification], max_bytes: usize) -> Vec<usize> {
         let mut lengths = Vec::new();
         let (mut length, mut bytes) = (0, 0);
         for item in items {
             let size = json_size::of_item(item);
-            if length > 0 && (length >= self.items || bytes + size > room) {
+            if length > 0 && (length >= self.items || bytes + size > max_bytes) {
                 lengths.push(length);
                 (length, bytes) = (0, 0);
             }
@@ -85,7 +86,7 @@ mod tests {
     use super::{ChangeBounds, json_size};
     use crate::model::Change;
 
-    /// A purge of five items.
+    /// Returns a purge of five items.
     fn purge() -> Change {
         let item = |number| {
             let id = format!("urn:uuid:00000000-0000-4000-8000-00000000000{number}");

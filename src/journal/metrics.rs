@@ -1,5 +1,5 @@
-//! What the journal counts and measures, by the facade of the `metrics` crate: where nothing
-//! listens, as on the command line, it costs next to nothing.
+//! Metrics of the journal, recorded through the `metrics` crate. Without a recorder, as on the command line, they cost next
+//! to nothing.
 
 use std::time::Duration;
 
@@ -8,35 +8,35 @@ use metrics::{counter, gauge, histogram};
 use super::{JournalError, quarantine::QuarantineSize, store::StoreError};
 use crate::model::Seq;
 
-/// The number of the newest change.
+/// Gauge: number of the newest change.
 pub const HEAD: &str = "tidings_journal_head";
 
-/// The time of an append from its order until it was on disk, in seconds.
+/// Histogram: time from the command to append until the changes were on disk, in seconds.
 pub const APPEND_SECONDS: &str = "tidings_append_duration_seconds";
 
-/// The time of one transaction of the writer, in seconds.
+/// Histogram: duration of one transaction of the writer, in seconds.
 pub const TRANSACTION_SECONDS: &str = "tidings_append_transaction_duration_seconds";
 
-/// How many events went into one transaction.
+/// Histogram: number of events in one transaction.
 pub const BATCH: &str = "tidings_append_batch_events";
 
-/// Reads of changes by number, from memory (`hit`) or from disk (`miss`).
+/// Counter: reads of changes by number, from memory (`hit`) or from disk (`miss`).
 pub const TAIL_READS: &str = "tidings_tail_reads_total";
 
-/// Calls that the journal could not carry out.
+/// Counter: calls that the journal could not execute.
 pub const FAILURES: &str = "tidings_journal_failures_total";
 
-/// How many messages the quarantine holds.
+/// Gauge: number of messages in the quarantine.
 pub const QUARANTINE_MESSAGES: &str = "tidings_quarantine_messages";
 
-/// How many bytes of bodies the quarantine holds.
+/// Gauge: size of the message bodies in the quarantine, in bytes.
 pub const QUARANTINE_BYTES: &str = "tidings_quarantine_bytes";
 
-/// Messages that the quarantine dropped to make room.
+/// Counter: messages that the quarantine dropped to make room.
 pub const QUARANTINE_DROPPED: &str = "tidings_quarantine_dropped_total";
 
-/// A gauge is a double: exact up to 2⁵³.
-#[expect(clippy::cast_precision_loss, reason = "no journal and no quarantine holds 2⁵³ of anything")]
+/// Converts a number to a gauge value, a double that is exact up to 2⁵³.
+#[expect(clippy::cast_precision_loss, reason = "no count of the journal or the quarantine reaches 2⁵³")]
 fn exact(number: u64) -> f64 {
     number as f64
 }
@@ -54,7 +54,7 @@ pub(super) fn batch(events: usize, took: Duration) {
     histogram!(TRANSACTION_SECONDS).record(took);
 }
 
-/// Counts a reader that found its changes in the tail, or did not.
+/// Counts a read of changes, from the tail (`hit`) or from disk.
 pub fn tail_read(hit: bool) {
     counter!(TAIL_READS, "result" => if hit { "hit" } else { "miss" }).increment(1);
 }
@@ -66,7 +66,7 @@ pub(super) fn quarantined(size: QuarantineSize) {
 
 pub(super) fn dropped(messages: u64) {
     if messages > 0 {
-        tracing::warn!(messages, "the quarantine is full: its oldest messages were dropped");
+        tracing::warn!(messages, "the quarantine is full; dropped its oldest messages");
     }
     counter!(QUARANTINE_DROPPED).increment(messages);
 }
@@ -81,7 +81,7 @@ pub(super) fn failed(error: &JournalError) {
         JournalError::Store(StoreError::Refused(_)) => "refused",
         JournalError::Busy(_) => "busy",
         JournalError::Closed => "closed",
-        // The reader's place is gone, and the journal has not failed.
+        // An outdated cursor is no failure of the journal.
         JournalError::Gone { .. } => return,
     };
     counter!(FAILURES, "reason" => reason).increment(1);

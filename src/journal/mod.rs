@@ -160,7 +160,7 @@ impl Journal {
     /// Fills the tail from an open store and starts the writer.
     ///
     /// # Errors
-    /// When the store cannot be read, or a thread cannot be started.
+    /// Fails if the store cannot be read, or a thread cannot be started.
     pub fn start(store: impl Store, settings: JournalSettings) -> Result<(Self, JournalThreads), StoreError> {
         Self::start_supervised(store, settings, &Supervisor::default())
     }
@@ -214,7 +214,7 @@ impl Journal {
     /// Settles and appends the drafts of one message, all or none. On return the changes are on disk.
     ///
     /// # Errors
-    /// When the changes could not be written, or not in time. They may still be written later; the sender can repeat the
+    /// Fails if the changes could not be written, or not in time. They may still be written later; the sender can repeat the
     /// message, because a repeat makes no second change.
     pub async fn append(&self, submission: Submission) -> Result<Vec<DraftOutcome>, JournalError> {
         Ok(self.append_all(vec![submission]).await?.pop().unwrap_or_default())

@@ -1,5 +1,5 @@
-//! Folders and files that only their owner may use: the journal holds secrets of subscribers, URLs of webhooks, and bodies
-//! of messages.
+//! Folders and files that only their owner may use, because the journal contains secrets of subscribers, URLs of webhooks,
+//! and bodies of messages.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -7,10 +7,10 @@ use std::{
     path::Path,
 };
 
-/// Creates a folder and the folders above it, each for its owner alone. A folder that exists keeps its permissions.
+/// Creates a folder and its missing parents, accessible only to the owner. An existing folder keeps its permissions.
 ///
 /// # Errors
-/// When the operating system refuses.
+/// Fails if the operating system refuses.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -19,7 +19,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Returns options that create a file for its owner alone. A file that exists keeps its permissions.
+/// Returns options that create a file accessible only to the owner. An existing file keeps its permissions.
 #[must_use]
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -28,21 +28,21 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Creates an empty file for its owner alone, or empties the one that is there and takes it from everybody else.
+/// Creates an empty file accessible only to the owner, or truncates an existing file and restricts its permissions.
 ///
 /// # Errors
-/// When the operating system refuses.
+/// Fails if the operating system refuses.
 pub fn create_file(path: &Path) -> io::Result<File> {
     let file = options().read(true).write(true).create(true).truncate(true).open(path)?;
-    take_from_others(&file)?;
+    restrict_to_owner(&file)?;
     Ok(file)
 }
 
-/// Takes every permission on a file from everybody but its owner.
+/// Removes all permissions on a file except those of its owner.
 ///
 /// # Errors
-/// When the operating system refuses.
-pub fn take_from_others(file: &File) -> io::Result<()> {
+/// Fails if the operating system refuses.
+pub fn restrict_to_owner(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     #[cfg(not(unix))]
@@ -50,14 +50,14 @@ pub fn take_from_others(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether every user of the machine can read a file of a folder. Permissions of the group are the operator's
-/// choice and do not count.
+/// Returns whether every user of the machine can read a file in a folder. Permissions of the group are ignored, because
+/// they are the operator's choice.
 #[must_use]
 pub fn is_readable_by_everybody(folder: &Path, file: &Path) -> bool {
     #[cfg(unix)]
     {
         let has = |path: &Path, bit| {
-            path.metadata().is_ok_and(|found| std::os::unix::fs::MetadataExt::mode(&found) & bit != 0)
+            path.metadata().is_ok_and(|metadata| std::os::unix::fs::MetadataExt::mode(&metadata) & bit != 0)
         };
         has(folder, 0o001) && has(file, 0o004)
     }

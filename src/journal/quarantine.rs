@@ -1,4 +1,4 @@
-//! What a source sent and no dialect could read: kept, shown, replayable, never lost.
+//! The quarantine: messages that no dialect could read, stored for inspection and replay.
 
 use std::fmt;
 
@@ -18,41 +18,41 @@ impl fmt::Display for QuarantineId {
     }
 }
 
-/// A message to be kept.
+/// A message to store in the quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewQuarantinedMessage {
-    /// Who sent it.
+    /// Name of the source that sent the message.
     pub source: SourceName,
-    /// When it was received.
+    /// Time of receipt.
     pub received: Timestamp,
-    /// The media type that the sender gave.
+    /// Media type, as the sender declared it.
     pub content_type: Option<String>,
-    /// Those headers that its dialect reads; others may be credentials and are not kept.
+    /// Headers that the dialect reads. Other headers are not stored, because they may be credentials.
     pub headers: Vec<(String, String)>,
-    /// The bytes.
+    /// Body of the message.
     pub body: Bytes,
-    /// Where the trouble is.
+    /// Location of the error in the message.
     pub location: String,
-    /// What the trouble is.
+    /// Description of the error.
     pub reason: String,
 }
 
-/// How much the quarantine holds.
+/// Size of the quarantine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuarantineSize {
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
-    /// How many bytes of bodies.
+    /// Number of bytes of all bodies.
     pub bytes: u64,
 }
 
-/// A message that is kept.
+/// A message in the quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedMessage {
-    /// Its identifier.
+    /// Identifier of the message.
     pub id: QuarantineId,
-    /// The size of its body in bytes.
+    /// Size of the body, in bytes.
     pub size: u64,
-    /// The message; its body is empty in a listing.
+    /// The message; in a listing its body is empty.
     pub message: NewQuarantinedMessage,
 }

@@ -30,7 +30,7 @@ impl RawContentLocation {
     /// Parses the JSON.
     ///
     /// # Errors
-    /// When the JSON is not a content location: the journal is damaged.
+    /// Fails if the JSON is not a content location: the journal is damaged.
     pub fn parse(&self) -> Result<ContentLocation, StoreError> {
         serde_json::from_str(&self.0)
             .map_err(|error| StoreError::Damaged(format!("cannot parse a content location: {error}")))

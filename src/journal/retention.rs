@@ -1,42 +1,41 @@
-//! How long changes are kept: by age and by count, in the background.
+//! Retention: removal of old changes by age and by count, in the background.
 //!
-//! A change goes when it is older than the age, or when as many newer ones have come as the count
-//! says, whichever is first: either bounds the journal by itself. The registry, the numbering, the
-//! quarantine and the newest change stay.
+//! A change is removed when it exceeds the maximum age or when there are more newer changes than the maximum count,
+//! whichever happens first. The registry, the numbering, the quarantine and the newest change stay.
 //!
-//! The application runs [`Retention::run`] beside the gateway. It removes a few changes at a time by
-//! the journal's writer, in between the batches of those who append, and pauses for as long as each
-//! time took, so that the writer has at least half of its time for appends.
+//! The application runs [`Retention::run`] beside the gateway. It removes a few changes at a time through the journal's
+//! writer, between the batches of appends, and pauses after each removal for as long as the removal took. The writer
+//! therefore has at least half of its time for appends.
 
 use std::time::{Duration, Instant};
 
 use super::{Journal, JournalError};
 use crate::model::{Seq, Timestamp};
 
-/// How many changes go in one transaction.
-const AT_ONCE: usize = 200;
+/// Number of changes to remove in one transaction.
+const CHANGES_PER_TRANSACTION: usize = 200;
 
-/// How long to wait at least before looking again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Minimum pause between two checks.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long to wait at most, since changes grow old by themselves.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Maximum pause between two checks, because changes exceed the maximum age without any event.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// What is kept.
+/// Limits on the changes to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// The age at which a change goes, in days of the gateway's own clock; `None` for never.
+    /// Maximum age of a change, in days by the gateway's clock; `None` for no limit.
     pub days: Option<u32>,
-    /// How many changes are kept at the most; `None` for all.
+    /// Maximum number of changes; `None` for no limit.
     pub changes: Option<u64>,
 }
 
 impl Retention {
-    /// Removes what need not be kept, for ever. Dropping it stops it.
+    /// Removes changes beyond the limits until the future is dropped.
     ///
-    /// A journal that cannot be written at present is tried again; the log says why.
+    /// After a failure the removal is retried; the log contains the reason.
     pub async fn run(self, journal: Journal) {
         if self == Self::default() {
             return;
@@ -45,25 +44,25 @@ impl Retention {
         loop {
             match self.enforce(&journal, Timestamp::now()).await {
                 Ok(0) => {}
-                Ok(removed) => tracing::debug!(removed, first = %journal.first(), "old changes were removed"),
-                Err(error) => tracing::warn!(%error, "old changes could not be removed; trying again"),
+                Ok(removed) => tracing::debug!(removed, first = %journal.first(), "removed old changes"),
+                Err(error) => tracing::warn!(%error, "cannot remove old changes; retrying"),
             }
-            tokio::time::sleep(PAUSE).await;
-            // Whether the head moves or not, time does.
-            let _ = tokio::time::timeout(LONGEST_PAUSE, head.changed()).await;
+            tokio::time::sleep(MIN_PAUSE).await;
+            // Changes grow older even if the head does not move.
+            let _ = tokio::time::timeout(MAX_PAUSE, head.changed()).await;
         }
     }
 
-    /// Removes everything that need not be kept as of `now`; says how many changes went.
+    /// Removes all changes beyond the limits as of `now`; returns the number of removed changes.
     ///
     /// # Errors
-    /// When the journal cannot be read or written.
+    /// Fails if the journal cannot be read or written.
     pub async fn enforce(&self, journal: &Journal, now: Timestamp) -> Result<usize, JournalError> {
-        let before = self.kept_from(journal, now).await?;
+        let before = self.oldest_to_keep(journal, now).await?;
         let mut removed = 0;
         while before > journal.first() {
             let began = Instant::now();
-            match journal.prune(before, AT_ONCE).await? {
+            match journal.prune(before, CHANGES_PER_TRANSACTION).await? {
                 0 => break,
                 changes => removed += changes,
             }
@@ -72,8 +71,8 @@ impl Retention {
         Ok(removed)
     }
 
-    /// The first number that is to be kept.
-    async fn kept_from(&self, journal: &Journal, now: Timestamp) -> Result<Seq, JournalError> {
+    /// Returns the number of the oldest change to keep.
+    async fn oldest_to_keep(&self, journal: &Journal, now: Timestamp) -> Result<Seq, JournalError> {
         let by_count = match self.changes {
             Some(changes) => journal.first_of_newest(changes).await?.unwrap_or_default(),
             None => Seq::ZERO,

@@ -1,8 +1,8 @@
-//! What the journal keeps of each subscription: how far it is, whether it is paused, and what its
-//! receiver refused. Deliveries read it when they start and write it through the journal's writer.
+//! Stored state of subscriptions: cursors, pauses and dead letters. Deliveries read the state when they start, and write
+//! it through the journal's writer.
 //!
-//! A cursor goes back only by a rewind ([`SubscriptionWrite::Rewind`]): what advances it takes the larger of two,
-//! so that a word of progress that comes late undoes nothing.
+//! Only a rewind ([`SubscriptionWrite::Rewind`]) moves a cursor back. An advance stores the larger of the old and the new
+//! cursor, so that a progress report that arrives late undoes nothing.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 use super::{Journal, JournalError, command::Command, store::Store};
 use crate::model::{Seq, SubscriptionName, Timestamp};
 
-/// Who made a subscription.
+/// Creator of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MadeBy {
-    /// The configuration file, which alone changes it.
+    /// The configuration file. Only the file can change the subscription.
     Config,
-    /// Somebody through the HTTP interface.
+    /// A client of the HTTP interface.
     Api,
-    /// A WebSub subscriber, by the hub.
+    /// The WebSub hub, for a subscriber.
     Hub,
 }
 
 impl MadeBy {
-    /// Every one.
+    /// All creators.
     pub const ALL: [Self; 3] = [Self::Config, Self::Api, Self::Hub];
 
-    /// The word for it.
+    /// Returns the name in JSON and in the journal.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -39,12 +39,12 @@ impl MadeBy {
     }
 }
 
-/// What is kept of what a subscription is. It may have a secret, and prints as `(definition)`.
+/// Stored definition of a subscription. Its `Debug` output is `(definition)`, because the text may contain a secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct DefinitionText(String);
 
 impl DefinitionText {
-    /// The text itself, for who keeps or reads it.
+    /// Returns the text, which may contain a secret.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -63,24 +63,24 @@ impl fmt::Debug for DefinitionText {
     }
 }
 
-/// A subscription as it is kept.
+/// Stored state of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionRecord {
-    /// Its name.
+    /// Name of the subscription.
     pub name: SubscriptionName,
-    /// Who made it.
+    /// Creator of the subscription.
     pub made_by: MadeBy,
-    /// The JSON that was put, or what the hub keeps of a subscriber, its secret among it; empty for one of the
-    /// configuration.
+    /// JSON from the HTTP interface, or the hub's record of a subscriber including its secret; empty for a subscription of
+    /// the configuration.
     pub definition: DefinitionText,
-    /// All changes up to this one are done with.
+    /// Number of the last change that is delivered or skipped.
     pub cursor: Seq,
-    /// Whether somebody has paused it.
+    /// Whether the subscription is paused.
     pub paused: bool,
-    /// Why it has stopped by itself, if it has: its receiver wants no more, or, where it is paused, has failed for
-    /// too long.
+    /// Reason why the subscription stopped by itself: its receiver unsubscribed or, if the subscription is paused, failed
+    /// for too long.
     pub ended: Option<String>,
-    /// How many dead letters it has.
+    /// Number of dead letters.
     pub dead_letters: u64,
 }
 
@@ -98,90 +98,92 @@ impl fmt::Display for DeadLetterId {
 /// A change that a receiver refused for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Its identifier.
+    /// Identifier of the dead letter.
     pub id: DeadLetterId,
-    /// When it was last refused.
+    /// Time of the last refusal.
     pub refused: Timestamp,
-    /// How often it has been sent.
+    /// Number of attempts to deliver the change.
     pub attempts: u64,
-    /// Whether it is to be sent again.
+    /// Whether another attempt is requested.
     pub replay: bool,
-    /// What was refused.
+    /// The refused change.
     pub letter: NewDeadLetter,
 }
 
-/// What is to be kept of a change that was refused.
+/// A refused change to store as a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDeadLetter {
-    /// Its number.
+    /// Number of the change.
     pub seq: Seq,
-    /// Why it was refused.
+    /// Reason of the refusal.
     pub reason: String,
-    /// The JSON of the change as it was to be sent. It stays when the journal no longer has the change.
+    /// JSON of the change as it was sent. The dead letter contains it, because retention may remove the change from the
+    /// journal.
     pub json: Bytes,
 }
 
-/// Something to be written about a subscription.
+/// A modification of a subscription or its dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionWrite {
-    /// It is there; an older one of that name keeps its cursor and its dead letters.
+    /// Creates or replaces a subscription. A replaced subscription keeps its cursor and its dead letters.
     Put {
-        /// Its name.
+        /// Name of the subscription.
         name: SubscriptionName,
-        /// Who made it.
+        /// Creator of the subscription.
         made_by: MadeBy,
-        /// The JSON that was put.
+        /// Definition of the subscription.
         definition: DefinitionText,
-        /// Where a new one begins.
+        /// Initial cursor of a new subscription.
         cursor: Seq,
     },
-    /// It is gone, with its cursor and its dead letters.
+    /// Deletes a subscription with its cursor and its dead letters.
     Delete(SubscriptionName),
-    /// It goes on after this change, be that back or forward.
+    /// Sets the cursor, backward or forward.
     Rewind(SubscriptionName, Seq),
-    /// It is paused, or no longer.
+    /// Pauses or resumes a subscription.
     SetPaused(SubscriptionName, bool),
-    /// It has stopped by itself, for this reason; or that is over.
+    /// Sets or clears the reason why a subscription stopped by itself.
     SetEnded(SubscriptionName, Option<String>),
-    /// A change was refused; with it, everything up to it is done with.
+    /// Stores a refused change as a dead letter, and advances the cursor to it.
     AddDeadLetter(SubscriptionName, NewDeadLetter),
-    /// A dead letter, or every one, is to be sent again.
+    /// Requests another attempt for one dead letter, or for all.
     ReplayDeadLetters(SubscriptionName, Option<DeadLetterId>),
-    /// A dead letter was refused once more, for this reason.
+    /// Records another refusal of a dead letter, with its reason.
     DeadLetterRefused(SubscriptionName, DeadLetterId, String),
-    /// A dead letter, or every one, is dropped.
+    /// Drops one dead letter, or all.
     DropDeadLetters(SubscriptionName, Option<DeadLetterId>),
 }
 
 impl Journal {
-    /// Moves cursors of subscriptions forward. On return that is on disk.
+    /// Moves cursors of subscriptions forward. On return the cursors are on disk.
     ///
     /// # Errors
     /// As [`Journal::append`].
     pub async fn advance(&self, cursors: Vec<(SubscriptionName, Seq)>) -> Result<(), JournalError> {
-        self.send(|answer| Command::Advance(cursors, answer)).await
+        self.send(|reply| Command::Advance(cursors, reply)).await
     }
 
-    /// Writes about subscriptions, all at once; says for each how many it concerned.
+    /// Modifies subscriptions and their dead letters in one transaction; returns the number of affected rows of each
+    /// modification.
     ///
     /// # Errors
     /// As [`Journal::append`].
     pub async fn write_subscriptions(&self, writes: Vec<SubscriptionWrite>) -> Result<Vec<u64>, JournalError> {
-        self.send(|answer| Command::WriteSubscriptions(writes, answer)).await
+        self.send(|reply| Command::WriteSubscriptions(writes, reply)).await
     }
 
-    /// Every subscription, by name.
+    /// Returns all subscriptions, in order of their names.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store fails.
     pub async fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, JournalError> {
         self.read(Store::subscriptions).await
     }
 
-    /// Up to `limit` dead letters of a subscription before `before` (all, if `None`), newest first.
+    /// Returns up to `limit` dead letters of a subscription before `before` (from the newest if `None`), newest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store fails.
     pub async fn dead_letters(
         &self,
         subscription: SubscriptionName,
@@ -191,10 +193,10 @@ impl Journal {
         self.read(move |store| store.dead_letters(&subscription, before, limit)).await
     }
 
-    /// One dead letter of a subscription.
+    /// Returns one dead letter of a subscription.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store fails.
     pub async fn dead_letter(
         &self,
         subscription: SubscriptionName,
@@ -203,10 +205,10 @@ impl Journal {
         self.read(move |store| store.dead_letter(&subscription, id)).await
     }
 
-    /// Up to `limit` dead letters of a subscription after `after` that are to be sent again, oldest first.
+    /// Returns up to `limit` dead letters of a subscription after `after` that wait for another attempt, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store fails.
     pub async fn replays(
         &self,
         subscription: SubscriptionName,

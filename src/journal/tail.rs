@@ -1,5 +1,5 @@
-//! The newest changes, in memory: what most readers ask for never touches the disk, and is encoded
-//! once for each format however many read it.
+//! The tail: the newest changes in memory. Most reads are answered from the tail without access to the disk, and each
+//! change is encoded once per format, however many readers there are.
 
 use std::{
     collections::VecDeque,
@@ -12,51 +12,50 @@ use serde::Deserialize;
 use super::store::{Store, StoreError, StoredChange};
 use crate::model::{Change, ChangeId, Filter, Seq, VisibilityNotes};
 
-/// How many changes are read at once when the tail is filled: some may be large.
-const FILLED_AT_ONCE: usize = 100;
+/// Number of changes in one read when the tail is filled, because some changes may be large.
+const LOAD_PAGE: usize = 100;
 
-/// A change of the journal as readers get it: its JSON, and on demand the change itself and its
-/// other encodings, each made once.
+/// A change of the journal for readers: its JSON, and, created once on demand, the parsed change and its other encodings.
 #[derive(Debug)]
 pub struct RecordedChange {
     stored: StoredChange,
     change: OnceLock<Change>,
     public: OnceLock<Option<Arc<RecordedChange>>>,
-    encodings: Mutex<Vec<(Encoding, Bytes)>>,
+    encodings: Mutex<Vec<(EncodingKey, Bytes)>>,
 }
 
-/// By what an encoding is known: the frame around it, if it has one, and the format.
-type Encoding = (Option<&'static str>, &'static str);
+/// Key of an encoding: the name of its frame, if it has one, and the name of the format.
+type EncodingKey = (Option<&'static str>, &'static str);
 
 impl RecordedChange {
-    /// A change that has just been written.
+    /// Wraps a change that was just written.
     pub(super) fn new(change: Change, json: Bytes, visibility: Option<Bytes>) -> Self {
         let stored = StoredChange { seq: change.seq, json, visibility };
         Self { change: OnceLock::from(change), ..Self::from(stored) }
     }
 
-    /// A change that was kept elsewhere, by its JSON.
+    /// Wraps the JSON of a change that is stored outside of the journal, for example as a dead letter.
     #[must_use]
     pub fn from_json(seq: Seq, json: Bytes) -> Self {
         Self::from(StoredChange { seq, json, visibility: None })
     }
 
-    /// Its number.
+    /// Returns the number of the change.
     #[must_use]
     pub fn seq(&self) -> Seq {
         self.stored.seq
     }
 
-    /// Its JSON.
+    /// Returns the JSON of the change.
     #[must_use]
     pub fn json(&self) -> &Bytes {
         &self.stored.json
     }
 
-    /// The change itself.
+    /// Returns the parsed change.
     ///
     /// # Errors
-    /// When what is stored is not a change: the journal is damaged.
+    /// Fails if the JSON is not a change: the journal is damaged.
     pub fn change(&self) -> Result<&Change, StoreError> {
         if let Some(change) = self.change.get() {
             return Ok(change);
@@ -66,31 +65,32 @@ impl RecordedChange {
         Ok(self.change.get_or_init(|| change))
     }
 
-    /// The same change without what was read and encoded of it: for a large one, whose reader drops all that.
+    /// Returns a copy without the parsed change and the encodings, for the reader of a large change who drops them after
+    /// use.
     #[must_use]
-    pub fn unread(&self) -> Self {
+    pub fn without_caches(&self) -> Self {
         Self::from(self.stored.clone())
     }
 
-    /// The identifier of the change. Where the change has not been read yet, nothing else of it is.
+    /// Returns the identifier of the change. Does not parse the rest of the change.
     ///
     /// # Errors
     /// As [`RecordedChange::change`].
     pub fn id(&self) -> Result<ChangeId, StoreError> {
         #[derive(Deserialize)]
-        struct Identified {
+        struct IdMember {
             id: ChangeId,
         }
         if let Some(change) = self.change.get() {
             return Ok(change.modification.id);
         }
-        let read: Identified = serde_json::from_slice(&self.stored.json)
+        let member: IdMember = serde_json::from_slice(&self.stored.json)
             .map_err(|error| StoreError::Damaged(format!("change {} cannot be read: {error}", self.stored.seq)))?;
-        Ok(read.id)
+        Ok(member.id)
     }
 
-    /// The change as the public sees it ([`Change::public`]), worked out once however many read it;
-    /// `None` when the public sees nothing of it.
+    /// Returns the change as the public sees it ([`Change::public`]), computed once; `None` if the change has no effect for
+    /// the public.
     ///
     /// # Errors
     /// As [`RecordedChange::change`].
@@ -99,8 +99,9 @@ impl RecordedChange {
             return Ok(public.as_ref());
         }
         let visibility: VisibilityNotes = match &self.stored.visibility {
-            Some(visibility) => serde_json::from_slice(visibility)
-                .map_err(|error| StoreError::Damaged(format!("the sight of change {}: {error}", self.stored.seq)))?,
+            Some(visibility) => serde_json::from_slice(visibility).map_err(|error| {
+                StoreError::Damaged(format!("the visibility of change {}: {error}", self.stored.seq))
+            })?,
             None => VisibilityNotes::default(),
         };
         let public = self.change()?.public(&visibility).map(|change| {
@@ -110,20 +111,20 @@ impl RecordedChange {
         Ok(self.public.get_or_init(|| public).as_ref())
     }
 
-    /// What a reader with this filter gets of the change; `None` when it is not wanted.
+    /// Returns the change as a reader with this filter gets it; `None` if the change does not match.
     ///
     /// # Errors
     /// As [`RecordedChange::change`].
-    pub fn selected(self: &Arc<Self>, filter: &Filter) -> Result<Option<Arc<Self>>, StoreError> {
+    pub fn filtered(self: &Arc<Self>, filter: &Filter) -> Result<Option<Arc<Self>>, StoreError> {
         if *filter == Filter::default() {
             return Ok(Some(Arc::clone(self)));
         }
-        let shown = if filter.visibility { self.public()? } else { Some(self) };
-        let Some(shown) = shown else { return Ok(None) };
-        Ok(filter.matches(shown.change()?).then(|| Arc::clone(shown)))
+        let view = if filter.visibility { self.public()? } else { Some(self) };
+        let Some(view) = view else { return Ok(None) };
+        Ok(filter.matches(view.change()?).then(|| Arc::clone(view)))
     }
 
-    /// Its encoding in the format of that name, made by `encode` the first time.
+    /// Returns the encoding in the format with this name; the first call creates it with `encode`.
     ///
     /// # Errors
     /// As [`RecordedChange::change`].
@@ -131,8 +132,7 @@ impl RecordedChange {
         self.encoding((None, format), encode)
     }
 
-    /// Its encoding in the format of that name as it stands in the frame of that name, made by `encode` the
-    /// first time.
+    /// Returns the encoding in the format with this name inside of a frame; the first call creates it with `encode`.
     ///
     /// # Errors
     /// As [`RecordedChange::change`].
@@ -145,16 +145,16 @@ impl RecordedChange {
         self.encoding((Some(frame), format), encode)
     }
 
-    fn encoding(&self, which: Encoding, encode: impl FnOnce(&Change) -> Vec<u8>) -> Result<Bytes, StoreError> {
+    fn encoding(&self, key: EncodingKey, encode: impl FnOnce(&Change) -> Vec<u8>) -> Result<Bytes, StoreError> {
         let change = self.change()?;
         let mut encodings = self.encodings.lock().unwrap_or_else(PoisonError::into_inner);
-        // There are a handful of them.
-        if let Some((_, made)) = encodings.iter().find(|(made, _)| *made == which) {
-            return Ok(made.clone());
+        // A linear search is fast enough for a handful of encodings.
+        if let Some((_, encoding)) = encodings.iter().find(|(other, _)| *other == key) {
+            return Ok(encoding.clone());
         }
-        let made = Bytes::from(encode(change));
-        encodings.push((which, made.clone()));
-        Ok(made)
+        let encoding = Bytes::from(encode(change));
+        encodings.push((key, encoding.clone()));
+        Ok(encoding)
     }
 }
 
@@ -164,7 +164,7 @@ impl From<StoredChange> for RecordedChange {
     }
 }
 
-/// The first of these changes, until there are `limit` or they have `bytes` of JSON; one at least, if there is one.
+/// Takes changes until there are `limit` or they have `bytes` of JSON, and at least one if there is one.
 pub fn take_within<'a>(
     changes: impl IntoIterator<Item = &'a Arc<RecordedChange>>,
     limit: usize,
@@ -179,13 +179,13 @@ pub fn take_within<'a>(
     changes.into_iter().take(limit).take_while(fits).cloned().collect()
 }
 
-/// How much is held in memory.
+/// Bounds on the changes in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct TailBounds {
-    /// How many changes at the most.
+    /// Maximum number of changes.
     pub changes: usize,
-    /// How many bytes of JSON they have together at the most; the newest change is held however large it is. What
-    /// they say, and their other encodings, take some times as much.
+    /// Maximum size of the JSON of all changes, in bytes. The newest change stays in memory whatever its size. Parsed
+    /// changes and other encodings need several times as much.
     pub bytes: usize,
 }
 
@@ -199,7 +199,7 @@ impl Default for TailBounds {
 #[derive(Debug)]
 pub(super) struct Tail {
     bounds: TailBounds,
-    held: RwLock<TailContent>,
+    content: RwLock<TailContent>,
 }
 
 #[derive(Debug, Default)]
@@ -223,17 +223,17 @@ impl TailContent {
 
 impl Tail {
     fn new(bounds: TailBounds) -> Self {
-        Self { bounds, held: RwLock::default() }
+        Self { bounds, content: RwLock::default() }
     }
 
-    /// The newest changes of a store, up to `head`.
+    /// Loads the newest changes of a store, up to `head`.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails if the store cannot be read.
     pub(super) fn load(store: &dyn Store, head: Seq, bounds: TailBounds) -> Result<Self, StoreError> {
         let (mut newest, mut bytes, mut before) = (Vec::new(), 0_usize, head.next());
         while newest.len() < bounds.changes && bytes < bounds.bytes {
-            let limit = FILLED_AT_ONCE.min(bounds.changes - newest.len());
+            let limit = LOAD_PAGE.min(bounds.changes - newest.len());
             let read = store.before(before, limit, bounds.bytes - bytes)?;
             let Some(oldest) = read.last() else { break };
             before = oldest.seq;
@@ -245,51 +245,52 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Adds the changes that follow the newest, and gives those beyond the bounds, so that the caller can free them after it has
-    /// answered. Where the numbering leaves some out, as it does once after a restore,
-    /// the tail begins anew.
+    /// Appends changes and returns the evicted changes, so that the caller can free them after it has replied. At a gap in
+    /// the numbering, which a restore leaves, the tail drops all earlier changes.
     pub(super) fn extend(&self, newer: impl IntoIterator<Item = Arc<RecordedChange>>) -> Vec<Arc<RecordedChange>> {
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
         for change in newer {
-            if held.changes.back().is_some_and(|newest| newest.seq().next() != change.seq()) {
-                *held = TailContent::default();
+            if content.changes.back().is_some_and(|newest| newest.seq().next() != change.seq()) {
+                *content = TailContent::default();
             }
-            held.push(change);
+            content.push(change);
         }
-        let mut excess = Vec::new();
-        while held.changes.len() > self.bounds.changes || (held.changes.len() > 1 && held.bytes > self.bounds.bytes) {
-            excess.extend(held.pop());
+        let mut evicted = Vec::new();
+        while content.changes.len() > self.bounds.changes
+            || (content.changes.len() > 1 && content.bytes > self.bounds.bytes)
+        {
+            evicted.extend(content.pop());
         }
-        excess
+        evicted
     }
 
-    /// Drops the changes before `first`, which are no longer kept.
+    /// Drops the changes before `first`, which retention has removed.
     pub(super) fn drop_before(&self, first: Seq) {
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        while held.changes.front().is_some_and(|oldest| oldest.seq() < first) {
-            held.pop();
+        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
+        while content.changes.front().is_some_and(|oldest| oldest.seq() < first) {
+            content.pop();
         }
     }
 
-    /// Up to `limit` changes after `after`, oldest first, and no more of them once they have `bytes` of JSON; `None` when
-    /// the first of them may be older than the tail, or `after` is past the newest.
+    /// Returns up to `limit` changes after `after`, oldest first, and ends once they have `bytes` of JSON; `None` if the
+    /// first of them may be older than the tail, or `after` is past the newest.
     pub(super) fn after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
-        let TailContent { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let TailContent { changes, .. } = &*self.content.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
         let skipped = after.next().0.checked_sub(oldest.0)?;
         let skipped = usize::try_from(skipped).ok().filter(|skipped| *skipped <= changes.len())?;
         Some(take_within(changes.range(skipped..), limit, bytes))
     }
 
-    /// Up to `limit` changes before `before`, newest first, and no more of them once they have `bytes` of JSON; `None`
-    /// when some of them may be older than the tail.
+    /// Returns up to `limit` changes before `before`, newest first, and ends once they have `bytes` of JSON; `None` if some
+    /// of them may be older than the tail.
     pub(super) fn before(&self, before: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
-        let TailContent { changes, .. } = &*self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let TailContent { changes, .. } = &*self.content.read().unwrap_or_else(PoisonError::into_inner);
         let oldest = changes.front()?.seq();
-        let known = usize::try_from(before.0.checked_sub(oldest.0)?).unwrap_or(usize::MAX).min(changes.len());
-        let found = take_within(changes.range(..known).rev(), limit, bytes);
-        let all_there = found.len() == limit || found.len() < known || oldest == Seq::ZERO.next();
-        all_there.then_some(found)
+        let available = usize::try_from(before.0.checked_sub(oldest.0)?).unwrap_or(usize::MAX).min(changes.len());
+        let page = take_within(changes.range(..available).rev(), limit, bytes);
+        let is_complete = page.len() == limit || page.len() < available || oldest == Seq::ZERO.next();
+        is_complete.then_some(page)
     }
 }
 
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_what_it_has_and_says_when_it_may_not_have_all() {
+    fn pages_are_returned_only_if_they_are_complete() {
         let tail = tail(5, 1..=9);
         assert_eq!(numbers(tail.after(Seq(4), 3, usize::MAX)), Some(vec![5, 6, 7]));
         assert_eq!(numbers(tail.after(Seq(9), 3, usize::MAX)), Some(vec![]));
@@ -325,9 +326,9 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_no_more_than_so_many_bytes_and_the_newest_always() {
+    fn size_is_bounded_but_the_newest_change_stays() {
         let tail = Tail::new(TailBounds { changes: 5, bytes: 100 });
-        let held = |tail: &Tail| {
+        let content = |tail: &Tail| {
             numbers(
                 tail.before(Seq(u64::MAX), 9, usize::MAX)
                     .or_else(|| (1..9).find_map(|n| tail.before(Seq(u64::MAX), 9 - n, usize::MAX))),
@@ -337,29 +338,29 @@ mod tests {
             [(1, 60, vec![1]), (2, 40, vec![2, 1]), (3, 1, vec![3, 2]), (4, 59, vec![4, 3, 2])]
         {
             tail.extend([recorded(number, size)]);
-            assert_eq!(held(&tail), Some(expected));
+            assert_eq!(content(&tail), Some(expected));
         }
-        let gone = tail.extend([recorded(5, 1000)]);
-        assert_eq!(numbers(Some(gone)), Some(vec![2, 3, 4]));
-        assert_eq!(held(&tail), Some(vec![5]));
+        let evicted = tail.extend([recorded(5, 1000)]);
+        assert_eq!(numbers(Some(evicted)), Some(vec![2, 3, 4]));
+        assert_eq!(content(&tail), Some(vec![5]));
         tail.extend([recorded(6, 100)]);
-        assert_eq!(held(&tail), Some(vec![6]));
+        assert_eq!(content(&tail), Some(vec![6]));
         tail.drop_before(Seq(7));
         tail.extend([recorded(7, 99), recorded(8, 1)]);
-        assert_eq!(held(&tail), Some(vec![8, 7]), "what went is not counted any more");
+        assert_eq!(content(&tail), Some(vec![8, 7]), "the dropped change no longer counts");
         assert_eq!(numbers(tail.after(Seq(6), 9, 99)), Some(vec![7]));
         assert_eq!(numbers(tail.after(Seq(6), 9, 100)), Some(vec![7, 8]));
     }
 
     #[test]
-    fn a_tail_that_holds_the_whole_journal_holds_its_beginning() {
+    fn a_tail_with_the_whole_journal_has_complete_pages() {
         let tail = tail(5, 1..=3);
         assert_eq!(numbers(tail.before(Seq(u64::MAX), 9, usize::MAX)), Some(vec![3, 2, 1]));
         assert_eq!(numbers(tail.after(Seq(0), 9, usize::MAX)), Some(vec![1, 2, 3]));
     }
 
     #[test]
-    fn a_gap_in_the_numbering_begins_it_anew() {
+    fn a_gap_in_the_numbering_drops_all_earlier_changes() {
         let tail = tail(5, 1..=3);
         tail.extend([7, 8].map(|n| recorded(n, 0)));
         assert_eq!(numbers(tail.after(Seq(6), 9, usize::MAX)), Some(vec![7, 8]));
@@ -368,19 +369,19 @@ mod tests {
     }
 
     #[test]
-    fn its_identifier_is_told_before_and_after_it_is_read() {
+    fn identifier_is_the_same_before_and_after_parsing() {
         let json = Bytes::from_static(include_bytes!("../../fixtures/change.json"));
         let recorded = Arc::new(RecordedChange::from_json(Seq(1), json));
         let before = recorded.id().unwrap();
-        let all = recorded.selected(&Filter::default()).unwrap().unwrap();
-        assert!(Arc::ptr_eq(&all, &recorded) && recorded.change.get().is_none(), "nobody has had to read it");
+        let all = recorded.filtered(&Filter::default()).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&all, &recorded) && recorded.change.get().is_none(), "the change was not parsed");
         assert_eq!(before, recorded.change().unwrap().modification.id);
         assert_eq!(before, recorded.id().unwrap());
         assert!(RecordedChange::from_json(Seq(1), Bytes::from_static(b"{")).id().is_err());
     }
 
     #[test]
-    fn what_is_no_longer_kept_is_dropped() {
+    fn removed_changes_are_dropped() {
         let tail = tail(5, 1..=5);
         tail.drop_before(Seq(4));
         assert_eq!(numbers(tail.after(Seq(3), 9, usize::MAX)), Some(vec![4, 5]));
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_is_made_once() {
+    fn an_encoding_is_created_once() {
         let json = include_str!("../../fixtures/change.json");
         let recorded = RecordedChange::from(StoredChange {
             seq: Seq(1),

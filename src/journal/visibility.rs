@@ -39,7 +39,7 @@ impl VisibilityBefore {
     /// Compares with the state after the change, and returns the effects that the change does not show by itself.
     ///
     /// # Errors
-    /// When a content location in the registry cannot be parsed: the journal is damaged.
+    /// Fails if a content location in the registry cannot be parsed: the journal is damaged.
     pub(super) fn compare(
         self,
         state: &ObjectState,

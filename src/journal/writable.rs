@@ -1,20 +1,20 @@
-//! Whether the journal could be written lately. A failed write counts until a message is written, or a probe succeeds.
+//! Writability of the journal. A failed write counts until a message is written or a probe succeeds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::store::StoreError;
 
-/// Outcome of the last write. Unproven until the first one.
+/// Outcome of the last write; unproven before the first one.
 #[derive(Debug, Default)]
 pub(super) struct Writable(AtomicBool);
 
 impl Writable {
-    /// Whether the last message that was to be written was written.
+    /// Returns whether the last write of a message succeeded.
     pub(super) fn is_proven(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Notes the outcome of writing a message, or a probe of its size.
+    /// Records the outcome of writing a message or a probe.
     pub(super) fn note<T>(&self, written: &Result<T, StoreError>) {
         match written {
             Ok(_) => self.0.store(true, Ordering::Release),
@@ -22,7 +22,7 @@ impl Writable {
         }
     }
 
-    /// Notes a failure. A refusal concerns one batch alone.
+    /// Records a failure. A refusal is ignored, because it concerns only one batch.
     pub(super) fn failed(&self, error: &StoreError) {
         if !matches!(error, StoreError::Refused(_)) {
             self.0.store(false, Ordering::Release);

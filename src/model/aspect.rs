@@ -1,24 +1,24 @@
-//! The facts about an object or an item that change independently of each other.
+//! Aspects: facts about an object or an item that change independently of each other.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 named_values! {
-    /// One fact that the registry keeps with a clock of its own. Events of one object may arrive out
-    /// of order, and an old change of content must not hide a newer change of state or be lost to it.
+    /// A fact that has its own clock in the registry. Events of one object may arrive out of order, and an older change of
+    /// content must neither hide a newer change of state nor be hidden by it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "camelCase")]
     pub enum Aspect {
-        /// Of an item: whether it is there.
+        /// Existence of an item.
         Existence = "existence",
-        /// Of an item: where its content is.
+        /// Content location of an item.
         Content = "content",
-        /// Of an item: its state.
+        /// State of an item.
         State = "state",
-        /// Of an object: what it belongs to.
+        /// Parent of an object.
         Parent = "parent",
-        /// Of an object: its types.
+        /// Types of an object.
         Types = "types",
     }
 }
@@ -29,12 +29,12 @@ impl Aspect {
     }
 }
 
-/// A set of aspects; in JSON a list of their names.
+/// A set of aspects, in JSON a list of their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AspectSet(u8);
 
 impl AspectSet {
-    /// No aspect.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
     /// Adds an aspect.
@@ -42,25 +42,25 @@ impl AspectSet {
         self.0 |= aspect.bit();
     }
 
-    /// Whether the aspect is in the set.
+    /// Returns whether the set contains the aspect.
     #[must_use]
     pub fn contains(self, aspect: Aspect) -> bool {
         self.0 & aspect.bit() != 0
     }
 
-    /// Whether no aspect is in the set.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == 0
     }
 
-    /// The aspects in the set, in their own order.
+    /// Returns the aspects of the set, in order of declaration.
     pub fn iter(self) -> impl Iterator<Item = Aspect> {
         Aspect::ALL.into_iter().filter(move |aspect| self.contains(*aspect))
     }
 }
 
-/// Names with a space between them: an XML Schema list.
+/// Writes the names separated by spaces (an XML Schema list).
 impl fmt::Display for AspectSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().enumerate().try_for_each(|(index, aspect)| {

@@ -1,4 +1,4 @@
-//! A modification that the journal has accepted.
+//! Changes: modifications that the journal has accepted.
 
 use std::{fmt, ops::Range};
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{AspectSet, ContentObjectModification, LookupMark, NonEmpty, State, Timestamp};
 
-/// A place in the journal. The first change has 1; every next change has one more.
+/// Number of a change in the journal: 1 for the first change, and one more for each next change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// The place before the first change: the head of an empty journal, a cursor at the beginning.
+    /// The number before the first change: the head of an empty journal, or a cursor at the beginning.
     pub const ZERO: Self = Self(0);
 
-    /// The next place.
+    /// Returns the next number.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -28,21 +28,21 @@ impl fmt::Display for Seq {
     }
 }
 
-/// A [`ContentObjectModification`] after settling, with its place in the journal.
+/// A settled [`ContentObjectModification`] with its number in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its place in the journal.
+    /// Number in the journal.
     pub seq: Seq,
-    /// When the gateway received it, by the gateway's clock.
+    /// Time of receipt, by the gateway's clock.
     pub received: Timestamp,
-    /// What happened.
+    /// The modification.
     pub modification: ContentObjectModification,
-    /// What settling found out about it.
+    /// Notes from settling.
     pub settlement: Settlement,
 }
 
 impl Change {
-    /// Copy with a range of its items alone, and with what was noted about these; `None` when it has none of them.
+    /// Returns a copy that contains only a range of the items, with the notes about these; `None` if the range is empty.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Self> {
         let ContentObjectModification { id, user, time, object, parent, types, description, origin, items } =
@@ -67,45 +67,46 @@ impl Change {
     }
 }
 
-/// How a change relates to what the registry held when it was settled. It says what the change
-/// moved, so that the registry can be rebuilt from the journal alone.
+/// Notes from settling: how a change relates to the registry at that moment. They record which facts the change set, so
+/// that the journal alone can rebuild the registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {
-    /// What the source did not say and the registry did ([`super::Aspect::Parent`], [`super::Aspect::Types`]).
+    /// Aspects of the object that come from the registry and not from the source ([`super::Aspect::Parent`],
+    /// [`super::Aspect::Types`]).
     pub filled: AspectSet,
-    /// What of the object is older than what the registry held.
+    /// Aspects of the object that are older than in the registry.
     pub late: AspectSet,
-    /// The object as a whole is gone, with every item that it ever had.
+    /// Whether the object was purged, with all items that it ever had.
     pub purge: bool,
-    /// Where the source told no time and the change took its place by arrival: the time by which the
-    /// registry ordered it, that of the newest of what was known of the object.
+    /// Time by which the registry ordered a change whose source reported no time ([`super::DraftTime::Arrival`]): the
+    /// newest time in the registry for the object.
     pub as_of: Option<Timestamp>,
-    /// What came of asking the repository about the event, where it is not that all was answered.
+    /// Result of the lookup; `None` if no lookup was made or the repository answered completely.
     pub lookup: Option<LookupMark>,
-    /// The same for each item, in order of the items; may be shorter than the list of items, and
-    /// then the rest has nothing to note.
+    /// Notes about each item, in order of the items. The list may be shorter than the list of items; the missing notes are
+    /// empty.
     pub items: Vec<ItemNotes>,
 }
 
-/// What settling found out about one item of a change.
+/// Notes from settling about one item of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemNotes {
-    /// What of the item is older than what the registry held.
+    /// Aspects of the item that are older than in the registry.
     pub late: AspectSet,
-    /// The source told of new content; that it is an ADD or an UPDATE the registry told.
+    /// Whether the journal inferred ADD or UPDATE from the registry, because the source only reported new content.
     pub inferred: bool,
-    /// The state that such an item begins in, which holds until a source tells one.
+    /// Default state of a new item, valid until a source reports a state.
     pub initial_state: Option<State>,
 }
 
 impl Settlement {
-    /// What was noted about the item at `index` of the change.
+    /// Returns the notes about the item at `index` of the change.
     #[must_use]
     pub fn item(&self, index: usize) -> ItemNotes {
         self.items.get(index).cloned().unwrap_or_default()
     }
 
-    /// Whether any part of the change is older than what the registry held.
+    /// Returns whether any aspect of the change is older than in the registry.
     #[must_use]
     pub fn is_late(&self) -> bool {
         !self.late.is_empty() || self.items.iter().any(|notes| !notes.late.is_empty())

@@ -1,4 +1,4 @@
-//! Where the content of an item is, and what kind of content it is.
+//! Location, media type and digest of the content of an item.
 
 use std::{fmt, sync::Arc};
 
@@ -7,58 +7,57 @@ use utoipa::ToSchema;
 
 use super::{Uri, deserialize_str::deserialize_str};
 
-/// Where new or changed content can be fetched, and what is known of it.
+/// Location of new or changed content, with its known properties.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContentLocation {
-    /// The URL that answers with the content; for Fedora 3 the version's own (`?asOfDateTime=`).
+    /// URL of the content; for Fedora 3 the URL of the version (`?asOfDateTime=`).
     pub url: Uri,
-    /// The media type, where the source told it: Fedora 3 never does (its `mimeType` parameter is
-    /// lost by a bug of the sender), and a made-up one would mislead.
+    /// Media type, if the source reports it. Fedora 3 never does, because a bug of the sender loses its `mimeType`
+    /// parameter, and a guessed media type would mislead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = MediaType)]
     pub media_type: Option<MediaType>,
-    /// The size in bytes.
+    /// Size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64)]
     pub size: Option<u64>,
-    /// A digest of the content.
+    /// Digest of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Digest)]
     pub digest: Option<Digest>,
-    /// The activity that made the content (PROV-O, `wasGeneratedBy`): for a WARC its harvest.
+    /// Activity that generated the content (PROV-O, `wasGeneratedBy`), for a WARC its harvest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Uri)]
     pub generated_by: Option<Uri>,
 }
 
 impl ContentLocation {
-    /// A location of which nothing but the URL is known.
+    /// Returns a location of which only the URL is known.
     #[must_use]
     pub fn at(url: Uri) -> Self {
         Self { url, media_type: None, size: None, digest: None, generated_by: None }
     }
 }
 
-/// An Internet media type (RFC 6838 section 4.2), with its parameters if it has any, as written by
-/// the source.
+/// An Internet media type (RFC 6838 section 4.2) with optional parameters, in the spelling of the source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct MediaType(Arc<str>);
 
-/// Why a text is not a media type.
+/// Error for a text that is not a media type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a media type; write it as in image/jpeg")]
 pub struct InvalidMediaType(String);
 
 impl MediaType {
-    /// The longest media type taken, in bytes: two names of 127 (RFC 6838) and room for parameters.
+    /// Maximum length of a media type, in bytes: two names of 127 (RFC 6838) and room for parameters.
     pub const MAX_BYTES: usize = 512;
 
-    /// Takes `type/subtype` with optional parameters.
+    /// Parses `type/subtype` with optional parameters.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the text has another form or is too long.
     pub fn parse(raw: &str) -> Result<Self, InvalidMediaType> {
         let raw = raw.trim();
         let invalid = || InvalidMediaType(raw.chars().take(64).collect());
@@ -73,14 +72,14 @@ impl MediaType {
         }
     }
 
-    /// The media type as the source wrote it.
+    /// Returns the media type in the spelling of the source.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// RFC 6838 section 4.2, `restricted-name`.
+/// Returns whether the text is a `restricted-name` (RFC 6838 section 4.2).
 fn is_restricted_name(name: &str) -> bool {
     name.len() <= 127
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -99,7 +98,7 @@ impl<'de> Deserialize<'de> for MediaType {
     }
 }
 
-/// A digest of content: its algorithm and its value in lower-case hexadecimal.
+/// A digest of content: an algorithm and a value in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Digest {
     algorithm: DigestAlgorithm,
@@ -107,7 +106,7 @@ pub struct Digest {
 }
 
 named_values! {
-    /// A digest algorithm, named as in the IANA registry of hash function textual names.
+    /// A digest algorithm, with its name in the IANA registry of hash function textual names.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub enum DigestAlgorithm {
         /// RFC 1321; Fedora's `MD5`.
@@ -129,15 +128,15 @@ named_values! {
 }
 
 impl DigestAlgorithm {
-    /// Takes a name in either case, with or without the hyphen (`SHA1`, `sha-1`).
+    /// Parses a name in upper or lower case, with or without the hyphen (`SHA1`, `sha-1`).
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let plain = |name: &str| name.replace('-', "").to_ascii_lowercase();
-        let wanted = plain(name);
-        Self::ALL.into_iter().find(|algorithm| plain(algorithm.name()) == wanted)
+        let searched = plain(name);
+        Self::ALL.into_iter().find(|algorithm| plain(algorithm.name()) == searched)
     }
 
-    /// How many hexadecimal digits its values have.
+    /// Returns the number of hexadecimal digits of a value.
     #[must_use]
     pub fn hex_len(self) -> usize {
         match self {
@@ -150,16 +149,16 @@ impl DigestAlgorithm {
     }
 }
 
-/// Why a text is not a digest.
+/// Error for a text that is not a digest of the algorithm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a {name} digest has {digits} hexadecimal digits", name = .0.name(), digits = .0.hex_len())]
 pub struct InvalidDigest(DigestAlgorithm);
 
 impl Digest {
-    /// Takes a value in hexadecimal, in either case.
+    /// Parses a value in hexadecimal, in upper or lower case.
     ///
     /// # Errors
-    /// When it has not as many hexadecimal digits as the algorithm's values have.
+    /// Fails if the number of hexadecimal digits is wrong for the algorithm.
     pub fn parse(algorithm: DigestAlgorithm, hex: &str) -> Result<Self, InvalidDigest> {
         let value = hex.trim().to_ascii_lowercase();
         if value.len() == algorithm.hex_len() && value.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -169,13 +168,13 @@ impl Digest {
         }
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     #[must_use]
     pub fn algorithm(&self) -> DigestAlgorithm {
         self.algorithm
     }
 
-    /// The value, in lower-case hexadecimal.
+    /// Returns the value in lower-case hexadecimal.
     #[must_use]
     pub fn hex(&self) -> &str {
         &self.value

@@ -1,58 +1,58 @@
-//! What a walk through a repository found, as far as the repository tells it.
+//! Objects and items as a crawl found them in their repository.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{ContentLocation, NonEmpty, State, Timestamp, Uri};
 
-/// An object as it was found in its repository: not what happened to it, but how it is.
+/// Current state of an object in its repository, as opposed to an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = FoundObject)]
 #[serde(deny_unknown_fields)]
 pub struct CrawledObject {
-    /// The object, as messages of its source name it.
+    /// URI of the object, as messages of its source write it.
     pub object: Uri,
-    /// A date of the repository's since which parent and types have been so, as far as it can tell.
+    /// Date in the repository since which the parent and the types are known to be valid.
     pub at: Timestamp,
-    /// What it belongs to.
-    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// URI of the parent.
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Uri)]
     pub parent: Option<Uri>,
-    /// Its types; empty where the repository does not say.
+    /// Types of the object; empty if the repository does not report them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub types: Vec<Uri>,
-    /// What it consists of.
+    /// Items of the object.
     #[schema(value_type = Vec<CrawledItem>, min_items = 1)]
     pub items: NonEmpty<CrawledItem>,
 }
 
-/// An item as it was found.
+/// Current state of an item in its repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = FoundItem)]
 #[serde(deny_unknown_fields)]
 pub struct CrawledItem {
-    /// The item.
+    /// URI of the item.
     pub uri: Uri,
-    /// A date of the repository's since which it has been there with that content: the date of its newest version.
+    /// Date in the repository since which the item has this content: the date of its newest version.
     pub at: Timestamp,
-    /// Where its content is, if it has any.
-    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// Location of the content, if the item has content.
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ContentLocation)]
     pub content: Option<ContentLocation>,
-    /// Its state; `None` where the repository has no states.
-    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// State of the item; `None` if the repository has no states.
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = State)]
     pub state: Option<State>,
 }
 
-/// What is not told is left out, and never `null`.
-fn told<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+/// Refuses `null`, because an unknown value must be left out.
+fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
     T::deserialize(value).map(Some)
 }
 
 impl CrawledObject {
-    /// The newest of its dates: as of then all of it was so.
+    /// Returns the newest date: the time since which all these facts are valid.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         self.items.iter().map(|item| item.at).fold(self.at, Timestamp::max)

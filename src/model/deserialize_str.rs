@@ -1,7 +1,7 @@
-//! Values that are read from a text.
+//! Deserialization of values that are parsed from a string.
 //!
-//! A `String` or a `Cow` that is deserialized only to be parsed is a copy for nothing: most texts stand in what is read as
-//! they are. Here the text is parsed where it stands.
+//! Deserializing a `String` or a `Cow` only to parse it would copy the text needlessly. This visitor parses the text in the
+//! deserializer's buffer.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,23 +10,23 @@ use serde::{
     de::{Error, Visitor},
 };
 
-/// Reads a text and parses it.
+/// Deserializes a string and parses it.
 ///
 /// # Errors
-/// When there is no text, or it cannot be parsed.
+/// Fails if the value is not a string, or cannot be parsed.
 pub(crate) fn deserialize_str<'de, D: Deserializer<'de>, T, E: fmt::Display>(
     deserializer: D,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, D::Error> {
-    deserializer.deserialize_str(Parsing { parse, _parsed: PhantomData })
+    deserializer.deserialize_str(ParseVisitor { parse, _result: PhantomData })
 }
 
-struct Parsing<P, T, E> {
+struct ParseVisitor<P, T, E> {
     parse: P,
-    _parsed: PhantomData<fn() -> Result<T, E>>,
+    _result: PhantomData<fn() -> Result<T, E>>,
 }
 
-impl<P: FnOnce(&str) -> Result<T, E>, T, E: fmt::Display> Visitor<'_> for Parsing<P, T, E> {
+impl<P: FnOnce(&str) -> Result<T, E>, T, E: fmt::Display> Visitor<'_> for ParseVisitor<P, T, E> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,49 +1,48 @@
-//! A modification as its source told it, before the journal has settled it.
+//! Drafts: modifications as their source reported them, before the journal settles them.
 
 use super::{
     ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, DraftLookup, EventId, ItemChange,
     ItemId, NonEmpty, State, Text, Timestamp, Uri, User,
 };
 
-/// What a dialect makes of one event. It may lack what the source cannot know: the state before,
-/// the items of a purge, whether something is new, even the time and an identifier.
+/// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of a purge,
+/// whether an item is new, and even the time and an identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// The change's identifier, where the source speaks our model and has given one.
+    /// Identifier of the change, if the source uses this data model and has assigned one.
     pub id: Option<ChangeId>,
-    /// The source's own identifier of the event.
+    /// Identifier of the event in the source.
     pub event_id: Option<EventId>,
-    /// The version of the source's software.
+    /// Version of the source's software.
     pub software_version: Option<Text>,
-    /// Who made the change.
+    /// User who made the change.
     pub user: User,
-    /// When it was made.
+    /// Time of the event.
     pub time: DraftTime,
-    /// The object.
+    /// URI of the object.
     pub object: Uri,
-    /// The object that it belongs to.
+    /// URI of the object's parent.
     pub parent: Option<Uri>,
-    /// What kinds of object it is; empty where the source does not say.
+    /// Types of the object; empty if the source does not report them.
     pub types: Vec<Uri>,
-    /// What was done, for people.
+    /// Human-readable description of the event.
     pub description: Text,
-    /// What happened to which items.
+    /// Items that the event concerns.
     pub items: DraftItems,
-    /// What its repository is to be asked, and what came of that.
+    /// Facts to look up in the repository, and the result of the lookup.
     pub lookup: DraftLookup,
 }
 
-/// When a draft's event happened.
+/// Time of a draft's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DraftTime {
-    /// Then, by the source's clock.
+    /// Time by the source's clock.
     Reported(Timestamp),
-    /// The source does not say, and sends at once: the time of receipt is taken.
+    /// Time of receipt, because the source reports no time but sends each event immediately.
     Receipt,
-    /// The source does not say, and the message may have waited in a queue: the time of receipt
-    /// is shown, and the event takes its place by arrival. It is as old as the newest of what is
-    /// known of its object, so that it is never late and makes nothing late that comes after it
-    /// with a time of its own.
+    /// Order of arrival, because the source reports no time and the message may have waited in a queue. The change shows
+    /// the time of receipt. The registry orders the event by the newest time that it has for the object, so that the event
+    /// is never late, and makes no later event with its own time late.
     Arrival,
 }
 
@@ -54,7 +53,7 @@ impl From<Option<Timestamp>> for DraftTime {
 }
 
 impl DraftTime {
-    /// The time that the source told.
+    /// Returns the time that the source reported.
     #[must_use]
     pub fn reported(self) -> Option<Timestamp> {
         match self {
@@ -64,75 +63,74 @@ impl DraftTime {
     }
 }
 
-/// Which items a draft speaks of.
+/// Items that a draft concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DraftItems {
-    /// These.
+    /// Items that the source lists.
     Listed(NonEmpty<DraftItem>),
-    /// The object is gone with every item it had; the source does not list them.
+    /// All items of a purged object, which the source does not list.
     Purge,
 }
 
-/// What a source told of one item.
+/// A source's report about one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftItem {
-    /// The item's part of the change, where the source speaks our model and has given an identifier.
+    /// Identifier of this part of the change, if the source uses this data model and has assigned one.
     pub id: Option<ItemId>,
-    /// The item.
+    /// URI of the item.
     pub uri: Uri,
-    /// What happened to it.
+    /// Change of the item.
     pub change: DraftChange,
 }
 
-/// What happened to an item, as far as the source can tell.
+/// Change of an item, as far as the source can report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DraftChange {
-    /// The source knows what happened; only the state before may be missing.
+    /// A change that the source reports in full; only the state before may be missing.
     Reported(ItemChange),
-    /// There is new content, and the source cannot tell whether the item is new: the registry can.
+    /// New content. The source cannot know whether the item is new, so the registry decides between ADD and UPDATE.
     AddOrUpdate {
-        /// Where the content is.
+        /// Location of the content.
         content: Option<ContentLocation>,
-        /// The state that such an item begins in, if it turns out to be new.
+        /// Default state of the item if it is new.
         initial_state: Option<State>,
     },
-    /// It is there, with that content: an ADD where it was not known, an UPDATE where other content
-    /// was, and nothing where it was known to be so.
+    /// Presence of the item with this content: an ADD if the registry lacks the item, an UPDATE if the registry has other
+    /// content, and otherwise no change.
     Present {
-        /// Where the content is.
+        /// Location of the content.
         content: Option<ContentLocation>,
     },
-    /// A walk through the repository found it there: an ADD where it was not known, an UPDATE or a change of state
-    /// where it is known otherwise and these are newer, and nothing where it is known so.
+    /// Presence of the item in a crawled repository: an ADD if the registry lacks the item, an UPDATE or a change of state
+    /// if the registry has other, older facts, and otherwise no change.
     Crawled {
-        /// Where the content is.
+        /// Location of the content.
         content: Option<ContentLocation>,
-        /// Its state, where the repository has states.
+        /// State of the item, if the repository has states.
         state: Option<State>,
-        /// Since when it has been so.
+        /// Time since which the item has this content and state.
         at: Timestamp,
     },
-    /// An activity is told, or asked, to be in that state. One that is over goes on only where the
-    /// event is newer than its end: what comes behind tells nothing any more.
+    /// State, or requested state, of an activity. Only an event newer than the end reopens a finished activity; older
+    /// events that arrive afterwards are ignored.
     Activity {
         /// The state.
         after: State,
-        /// The states in which an activity is over.
+        /// States in which an activity is finished.
         over: &'static [State],
     },
-    /// The repository says so of an event that is in the journal already, or of one that may have changed nothing. It
-    /// counts as far as the registry neither holds it so nor knows anything newer; what is told to be new there
-    /// may be known already, and is an UPDATE then.
+    /// Result of a later lookup for an event that is in the journal already, or that may have changed nothing. Only facts
+    /// that the registry lacks, or has with an older time, become a change. An ADD of an existing item is an UPDATE.
     FollowUp(ItemChange),
-    /// Properties changed, or may have changed; content stands as it was.
+    /// Change of properties, actual or possible, without new content.
     Properties {
-        /// The state that was set along with them.
+        /// State that the event set together with the properties.
         after: Option<State>,
     },
 }
 
 impl DraftChange {
-    /// Where the new content is, of a change that has some.
+    /// Returns the location of the new content, if the change has content.
     #[must_use]
     pub fn content(&self) -> Option<&ContentLocation> {
         match self {
@@ -144,7 +142,7 @@ impl DraftChange {
         }
     }
 
-    /// Where the new content is, of a change that was told and has some.
+    /// Returns the location of the new content for modification, if the change has content.
     pub fn content_mut(&mut self) -> Option<&mut ContentLocation> {
         match self {
             Self::Reported(ItemChange::Add { content, .. } | ItemChange::Update { content, .. })
@@ -158,7 +156,7 @@ impl DraftChange {
 }
 
 impl DraftItem {
-    /// An item whose part of the change gets its identifier from the journal.
+    /// Returns an item whose part of the change gets its identifier from the journal.
     #[must_use]
     pub fn new(uri: Uri, change: DraftChange) -> Self {
         Self { id: None, uri, change }
@@ -171,21 +169,21 @@ impl From<ContentItemModification> for DraftItem {
     }
 }
 
-/// A modification told in full, as by another gateway. The source's name is left out: it is the
-/// reader's own name for whom it hears this from.
+/// Converts a complete modification, for example from another gateway. The name of the source is dropped, because each
+/// gateway has its own names for its sources.
 impl From<ContentObjectModification> for Draft {
-    fn from(told: ContentObjectModification) -> Self {
+    fn from(modification: ContentObjectModification) -> Self {
         Self {
-            id: Some(told.id),
-            event_id: told.origin.event_id,
-            software_version: told.origin.software_version,
-            user: told.user,
-            time: DraftTime::Reported(told.time),
-            object: told.object,
-            parent: told.parent,
-            types: told.types,
-            description: told.description,
-            items: DraftItems::Listed(told.items.map(DraftItem::from)),
+            id: Some(modification.id),
+            event_id: modification.origin.event_id,
+            software_version: modification.origin.software_version,
+            user: modification.user,
+            time: DraftTime::Reported(modification.time),
+            object: modification.object,
+            parent: modification.parent,
+            types: modification.types,
+            description: modification.description,
+            items: DraftItems::Listed(modification.items.map(DraftItem::from)),
             lookup: DraftLookup::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Which changes a reader wants.
+//! Filters: conditions that select changes for a reader.
 
 use std::fmt;
 
@@ -10,54 +10,53 @@ use super::{
     deserialize_str::deserialize_str,
 };
 
-/// Which changes a reader wants. The values of one condition are alternatives, the conditions hold
-/// all together, and one without values always holds; so the default wants every change.
+/// Conditions that select changes. The values of one condition are alternatives, all conditions must hold, and a condition
+/// without values always holds. The default filter therefore matches every change.
 ///
-/// A change is wanted or not as a whole, with all its items: it is a set made at once, and a reader
-/// who got a part of it could not tell. It is wanted when the conditions on the change hold, and at
-/// least one of its items meets all the conditions on items.
+/// A filter selects a change as a whole, with all its items, because a reader could not detect that items are missing. A
+/// change matches when the conditions on the change hold, and at least one of its items meets all conditions on items.
 ///
-/// With `visibility`, the conditions are on the change as the public sees it ([`Change::public`]), and
-/// that is what the reader gets; who has the change gives the filter that.
+/// With `visibility`, the conditions apply to the change as the public sees it ([`Change::public`]), and the reader gets
+/// that public change. The caller passes it to the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
-    /// On the change: its source.
+    /// Condition on the change: its source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceName>,
-    /// On the change: how the URI of its object begins.
+    /// Condition on the change: prefix of the URI of its object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<UriPrefix>,
-    /// On the change: what its object belongs to.
+    /// Condition on the change: parent of its object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parents: Vec<Uri>,
-    /// On the change: a type of its object.
+    /// Condition on the change: a type of its object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<Uri>,
-    /// On an item: what happened to it.
+    /// Condition on an item: kind of its change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ItemChangeKind>,
-    /// On an item: the media type of its content. A change that does not tell one (a DELETE, a change
-    /// of state, a source that never does) is not held back by this: a reader who is told of one item
-    /// too many asks once in vain, and one who misses a deletion is wrong for ever.
+    /// Condition on an item: the media type of its content. Changes without a media type always match (a DELETE, a change
+    /// of state, a source that never reports media types): a superfluous notification costs one request, but a missed
+    /// deletion is never corrected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub media_types: Vec<MediaRange>,
-    /// On an item: its state after the change.
+    /// Condition on an item: its state after the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
-    /// On the change: it was received at that time or later, by the gateway's clock.
+    /// Condition on the change: earliest time of receipt, by the gateway's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Only what changes what the public can see, as the public sees it.
+    /// Whether to select only changes of public items, as the public sees them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub visibility: bool,
 }
 
 impl Filter {
-    /// How many values one condition may have.
+    /// Maximum number of values of one condition.
     pub const MAX_VALUES: usize = 50;
 
-    /// The condition that has more than [`Filter::MAX_VALUES`], if there is one.
+    /// Returns the name of the first condition with more than [`Filter::MAX_VALUES`] values, if there is one.
     #[must_use]
     pub fn longest_condition(&self) -> Option<&'static str> {
         let lengths = [
@@ -72,35 +71,34 @@ impl Filter {
         lengths.into_iter().find(|(_, length)| *length > Self::MAX_VALUES).map(|(name, _)| name)
     }
 
-    /// Whether the change is wanted.
+    /// Returns whether the change matches.
     #[must_use]
     pub fn matches(&self, change: &Change) -> bool {
-        let told = &change.modification;
+        let modification = &change.modification;
         self.since.is_none_or(|since| change.received >= since)
-            && any_of(&self.sources, |source| *source == told.origin.source)
-            && any_of(&self.objects, |prefix| prefix.begins(&told.object))
-            && any_of(&self.parents, |wanted| told.parent.as_ref() == Some(wanted))
-            && any_of(&self.types, |wanted| told.types.contains(wanted))
-            && told.items.iter().any(|item| self.matches_item(item))
+            && any_of(&self.sources, |source| *source == modification.origin.source)
+            && any_of(&self.objects, |prefix| prefix.is_prefix_of(&modification.object))
+            && any_of(&self.parents, |parent| modification.parent.as_ref() == Some(parent))
+            && any_of(&self.types, |object_type| modification.types.contains(object_type))
+            && modification.items.iter().any(|item| self.matches_item(item))
     }
 
     fn matches_item(&self, item: &ContentItemModification) -> bool {
         any_of(&self.changes, |kind| *kind == ItemChangeKind::of(&item.change))
             && any_of(&self.media_types, |range| {
-                let told = item.change.content().and_then(|content| content.media_type.as_ref());
-                told.is_none_or(|told| range.takes(told))
+                let media_type = item.change.content().and_then(|content| content.media_type.as_ref());
+                media_type.is_none_or(|media_type| range.matches(media_type))
             })
             && any_of(&self.states, |state| item.change.after() == Some(state))
     }
 }
 
-/// Whether a condition holds: one of its values does, or it has none.
+/// Returns whether a condition holds: for one of its values, or because it has none.
 fn any_of<T>(values: &[T], holds: impl FnMut(&T) -> bool) -> bool {
     values.is_empty() || values.iter().any(holds)
 }
 
-/// What happened to an item, told by one word: its change type, or `STATE` for a change of state
-/// alone.
+/// Kind of an item's change: its change type, or `STATE` for a change of state alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ItemChangeKind {
@@ -115,7 +113,7 @@ pub enum ItemChangeKind {
 }
 
 impl ItemChangeKind {
-    /// What happened to an item.
+    /// Returns the kind of a change.
     #[must_use]
     pub fn of(change: &ItemChange) -> Self {
         match change {
@@ -126,7 +124,7 @@ impl ItemChangeKind {
         }
     }
 
-    /// What happened to these items, each kind once.
+    /// Returns the distinct kinds of these items' changes, in order.
     #[must_use]
     pub fn among(items: &[ContentItemModification]) -> Vec<Self> {
         let mut kinds: Vec<_> = items.iter().map(|item| Self::of(&item.change)).collect();
@@ -135,8 +133,8 @@ impl ItemChangeKind {
         kinds
     }
 
-    /// One word for what happened to these items, in lower case: `add`, `update`, `delete` or `state` where
-    /// that happened to each of them, else `mixed`.
+    /// Returns a summary of these items' changes in one lower-case word: `add`, `update`, `delete` or `state` if all items
+    /// have this kind of change, and otherwise `mixed`.
     #[must_use]
     pub fn word(items: &[ContentItemModification]) -> &'static str {
         match Self::among(items)[..] {
@@ -148,7 +146,7 @@ impl ItemChangeKind {
         }
     }
 
-    /// The word.
+    /// Returns the name in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -160,34 +158,34 @@ impl ItemChangeKind {
     }
 }
 
-/// How a URI begins, compared character for character: `http://h/objects/demo:` begins the URIs of
-/// a PID namespace, and `http://h/objects/demo:1` those of `demo:1` and `demo:10` alike. 1 to
-/// [`Uri::MAX_BYTES`] bytes.
+/// Prefix of a URI, compared character by character, of 1 to [`Uri::MAX_BYTES`] bytes. For example,
+/// `http://h/objects/demo:` matches the URIs of a PID namespace, and `http://h/objects/demo:1` matches both `demo:1` and
+/// `demo:10`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct UriPrefix(String);
 
-/// Why a text does not begin a URI.
+/// Error for a text that cannot be the prefix of a URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUriPrefix {
-    /// There is nothing, and nothing begins every URI.
+    /// The text is empty, and would match every URI.
     #[error("it is empty; leave it out to have every object")]
     Empty,
-    /// It is longer than a URI may be.
-    #[error("it has {0} bytes; at most {max} are taken", max = Uri::MAX_BYTES)]
+    /// The text is longer than the maximum length of a URI.
+    #[error("it has {0} bytes; the maximum is {max}", max = Uri::MAX_BYTES)]
     TooLong(usize),
-    /// It has a character that no URI has.
-    #[error("{0:?} stands in no URI; percent-encode it as the object's URI has it")]
+    /// The text has a character that no URI may contain.
+    #[error("a URI cannot contain {0:?}; percent-encode it as in the object's URI")]
     Character(char),
 }
 
 impl UriPrefix {
-    /// Takes the beginning of a URI.
+    /// Parses the prefix of a URI.
     ///
     /// # Errors
-    /// When no URI can begin so.
+    /// Fails if no URI can begin with the text.
     pub fn parse(raw: &str) -> Result<Self, InvalidUriPrefix> {
-        match raw.chars().find(|c| !super::uri::may_stand_in_uri(*c)) {
+        match raw.chars().find(|c| !super::uri::is_uri_char(*c)) {
             _ if raw.is_empty() => Err(InvalidUriPrefix::Empty),
             _ if raw.len() > Uri::MAX_BYTES => Err(InvalidUriPrefix::TooLong(raw.len())),
             Some(bad) => Err(InvalidUriPrefix::Character(bad)),
@@ -195,13 +193,13 @@ impl UriPrefix {
         }
     }
 
-    /// Whether the URI begins so.
+    /// Returns whether the URI begins with this prefix.
     #[must_use]
-    pub fn begins(&self, uri: &Uri) -> bool {
+    pub fn is_prefix_of(&self, uri: &Uri) -> bool {
         uri.as_str().starts_with(&self.0)
     }
 
-    /// The beginning.
+    /// Returns the prefix.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -263,9 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn wants_what_meets_every_condition() {
+    fn matches_changes_that_meet_every_condition() {
         let change: Change = serde_json::from_str(CHANGE).unwrap();
-        for (filter, wanted) in [
+        for (filter, expected) in [
             (Filter::default(), true),
             (sources(&["fedora3"]), true),
             (sources(&["sfm", "fedora3"]), true),
@@ -287,12 +285,12 @@ mod tests {
             (since("2026-01-02T03:04:05.007Z"), false),
             (Filter { objects: object("http://h/objects/demo:").objects, ..sources(&["sfm"]) }, false),
         ] {
-            assert_eq!(filter.matches(&change), wanted, "{filter:?}");
+            assert_eq!(filter.matches(&change), expected, "{filter:?}");
         }
     }
 
     #[test]
-    fn a_prefix_begins_some_uri() {
+    fn invalid_prefixes_are_refused() {
         assert_eq!(UriPrefix::parse(""), Err(InvalidUriPrefix::Empty));
         assert_eq!(UriPrefix::parse("http://h/a b"), Err(InvalidUriPrefix::Character(' ')));
         assert_eq!(UriPrefix::parse(&"a".repeat(2049)), Err(InvalidUriPrefix::TooLong(2049)));

@@ -1,4 +1,4 @@
-//! What happened to one item.
+//! Modifications of single items.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{ContentLocation, ItemId, State, Uri};
 
-/// What happened to one item of content: a Fedora datastream, an LDP resource, a WARC, or the
-/// object itself where the change is to the object as a whole.
+/// Modification of one item of content: a Fedora datastream, an LDP resource, a WARC, or the object itself if the change
+/// concerns the object as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentItemModification {
-    /// Identifies this part of the change.
+    /// Identifier of this part of the change.
     pub id: ItemId,
-    /// The item: for Fedora 3 the REST endpoint of its content, as on the 0.1 page.
+    /// URI of the item: for Fedora 3 the REST endpoint of its content, as on the 0.1 page.
     pub uri: Uri,
-    /// What happened.
+    /// Change of the item.
     pub change: ItemChange,
 }
 
-/// Added, updated or deleted: the `changes:ITEM:CHANGE:TYPE` of the 0.1 message.
+/// Change type of an item: the `changes:ITEM:CHANGE:TYPE` of the 0.1 message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ChangeType {
@@ -26,12 +26,12 @@ pub enum ChangeType {
     Add,
     /// The item's content is new.
     Update,
-    /// The item is gone.
+    /// The item is deleted.
     Delete,
 }
 
 impl ChangeType {
-    /// The term of the 0.1 message.
+    /// Returns the term of the 0.1 message.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl ChangeType {
         }
     }
 
-    /// Takes the term of the 0.1 message.
+    /// Parses the term of the 0.1 message.
     #[must_use]
     pub fn parse(term: &str) -> Option<Self> {
         [Self::Add, Self::Update, Self::Delete].into_iter().find(|kind| kind.as_str() == term)
@@ -54,60 +54,60 @@ impl fmt::Display for ChangeType {
     }
 }
 
-/// A change of content or of state, or both: each variant has what it may have and no more.
+/// A change of content, of state, or of both. Each variant has only the parts that the change type allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemChange {
-    /// A new item; it has no state before.
+    /// A new item, which has no state before.
     Add {
-        /// Where its content is.
+        /// Location of the content.
         content: Option<ContentLocation>,
-        /// The state it begins in.
+        /// State of the new item.
         after: Option<State>,
     },
     /// New content, with or without a change of state.
     Update {
-        /// Where the new content is; `None` when only properties changed.
+        /// Location of the new content; `None` if only properties changed.
         content: Option<ContentLocation>,
-        /// The state until now.
+        /// State before the change.
         before: Option<State>,
-        /// The state from now on; `None` when the event did not change it.
+        /// State after the change; `None` if the event did not change the state.
         after: Option<State>,
     },
-    /// The item is gone.
+    /// The item is deleted.
     Delete {
-        /// The state until now.
+        /// State before the change.
         before: Option<State>,
-        /// The state from now on, where the source has one for what is gone.
+        /// State after the change, if the source has states of deleted items.
         after: Option<State>,
     },
     /// A change of state alone.
     State {
-        /// The state until now; `None` when nobody knows it.
+        /// State before the change; `None` if unknown.
         before: Option<State>,
-        /// The state from now on.
+        /// State after the change.
         after: State,
     },
 }
 
-/// Why the parts of an item do not go together.
+/// Error for parts of an item that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ItemChangeError {
-    /// Content was told for a change that has none.
+    /// A change that cannot have content has a content location.
     #[error("a content location goes with ADD and UPDATE only")]
     ContentWithoutAddOrUpdate,
-    /// A state before was told for something new.
+    /// A new item has a state before.
     #[error("an ADD has no state before")]
     AddWithStateBefore,
-    /// Neither a change type nor a state after was told.
+    /// The item has neither a change type nor a state after.
     #[error("an item has a change type (ADD, UPDATE, DELETE), a state after, or both")]
     NoChange,
 }
 
 impl ItemChange {
-    /// Puts together what a message told in separate places.
+    /// Combines the parts of an item from a message.
     ///
     /// # Errors
-    /// When the parts contradict each other.
+    /// Fails if the parts contradict each other.
     pub fn from_parts(
         change_type: Option<ChangeType>,
         content: Option<ContentLocation>,
@@ -124,7 +124,7 @@ impl ItemChange {
         }
     }
 
-    /// The change type; `None` for a change of state alone.
+    /// Returns the change type; `None` for a change of state alone.
     #[must_use]
     pub fn change_type(&self) -> Option<ChangeType> {
         match self {
@@ -135,7 +135,7 @@ impl ItemChange {
         }
     }
 
-    /// Where the new content is.
+    /// Returns the location of the new content.
     #[must_use]
     pub fn content(&self) -> Option<&ContentLocation> {
         match self {
@@ -144,7 +144,7 @@ impl ItemChange {
         }
     }
 
-    /// The state until now.
+    /// Returns the state before the change.
     #[must_use]
     pub fn before(&self) -> Option<&State> {
         match self {
@@ -153,7 +153,7 @@ impl ItemChange {
         }
     }
 
-    /// The state from now on.
+    /// Returns the state after the change.
     #[must_use]
     pub fn after(&self) -> Option<&State> {
         match self {

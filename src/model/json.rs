@@ -1,8 +1,8 @@
 //! The JSON shape of the model, as documented in `docs/json.md`.
 //!
-//! One shape serves three readers: the journal stores a [`Change`] in it, `GET /changes` shows it,
-//! and the `content-change` dialect reads a [`Draft`] from it, where what the gateway would add
-//! (identifiers, number, source, time) may be missing. Unknown members are ignored.
+//! The same shape has three uses: the journal stores [`Change`]s in it, `GET /changes` returns it, and the `content-change`
+//! dialect parses [`Draft`]s from it. A draft may lack the members that the gateway adds (identifiers, number, source,
+//! time). Unknown members are ignored.
 
 use std::borrow::Cow;
 
@@ -15,77 +15,76 @@ use super::{
     LookupMark, NonEmpty, Origin, Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
 };
 
-/// What happened to one object: the set of changes that its source made at once. Members may be
-/// added in later versions.
+/// A modification of one object: the changes that its source made at the same time. Later versions may add members.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Change)]
 pub(super) struct Wire<'a> {
-    /// The change's place in the journal, from 1, without gaps.
+    /// Number of the change in the journal, from 1, without gaps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Seq, required = true)]
     seq: Option<Seq>,
-    /// Identifies the change for ever.
+    /// Permanent identifier of the change.
     #[serde(default)]
     #[schema(value_type = ChangeId, required = true)]
     id: Option<ChangeId>,
-    /// The configured source.
+    /// Name of the configured source.
     #[serde(default)]
     #[schema(value_type = SourceName, required = true)]
     source: Option<SourceName>,
-    /// The source's own identifier of the event.
+    /// Identifier of the event in the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = EventId)]
     source_event_id: Option<EventId>,
-    /// The version of the source's software.
+    /// Version of the source's software.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Text)]
     source_version: Option<Cow<'a, Text>>,
-    /// When the gateway received the event, by its own clock.
+    /// Time at which the gateway received the event, by its own clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Timestamp, required = true)]
     received: Option<Timestamp>,
-    /// When the change was made, by the source's clock.
+    /// Time of the change, by the source's clock.
     #[serde(default)]
     #[schema(value_type = Timestamp, required = true)]
     time: Option<Timestamp>,
-    /// Who made it.
+    /// User who made the change.
     #[serde(default)]
     #[schema(value_type = User, required = true)]
     user: Option<Cow<'a, User>>,
-    /// The object.
+    /// URI of the object.
     object: Uri,
-    /// The object that it belongs to.
+    /// URI of the object's parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Uri)]
     parent: Option<Uri>,
-    /// What kinds of object it is.
+    /// Types of the object.
     #[serde(default, skip_serializing_if = "is_empty")]
     #[schema(value_type = Vec<Uri>)]
     types: Cow<'a, [Uri]>,
-    /// What was done, for people; may be empty.
+    /// Human-readable description; may be empty.
     #[serde(default)]
     #[schema(value_type = Text, required = true)]
     description: Cow<'a, Text>,
-    /// The object as a whole is gone, with every item that it ever had.
+    /// Whether the object was purged, with all items that it ever had.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     purge: bool,
-    /// What the source did not say and the registry did.
+    /// Aspects of the object that come from the registry and not from the source.
     #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
     filled: AspectSet,
-    /// What of the object is older than what the registry held.
+    /// Aspects of the object that are older than in the registry.
     #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
     late: AspectSet,
-    /// Where the source told no time and the change took its place by arrival: the time by which the
-    /// registry ordered it.
+    /// Time by which the registry ordered a change whose source reported no time, and which is therefore ordered by
+    /// arrival.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Timestamp)]
     as_of: Option<Timestamp>,
-    /// What came of asking the repository about the event, where it is not that all was answered.
+    /// Result of the lookup; absent if no lookup was made or the repository answered completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = LookupMark)]
     lookup: Option<LookupMark>,
-    /// What happened to which items, in order.
+    /// Modified items, in order.
     #[serde(default)]
     #[schema(value_type = Vec<WireItemParts>, required = true, min_items = 1)]
     items: Vec<WireItem<'a>>,
@@ -113,23 +112,23 @@ struct WireItem<'a> {
 /// An item's change by reference for writing, by value after reading.
 struct WireItemChange<'a>(Cow<'a, ItemChange>);
 
-/// What happened to one item.
-// Also what may stand in an item, before it is known that the parts go together.
+/// A modification of one item.
+// Also the parts of an item before their combination is validated.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ChangeItem)]
 struct WireItemParts {
-    /// Identifies this part of the change for ever.
+    /// Permanent identifier of this part of the change.
     #[serde(default)]
     #[schema(value_type = ItemId, required = true)]
     id: Option<ItemId>,
-    /// The item; the object's own URI where the change is to the object as a whole.
+    /// URI of the item; the object's own URI if the change concerns the object as a whole.
     uri: Uri,
-    /// What happened to it; left out where only the state changed.
+    /// Change type; absent if only the state changed.
     #[serde(default)]
     #[schema(value_type = ChangeType)]
     change: Option<ChangeType>,
-    /// Where the new content is; only with ADD and UPDATE.
+    /// Location of the new content; only with ADD and UPDATE.
     #[serde(default)]
     #[schema(value_type = ContentLocation)]
     content: Option<ContentLocation>,
@@ -141,13 +140,13 @@ struct WireItemParts {
     #[serde(default)]
     #[schema(value_type = State)]
     state_after: Option<State>,
-    /// What of the item is older than what the registry held.
+    /// Aspects of the item that are older than in the registry.
     #[serde(default)]
     late: AspectSet,
-    /// The source told of new content; that it is an ADD or an UPDATE the registry told.
+    /// Whether the gateway inferred ADD or UPDATE from the registry, because the source only reported new content.
     #[serde(default)]
     inferred: bool,
-    /// The state that such an item begins in, which holds until a source tells one.
+    /// Default state of a new item, valid until a source reports a state.
     #[serde(default, rename = "beginsIn")]
     #[schema(value_type = State)]
     initial_state: Option<State>,
@@ -260,13 +259,13 @@ impl<'a> Wire<'a> {
             },
             items: NonEmpty::try_from(items.collect::<Result<Vec<_>, E>>()?).map_err(E::custom)?,
         };
-        Ok((modification, settlement.without_trailing_blanks()))
+        Ok((modification, settlement.without_trailing_empty_notes()))
     }
 }
 
 impl Settlement {
-    /// Items of which there is nothing to note need no place at the end of the list.
-    fn without_trailing_blanks(mut self) -> Self {
+    /// Removes empty notes from the end of the list.
+    fn without_trailing_empty_notes(mut self) -> Self {
         while self.items.last().is_some_and(|notes| *notes == ItemNotes::default()) {
             self.items.pop();
         }
@@ -305,8 +304,8 @@ impl<'de> Deserialize<'de> for Change {
     }
 }
 
-/// Reads the same shape from someone who is not a journal: all but `object` and what happened to
-/// which items may be missing, and `"purge": true` may stand for a list of items.
+/// Parses the shape of a change as a client sends it: all members except `object` and the items may be missing, and
+/// `"purge": true` may replace the list of items.
 impl<'de> Deserialize<'de> for Draft {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = Wire::deserialize(deserializer)?;
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_may_leave_out_what_the_gateway_adds() {
+    fn members_that_the_gateway_adds_are_optional() {
         let draft: Draft = serde_json::from_str(
             r#"{"object":"http://h/1","colour":"red","items":[{"uri":"http://h/1","change":"DELETE"}]}"#,
         )
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_may_stand_for_its_items() {
+    fn a_purge_may_replace_the_items() {
         let draft: Draft = serde_json::from_str(r#"{"object":"http://h/1","purge":true}"#).unwrap();
         assert_eq!(draft.items, DraftItems::Purge);
         assert!(serde_json::from_str::<Draft>(r#"{"object":"http://h/1"}"#).is_err());

@@ -1,26 +1,27 @@
-//! Upper bounds on the JSON of a change, in bytes, from before it is settled: whatever settling adds to it fits in.
+//! Upper bounds on the JSON of a change, in bytes, known before it is settled: they include everything that settling may
+//! add.
 //!
-//! JSON escapes quotation marks, backslashes and line breaks by one more byte each. No URI, state or digest has any of them, and
-//! text has no other control characters.
+//! JSON escapes quotation marks, backslashes and line breaks with one more byte each. URIs, states and digests contain none
+//! of these, and text contains no other control characters.
 
 use super::{
     ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, DraftItems, EventId, Uri,
     User,
 };
 
-/// Names of members, identifiers, times, the source's name and notes of a change.
+/// Bytes for the names of members, identifiers, times, the source's name and notes of a change.
 const CHANGE: usize = 1024;
 
-/// Names of members, the identifier, the states and the notes of an item.
+/// Bytes for the names of members, the identifier, the states and the notes of an item.
 const ITEM: usize = 480;
 
-/// Names of members, size and digest of a location.
+/// Bytes for the names of members, size and digest of a content location.
 const CONTENT: usize = 300;
 
-/// Quotation marks and a comma.
+/// Bytes for quotation marks and a comma.
 const QUOTED: usize = 3;
 
-/// Upper bound of the JSON of a change without its items.
+/// Returns an upper bound on the JSON of a change without its items.
 #[must_use]
 pub fn of_change(change: &ContentObjectModification) -> usize {
     let ContentObjectModification { user, object, parent, types, description, origin, .. } = change;
@@ -31,14 +32,14 @@ pub fn of_change(change: &ContentObjectModification) -> usize {
     CHANGE + about + of_types(types) + 2 * description.as_str().len()
 }
 
-/// Upper bound of the JSON of one item of a change.
+/// Returns an upper bound on the JSON of one item of a change.
 #[must_use]
 pub fn of_item(item: &ContentItemModification) -> usize {
     ITEM + item.uri.as_str().len() + item.change.content().map_or(0, of_content)
 }
 
-/// Upper bound of the JSON of the change that a draft may become, where the registry adds a parent and at most `types`
-/// types to a draft without. The items that a purge lists are not included.
+/// Returns an upper bound on the JSON of the change that a draft may become. A draft without parent or types may get a
+/// parent and at most `types` types from the registry. The items of a purge are not included.
 #[must_use]
 pub fn of_draft(draft: &Draft, types: usize) -> usize {
     let Draft { event_id, software_version, user, object, parent, description, items, .. } = draft;

@@ -1,21 +1,21 @@
-//! What a repository is asked about an event, since its message could not say it, and what came of that.
+//! Lookups: facts that a message lacks, and the result of requesting them from the repository.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a draft's repository is to be asked, and what came of that.
+/// Lookup of a draft: the missing facts and the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftLookup {
-    /// What the source could not tell.
+    /// Facts that the message lacks.
     pub missing: MissingFacts,
-    /// What came of asking; `None` where nobody asked, or all was answered.
+    /// Result of the lookup; `None` if no lookup was made or the repository answered completely.
     pub mark: Option<LookupMark>,
 }
 
 impl DraftLookup {
-    /// A draft of which that is untold.
+    /// Returns a lookup of these facts that has no result yet.
     #[must_use]
     pub fn of(missing: MissingFacts) -> Self {
         Self { missing, mark: None }
@@ -23,41 +23,42 @@ impl DraftLookup {
 }
 
 named_values! {
-    /// What a source could not tell of an event, and its repository may know.
+    /// Facts that a message lacks and the repository may have.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum MissingFacts {
-        /// Nothing: all is told, or what is gone cannot be asked about.
+        /// No facts: the message is complete, or the object is deleted and a lookup would find nothing.
         #[default]
         Nothing = "nothing",
-        /// What the object belongs to, and its types.
+        /// Parent and types of the object.
         Object = "object",
-        /// That, and what the content is like: its version, media type, size and digest.
+        /// Parent and types of the object, and version, media type, size and digest of the content.
         Content = "content",
-        /// That, and which items the object has: it is new, and they are not listed.
+        /// Parent, types and items of a new object, because the message does not list the items.
         Items = "items",
-        /// That, and which version of the content is the newest now: an unknown number of them is gone, and perhaps all.
+        /// Parent and types of the object, and the newest remaining version of the content, because the event deleted an
+        /// unknown number of versions, possibly all.
         RemainingVersions = "rest",
     }
 }
 
 named_values! {
-    /// What came of asking the repository about an event, where it is not that all was answered.
+    /// Result of a lookup that the repository did not answer completely.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum LookupMark {
-        /// It did not answer, or not everything. What it knows is told later, by an UPDATE of the same time.
+        /// The repository did not answer, or only in part. A later UPDATE with the same time adds the missing facts.
         Incomplete = "incomplete",
-        /// It has no longer what the event speaks of.
+        /// The repository no longer has the object or item of the event.
         Gone = "gone",
-        /// It has a newer version than the one that the event speaks of.
+        /// The repository has a newer version than the version of the event.
         Newer = "newer",
-        /// The event is of another repository than the one that is asked.
+        /// The event comes from another repository than the configured one.
         Foreign = "foreign",
     }
 }
 
 impl LookupMark {
-    /// The mark of that name.
+    /// Returns the mark with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mark| mark.name() == name)

@@ -1,4 +1,4 @@
-//! Which media types a reader wants.
+//! Media ranges: media types with a wildcard, for filters.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{MediaType, deserialize_str::deserialize_str};
 
-/// A media type without parameters, as in `image/jpeg`, or all of a type, as in `image/*`. Letters
-/// count alike in either case (RFC 6838 section 4.2).
+/// A media type without parameters (`image/jpeg`), or all subtypes of a type (`image/*`), compared without regard to case
+/// (RFC 6838 section 4.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct MediaRange(String);
 
-/// Why a text is not a range of media types.
+/// Error for a text that is not a media range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a media type; write it as in image/jpeg or image/*, without parameters")]
 pub struct InvalidMediaRange(String);
 
 impl MediaRange {
-    /// Takes `type/subtype` or `type/*`.
+    /// Parses `type/subtype` or `type/*`.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the text has another form.
     pub fn parse(raw: &str) -> Result<Self, InvalidMediaRange> {
         let invalid = || InvalidMediaRange(raw.chars().take(64).collect());
-        // Any subtype stands for the star while the rest is looked at.
+        // For the validation, `x` replaces the star.
         let whole = raw.strip_suffix("/*").map_or_else(|| raw.to_owned(), |kind| format!("{kind}/x"));
         let plain = !whole.contains([';', ' ']) && MediaType::parse(&whole).is_ok();
         if plain { Ok(Self(raw.to_ascii_lowercase())) } else { Err(invalid()) }
     }
 
-    /// Whether the media type, whatever its parameters, is of this range.
+    /// Returns whether the range contains the media type. Parameters are ignored.
     #[must_use]
-    pub fn takes(&self, media_type: &MediaType) -> bool {
+    pub fn matches(&self, media_type: &MediaType) -> bool {
         let names = media_type.as_str().split(';').next().unwrap_or_default().trim_end();
         match self.0.strip_suffix('*') {
             Some(kind) => names.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind)),
@@ -40,7 +40,7 @@ impl MediaRange {
         }
     }
 
-    /// The range, in small letters.
+    /// Returns the range in lower case.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -64,13 +64,13 @@ mod tests {
     use super::{MediaRange, MediaType};
 
     #[test]
-    fn takes_what_is_of_the_range() {
-        let takes = |range: &str, media_type: &str| {
-            MediaRange::parse(range).unwrap().takes(&MediaType::parse(media_type).unwrap())
+    fn matches_the_media_types_of_the_range() {
+        let matches = |range: &str, media_type: &str| {
+            MediaRange::parse(range).unwrap().matches(&MediaType::parse(media_type).unwrap())
         };
-        assert!(takes("image/*", "image/jpeg") && takes("IMAGE/*", "Image/JPEG"));
-        assert!(takes("text/xml", "text/xml; charset=UTF-8") && takes("text/XML", "text/xml ;q=1"));
-        assert!(!takes("image/*", "text/xml") && !takes("text/xml", "text/html") && !takes("im/*", "image/png"));
+        assert!(matches("image/*", "image/jpeg") && matches("IMAGE/*", "Image/JPEG"));
+        assert!(matches("text/xml", "text/xml; charset=UTF-8") && matches("text/XML", "text/xml ;q=1"));
+        assert!(!matches("image/*", "text/xml") && !matches("text/xml", "text/html") && !matches("im/*", "image/png"));
         for raw in ["", "*", "*/*", "image", "image/", "image/*;q=1", "text/xml; charset=UTF-8"] {
             assert!(MediaRange::parse(raw).is_err(), "{raw}");
         }

@@ -1,9 +1,8 @@
-//! The one model that every dialect is turned into and every format is made from.
+//! The data model that all dialects parse into and all formats serialize.
 //!
-//! It follows the data model of the content-change-message 0.1 page (a
-//! [`ContentObjectModification`] holds [`ContentItemModification`]s). Dialects make [`Draft`]s of it;
-//! the journal settles a draft and yields a [`Change`]; formats write a change out.
-//! Everything here is valid by construction, and nothing here does I/O.
+//! The model follows the content-change-message 0.1 page: a [`ContentObjectModification`] contains
+//! [`ContentItemModification`]s. Dialects make [`Draft`]s, the journal settles a draft into a [`Change`], and formats
+//! serialize changes. All values are valid by construction, and no code here does I/O.
 
 mod aspect;
 mod change;

@@ -1,4 +1,4 @@
-//! Names and identifiers that are not URIs of content.
+//! Names of sources and subscriptions, and identifiers of events and changes.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::deserialize_str::deserialize_str;
 
-/// Why a text is not a name.
+/// Error for a text that is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a name; use a-z, 0-9, - and _, starting with a letter or digit, at most 64 in all")]
 pub struct InvalidName(String);
@@ -20,15 +20,15 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes a name.
+            /// Parses a name.
             ///
             /// # Errors
-            /// When it has other characters or is too long.
+            /// Fails if the text has other characters or is too long.
             pub fn parse(raw: &str) -> Result<Self, InvalidName> {
                 if is_name(raw) { Ok(Self(raw.into())) } else { Err(InvalidName(raw.chars().take(64).collect())) }
             }
 
-            /// The name.
+            /// Returns the name.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -50,12 +50,12 @@ macro_rules! name {
 }
 
 name! {
-    /// The name of a configured source: `[a-z0-9][a-z0-9_-]*`, at most 64 bytes, so that it can stand
-    /// in a URL path and in a routing key.
+    /// Name of a configured source: `[a-z0-9][a-z0-9_-]*`, at most 64 bytes, so that it is valid in a URL path and in a
+    /// routing key.
     SourceName
 }
 name! {
-    /// The name of a subscription: as a source's, so that it can stand in a URL path and in a label.
+    /// Name of a subscription: `[a-z0-9][a-z0-9_-]*`, at most 64 bytes, so that it is valid in a URL path and in a label.
     SubscriptionName
 }
 
@@ -66,18 +66,18 @@ fn is_name(raw: &str) -> bool {
         && raw.bytes().all(|b| allowed(b) || b == b'-' || b == b'_')
 }
 
-/// The source's own identifier of an event, whatever its form: an Atom id, a broker's message id.
-/// Between 1 and [`EventId::MAX_BYTES`] bytes of what XML can carry, without white space around it.
+/// Identifier of an event in its source, for example an Atom id or a broker's message id: 1 to [`EventId::MAX_BYTES`] bytes
+/// of characters that XML allows, without white space at either end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct EventId(Arc<str>);
 
 impl EventId {
-    /// The longest identifier taken, in bytes.
+    /// Maximum length of an identifier, in bytes.
     pub const MAX_BYTES: usize = 1024;
 
-    /// Takes an identifier; `None` when it is empty, too long, or has control characters: such a
-    /// text identifies nothing.
+    /// Parses an identifier; returns `None` if the text is empty, is too long, or has control characters, because it then
+    /// identifies nothing.
     #[must_use]
     pub fn parse(raw: &str) -> Option<Self> {
         let raw = raw.trim();
@@ -87,7 +87,7 @@ impl EventId {
         ok.then(|| Self(raw.into()))
     }
 
-    /// The identifier.
+    /// Returns the identifier.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for EventId {
     }
 }
 
-/// Why a text is not an identifier of ours.
+/// Error for a text that is not a UUID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a UUID; write it as in urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48")]
 pub struct InvalidId(String);
@@ -118,22 +118,22 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Makes a new one, ordered by the time of making (RFC 9562, version 7), so that an
-            /// index over many of them grows at its end.
+            /// Generates a new identifier (RFC 9562, version 7). Such identifiers are ordered by time, so that an index of
+            /// them grows at its end.
             #[must_use]
             pub fn mint() -> Self {
                 Self(Uuid::now_v7())
             }
 
-            /// Takes `urn:uuid:…` or a bare UUID, in either case of letters.
+            /// Parses `urn:uuid:…` or a bare UUID, in upper or lower case.
             ///
             /// # Errors
-            /// When it is neither.
+            /// Fails if the text is neither.
             pub fn parse(raw: &str) -> Result<Self, InvalidId> {
                 Uuid::try_parse(raw.trim()).map(Self).map_err(|_| InvalidId(raw.chars().take(64).collect()))
             }
 
-            /// The UUID itself.
+            /// Returns the UUID.
             #[must_use]
             pub fn uuid(self) -> Uuid {
                 self.0
@@ -154,7 +154,7 @@ macro_rules! uuid_id {
             }
         }
 
-        /// Written as a URN, `urn:uuid:…` (RFC 9562 section 4).
+        /// Writes a URN, `urn:uuid:…` (RFC 9562 section 4).
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(self.0.urn().encode_lower(&mut Uuid::encode_buffer()))
@@ -176,11 +176,11 @@ macro_rules! uuid_id {
 }
 
 uuid_id! {
-    /// Identifies a change for ever, through every format and delivery.
+    /// Permanent identifier of a change, the same in all formats and deliveries.
     ChangeId
 }
 uuid_id! {
-    /// Identifies one item's part of a change for ever: the Atom id of its entry.
+    /// Permanent identifier of one item's part of a change: the Atom id of its entry.
     ItemId
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use super::{ChangeId, EventId, SourceName};
 
     #[test]
-    fn names_fit_a_path_and_a_routing_key() {
+    fn names_are_valid_in_a_path_and_a_routing_key() {
         assert_eq!(SourceName::parse("fedora3").unwrap().as_str(), "fedora3");
         for raw in ["", "Fedora", "a.b", "a/b", "-a", &"a".repeat(65)] {
             assert!(SourceName::parse(raw).is_err(), "{raw}");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_id_identifies_something() {
+    fn an_event_id_is_not_empty_and_has_no_control_characters() {
         assert_eq!(EventId::parse(" x ").unwrap().as_str(), "x");
         assert!(EventId::parse(" ").is_none());
         assert!(EventId::parse("a\nb").is_none());

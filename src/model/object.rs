@@ -1,4 +1,4 @@
-//! What happened to one object: the set of changes that its source made at once.
+//! Modifications of objects.
 
 use std::ops::Deref;
 
@@ -7,44 +7,44 @@ use utoipa::ToSchema;
 
 use super::{ChangeId, ContentItemModification, EventId, SourceName, Text, Timestamp, Uri};
 
-/// A set of changes made at once to one object of a repository: the `ContentObjectModification`
-/// of the content-change-message 0.1 page, and where it came from.
+/// A set of changes made at the same time to one object of a repository: the `ContentObjectModification` of the
+/// content-change-message 0.1 page, with its origin.
 ///
-/// Its JSON shape is documented in `docs/json.md`.
+/// `docs/json.md` documents the JSON shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentObjectModification {
-    /// Identifies the change.
+    /// Identifier of the change.
     pub id: ChangeId,
-    /// Who made it.
+    /// User who made the change.
     pub user: User,
-    /// When it was made, by the source's clock.
+    /// Time of the change, by the source's clock.
     pub time: Timestamp,
-    /// The object: for Fedora 3 the REST endpoint of its profile, as on the 0.1 page.
+    /// URI of the object: for Fedora 3 the REST endpoint of its profile, as on the 0.1 page.
     pub object: Uri,
-    /// The object that it belongs to.
+    /// URI of the object's parent.
     pub parent: Option<Uri>,
-    /// What kinds of object it is.
+    /// Types of the object.
     pub types: Vec<Uri>,
-    /// What was done, for people.
+    /// Human-readable description.
     pub description: Text,
-    /// Where the change came from.
+    /// Origin of the change.
     pub origin: Origin,
-    /// What happened to which items.
+    /// Modified items.
     pub items: NonEmpty<ContentItemModification>,
 }
 
-/// Who made a change.
+/// User who made a change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 pub struct User {
-    /// The name; Atom asks for one (RFC 4287 section 3.2.1), so it is never empty.
+    /// Name, never empty, because Atom requires one (RFC 4287 section 3.2.1).
     name: Text,
-    /// What identifies the user.
+    /// URI of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Uri)]
     uri: Option<Uri>,
 }
 
-/// A name that is missing or empty becomes [`User::UNKNOWN`], as in [`User::new`].
+/// Replaces a missing or empty name by [`User::UNKNOWN`], as [`User::new`] does.
 impl<'de> Deserialize<'de> for User {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -60,10 +60,10 @@ impl<'de> Deserialize<'de> for User {
 }
 
 impl User {
-    /// The name of a user of whom the source says nothing.
+    /// Name of a user whom the source does not name; Fedora 3 uses the same word.
     pub const UNKNOWN: &'static str = "unknown";
 
-    /// A user by name; an empty name becomes [`User::UNKNOWN`], Fedora 3's own word for it.
+    /// Returns a user with this name; an empty name becomes [`User::UNKNOWN`].
     #[must_use]
     pub fn new(name: &str, uri: Option<Uri>) -> Self {
         let name = Text::new(name);
@@ -71,54 +71,54 @@ impl User {
         Self { name, uri }
     }
 
-    /// A user of whom the source says nothing.
+    /// Returns a user whom the source does not name.
     #[must_use]
     pub fn unknown() -> Self {
         Self::new(Self::UNKNOWN, None)
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// What identifies the user.
+    /// Returns the URI of the user.
     #[must_use]
     pub fn uri(&self) -> Option<&Uri> {
         self.uri.as_ref()
     }
 }
 
-/// Where a change came from.
+/// Origin of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The configured source.
+    /// Name of the configured source.
     pub source: SourceName,
-    /// The source's own identifier of the event.
+    /// Identifier of the event in the source.
     pub event_id: Option<EventId>,
-    /// The version of the source's software, as the source writes it.
+    /// Version of the source's software, in the spelling of the source.
     pub software_version: Option<Text>,
 }
 
-/// At least one of something, in order.
+/// A list with at least one element.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<T>")]
 pub struct NonEmpty<T>(Vec<T>);
 
-/// A change without items was asked for.
+/// Error for a change without items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a change has at least one item")]
 pub struct NoItems;
 
 impl<T> NonEmpty<T> {
-    /// Just one.
+    /// Returns a list with one element.
     #[must_use]
     pub fn one(item: T) -> Self {
         Self(vec![item])
     }
 
-    /// One, and as many others as there are.
+    /// Returns a list of a first element and others.
     #[must_use]
     pub fn one_and(first: T, others: Vec<T>) -> Self {
         let mut all = vec![first];
@@ -126,13 +126,13 @@ impl<T> NonEmpty<T> {
         Self(all)
     }
 
-    /// As many of something else.
+    /// Converts each element.
     #[must_use]
     pub fn map<U>(self, each: impl FnMut(T) -> U) -> NonEmpty<U> {
         NonEmpty(self.0.into_iter().map(each).collect())
     }
 
-    /// The items, by value.
+    /// Returns the elements as a vector.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.0

@@ -1,6 +1,5 @@
-//! The JSON shape of the model as JSON Schema, for the description of the HTTP interface. It stands
-//! on the bounds of the types themselves; what holds members together is derived beside the shape,
-//! in [`super::json`].
+//! JSON Schema of the model's values, for the OpenAPI description. The schemas use the bounds of the types; [`super::json`]
+//! derives the schemas of whole changes.
 
 use std::borrow::Cow;
 
@@ -54,7 +53,7 @@ schemas! {
     Digest: digest(),
 }
 
-/// A change as it is shown; what may be sent is the same, with less of it needed.
+/// Schema of a change in responses. Requests use the same shape with fewer required members.
 impl PartialSchema for Change {
     fn schema() -> RefOr<Schema> {
         Wire::schema()
@@ -110,8 +109,7 @@ mod tests {
 
     use super::Change;
 
-    /// The members of the tables in `docs/json.md`, the table of the change first, with whether each
-    /// always stands there.
+    /// Members in the tables of `docs/json.md`, the table of the change first, each with whether it is always present.
     fn documented() -> Vec<BTreeSet<(String, bool)>> {
         let page = include_str!("../../docs/json.md");
         let row = |line: &str| {
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_has_the_members_that_are_documented() {
+    fn the_schema_has_the_documented_members() {
         let [change, item] = &documented()[..] else { panic!("docs/json.md has other tables") };
         assert_eq!(members(Change::schema()), *change);
         let mut schemas = Vec::new();

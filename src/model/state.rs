@@ -1,4 +1,4 @@
-//! What state an item is in.
+//! States of items.
 
 use std::{borrow::Cow, fmt};
 
@@ -12,47 +12,47 @@ use super::deserialize_str::deserialize_str;
 #[serde(transparent)]
 pub struct State(Cow<'static, str>);
 
-/// Why a text is not a state.
+/// Error for a text that is not a state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a state; a state is written in capital letters and underscores, as in ACTIVE")]
 pub struct InvalidState(String);
 
 impl State {
-    /// The content is there to be used (Fedora's `A`).
+    /// State of public content (Fedora's `A`).
     pub const ACTIVE: Self = Self(Cow::Borrowed("ACTIVE"));
-    /// The content is held back (Fedora's `I`).
+    /// State of hidden content (Fedora's `I`).
     pub const INACTIVE: Self = Self(Cow::Borrowed("INACTIVE"));
-    /// The content is marked as deleted, and still stored (Fedora's `D`).
+    /// State of content that is marked as deleted, but still stored (Fedora's `D`).
     pub const DELETED: Self = Self(Cow::Borrowed("DELETED"));
 
-    /// An activity has been asked for.
+    /// State of a requested activity.
     pub const REQUESTED: Self = Self(Cow::Borrowed("REQUESTED"));
-    /// An activity has been asked to stop.
+    /// State of an activity that was requested to stop.
     pub const STOPPING: Self = Self(Cow::Borrowed("STOPPING"));
-    /// An activity is over, and what it made does not count.
+    /// State of a finished activity whose results are invalid.
     pub const VOIDED: Self = Self(Cow::Borrowed("VOIDED"));
-    /// An activity was left out.
+    /// State of an activity that was skipped.
     pub const SKIPPED: Self = Self(Cow::Borrowed("SKIPPED"));
-    /// A source of content is looked at for news.
+    /// State of a source of content that is polled for news.
     pub const OPENED: Self = Self(Cow::Borrowed("OPENED"));
-    /// A source of content is not looked at any more.
+    /// State of a source of content that is no longer polled.
     pub const CLOSED: Self = Self(Cow::Borrowed("CLOSED"));
-    /// An activity has come to its end and done what it was asked for.
+    /// State of an activity that finished successfully.
     pub const COMPLETED_SUCCESS: Self = Self(Cow::Borrowed("COMPLETED_SUCCESS"));
-    /// An activity has come to its end and not done what it was asked for.
+    /// State of an activity that finished without success.
     pub const COMPLETED_FAILURE: Self = Self(Cow::Borrowed("COMPLETED_FAILURE"));
 
-    /// The longest state taken, in bytes.
+    /// Maximum length of a state, in bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// Takes a token of the vocabulary.
+    /// Parses a token of the vocabulary.
     ///
     /// # Errors
-    /// When it is not `[A-Z][A-Z_]*` or is too long.
+    /// Fails if the text is not `[A-Z][A-Z_]*` or is too long.
     pub fn parse(raw: &str) -> Result<Self, InvalidState> {
-        for known in [Self::ACTIVE, Self::INACTIVE, Self::DELETED] {
-            if known.as_str() == raw {
-                return Ok(known);
+        for constant in [Self::ACTIVE, Self::INACTIVE, Self::DELETED] {
+            if constant.as_str() == raw {
+                return Ok(constant);
             }
         }
         let token = raw.starts_with(|c: char| c.is_ascii_uppercase())
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// The token.
+    /// Returns the token.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -89,7 +89,7 @@ mod tests {
     use super::State;
 
     #[test]
-    fn takes_tokens_only() {
+    fn parses_only_tokens() {
         assert_eq!(State::parse("ACTIVE").unwrap(), State::ACTIVE);
         assert_eq!(State::parse("COMPLETED_SUCCESS").unwrap().as_str(), "COMPLETED_SUCCESS");
         for raw in ["", "active", "_A", "A B", "A1", &"A".repeat(65)] {

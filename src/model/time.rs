@@ -1,4 +1,4 @@
-//! Points in time, as sources write them and as the journal keeps them.
+//! Points in time, as sources write them and as the journal stores them.
 
 use std::{fmt, ops::Range};
 
@@ -7,71 +7,71 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::deserialize_str::deserialize_str;
 
-/// A point in time in UTC, to the millisecond: what Fedora writes and what all formats can carry.
+/// A point in time in UTC, with a resolution of one millisecond, as Fedora writes it and all formats support it.
 ///
-/// It is written as RFC 3339 with three digits and a `Z`: `2011-08-03T08:14:25.943Z`.
+/// Its text form is RFC 3339 with three fractional digits and a `Z`: `2011-08-03T08:14:25.943Z`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp {
-    /// Since 1970-01-01T00:00:00Z; in the years 0000 to 9999.
+    /// Milliseconds since 1970-01-01T00:00:00Z, in the years 0000 to 9999.
     millis: i64,
 }
 
-/// The years that RFC 3339 can write, 0000 to 9999, in milliseconds since 1970.
+/// Range of times that RFC 3339 can represent (years 0000 to 9999), in milliseconds since 1970.
 const YEARS: Range<i64> = -62_167_219_200_000..253_402_300_800_000;
 
-/// How many bytes it takes, written.
-const WRITTEN: usize = 24;
+/// Length of the text form, in bytes.
+const TEXT_LEN: usize = 24;
 
-/// Why a text is not a point in time.
+/// Error for a text that is not a point in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a date and time; write it as in 2011-08-03T08:14:25.943Z")]
 pub struct InvalidTimestamp(String);
 
 impl Timestamp {
-    /// 1970-01-01T00:00:00.000Z: where a time is asked for and there has been none.
+    /// 1970-01-01T00:00:00.000Z: placeholder where a time is required and none is known.
     pub const EPOCH: Self = Self { millis: 0 };
 
-    /// The present, by this machine's clock.
+    /// Returns the present time by this machine's clock.
     #[must_use]
     pub fn now() -> Self {
         Self::from_datetime(Utc::now())
     }
 
-    /// Drops what is finer than a millisecond, so that times compare as they are written. A leap
-    /// second is taken as the first second after it, as in counting seconds since 1970: XML Schema
-    /// has no second 60. A time that RFC 3339 cannot write is taken as the nearest that it can.
+    /// Truncates a time to milliseconds, so that times compare as their text forms do. A leap second becomes the first
+    /// second after it, because XML Schema has no second 60. A time that RFC 3339 cannot represent becomes the nearest one
+    /// that it can.
     #[must_use]
     pub fn from_datetime(time: DateTime<Utc>) -> Self {
         Self { millis: time.timestamp_millis().clamp(YEARS.start, YEARS.end - 1) }
     }
 
-    /// Milliseconds since 1970-01-01T00:00:00Z, as in `org.fcrepo.jms.timestamp`.
-    ///
-    /// Gives `None` outside the years that RFC 3339 can write (0000 to 9999).
+    /// Converts milliseconds since 1970-01-01T00:00:00Z, as in `org.fcrepo.jms.timestamp`; returns `None` outside of the
+    /// years that RFC 3339 can represent (0000 to 9999).
     #[must_use]
     pub fn from_millis(millis: i64) -> Option<Self> {
         YEARS.contains(&millis).then_some(Self { millis })
     }
 
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+    /// Returns the milliseconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub fn millis(self) -> i64 {
         self.millis
     }
 
-    /// The same point in time for chrono.
+    /// Converts to a chrono time.
     #[must_use]
     pub fn datetime(self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.millis).unwrap_or_default()
     }
 
-    /// Reads what the sources really send: RFC 3339 with a fraction of any length or none
-    /// (Fedora 3 trims trailing zeros), a naive date and time (Python's `isoformat()`, taken as
-    /// UTC), and an offset with a stray `Z` behind it (`…-04:00Z`, Fedora's own samples), where the
-    /// offset is what was meant.
+    /// Parses the forms that sources send in practice:
+    ///
+    /// * RFC 3339 with a fraction of any length or none (Fedora 3 trims trailing zeros);
+    /// * a date and time without offset (Python's `isoformat()`), interpreted as UTC;
+    /// * an offset followed by a stray `Z` (`…-04:00Z`, in Fedora's own samples), in which the offset counts.
     ///
     /// # Errors
-    /// When it is none of these.
+    /// Fails if the text has another form.
     pub fn parse(raw: &str) -> Result<Self, InvalidTimestamp> {
         let raw = raw.trim();
         let parsed = DateTime::parse_from_rfc3339(raw)
@@ -87,25 +87,25 @@ impl Timestamp {
         parsed.ok_or_else(|| InvalidTimestamp(raw.chars().take(64).collect()))
     }
 
-    /// Writes it. A change has several, and chrono's way over a formatter takes ten times as long.
-    fn written(self, room: &mut [u8; WRITTEN]) -> &str {
-        *room = *b"0000-00-00T00:00:00.000Z";
+    /// Writes the text form to a buffer. Chrono's formatter takes ten times as long, and a change has several times.
+    fn write_to(self, buffer: &mut [u8; TEXT_LEN]) -> &str {
+        *buffer = *b"0000-00-00T00:00:00.000Z";
         let (date, time) = (self.datetime().date_naive(), self.datetime().time());
         let millis = time.nanosecond() / 1_000_000;
         let parts =
             [date.year().unsigned_abs(), date.month(), date.day(), time.hour(), time.minute(), time.second(), millis];
         for (end, mut rest) in [4, 7, 10, 13, 16, 19, 23].into_iter().zip(parts) {
-            let digits = room[..end].iter_mut().rev().take_while(|digit| digit.is_ascii_digit());
+            let digits = buffer[..end].iter_mut().rev().take_while(|digit| digit.is_ascii_digit());
             for digit in digits {
                 *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
                 rest /= 10;
             }
         }
-        std::str::from_utf8(room).unwrap_or_default()
+        std::str::from_utf8(buffer).unwrap_or_default()
     }
 }
 
-/// `2016-05-19T17:17:39-04:00` for `2016-05-19T17:17:39-04:00Z`.
+/// Removes a `Z` after an offset: `2016-05-19T17:17:39-04:00Z` becomes `2016-05-19T17:17:39-04:00`.
 fn without_stray_z(raw: &str) -> Option<&str> {
     let rest = raw.strip_suffix(['Z', 'z'])?;
     let sign = rest.len().checked_sub("+00:00".len())?;
@@ -118,11 +118,11 @@ fn naive_as_utc(raw: &str) -> chrono::ParseResult<DateTime<Utc>> {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.written(&mut [0; WRITTEN]))
+        f.write_str(self.write_to(&mut [0; TEXT_LEN]))
     }
 }
 
-/// Shown as a date and a time: nobody reads milliseconds.
+/// Writes a date and a time instead of milliseconds, for readability.
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Timestamp").field(&self.datetime()).finish()
@@ -131,7 +131,7 @@ impl fmt::Debug for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.written(&mut [0; WRITTEN]))
+        serializer.serialize_str(self.write_to(&mut [0; TEXT_LEN]))
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     use super::Timestamp;
 
     #[test]
-    fn reads_what_sources_really_send() {
+    fn parses_the_forms_that_sources_send() {
         for (raw, written) in [
             ("2011-08-03T08:14:25.943Z", "2011-08-03T08:14:25.943Z"),
             ("2011-08-19T09:24:11.66Z", "2011-08-19T09:24:11.660Z"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn is_written_as_chrono_writes_it() {
+    fn text_form_equals_that_of_chrono() {
         let every = super::YEARS.step_by(1_234_567_890_123);
         for millis in every.chain([-1, 0, 951_782_399_999, 951_782_400_000]) {
             let time = Timestamp::from_millis(millis).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_time() {
+    fn refuses_other_texts() {
         for raw in ["@lastMod", "", "2016-05-19", "Z", "+12345-01-01T00:00:00Z", "-04:00Z"] {
             assert!(Timestamp::parse(raw).is_err(), "{raw}");
         }

@@ -1,4 +1,4 @@
-//! Identifiers of objects and items, kept as their source wrote them.
+//! URIs of objects and items, in the spelling of their source.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -6,44 +6,44 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::deserialize_str::deserialize_str;
 
-/// An absolute URI (RFC 3986), or an IRI (RFC 3987) as Atom allows in its place.
+/// An absolute URI (RFC 3986) or IRI (RFC 3987), which Atom allows as well.
 ///
-/// It is kept character for character: Fedora's REST API writes the colon of a PID unencoded, and a
-/// normalised spelling would no longer be the identifier that the repository uses. Two URIs are the
-/// same when their characters are (RFC 4287 section 4.2.6.1 compares Atom ids in the same way).
+/// The spelling never changes, because Fedora's REST API writes the colon of a PID unencoded, and a normalized URI would no
+/// longer be the repository's identifier. Two URIs are equal if their characters are equal (RFC 4287 section 4.2.6.1
+/// compares Atom ids in the same way).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Uri(Arc<str>);
 
-/// Why a text is not a URI.
+/// Error for a text that is not a URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUri {
-    /// It has a character that no URI may have unescaped.
-    #[error("{0:?} may not stand in a URI; percent-encode it")]
+    /// The text has a character that must be percent-encoded in a URI.
+    #[error("a URI cannot contain {0:?}; percent-encode it")]
     Character(char),
-    /// It cannot be parsed, or it is relative.
+    /// The text cannot be parsed as a URI, or is a relative reference.
     #[error("it is not an absolute URI ({0})")]
     Syntax(url::ParseError),
-    /// It is longer than [`Uri::MAX_BYTES`].
-    #[error("it has {0} bytes; at most {max} are taken", max = Uri::MAX_BYTES)]
+    /// The text is longer than [`Uri::MAX_BYTES`].
+    #[error("it has {0} bytes; the maximum is {max}", max = Uri::MAX_BYTES)]
     TooLong(usize),
 }
 
 impl Uri {
-    /// The longest URI taken, in bytes.
+    /// Maximum length of a URI, in bytes.
     pub const MAX_BYTES: usize = 2048;
 
-    /// Takes `raw` as it is, white space around it aside.
+    /// Validates `raw` and removes white space at either end; the spelling stays.
     ///
     /// # Errors
-    /// When it is not an absolute URI, is too long, or has a character that must be escaped.
+    /// Fails if the text is not an absolute URI, is too long, or has a character that must be percent-encoded.
     pub fn parse(raw: &str) -> Result<Self, InvalidUri> {
         let raw = raw.trim();
         if raw.len() > Self::MAX_BYTES {
             return Err(InvalidUri::TooLong(raw.len()));
         }
         if !is_plain_ascii(raw)
-            && let Some(bad) = raw.chars().find(|c| !may_stand_in_uri(*c))
+            && let Some(bad) = raw.chars().find(|c| !is_uri_char(*c))
         {
             return Err(InvalidUri::Character(bad));
         }
@@ -53,15 +53,15 @@ impl Uri {
         Ok(Self(raw.into()))
     }
 
-    /// The URI as its source wrote it.
+    /// Returns the URI in the spelling of its source.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Whether there are only characters of ASCII that may stand in a URI, as nearly always. To look at
-/// every byte is faster than to stop at the first that is not: several are looked at at once.
+/// Returns whether all characters are ASCII and allowed in a URI, which is true for nearly all URIs. The function checks
+/// every byte without an early exit, because the compiler then checks several bytes at a time.
 fn is_plain_ascii(raw: &str) -> bool {
     raw.bytes().fold(true, |plain, byte| {
         let excluded = matches!(byte, b'<' | b'>' | b'"' | b'{' | b'}' | b'|' | b'\\' | b'^' | b'`');
@@ -69,8 +69,8 @@ fn is_plain_ascii(raw: &str) -> bool {
     })
 }
 
-/// Whether the URI is of a form that is absolute at sight, as nearly all are: parsing one in full
-/// takes longer than all else that is done with it. Its characters have been looked at.
+/// Returns whether the URI has a simple form that is certainly absolute, as nearly all URIs have. Complete parsing takes
+/// longer than all other work on a URI. The caller has checked the characters.
 fn is_plainly_absolute(raw: &str) -> bool {
     let Some((scheme, rest)) = raw.split_once(':') else { return false };
     match scheme {
@@ -84,8 +84,8 @@ fn is_plainly_absolute(raw: &str) -> bool {
     }
 }
 
-/// Letters, digits, hyphens and dots, and not what may be a number of an address or has a meaning of
-/// its own: `127.1`, `xn--…`.
+/// Returns whether the host has only letters, digits, hyphens and dots, and is neither numeric like an IP address (`127.1`)
+/// nor an internationalized name (`xn--…`).
 fn is_plain_host(host: &str) -> bool {
     let last = host.rsplit('.').next().unwrap_or_default();
     last.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -93,8 +93,8 @@ fn is_plain_host(host: &str) -> bool {
         && !host.contains("xn--")
 }
 
-/// What RFC 3986 and RFC 3987 exclude is excluded; so is what XML cannot carry.
-pub(super) fn may_stand_in_uri(c: char) -> bool {
+/// Returns whether a URI may contain the character according to RFC 3986 and RFC 3987, and XML may, too.
+pub(super) fn is_uri_char(c: char) -> bool {
     match c {
         '<' | '>' | '"' | '{' | '}' | '|' | '\\' | '^' | '`' => false,
         c if c.is_whitespace() || c.is_control() => false,
@@ -145,15 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plain_may_stand_in_a_uri() {
+    fn plain_ascii_characters_are_uri_characters() {
         for c in '\0'..='\u{ff}' {
             let plain = super::is_plain_ascii(c.encode_utf8(&mut [0; 4]));
-            assert_eq!(plain, c.is_ascii() && super::may_stand_in_uri(c), "{c:?}");
+            assert_eq!(plain, c.is_ascii() && super::is_uri_char(c), "{c:?}");
         }
     }
 
     #[test]
-    fn what_is_absolute_at_sight_can_be_parsed_in_full() {
+    fn plainly_absolute_uris_can_be_parsed() {
         for raw in ["http://h", "https://a.b-c.d:8080/x?y#z", "http://localhost:80/a:b", "urn:x", "info:fedora/a:1/DC"]
         {
             assert!(super::is_plainly_absolute(raw) && url::Url::parse(raw).is_ok(), "{raw}");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_an_absolute_uri() {
+    fn refuses_other_texts() {
         assert!(matches!(Uri::parse("/fedora/objects/demo:5"), Err(InvalidUri::Syntax(_))));
         assert!(matches!(Uri::parse("http://h/${ns}:1"), Err(InvalidUri::Character('{'))));
         assert!(matches!(Uri::parse("http://h/a b"), Err(InvalidUri::Character(' '))));

@@ -222,7 +222,7 @@ impl PageWriter {
                     let encoded = if size < LARGE {
                         change.encoded(format.name, format.write)
                     } else {
-                        change.unread().change().map(|change| (format.write)(change).into())
+                        change.without_caches().change().map(|change| (format.write)(change).into())
                     };
                     self.out.write_all(&encoded.map_err(store_problem)?)
                 }

@@ -403,7 +403,7 @@ impl Newest {
 fn received(changes: &Backwards<'_>) -> Result<Option<Timestamp>, Problem> {
     let received = |newest: &Arc<RecordedChange>| {
         let is_large = newest.json().len() >= LARGE;
-        let received = if is_large { newest.unread().change()?.received } else { newest.change()?.received };
+        let received = if is_large { newest.without_caches().change()?.received } else { newest.change()?.received };
         Ok(received)
     };
     changes.peek().map(received).transpose().map_err(store_problem)

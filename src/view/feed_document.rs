@@ -61,7 +61,7 @@ impl<'a, W: Write> FeedWriter<'a, W> {
     /// Writes an entry for every item of the change.
     pub(super) fn change(&mut self, recorded: &RecordedChange) -> Result<(), WriteError> {
         if recorded.json().len() >= LARGE {
-            return self.entries(recorded.unread().change()?);
+            return self.entries(recorded.without_caches().change()?);
         }
         self.entries(recorded.change()?)
     }

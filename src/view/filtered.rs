@@ -158,14 +158,14 @@ pub(super) fn find(journal: &Journal, selection: &Selection) -> Result<Found, Pr
             return Ok(found);
         }
         for recorded in read {
-            let recorded = if recorded.json().len() < LARGE { recorded } else { Arc::new(recorded.unread()) };
+            let recorded = if recorded.json().len() < LARGE { recorded } else { Arc::new(recorded.without_caches()) };
             let received = recorded.change().map_err(store_problem)?.received;
             // Times of receipt never go back in the journal, so nothing older is wanted either.
             if selection.filter.since.is_some_and(|since| received < since) {
                 found.updated.get_or_insert(received);
                 return Ok(found);
             }
-            let shown = recorded.selected(&selection.filter).map_err(store_problem)?;
+            let shown = recorded.filtered(&selection.filter).map_err(store_problem)?;
             let size = shown.as_ref().map_or(0, |shown| shown.json().len());
             if !found.changes.is_empty() && bytes + size > PAGE_BYTES {
                 found.next = older_than(cursor);
@@ -179,7 +179,7 @@ pub(super) fn find(journal: &Journal, selection: &Selection) -> Result<Found, Pr
                 found.updated = Some(received);
             }
             // Of many bytes, what was read of them is dropped until their entries are written.
-            let shown = shown.map(|shown| if bytes > READ_BYTES { Arc::new(shown.unread()) } else { shown });
+            let shown = shown.map(|shown| if bytes > READ_BYTES { Arc::new(shown.without_caches()) } else { shown });
             found.changes.extend(shown);
             if found.changes.len() == limit {
                 found.next = older_than(cursor);

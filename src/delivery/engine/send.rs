@@ -182,7 +182,7 @@ impl Engine {
                     break;
                 }
             }
-            let shown = change.selected(&self.filter).map_err(retry)?;
+            let shown = change.filtered(&self.filter).map_err(retry)?;
             match (&mut gathered, shown) {
                 (None, None) => {
                     session.waiting.pop_front();

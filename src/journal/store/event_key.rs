@@ -1,20 +1,19 @@
-//! By what an event is known when it comes again.
+//! Event keys, by which the journal detects repeated events.
 
 use sha2::{Digest, Sha256};
 
 use crate::model::SourceName;
 
-/// What identifies an event for knowing it again: a digest over the source's name and the source's
-/// own event id, or the body.
+/// Key of an event for the detection of repeats: a digest of the source's name, and of the source's event id or the
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventKey(pub [u8; 16]);
 
-/// Makes the key of an event from what identifies it within its source. `ordinal` tells apart the
-/// drafts of one message.
+/// Computes the key of an event from its identity within its source. `ordinal` distinguishes the drafts of one message.
 #[must_use]
 pub fn event_key(source: &SourceName, identity: EventIdentity<'_>, ordinal: usize) -> EventKey {
     let mut hash = Sha256::new();
-    // Each part has its length before it, so that no two identities run together to the same bytes.
+    // The length of each part precedes it, so that different identities never give the same bytes.
     let mut part = |bytes: &[u8]| {
         hash.update(bytes.len().to_be_bytes());
         hash.update(bytes);
@@ -37,7 +36,7 @@ pub fn event_key(source: &SourceName, identity: EventIdentity<'_>, ordinal: usiz
 }
 
 impl EventKey {
-    /// The key of a further change that tells the same event: `number` of them come before it.
+    /// Returns the key of a further change from the same event, after `number` others.
     #[must_use]
     pub fn part(self, number: usize) -> Self {
         let hash = Sha256::new().chain_update(self.0).chain_update(number.to_be_bytes()).finalize();
@@ -47,16 +46,16 @@ impl EventKey {
     }
 }
 
-/// What identifies an event within its source.
+/// Identity of an event within its source.
 #[derive(Clone, Copy, Debug)]
 pub enum EventIdentity<'a> {
-    /// The source's own identifier.
+    /// Identifier that the source assigned.
     Id(&'a str),
     /// The message itself.
     Message {
-        /// Those of its headers that its dialect reads.
+        /// Headers that the dialect reads.
         headers: &'a [(String, String)],
-        /// Its bytes.
+        /// Body of the message.
         body: &'a [u8],
     },
 }

@@ -1,15 +1,16 @@
-//! The limits that every store keeps by itself.
+//! Limits on tables that every store trims automatically.
 
-/// Limits on the tables that the store trims by itself.
+/// Limits on tables that the store trims automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// Least number of the newest changes whose events are known when they are repeated …
+    /// Minimum number of newest changes whose event keys are kept. A key is removed when it exceeds both this number and
+    /// `dedupe_millis`.
     pub dedupe_events: u64,
-    /// … and least time, in milliseconds, for which they are known. A key is forgotten when both have passed.
+    /// Minimum time for which an event key is kept, in milliseconds.
     pub dedupe_millis: i64,
-    /// Most messages in the quarantine; the oldest go first.
+    /// Maximum number of messages in the quarantine; the oldest are dropped first.
     pub quarantine_entries: u64,
-    /// Most bytes of bodies in the quarantine; the oldest messages go first.
+    /// Maximum size of all bodies in the quarantine, in bytes; the oldest messages are dropped first.
     pub quarantine_bytes: u64,
 }
 

@@ -1,27 +1,27 @@
-//! URIs, each once and in order. Most such sets have one: a list costs less than a tree, and is gone through in order as well.
+//! A sorted set of URIs. It is a list instead of a tree, because most sets have one element.
 
 use crate::model::Uri;
 
-/// URIs, each once, in their order.
+/// A sorted list of unique URIs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UriSet(Vec<Uri>);
 
 impl UriSet {
-    /// Whether it has this one.
+    /// Returns whether the set contains the URI.
     #[must_use]
     pub fn contains(&self, uri: &Uri) -> bool {
         self.0.binary_search(uri).is_ok()
     }
 
-    /// Them, in their order.
+    /// Returns the URIs in order.
     #[must_use]
     pub fn as_slice(&self) -> &[Uri] {
         &self.0
     }
 
-    /// Takes in those of another.
+    /// Adds the URIs of another set.
     pub(in crate::journal) fn extend(&mut self, more: Self) {
-        // One at a time, as they mostly come, they are not sorted anew.
+        // A single URI, which is the usual case, needs no sorting.
         if more.0.len() > 1 {
             *self = self.0.drain(..).chain(more).collect();
             return;

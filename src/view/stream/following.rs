@@ -214,7 +214,7 @@ impl Following {
                 return Ok(Step::Large(change));
             }
             let shown = match &self.filter {
-                Some(filter) => change.selected(filter)?,
+                Some(filter) => change.filtered(filter)?,
                 None => Some(change),
             };
             if let Some(shown) = shown {

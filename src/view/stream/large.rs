@@ -44,9 +44,9 @@ impl LargeEvents {
         let spool = spool.clone();
         let write = move || {
             // What is read of the change is dropped with this.
-            let change = Arc::new(change.unread());
+            let change = Arc::new(change.without_caches());
             let shown = match &filter {
-                Some(filter) => change.selected(filter)?,
+                Some(filter) => change.filtered(filter)?,
                 None => Some(change),
             };
             let Some(shown) = shown else { return Ok(None) };

@@ -67,7 +67,7 @@ fn visibility_subscriber_ends_with_the_public_items() {
             let mut subscriber = Subscriber::default();
             let changes = after(&world, head);
             for change in &changes {
-                if let Some(seen) = change.selected(&filter).unwrap() {
+                if let Some(seen) = change.filtered(&filter).unwrap() {
                     subscriber.take(&seen);
                 }
             }

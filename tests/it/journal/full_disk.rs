@@ -89,7 +89,7 @@ async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
         assert_eq!(refused.headers()["retry-after"], "5");
         let problem: Value = refused.json().await.unwrap();
         let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.contains("the disk is full; free some room where the journal is kept"), "{detail}");
+        assert!(detail.contains("the disk is full; free some space on the disk of the journal"), "{detail}");
         assert!(detail.contains("send the message again"), "{detail}");
         // An unreadable message cannot be quarantined either, and its sender gets the same response.
         assert_eq!(gateway.post("content-change", "application/json", "x".repeat(9000)).await.0, 503);

@@ -177,7 +177,7 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
             }
         };
         let reason = paused["lastError"]["reason"].as_str().unwrap();
-        assert!(reason.contains("the disk is full; free some room where the journal is kept"), "{reason}");
+        assert!(reason.contains("the disk is full; free some space on the disk of the journal"), "{reason}");
         assert!(paused["nextAttempt"].is_string());
         client.publish_all(EXCHANGE, "a", events(sent + 1..=sent + 100), &persistent()).await;
         sent += 100;

@@ -225,7 +225,7 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
         }
     };
     let reason = paused["lastError"]["reason"].as_str().unwrap();
-    assert!(reason.contains("the disk is full; free some room where the journal is kept"), "{reason}");
+    assert!(reason.contains("the disk is full; free some space on the disk of the journal"), "{reason}");
     let readiness = gateway.http.get(format!("{}/readyz", gateway.url)).send().await.unwrap();
     assert_eq!(readiness.status(), 503);
     // Acknowledged messages are in the journal, and all others are with the broker.

@@ -67,7 +67,7 @@ pub struct JournalSummary {
 /// `target` is there whole or not at all.
 ///
 /// # Errors
-/// When there is no journal, `target` is there, or something cannot be read or written.
+/// Fails if there is no journal, `target` is there, or something cannot be read or written.
 pub fn back_up(
     folder: &Path,
     target: &Path,
@@ -105,7 +105,7 @@ impl Partial {
         let file = file.map_err(|error| cannot_write(&path, error))?;
         file.try_lock().map_err(|_| BackupError::InUse(path.clone()))?;
         // What an earlier one left, that was broken off, is of no use.
-        let emptied = private_files::take_from_others(&file).and_then(|()| file.set_len(0));
+        let emptied = private_files::restrict_to_owner(&file).and_then(|()| file.set_len(0));
         emptied.map_err(|error| cannot_write(&path, error))?;
         Ok(Self { path, file })
     }

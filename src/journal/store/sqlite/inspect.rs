@@ -28,7 +28,7 @@ pub enum FolderContent {
 /// Looks whether a journal could be opened in `folder`, or made there.
 ///
 /// # Errors
-/// When opening would fail, as far as the file system and the header of the file tell. Damage further in is not looked for.
+/// Fails if opening would fail, as far as the file system and the header of the file tell. Damage further in is not looked for.
 pub fn inspect(folder: &Path) -> Result<FolderContent, OpenError> {
     let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
     let Some(existing) = folder.ancestors().find(|path| path.exists()) else {

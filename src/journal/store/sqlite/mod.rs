@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, readable with any SQLite tool.
 //!
-//! WAL with `synchronous=FULL`: a commit is on disk when it returns. One connection writes, a few
-//! read-only ones read, and neither blocks the other.
+//! The store uses a write-ahead log with `synchronous=FULL`, so a commit is on disk when it returns. One connection writes,
+//! a few read-only connections read, and neither blocks the other.
 
 pub mod backup;
 mod changes;
@@ -36,7 +36,7 @@ use dedupe::EventKeys;
 use readers::Readers;
 use rusqlite::Connection;
 use uuid::Uuid;
-use wal::Log;
+use wal::WriteAheadLog;
 
 pub use open::OpenError;
 
@@ -52,28 +52,28 @@ use crate::{
     model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
 };
 
-/// The name of the journal's file in its folder.
+/// Name of the journal's file in its folder.
 pub const FILE_NAME: &str = "journal.sqlite";
 
-/// How many connections read at the same time.
+/// Number of reading connections.
 const READERS: usize = 4;
 
-/// How often the write-ahead log is moved beside the appends before the rest is moved with nobody appending, …
-const PASSES: usize = 3;
+/// Maximum number of checkpoints beside the appends, before the last checkpoint, which blocks appends.
+const CONCURRENT_CHECKPOINTS: usize = 3;
 
-/// … unless the rest is fewer pages than these.
+/// Number of pages in the write-ahead log that is small enough for the last checkpoint, which blocks appends.
 const FEW_PAGES: u64 = 256;
 
-/// Number of bytes that a probe writes: more than the pages that a message of usual size touches have.
+/// Number of bytes that a probe writes: more than all pages that a message of typical size modifies.
 const PROBE_BYTES: i64 = 256 * 1024;
 
 /// Settings of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct SqliteOptions {
-    /// Limits that every store keeps.
+    /// Limits that apply to every store.
     pub limits: StoreLimits,
-    /// Number of event keys in memory, at some 40 bytes each, from which on they are written as a run. As many changes are
-    /// read when a journal is opened.
+    /// Number of event keys in memory, at about 40 bytes each, at which they are written as a sorted run. Opening a journal
+    /// reads up to as many changes.
     pub run_keys: usize,
 }
 
@@ -87,22 +87,22 @@ impl Default for SqliteOptions {
 pub struct SqliteStore {
     options: SqliteOptions,
     identity: Uuid,
-    /// Changes are numbered after this number, or after the newest change.
+    /// The next change has a larger number than this one and than the newest change.
     floor: Seq,
-    // Fields are dropped in this order. The connection that is closed last empties the write-ahead log into the file, which
-    // a reading connection may not do.
+    // Fields are dropped in this order. The connection that is closed last moves the write-ahead log into the file, which a
+    // read-only connection cannot do.
     readers: Readers,
-    log: Log,
+    wal: WriteAheadLog,
     write_side: Mutex<WriteSide>,
     /// Size of the quarantine, which changes only while `write_side` is locked.
-    quarantined: Mutex<QuarantineSize>,
+    quarantine_size: Mutex<QuarantineSize>,
     /// Number of the newest seed.
     seeds: AtomicU64,
-    /// Locked for as long as the store is open, so that no second process writes.
+    /// Lock file, locked while the store is open, so that no second process writes.
     _lock: File,
 }
 
-/// The connection that writes, and memory that follows its commits.
+/// The writing connection, and data in memory that is updated after each commit.
 struct WriteSide {
     connection: Connection,
     keys: EventKeys,
@@ -117,8 +117,8 @@ impl SqliteStore {
         self.write_side.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn quarantined_mut(&self) -> MutexGuard<'_, QuarantineSize> {
-        self.quarantined.lock().unwrap_or_else(PoisonError::into_inner)
+    fn quarantine_size_mut(&self) -> MutexGuard<'_, QuarantineSize> {
+        self.quarantine_size.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,19 +128,19 @@ impl Store for SqliteStore {
     }
 
     fn maintain(&self) -> Result<(), StoreError> {
-        if !self.log.is_due() {
+        if !self.wal.is_checkpoint_due() {
             return Ok(());
         }
-        for _ in 0..PASSES {
-            self.log.checkpoint()?;
-            if self.log.grown() < FEW_PAGES {
+        for _ in 0..CONCURRENT_CHECKPOINTS {
+            self.wal.checkpoint()?;
+            if self.wal.pages_since_checkpoint() < FEW_PAGES {
                 break;
             }
         }
-        // Only a log that has been moved as a whole begins again in its old place, which is faster to write than
-        // a new one. What came meanwhile is little, and nobody adds to it for as long as it takes.
+        // SQLite overwrites the log from its beginning only after a complete checkpoint, and overwriting is faster than
+        // extending the file. The lock blocks appends during the last checkpoint, which has few pages to move.
         let _write_side = self.write_side();
-        self.log.checkpoint()
+        self.wal.checkpoint()
     }
 
     fn probe(&self) -> Result<(), StoreError> {
@@ -205,7 +205,7 @@ impl Store for SqliteStore {
 
     fn quarantine(&self, messages: &[NewQuarantinedMessage]) -> Result<QuarantineReceipt, StoreError> {
         let mut side = self.write_side();
-        quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantined_mut(), messages)
+        quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantine_size_mut(), messages)
     }
 
     fn quarantined_before(
@@ -222,11 +222,11 @@ impl Store for SqliteStore {
 
     fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
         let side = self.write_side();
-        quarantine::remove(&side.connection, &mut self.quarantined_mut(), id)
+        quarantine::remove(&side.connection, &mut self.quarantine_size_mut(), id)
     }
 
     fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
-        Ok(*self.quarantined_mut())
+        Ok(*self.quarantine_size_mut())
     }
 
     fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
@@ -272,8 +272,8 @@ impl Store for SqliteStore {
     }
 }
 
-/// Writes a value of [`PROBE_BYTES`] and removes it, each in a transaction of its own: what one transaction inserts and
-/// removes would never be written.
+/// Writes a value of [`PROBE_BYTES`] and removes it, in two transactions, because a value that is inserted and removed in
+/// one transaction is never written.
 fn probe(connection: &Connection) -> Result<(), StoreError> {
     let insert = "INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', zeroblob(?))";
     connection.prepare_cached(insert)?.execute([PROBE_BYTES])?;
@@ -306,8 +306,7 @@ impl From<rusqlite::Error> for StoreError {
                 | ErrorCode::SchemaChanged
                 | ErrorCode::ApiMisuse,
             ) => Self::Refused(error.to_string()),
-            // What is left are files that are no longer what SQLite wrote, and rows or statements
-            // that do not fit the schema.
+            // The remaining errors concern damaged files, and rows or statements that do not fit the schema.
             _ => Self::Damaged(error.to_string()),
         }
     }
@@ -318,7 +317,7 @@ mod tests {
     use super::{Connection, StoreError};
 
     #[test]
-    fn error_of_one_batch_does_not_call_the_journal_damaged() {
+    fn an_error_of_one_batch_is_not_reported_as_damage() {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE t (x PRIMARY KEY) WITHOUT ROWID; INSERT INTO t VALUES (1)").unwrap();
         let constraint = connection.execute("INSERT INTO t VALUES (1)", []).unwrap_err();

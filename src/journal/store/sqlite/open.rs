@@ -16,7 +16,7 @@ use super::{
     dedupe::EventKeys,
     readers::Readers,
     rows, schema, seeds,
-    wal::{LIMIT, Log},
+    wal::{CHECKPOINT_IN_COMMIT, WriteAheadLog},
 };
 use crate::journal::{private_files, store::StoreError};
 
@@ -98,7 +98,7 @@ impl SqliteStore {
     /// Opens the journal in `folder`, or makes a new one there.
     ///
     /// # Errors
-    /// When the folder cannot be used, or the file is foreign, newer, damaged or in use: nothing is
+    /// Fails if the folder cannot be used, or the file is foreign, newer, damaged or in use: nothing is
     /// changed then.
     pub fn open(folder: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = folder.join(FILE_NAME);
@@ -121,9 +121,9 @@ impl SqliteStore {
         let damaged = |error: StoreError| OpenError::Damaged { path: path.clone(), what: error.to_string() };
         let keys = EventKeys::load(&writer, options).map_err(damaged)?;
         let seeds = seeds::newest(&writer).map_err(|error| explain(&path, &error))?;
-        let log = read_write(&path).and_then(|connection| Log::new(connection, &mut writer));
-        let log = log.map_err(|error| explain(&path, &error))?;
-        let quarantined = super::quarantine::size(&writer).map_err(damaged)?;
+        let wal = read_write(&path).and_then(|connection| WriteAheadLog::new(connection, &mut writer));
+        let wal = wal.map_err(|error| explain(&path, &error))?;
+        let quarantine_size = super::quarantine::size(&writer).map_err(damaged)?;
         let readers = (0..READERS).map(|_| reader(&path)).collect::<rusqlite::Result<_>>();
         let readers = Readers::new(readers.map_err(|error| explain(&path, &error))?);
         if private_files::is_readable_by_everybody(folder, &path) {
@@ -137,9 +137,9 @@ impl SqliteStore {
             options,
             identity,
             floor: rows::seq(floor).unwrap_or_default(),
-            log,
+            wal,
             write_side: Mutex::new(WriteSide { connection: writer, keys, item_counts: ItemCounts::default(), seeds }),
-            quarantined: Mutex::new(quarantined),
+            quarantine_size: Mutex::new(quarantine_size),
             seeds: AtomicU64::new(seeds.unsigned_abs()),
             readers,
             _lock: lock,
@@ -226,7 +226,7 @@ fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", -16_384)?;
-    connection.pragma_update(None, "wal_autocheckpoint", LIMIT)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_IN_COMMIT)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // What refers to what is ours to keep, and `verify` looks; each row would cost one more search.
     connection.pragma_update(None, "foreign_keys", false)?;

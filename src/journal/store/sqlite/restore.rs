@@ -69,7 +69,7 @@ pub struct RestoreSummary {
 /// restoring is done again.
 ///
 /// # Errors
-/// When the backup is none or not whole, when there is a journal (without `force`), or one that is in
+/// Fails if the backup is none or not whole, when there is a journal (without `force`), or one that is in
 /// use, or when something cannot be written.
 pub fn restore(
     file: &Path,

@@ -71,7 +71,7 @@ impl Report {
 /// in changes read.
 ///
 /// # Errors
-/// When the file cannot be opened as a journal. What is wrong in it stands in the report.
+/// Fails if the file cannot be opened as a journal. What is wrong in it stands in the report.
 pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, OpenError> {
     let connection = open_to_read(path)?;
     let mut report = Report::default();
