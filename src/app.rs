@@ -22,13 +22,7 @@ use crate::{
     journal::{
         self, Journal, JournalThreads,
         retention::Retention,
-        store::{
-            StoreError, StoreLimits,
-            sqlite::{
-                OpenError, SqliteOptions, SqliteStore,
-                inspect::{FolderContent, inspect},
-            },
-        },
+        store::{self, FolderContent, OpenError, StoreError, StoreLimits, inspect},
     },
     model::SourceName,
     openapi::Documentation,
@@ -350,7 +344,7 @@ fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, JournalThr
         ..journal::JournalSettings::default()
     };
     let is_new = inspect(&config.journal.data).is_ok_and(|found| found == FolderContent::Empty);
-    let store = SqliteStore::open(&config.journal.data, SqliteOptions { limits, ..SqliteOptions::default() })?;
+    let store = store::open(&config.journal.data, limits)?;
     if is_new {
         tracing::info!(data = %config.journal.data.display(), "a new, empty journal was made");
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tidings::{
     config::Flags,
-    journal::store::sqlite::backup::{JournalSummary, back_up},
+    journal::store::{JournalSummary, back_up},
 };
 
 use super::{ConfigFile, Failure, print, progress::Progress};

@@ -12,7 +12,7 @@ use tidings::{
     config::{Config, Flags, SourceConfig},
     delivery::Definition,
     http_client::check_authority,
-    journal::store::sqlite::inspect::{FolderContent, inspect},
+    journal::store::{FolderContent, inspect},
     lookup::Mode,
     web::Tls,
 };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tidings::{config::Flags, journal::store::sqlite::restore::restore};
+use tidings::{config::Flags, journal::store::restore};
 
 use super::{ConfigFile, Failure, backup::describe, print, progress::Progress};
 

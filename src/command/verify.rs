@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tidings::{
     config::Flags,
-    journal::store::sqlite::{
-        FILE_NAME,
-        verify::{Report, verify},
-    },
+    journal::store::{FILE_NAME, Report, verify},
 };
 
 use super::{ConfigFile, Failure, print, progress::Progress, say};

@@ -10,17 +10,26 @@ pub mod sqlite;
 mod uri_set;
 mod write_batch;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use bytes::Bytes;
 use uuid::Uuid;
 
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use limits::StoreLimits;
+// The store that the gateway opens and that commands copy, restore and check. Its name stands here alone.
 pub use prefetch::{ItemSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
+pub use sqlite::{
+    FILE_NAME, OpenError,
+    backup::{BackupError, JournalSummary, back_up},
+    inspect::{FolderContent, inspect},
+    restore::{RestoreError, RestoreSummary, restore},
+    verify::{Report, verify},
+};
 pub use uri_set::UriSet;
 pub use write_batch::{ObjectUpdate, Seed, WriteBatch};
 
+use self::sqlite::{SqliteOptions, SqliteStore};
 use super::{
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
@@ -28,6 +37,14 @@ use super::{
     subscriptions::{DeadLetter, DeadLetterId, SubscriptionRecord, SubscriptionWrite},
 };
 use crate::model::{Change, ChangeId, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri};
+
+/// Opens the store of a journal in a folder, and creates it if the folder has none.
+///
+/// # Errors
+/// When the folder contains something else, or the journal is damaged, newer or in use.
+pub fn open(folder: &Path, limits: StoreLimits) -> Result<impl Store + use<>, OpenError> {
+    SqliteStore::open(folder, SqliteOptions { limits, ..SqliteOptions::default() })
+}
 
 /// A durable, totally ordered journal with the registry beside it. One thread writes; any number of threads read.
 ///

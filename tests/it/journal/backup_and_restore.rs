@@ -12,6 +12,7 @@ use std::{
     time::Instant,
 };
 
+use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::support::{
@@ -61,6 +62,26 @@ async fn backup_during_writes_is_consistent() {
     poster.await.unwrap();
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
+}
+
+/// A journal that version 8 of the file wrote and closed, as its backups are.
+const VERSION_8: &str = include_str!("../../../fixtures/journal/version-8-closed.sql");
+
+#[tokio::test]
+async fn backup_of_version_8_is_verified_restored_and_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
+    Connection::open(&file).unwrap().execute_batch(VERSION_8).unwrap();
+    let report = verified(&file);
+    assert!(report.complete && (report.head.0, report.objects) == (8, 6), "{report:?}");
+    let ended = run("restore", &[&file, Path::new("--data"), &data]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    let gateway = Gateway::start(&data);
+    assert_eq!(gateway.head().await, 8);
+    assert_eq!(gateway.json("/snapshot").await["objects"].as_array().unwrap().len(), 6);
+    assert!(post(&gateway, 1).await > 8);
+    assert!(gateway.stop().success());
+    assert_eq!(verified(&journal_file(&data)).objects, 7);
 }
 
 #[test]

@@ -23,11 +23,20 @@ use tidings::{
 
 use crate::support::journal_fixture::copy_files;
 
-/// Opens the store whose files are in the folder.
+/// Opens the store of a folder.
 type Open = fn(&Path, StoreLimits) -> Arc<dyn Store>;
 
-/// Every store; a new store needs a line here.
-const STORES: [(&str, Open); 1] = [("sqlite", open_sqlite)];
+/// A store that must keep the promises.
+struct TestedStore {
+    name: &'static str,
+    open: Open,
+    /// Copies the storage of an open store to another folder, as a crash would leave it.
+    copy_as_after_crash: fn(&Path, &Path),
+}
+
+/// Every store; a new store needs an entry here.
+const STORES: [TestedStore; 1] =
+    [TestedStore { name: "sqlite", open: open_sqlite, copy_as_after_crash: copy_sqlite_as_after_crash }];
 
 /// Runs of keys are short, so that short tests have many runs.
 fn open_sqlite(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
@@ -35,9 +44,9 @@ fn open_sqlite(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
 }
 
 pub(crate) fn every_store(test: impl Fn(&Path, Open)) {
-    for (name, open) in STORES {
-        let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
-        test(folder.path(), open);
+    for store in STORES {
+        let folder = tempfile::Builder::new().prefix(store.name).tempdir().unwrap();
+        test(folder.path(), store.open);
     }
 }
 
@@ -127,26 +136,24 @@ pub(crate) fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
     newest_first.iter().rev().map(|change| change.seq.0).filter(|seq| *seq > after).collect()
 }
 
-/// Copies the files in their present state, as a crash would leave them.
-fn as_after_a_crash(folder: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    // The index of the write-ahead log is shared memory and does not survive a crash.
-    copy_files(files.filter(|file| !file.to_string_lossy().ends_with("-shm")), copy.path());
-    copy
+/// Copies the files except the index of the write-ahead log, which is shared memory and does not survive a crash.
+fn copy_sqlite_as_after_crash(from: &Path, to: &Path) {
+    let files = std::fs::read_dir(from).unwrap().map(|file| file.unwrap().path());
+    copy_files(files.filter(|file| !file.to_string_lossy().ends_with("-shm")), to);
 }
 
 #[test]
 fn promise_1_append_is_durable_on_return() {
-    every_store(|folder, open| {
-        let store = open(folder, StoreLimits::default());
+    for TestedStore { open, copy_as_after_crash, .. } in STORES {
+        let [folder, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let store = open(folder.path(), StoreLimits::default());
         append(&*store, &[1, 2, 3]).unwrap();
-        let copy = as_after_a_crash(folder);
+        copy_as_after_crash(folder.path(), copy.path());
         let reopened = open(copy.path(), StoreLimits::default());
         assert_eq!(seqs(&*reopened, 0), [1, 2, 3]);
         assert_eq!(reopened.object(&object()).unwrap(), store.object(&object()).unwrap());
         assert_eq!(reopened.identity(), store.identity());
-    });
+    }
 }
 
 #[test]
