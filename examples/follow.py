@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Follows the changes of a Tidings by its stream, and goes on where it was, also when it is started again.
+"""Follows the event stream of Tidings. After a disconnection or a restart it resumes after the last handled change.
 
     pip install httpx==0.28.1 httpx-sse==0.4.3     # tried with Python 3.11; 3.9 and newer will do
     python3 examples/follow.py http://127.0.0.1:8395/stream place.txt
 
-A token, where one is asked for, is taken from the variable TIDINGS_TOKEN. A place that is no longer kept (410) ends
-it: start again from /snapshot.
+Set the environment variable TIDINGS_TOKEN if the gateway needs a token. If the changes after the stored place were
+deleted, the gateway responds 410 and the program ends: start over from /snapshot.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 from httpx_sse import connect_sse
 
-PATIENCE = httpx.Timeout(10, read=60)  # seconds; a heartbeat comes every 15
+TIMEOUT = httpx.Timeout(10, read=60)  # seconds; the gateway sends a heartbeat every 15
 
 
 def handle(change):
@@ -29,7 +29,7 @@ def follow(client, url, place):
     with connect_sse(client, "GET", url, headers=headers) as source:
         source.response.raise_for_status()
         for event in source.iter_sse():
-            if event.data:  # one without tells the place alone
+            if event.data:  # an event without data only advances the place
                 handle(json.loads(event.data))
             place.write_text(event.id)
 
@@ -37,12 +37,12 @@ def follow(client, url, place):
 def main(url, place):
     token = os.environ.get("TIDINGS_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with httpx.Client(timeout=PATIENCE, headers=headers) as client:
+    with httpx.Client(timeout=TIMEOUT, headers=headers) as client:
         while True:
             try:
                 follow(client, url, Path(place))
             except httpx.TransportError as error:
-                print(f"cut off: {error!r}", file=sys.stderr)
+                print(f"disconnected: {error!r}", file=sys.stderr)
             except httpx.HTTPStatusError as error:
                 if error.response.status_code != 503:
                     raise

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What an indexer does with a subscription of Tidings: it indexes what the public can see, and removes what it no longer can.
+"""A minimal indexer: consumes a subscription of Tidings, indexes public items and removes items that are no longer public.
 
-The subscription has delivery = "amqp", format = "atom", filter = { visibility = true }, and the queue in its `queues`.
+The subscription needs delivery = "amqp", format = "atom", filter = { visibility = true }, and the queue in `queues`.
 
     pip install pika==1.4.4     # tried with Python 3.11; 3.9 and newer will do
     python3 examples/indexer.py amqp://guest:guest@127.0.0.1:5672/%2f index
@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pika
 
 ATOM = "{http://www.w3.org/2005/Atom}"
-REMEMBERED = 100_000  # identifiers; a repeat comes soon, within the window of the subscription
+SEEN_LIMIT = 100_000  # identifiers; duplicates arrive soon, within the window of the subscription
 
 
 def handle(feed):
@@ -23,7 +23,7 @@ def handle(feed):
         content = entry.find(ATOM + "content")
         if change == "DELETE":
             print("remove", uri, flush=True)
-        else:  # ADD or UPDATE; where no message told a place of the content, the item is at its own address
+        else:  # ADD or UPDATE; without a content URL, the content is at the URI of the item
             print("index ", uri, "from", uri if content is None else content.get("src"), flush=True)
 
 
@@ -35,9 +35,9 @@ def main(url, queue):
         if properties.message_id not in seen:
             handle(ElementTree.fromstring(body))
             seen[properties.message_id] = True
-            if len(seen) > REMEMBERED:
+            if len(seen) > SEEN_LIMIT:
                 del seen[next(iter(seen))]
-        channel.basic_ack(method.delivery_tag)  # after it is handled: what is not acknowledged comes again
+        channel.basic_ack(method.delivery_tag)  # after handling, because unacknowledged messages are delivered again
 
 
 if __name__ == "__main__":
@@ -48,4 +48,4 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         pass
     except pika.exceptions.AMQPError as error:
-        sys.exit(f"the broker: {error!r}")
+        sys.exit(f"AMQP error: {error!r}")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Plays Fedora or Islandora: sends messages over STOMP with stomp.py, as persistent ones, and waits until the broker has
-confirmed each. When the connection breaks, what was not confirmed is sent again.
+"""Simulates Fedora or Islandora: sends persistent messages over STOMP with stomp.py and waits for the receipt of each.
+After a disconnection, messages without a receipt are sent again.
 
-A line of standard input is a message, [headers, body]. For each that is confirmed a line is printed, its number.
+Each line of standard input is a message, [headers, body]. The program prints the number of each confirmed message.
 
     pip install stomp.py==9.0.0
     python3 examples/repository.py 127.0.0.1:61613 /topic/fedora < events.jsonl
@@ -15,27 +15,27 @@ import time
 
 import stomp
 
-# How many messages may be sent and not confirmed.
+# Maximum number of unconfirmed messages.
 WINDOW = 500
 
-# How many seconds the broker may take to answer before the connection is given up.
-PATIENCE = 30
+# Seconds without a response of the broker after which the program gives up.
+TIMEOUT = 30
 
 
 class Receipts(stomp.ConnectionListener):
-    """Which messages the broker has confirmed."""
+    """Tracks the messages that the broker has confirmed."""
 
     def __init__(self, missing):
         self.missing = missing
         self.changed = threading.Condition()
         self.connected = False
-        self.broken = False
+        self.disconnected = False
 
     def wait_for(self, condition):
-        """Waits until a condition holds or the connection has broken."""
+        """Waits until the condition holds or the connection is lost."""
         with self.changed:
-            if not self.changed.wait_for(lambda: self.broken or condition(), timeout=PATIENCE):
-                raise TimeoutError(f"the broker has not answered within {PATIENCE} seconds")
+            if not self.changed.wait_for(lambda: self.disconnected or condition(), timeout=TIMEOUT):
+                raise TimeoutError(f"the broker has not responded within {TIMEOUT} seconds")
 
     def on_connected(self, frame):
         with self.changed:
@@ -54,19 +54,19 @@ class Receipts(stomp.ConnectionListener):
 
     def on_disconnected(self):
         with self.changed:
-            self.broken = True
+            self.disconnected = True
             self.changed.notify()
 
 
-def send_on(connection, receipts, destination):
-    """Sends what is missing, until all of it is confirmed or the connection has broken."""
-    under_way = set()
+def send_missing(connection, receipts, destination):
+    """Sends the missing messages until all are confirmed or the connection is lost."""
+    in_flight = set()
     for number, (headers, body) in list(receipts.missing.items()):
-        receipts.wait_for(lambda: len(under_way & receipts.missing.keys()) < WINDOW)
-        if receipts.broken:
+        receipts.wait_for(lambda: len(in_flight & receipts.missing.keys()) < WINDOW)
+        if receipts.disconnected:
             return
-        under_way &= receipts.missing.keys()
-        under_way.add(number)
+        in_flight &= receipts.missing.keys()
+        in_flight.add(number)
         connection.send(destination, body, headers={"persistent": "true", "receipt": number, **headers})
     receipts.wait_for(lambda: not receipts.missing)
 
@@ -75,20 +75,20 @@ def main(address, destination):
     host, port = address.rsplit(":", 1)
     missing = {str(number): json.loads(line) for number, line in enumerate(sys.stdin)}
     while missing:
-        # Without a content-length ActiveMQ makes it a text message, as Fedora's are.
+        # Without content-length ActiveMQ creates text messages, like those of Fedora.
         connection = stomp.Connection12(
             [(host, int(port))], heartbeats=(5000, 5000), reconnect_attempts_max=1, auto_content_length=False
         )
         receipts = Receipts(missing)
         connection.set_listener("", receipts)
         try:
-            # The library's own wait has no end where the broker dies between the socket and its CONNECTED.
+            # connect(wait=True) never returns if the broker dies before it sends CONNECTED.
             connection.connect(wait=False)
             receipts.wait_for(lambda: receipts.connected)
-            send_on(connection, receipts, destination)
+            send_missing(connection, receipts, destination)
             connection.disconnect()
         except (stomp.exception.StompException, OSError) as error:
-            print(f"again, for {error!r}", file=sys.stderr)
+            print(f"retrying after {error!r}", file=sys.stderr)
             connection.transport.disconnect_socket()
             time.sleep(0.2)
 

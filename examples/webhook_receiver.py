@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A receiver of webhooks: it verifies what Tidings posts, and prints what has changed.
+"""A webhook receiver: verifies the messages of Tidings and prints the changed items.
 
-The subscription has delivery = "webhook", format = "json", the URL of this receiver, and the same secret.
+The subscription needs delivery = "webhook", format = "json", the URL of this receiver, and the same secret.
 
     pip install standardwebhooks==1.1.0     # tried with Python 3.11; 3.9 and newer will do
     export WEBHOOK_SECRETS=$(tidings token --webhook)
     python3 examples/webhook_receiver.py 127.0.0.1 9000
 
-While one secret gives way to another, WEBHOOK_SECRETS has both, with a space between them.
+To replace a secret, set WEBHOOK_SECRETS to both the old and the new one, separated by a space.
 """
 
 import os
@@ -17,10 +17,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
-LARGEST = 4 << 20  # bytes; the gateway takes no larger message either
-REMEMBERED = 100_000  # identifiers; a repeat comes soon
+MAX_BYTES = 4 << 20
+SEEN_LIMIT = 100_000  # identifiers; duplicates arrive soon
 seen = {}
-one_at_a_time = threading.Lock()
+lock = threading.Lock()
 
 
 def handle(change):
@@ -29,30 +29,30 @@ def handle(change):
 
 
 class Receiver(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # so that the connection is kept
+    protocol_version = "HTTP/1.1"  # keeps connections alive
 
     def do_POST(self):
         length = int(self.headers.get("Content-Length", 0))
-        if length > LARGEST:
+        if length > MAX_BYTES:
             self.close_connection = True
-            return self.answer(413)
+            return self.respond(413)
         body, change = self.rfile.read(length), None
         for secret in self.server.secrets:
             try:
                 change = secret.verify(body, dict(self.headers.items()))
             except WebhookVerificationError:
-                pass  # the other secret may fit
+                pass  # try the other secret
         if change is None:
-            return self.answer(401)
-        with one_at_a_time:
+            return self.respond(401)
+        with lock:
             if self.headers["webhook-id"] not in seen:
                 handle(change)
                 seen[self.headers["webhook-id"]] = True
-                if len(seen) > REMEMBERED:
+                if len(seen) > SEEN_LIMIT:
                     del seen[next(iter(seen))]
-        self.answer(204)  # after it is handled: what is not answered with 2xx comes again
+        self.respond(204)  # after handling, because messages without a 2xx response are sent again
 
-    def answer(self, status):
+    def respond(self, status):
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()

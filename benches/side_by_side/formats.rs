@@ -1,5 +1,4 @@
-//! The 0.1 message with four entries, written and read: ours beside the libraries that others would
-//! take.
+//! Writing and reading the 0.1 message with four entries, compared with common feed libraries.
 
 use std::hint::black_box;
 
@@ -66,7 +65,7 @@ fn modification() -> ContentObjectModification {
     settle_without_registry(drafts[0].clone(), &policy).unwrap()
 }
 
-/// The same feed in the library's own types.
+/// Returns the same feed in the types of the library.
 fn feed_of(modification: &ContentObjectModification) -> Feed {
     let category =
         |scheme: &str, term: &str| Category { scheme: Some(scheme.to_owned()), term: term.to_owned(), label: None };

@@ -1,5 +1,5 @@
-//! A journal with a million changes beside one with ten thousand: appends, pages, opening, and what the program that serves
-//! it takes of memory.
+//! Growth of the journal: appending, reading pages, opening, and the memory of the gateway, with a million changes and with
+//! ten thousand.
 
 use std::{cell::Cell, path::Path, process::Command, time::Instant};
 
@@ -14,17 +14,17 @@ use super::{
     streams::Server,
 };
 
-/// Of how many objects the changes are, where they are not of ten times as many.
+/// Number of objects of the changes in the small and the large journal; the wide one has ten times as many.
 const FEW: u64 = 10_000;
 
-/// How many changes are appended in a turn: few, since the small journal grows as well.
+/// Number of changes appended in a turn: few, because the small journal grows as well.
 const APPENDS: u64 = 5_000;
 
-/// How many pages are read in a turn.
+/// Number of pages read in a turn.
 const PAGES: u64 = 1000;
 
-/// Appends and pages at ten thousand changes and at a million: the same changes, of the same objects. And where there are
-/// as many more objects, of which the registry is larger as well.
+/// Compares a journal of ten thousand changes with two of a million: one with the same objects, and one with more objects,
+/// whose registry is larger as well.
 pub(crate) fn growth() {
     let runtime = &runtime();
     let folder = tempfile::tempdir().unwrap();
@@ -75,22 +75,22 @@ pub(crate) fn growth() {
     }
 }
 
-/// Pages of a small journal beside those of a large one; and the same rows as bare SQLite gives them, which shows what of the
-/// difference is the machine's.
+/// Compares pages of the small journal with pages of the large one, then the same rows read with bare SQLite. The latter shows
+/// which part of the difference is due to the machine.
 fn reading_pages(runtime: &tokio::runtime::Runtime, title: &str, folder: &Path, small: &Journal, large: &Journal) {
     let turns = Cell::new(0);
     let pages = |journal: &Journal, head: u64| {
         let began = Instant::now();
-        for after in places(&turns, head) {
+        for after in cursors(&turns, head) {
             assert_eq!(runtime.block_on(journal.after(Seq(after), 100)).unwrap().len(), 100);
         }
         (PAGES, began.elapsed())
     };
-    // Closed before the journals are: whoever closes last empties the log into the file.
+    // These connections are closed before the journals, because the last connection checkpoints the WAL into the file.
     let [bare_small, bare_large] = &["small", "large"].map(|name| bare_reader(&folder.join(name)));
     let bare_pages = |file: &rusqlite::Connection, head: u64| {
         let began = Instant::now();
-        for after in places(&turns, head) {
+        for after in cursors(&turns, head) {
             assert_eq!(bare_page(file, after).len(), 100);
         }
         (PAGES, began.elapsed())
@@ -115,21 +115,21 @@ fn reading_pages(runtime: &tokio::runtime::Runtime, title: &str, folder: &Path, 
     );
 }
 
-/// Who reads the file of a journal with SQLite and nothing else.
+/// Opens the file of a journal with bare SQLite.
 fn bare_reader(folder: &Path) -> rusqlite::Connection {
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
     rusqlite::Connection::open_with_flags(folder.join(sqlite::FILE_NAME), flags).unwrap()
 }
 
-/// The JSON of a hundred changes.
+/// Returns the JSON of a hundred changes.
 fn bare_page(file: &rusqlite::Connection, after: u64) -> Vec<String> {
     let mut page = file.prepare_cached("SELECT json FROM changes WHERE seq > ? ORDER BY seq LIMIT 100").unwrap();
     let page = page.query_map([after.cast_signed()], |row| row.get(0)).unwrap();
     page.collect::<Result<_, _>>().unwrap()
 }
 
-/// Has the system forget what it holds of a journal's file, and read it from end to end, as after a start of the machine: in
-/// large pieces, and not in those in which it was written.
+/// Evicts the file of a journal from the page cache and reads it sequentially, as after a restart of the machine. The pages
+/// are then cached in large pieces instead of those in which they were written.
 fn read_back(folder: &Path) {
     let file = folder.join(sqlite::FILE_NAME);
     let mut of = std::ffi::OsString::from("of=");
@@ -140,27 +140,27 @@ fn read_back(folder: &Path) {
     std::io::copy(&mut std::fs::File::open(&file).unwrap(), &mut std::io::sink()).unwrap();
 }
 
-/// After which changes the pages of a turn begin: here and there among the first `head`, each turn at others.
-fn places(turns: &Cell<u64>, head: u64) -> impl Iterator<Item = u64> {
+/// Returns the cursors of the pages of a turn, scattered over the first `head` changes and different in each turn.
+fn cursors(turns: &Cell<u64>, head: u64) -> impl Iterator<Item = u64> {
     let from = turns.replace(turns.get() + 1) * PAGES;
     (from..from + PAGES).map(move |page| page * 7919 % (head - 2000))
 }
 
-/// The real program over a journal that is there.
+/// Starts the real program with an existing journal.
 fn gateway(folder: &Path) -> Server {
     let mut serve = Command::new(env!("CARGO_BIN_EXE_tidings"));
     serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
     Server::start(serve)
 }
 
-/// The same pages as a client gets them of the program that serves such a journal, one after the other.
+/// Compares the same pages over HTTP, requested one after the other.
 fn serving_pages(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, folder: &Path) {
     let (small, large) = (gateway(&folder.join("small")), gateway(&folder.join("large")));
     let turns = Cell::new(0);
     let pages = |gateway: &Server, head: u64| {
         let began = Instant::now();
         runtime.block_on(async {
-            for after in places(&turns, head) {
+            for after in cursors(&turns, head) {
                 let page = client.get(format!("{}/changes?after={after}&limit=100", gateway.url)).send().await.unwrap();
                 assert!(page.bytes().await.unwrap().len() > 50_000);
             }
@@ -178,7 +178,7 @@ fn serving_pages(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, fo
     );
 }
 
-/// How long opening a large journal takes, beside one plain read of its file.
+/// Prints the time to open a large journal, and the time of a plain read of its file.
 fn opening(folder: &Path) {
     let file = folder.join(sqlite::FILE_NAME);
     let began = Instant::now();
@@ -191,7 +191,7 @@ fn opening(folder: &Path) {
     close(journal, writer);
 }
 
-/// What the program takes of memory that serves such a journal, when it has started and when pages of all of it have been read.
+/// Prints the memory of the gateway after its start, and after pages of the whole journal have been read.
 fn serving(runtime: &tokio::runtime::Runtime, client: &reqwest::Client, name: &str, folder: &Path) {
     let gateway = gateway(folder);
     println!("| {name}: started | {:.1} |", gateway.memory() as f64 / 1e6);

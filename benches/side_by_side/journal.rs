@@ -1,5 +1,5 @@
-//! Appends: the journal with its settling, registry and event keys, beside bare inserts of the same
-//! rows of changes into the same kind of file.
+//! Appending to the journal with settling, registry and event keys, compared with bare inserts of the same rows of changes
+//! into a database with the same settings.
 
 use std::{
     cell::Cell,
@@ -22,21 +22,24 @@ use tidings::{
     },
 };
 
-/// How many rows a transaction of the bare inserts has.
+/// Number of rows in a transaction of the bare inserts.
 const BATCH: usize = 512;
 
-/// So many senders have so many drafts each on their way: about as many as a queue hands over unacknowledged by default, …
+/// Number of concurrent senders. With [`DRAFTS_IN_FLIGHT`] each, they have about as many drafts in flight as the default
+/// prefetch of a queue.
 pub(crate) const SENDERS: usize = 16;
-const AT_ONCE: usize = 64;
+/// Number of drafts that each sender has in flight.
+const DRAFTS_IN_FLIGHT: usize = 64;
 
-/// … and so many that the journal always has some to take, as the bare inserts have.
+/// Number of concurrent senders that keeps the queue of the journal filled, as the bare inserts have their rows at hand.
 const MANY_SENDERS: usize = 64;
 
-/// Of how many objects the changes are.
+/// Number of objects of the changes.
 pub(crate) const MANY: u64 = 100_000;
 
-/// So many have one each.
+/// Number of concurrent senders with one draft in flight each.
 const SINGLE: usize = 256;
+/// Number of changes in a round.
 pub(crate) const ROUND: usize = 100_000;
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
@@ -46,7 +49,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 pub(crate) fn appends() {
     let runtime = &runtime();
     let folder = tempfile::tempdir().unwrap();
-    // A journal of its own for each, or one would have to write what the other has left to be written.
+    // Each contender has its own journal, because it would otherwise flush data of another one.
     let opened = ["journal", "fewer", "singly"].map(|name| open(&folder.path().join(name)));
     let [(journal, _), (fewer, _), (singly, _)] = &opened;
     let next = Cell::new(0);
@@ -54,7 +57,7 @@ pub(crate) fn appends() {
         let from = next.replace(next.get() + ROUND as u64);
         (from..next.get()).map(draft).collect::<Vec<_>>()
     };
-    // The rows that the bare inserts write are those that the journal wrote.
+    // The bare inserts write the same rows as the journal.
     append_batches(runtime, journal, drafts(&next), MANY_SENDERS);
     append_batches(runtime, fewer, drafts(&next), SENDERS);
     append(runtime, singly, drafts(&next));
@@ -73,7 +76,7 @@ pub(crate) fn appends() {
                     let mut insert = bare.prepare_cached(INSERT).unwrap();
                     for Row { id, received, checksum, json, key } in batch {
                         bare_seq += 1;
-                        // An identifier of its own in every round, as ordered in time as the first one.
+                        // A unique identifier in every round, ordered by time like the first one.
                         let mut id = *id;
                         id[8..].copy_from_slice(&(bare_seq as u64).to_be_bytes());
                         insert.execute(rusqlite::params![bare_seq, id, received, checksum, json, key]).unwrap();
@@ -106,7 +109,7 @@ pub(crate) fn close(journal: Journal, writer: JournalThreads) {
     writer.join();
 }
 
-/// Drafts with the keys of their events, as the intake hands them over.
+/// Returns the drafts with their event keys, as the intake submits them.
 fn keyed(source: &SourceName, drafts: Vec<Draft>) -> Vec<(Option<EventKey>, Draft)> {
     let key = |draft: &Draft| event_key(source, EventIdentity::Id(draft.event_id.as_ref().unwrap().as_str()), 0);
     drafts.into_iter().map(|draft| (Some(key(&draft)), draft)).collect()
@@ -116,7 +119,7 @@ fn policy() -> Arc<SourcePolicy> {
     Arc::new(SourcePolicy { name: SourceName::parse("fedora3").unwrap(), metadata_changes: false })
 }
 
-/// Some drafts at once from each of some senders, each of which waits for its answer.
+/// Appends the drafts from `senders` concurrent senders, which submit batches and wait for each result.
 pub(crate) fn append_batches(
     runtime: &tokio::runtime::Runtime,
     journal: &Journal,
@@ -127,7 +130,7 @@ pub(crate) fn append_batches(
     let units = drafts.len() as u64;
     let mut keyed = keyed(&policy.name, drafts).into_iter();
     let batches: VecDeque<Vec<_>> =
-        (0..units.div_ceil(AT_ONCE as u64)).map(|_| keyed.by_ref().take(AT_ONCE).collect()).collect();
+        (0..units.div_ceil(DRAFTS_IN_FLIGHT as u64)).map(|_| keyed.by_ref().take(DRAFTS_IN_FLIGHT).collect()).collect();
     let batches = Arc::new(Mutex::new(batches));
     let began = Instant::now();
     runtime.block_on(async {
@@ -196,7 +199,7 @@ pub(crate) fn draft(number: u64) -> Draft {
     draft_of(number, MANY)
 }
 
-/// The same, of one of so many.
+/// Returns draft `number`, about one of `objects` objects.
 pub(crate) fn draft_of(number: u64, objects: u64) -> Draft {
     let object = format!("http://repository.example.org:8080/fedora/objects/demo:{}", number % objects);
     let item = format!("{object}/datastreams/MD_DESCRIPTIVE/content");
@@ -223,7 +226,7 @@ pub(crate) fn draft_of(number: u64, objects: u64) -> Draft {
     }
 }
 
-/// A row of a change, without its number.
+/// Row of the table of changes, without its number.
 struct Row {
     id: [u8; 16],
     received: i64,
@@ -234,7 +237,7 @@ struct Row {
 
 const INSERT: &str = "INSERT INTO changes (seq, id, received, checksum, json, key) VALUES (?, ?, ?, ?, ?, ?)";
 
-/// The rows of changes that the journal in `folder` wrote.
+/// Returns the rows of changes that the journal in `folder` has written.
 fn rows(folder: &Path) -> Vec<Row> {
     let journal = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME)).unwrap();
     let mut rows = journal.prepare("SELECT id, received, checksum, json, key FROM changes").unwrap();
@@ -245,7 +248,7 @@ fn rows(folder: &Path) -> Vec<Row> {
     rows.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// The table of changes with its index, and nothing else, under the settings of the journal.
+/// Creates a database with only the table of changes and its index, with the settings of the journal.
 fn bare_file(path: &Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection

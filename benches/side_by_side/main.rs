@@ -1,5 +1,5 @@
-//! Speed, always beside something: `cargo bench` measures everything, `cargo bench -- formats` one
-//! part. What the figures are and what they are for is in `docs/performance.md`.
+//! Benchmarks, each with a reference. `cargo bench` runs all parts, `cargo bench -- formats` runs one.
+//! `docs/performance.md` explains the figures.
 
 #![allow(
     missing_docs,
@@ -13,16 +13,16 @@
     clippy::cast_sign_loss
 )]
 
-/// The other broker of the tests.
+/// ActiveMQ broker of the tests.
 #[path = "../../tests/it/support/activemq.rs"]
 #[allow(dead_code, clippy::expect_used)]
 mod activemq;
 mod amqp;
-/// What the brokers of the tests have in common.
+/// Common part of the test brokers.
 #[path = "../../tests/it/support/broker_process.rs"]
 #[allow(dead_code, clippy::expect_used)]
 mod broker_process;
-/// The messages of a Fedora 3 of the tests.
+/// Fedora 3 messages of the tests.
 #[path = "../../tests/it/support/fedora3_messages.rs"]
 #[allow(dead_code)]
 mod fedora3_messages;
@@ -32,24 +32,24 @@ mod http;
 mod journal;
 mod lookups;
 mod measure;
-/// The broker of the tests.
+/// RabbitMQ broker of the tests.
 #[path = "../../tests/it/support/rabbitmq.rs"]
 #[allow(dead_code, clippy::expect_used)]
 mod rabbitmq;
 mod stalled;
 mod stomp;
-/// The client of the tests.
+/// STOMP client of the tests.
 #[path = "../../tests/it/support/stomp_client.rs"]
 #[allow(dead_code)]
 mod stomp_client;
 mod streams;
 mod webhooks;
 
-/// The program's.
+/// Allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The parts, by name.
+/// Parts of the benchmark, by name.
 const PARTS: [(&str, fn()); 10] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
@@ -67,10 +67,10 @@ fn main() {
     if let Some(blocks) = std::env::var_os(streams::SERVE_BARE) {
         return streams::serve_bare(blocks.as_ref());
     }
-    // cargo adds `--bench`.
-    let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    // Cargo adds `--bench`.
+    let selected: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for (name, measure) in PARTS {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+        if selected.is_empty() || selected.iter().any(|selected| selected == name) {
             measure();
         }
     }

@@ -1,18 +1,18 @@
-//! Measuring side by side: contenders take turns in one run, so that whatever else the machine does
-//! befalls all of them, and the figure that counts is a ratio.
+//! Side-by-side measurement: contenders take turns in one run, so that other load on the machine affects all of them. The
+//! relevant result is the ratio of their rates.
 
 use std::time::{Duration, Instant};
 
-/// One way to do the work, timed.
+/// One implementation of the measured work.
 pub(crate) struct Contender<'a> {
-    /// What it is, for the table.
+    /// Name in the table.
     pub(crate) name: &'a str,
-    /// Does the work once; gives how many units it did and how long that took.
+    /// Does the work once and returns the number of units and the elapsed time.
     pub(crate) work: Box<dyn FnMut() -> (u64, Duration) + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// Work that is timed as a whole, repeated until it has taken long enough to be measured.
+    /// Creates a contender whose work is repeated until it has taken at least 200 ms.
     pub(crate) fn repeated(name: &'a str, mut once: impl FnMut() + 'a) -> Self {
         let work = move || {
             let began = Instant::now();
@@ -26,25 +26,25 @@ impl<'a> Contender<'a> {
         Self { name, work: Box::new(work) }
     }
 
-    /// Work that times itself.
+    /// Creates a contender whose work measures its own time.
     pub(crate) fn timed(name: &'a str, work: impl FnMut() -> (u64, Duration) + 'a) -> Self {
         Self { name, work: Box::new(work) }
     }
 }
 
-/// Lets the contenders take turns for so many rounds, and prints the median rate of each and its
-/// ratio to the first, as a row of a Markdown table each.
+/// Runs the contenders in turns for `rounds` rounds after a warm-up round, and prints a Markdown table: the median rate of each
+/// and its ratio to the first.
 pub(crate) fn compare(title: &str, unit: &str, rounds: usize, mut contenders: Vec<Contender<'_>>) -> Vec<f64> {
     let mut rates = vec![Vec::with_capacity(rounds); contenders.len()];
     for round in 0..=rounds {
         let mut turns: Vec<_> = contenders.iter_mut().zip(&mut rates).collect();
-        // There and back: what one leaves to be done beside the next does not always befall the same one.
+        // Every other round runs in reverse order, so that background work of one contender does not always slow the same next one.
         if round % 2 == 1 {
             turns.reverse();
         }
         for (contender, rates) in turns {
             let (units, took) = (contender.work)();
-            // The first round warms up.
+            // The first round is the warm-up.
             if round > 0 {
                 rates.push(units as f64 / took.as_secs_f64());
             }

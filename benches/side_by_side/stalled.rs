@@ -1,11 +1,10 @@
-//! A subscriber that is well, alone and beside three that are stalled, each in a way of its own: one whose broker
-//! accepts and says nothing, one whose broker is short of memory, one whose queue is full and refuses. What
-//! counts is how fast the healthy one gets what is appended meanwhile: it is to be slowed by no more than
-//! a tenth.
+//! A healthy subscriber, alone and together with three stalled ones: the broker of the first accepts connections but never
+//! responds, the broker of the second has no memory left, and the queue of the third is full and rejects messages. The
+//! result is the rate at which the healthy subscriber receives new changes. Stalled ones may slow it by at most a tenth.
 //!
-//! In one process, over one journal: for the turns alone the others are paused, and for every other turn
-//! they go on, until that which is refused at once has been refused a few times. The first attempts are close
-//! together, and one that has been stalled for a while makes one a minute.
+//! All run in one process with one journal. The stalled subscriptions are paused for the turns without them. For the other
+//! turns they are resumed until the rejected one has failed several times, because the first attempts follow each other
+//! quickly, while a subscription that has been stalled for some time makes one attempt a minute.
 
 use std::{
     collections::BTreeMap,
@@ -31,15 +30,15 @@ use super::{
     rabbitmq::Broker,
 };
 
-/// How many changes there are in a turn.
+/// Number of changes in a turn.
 const TURN: u64 = 20_000;
 
 const ROUNDS: usize = 7;
 
-/// How far away the next attempt of that which is refused is before a turn begins, in milliseconds.
+/// Minimum time until the next attempt of the rejected subscription when a turn starts, in milliseconds.
 const QUIET: i64 = 5000;
 
-const WELL: &str = "well";
+const HEALTHY: &str = "healthy";
 const STALLED: [&str; 3] = ["silent", "starved", "full"];
 
 struct Bench {
@@ -51,15 +50,15 @@ struct Bench {
 
 pub(crate) fn measure() {
     let (broker, starved) = (Broker::start(), Broker::start());
-    let (well, full) = (broker.vhost(), broker.vhost());
+    let (healthy, full) = (broker.vhost(), broker.vhost());
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let silent = format!("amqp://127.0.0.1:{}", silent.local_addr().unwrap().port());
     for (vhost, limit) in
-        [(&well, r#"{"max-length":1000}"#), (&full, r#"{"max-length":1,"overflow":"reject-publish"}"#)]
+        [(&healthy, r#"{"max-length":1000}"#), (&full, r#"{"max-length":1,"overflow":"reject-publish"}"#)]
     {
         broker.ctl(&["set_policy", "--vhost", &vhost.name, "bound", ".*", limit, "--apply-to", "queues"]);
     }
-    let urls = [(WELL, well.url()), ("silent", silent), ("starved", starved.vhost().url()), ("full", full.url())];
+    let urls = [(HEALTHY, healthy.url()), ("silent", silent), ("starved", starved.vhost().url()), ("full", full.url())];
     let configured = urls.iter().map(|(name, url)| (self::name(name), Arc::new(definition(url))));
 
     let (runtime, folder) = (runtime(), tempfile::tempdir().unwrap());
@@ -111,7 +110,7 @@ fn definition(url: &str) -> Definition {
 }
 
 impl Bench {
-    /// Appends so many changes, and waits until the healthy one has them.
+    /// Appends [`TURN`] changes and waits until the healthy subscriber has received them.
     fn turn(&mut self) -> (u64, Duration) {
         let drafts = (self.next..self.next + TURN).map(draft).collect();
         self.next += TURN;
@@ -121,9 +120,9 @@ impl Bench {
         (TURN, began.elapsed())
     }
 
-    /// Waits until the healthy one is connected and has all that there is.
+    /// Waits until the healthy subscriber is connected and has received all changes.
     fn wait_until_idle(&self) {
-        let (name, head) = (name(WELL), self.journal.head());
+        let (name, head) = (name(HEALTHY), self.journal.head());
         loop {
             let status = self.subscriptions.get(&name).unwrap().status;
             if status.cursor == head && status.state == tidings::delivery::State::Running {

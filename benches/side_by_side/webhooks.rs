@@ -1,8 +1,8 @@
-//! Webhooks beside the same client library that posts the same bytes in a bare loop: as many at once, to the same
-//! sink, which takes everything and keeps nothing. The loop signs nothing, keeps no attempts, and moves no cursor.
+//! Webhooks, compared with a loop that posts the same bytes with the same HTTP client, the same concurrency and the same
+//! receiver, which discards everything. The loop does not sign messages, record attempts or move a cursor.
 //!
-//! In one process, over one journal: for its turn a subscription is rewound to the beginning and resumed, and paused
-//! when it has delivered everything.
+//! Everything runs in one process with one journal. For its turn a subscription is rewound to the beginning and resumed; it
+//! is paused when it has delivered all changes.
 
 use std::{
     convert::Infallible,
@@ -32,12 +32,12 @@ use super::{
     measure::{Contender, compare},
 };
 
-/// How many changes there are in a turn.
+/// Number of changes in a turn.
 const TURN: u64 = 20_000;
 
 const ROUNDS: usize = 5;
 
-/// How many are on their way at once, where they are not ordered.
+/// Number of messages in flight if they are not ordered.
 const WINDOW: usize = 16;
 
 pub(crate) fn measure() {
@@ -90,7 +90,7 @@ fn definition(sink: SocketAddr, ordered: bool) -> Definition {
     Definition::read(definition, &Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard }).unwrap()
 }
 
-/// The bodies as the subscription has them.
+/// Returns the message bodies that the subscription sends.
 fn bodies(runtime: &Runtime, journal: &Journal) -> Vec<Bytes> {
     let mut bodies = Vec::new();
     while bodies.len() < TURN as usize {
@@ -100,7 +100,7 @@ fn bodies(runtime: &Runtime, journal: &Journal) -> Vec<Bytes> {
     bodies
 }
 
-/// Posts every body, so many at once, each when one before it has been answered.
+/// Posts every body, `at_once` at the same time.
 fn bare(runtime: &Runtime, sink: SocketAddr, bodies: &[Bytes], at_once: usize) -> (u64, Duration) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let url = format!("http://{sink}/");
@@ -110,9 +110,9 @@ fn bare(runtime: &Runtime, sink: SocketAddr, bodies: &[Bytes], at_once: usize) -
         let post = |body: Bytes| {
             let request = client.post(&url).header("content-type", "application/json").body(body);
             async move {
-                let answer = request.send().await.unwrap();
-                assert!(answer.status().is_success());
-                answer.bytes().await.unwrap();
+                let response = request.send().await.unwrap();
+                assert!(response.status().is_success());
+                response.bytes().await.unwrap();
             }
         };
         futures_util::stream::iter(posts).map(post).buffer_unordered(at_once).count().await
@@ -133,25 +133,25 @@ fn turn(runtime: &Runtime, journal: &Journal, subscriptions: &Subscriptions, whi
     (TURN, took)
 }
 
-/// Takes everything, on a thread of its own.
+/// Starts a receiver in its own thread that accepts and discards every request.
 fn sink() -> SocketAddr {
-    let (told, heard) = std::sync::mpsc::channel();
+    let (address_sender, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            told.send(listener.local_addr().unwrap()).unwrap();
+            address_sender.send(listener.local_addr().unwrap()).unwrap();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
-                let take = service_fn(|request: Request<Incoming>| async move {
+                let accept = service_fn(|request: Request<Incoming>| async move {
                     request.into_body().collect().await.unwrap();
                     Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
                 });
-                let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), take);
+                let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), accept);
                 tokio::spawn(serving);
             }
         });
     });
-    heard.recv().unwrap()
+    address.recv().unwrap()
 }

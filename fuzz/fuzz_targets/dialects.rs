@@ -1,4 +1,4 @@
-//! Messages to every dialect.
+//! Messages for every dialect.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Queries of the feed: what is read has one address, and what is refused is said in print.
+//! Queries of the feed. A valid query has one canonical form, and the error of an invalid one is printable.
 
 #![no_main]
 
@@ -9,10 +9,10 @@ use tidings_fuzz::assert_printable;
 fuzz_target!(|query: &str| {
     match Selection::parse(query) {
         Ok(selection) => {
-            let address = selection.to_query();
-            let again = Selection::parse(&address).unwrap_or_else(|problem| panic!("{address}: {}", problem.detail()));
-            assert_eq!(again, selection, "{address}");
-            assert_eq!(again.to_query(), address);
+            let canonical = selection.to_query();
+            let again = Selection::parse(&canonical).unwrap_or_else(|problem| panic!("{canonical}: {}", problem.detail()));
+            assert_eq!(again, selection, "{canonical}");
+            assert_eq!(again.to_query(), canonical);
         }
         Err(problem) => assert_printable(problem.detail()),
     }

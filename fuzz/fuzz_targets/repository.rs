@@ -1,4 +1,4 @@
-//! Answers of a repository that is asked what a message does not say.
+//! Lookup responses of a repository.
 
 #![no_main]
 
@@ -7,13 +7,13 @@ use tidings::format::{Limits, Rejection, fedora_objects, fedora_rest, ldp};
 
 fuzz_target!(|input: &[u8]| {
     let limits = Limits::default();
-    told(fedora_rest::datastream_profile(input, limits).map(|_| 1), limits);
-    told(fedora_rest::datastream_history(input, limits).map(|all| all.len()), limits);
-    told(fedora_rest::datastreams(input, limits).map(|all| all.len()), limits);
-    told(fedora_rest::relations(input, limits).map(|_| 1), limits);
-    // A page of objects is bounded by the answer alone.
-    told(fedora_objects::object_page(input, limits).map(|_| 1), limits);
-    told(ldp::description(input, "http://h/rest/a").map(|_| 1), limits);
+    check(fedora_rest::datastream_profile(input, limits).map(|_| 1), limits);
+    check(fedora_rest::datastream_history(input, limits).map(|all| all.len()), limits);
+    check(fedora_rest::datastreams(input, limits).map(|all| all.len()), limits);
+    check(fedora_rest::relations(input, limits).map(|_| 1), limits);
+    // Only the size of the response limits a page of objects.
+    check(fedora_objects::object_page(input, limits).map(|_| 1), limits);
+    check(ldp::description(input, "http://h/rest/a").map(|_| 1), limits);
     if let Ok(header) = std::str::from_utf8(input) {
         for target in ldp::links([header], "type") {
             assert!(header.contains(target));
@@ -21,9 +21,9 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// No more is taken than the limits allow, and a refusal can be printed and is short.
-fn told(read: Result<usize, Rejection>, limits: Limits) {
-    match read {
+/// Checks that a parsed response respects the limits, and that an error is short.
+fn check(result: Result<usize, Rejection>, limits: Limits) {
+    match result {
         Ok(count) => assert!(count <= limits.items),
         Err(rejection) => assert!(rejection.to_string().len() < 4096),
     }

@@ -1,5 +1,5 @@
-//! What a broker sends over STOMP: however it is cut it is read as the same frames, no more is held than the bounds
-//! allow, and a frame that was read is the same after it is written.
+//! STOMP frames from a broker. The decoder returns the same frames wherever the input is split, and buffers no more bytes than
+//! its limits allow. A decoded frame is the same after encoding.
 
 #![no_main]
 
@@ -7,13 +7,13 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use tidings::stomp::{Body, Decoder, Frame, HEAD_BYTES, Malformed, Version, encode};
 
-/// The largest body that is kept.
-const LARGEST: usize = 100;
+/// Maximum length of a body that is retained, in bytes.
+const MAX_BODY_BYTES: usize = 100;
 
-/// Reads all of it, so many octets at a time.
-fn read(version: Version, octets: &[u8], cut: usize) -> (Vec<Frame>, Option<Malformed>) {
-    let (mut decoder, mut buffer, mut frames) = (Decoder::new(version, LARGEST), BytesMut::new(), Vec::new());
-    for part in octets.chunks(cut) {
+/// Decodes the input in pieces of `size` octets.
+fn read(version: Version, octets: &[u8], size: usize) -> (Vec<Frame>, Option<Malformed>) {
+    let (mut decoder, mut buffer, mut frames) = (Decoder::new(version, MAX_BODY_BYTES), BytesMut::new(), Vec::new());
+    for part in octets.chunks(size) {
         buffer.extend_from_slice(part);
         loop {
             match decoder.decode(&mut buffer) {
@@ -22,7 +22,7 @@ fn read(version: Version, octets: &[u8], cut: usize) -> (Vec<Frame>, Option<Malf
                 Err(malformed) => return (frames, Some(malformed)),
             }
         }
-        assert!(buffer.len() <= HEAD_BYTES + LARGEST + part.len(), "{} bytes are held", buffer.len());
+        assert!(buffer.len() <= HEAD_BYTES + MAX_BODY_BYTES + part.len(), "{} bytes are buffered", buffer.len());
     }
     (frames, None)
 }
@@ -34,22 +34,22 @@ fuzz_target!(|input: (bool, u8, &[u8])| {
     assert_eq!(read(version, octets, usize::from(cut).max(1)), whole);
     for frame in whole.0 {
         let Body::Whole(body) = &frame.body else { continue };
-        let written = |frame: &Frame| {
+        let encoded = |frame: &Frame| {
             let headers = frame.headers.iter().filter(|(name, _)| name != "content-length");
             let headers: Vec<_> = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let mut out = Vec::new();
             encode(&mut out, version, frame.command, &headers, body);
             out
         };
-        let first = written(&frame);
-        // A carriage return at the end of a header cannot be written in STOMP 1.1, nor in CONNECTED, and a line break
-        // or a colon in a name not in CONNECTED; the second writing is the same as the first nevertheless.
+        let first = encoded(&frame);
+        // Excluded: STOMP 1.1 and CONNECTED cannot represent a carriage return at the end of a header, and CONNECTED cannot
+        // represent a line break or a colon in a header name.
         let (again, _) = read(version, &first, first.len());
         if let [again] = &again[..]
             && newer
             && !matches!(frame.command.name(), "CONNECT" | "CONNECTED")
         {
-            assert_eq!(written(again), first);
+            assert_eq!(encoded(again), first);
             assert_eq!(again.body, frame.body);
         }
     }

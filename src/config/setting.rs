@@ -1,9 +1,8 @@
-//! Settings as the layers gave them, read strictly into the typed configuration.
+//! Strict deserializer from the merged layers to the typed configuration.
 //!
-//! The `config` crate merges the layers and remembers where each value comes from. Its own
-//! conversion is not used: it turns `true` into 1 and 1.7 into 2, and it does not know which keys
-//! there are. Here a value must have its type; only a variable of the environment, which is always
-//! text, is converted, and to the type that is wanted rather than the one that it looks like.
+//! The `config` crate merges the layers and records the origin of each value. Its own deserializer is not used, because it
+//! converts `true` to 1 and 1.7 to 2 and ignores unknown keys. Here each value must have the type of its setting. Only
+//! environment variables, which are always text, are converted, to the type of the setting.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -16,10 +15,10 @@ use serde::{
 
 use super::error::{ConfigError, Origin, variable};
 
-/// What `config::Environment` writes as the origin of its values.
+/// Origin that `config::Environment` gives to its values.
 const ENVIRONMENT: &str = "the environment";
 
-/// A value of the merged layers, with the path of its key.
+/// Value of the merged layers, with the path of its key.
 #[derive(Clone)]
 pub(super) struct Setting {
     key: String,
@@ -27,22 +26,22 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The whole configuration.
+    /// Creates the setting that contains the whole configuration.
     pub(super) fn root(value: Value) -> Self {
         Self { key: String::new(), value }
     }
 
-    /// The setting of that name in a table; it is empty if it is not there.
+    /// Returns the entry `name` of a table; the entry is empty if the table does not contain it.
     ///
     /// # Errors
-    /// When this is no table.
+    /// When this setting is not a table.
     pub(super) fn entry(&self, name: &str) -> Result<Self, ConfigError> {
         let ValueKind::Table(table) = &self.value.kind else { return Err(self.wrong("a table").0) };
         Ok(Self { key: join(&self.key, name), value: table.get(name).cloned().unwrap_or_default() })
     }
 
-    /// The setting at a path below this one, as in `filter.changes`, for saying what is wrong there; this
-    /// one where the path is empty.
+    /// Returns the setting at a relative path, as in `filter.changes`, for an error message. An empty path returns this
+    /// setting.
     pub(super) fn at(&self, path: &str) -> Self {
         if path.is_empty() {
             return self.clone();
@@ -50,33 +49,33 @@ impl Setting {
         let below = path.split('.').try_fold(self.clone(), |setting, name| setting.entry(name));
         match below {
             Ok(below) if below.is_given() => below,
-            // In a list, or missing: the path tells it, and the origin is that of the whole.
+            // An element of a list, or missing: it has the path, and the origin of this setting.
             _ => Self { key: join(&self.key, path), value: self.value.clone() },
         }
     }
 
-    /// Reads it as `T`.
+    /// Deserializes the setting as `T`.
     ///
     /// # Errors
-    /// When a key is unknown or missing, or a value is not of its type.
+    /// When a key is unknown or missing, or a value has the wrong type.
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         let Setting { key, value } = self;
         let origin = origin(&key, &value);
         T::deserialize(Setting { key: key.clone(), value }).map_err(|error| error.at(&key, &origin).0)
     }
 
-    /// Reads the setting of that name in a table, if it is there.
+    /// Deserializes the entry `name` of a table, if the table contains it.
     ///
     /// # Errors
-    /// As [`Setting::read`].
+    /// The same as for [`Setting::read`].
     pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ConfigError> {
         self.entry(name)?.read()
     }
 
-    /// Reads a table as `T`, apart from its settings of these names, which are read elsewhere.
+    /// Deserializes a table as `T`, without its entries `others`, which are read separately.
     ///
     /// # Errors
-    /// As [`Setting::read`].
+    /// The same as for [`Setting::read`].
     pub(super) fn read_without<T: DeserializeOwned>(&self, others: &[&str]) -> Result<T, ConfigError> {
         let mut rest = self.clone();
         if let ValueKind::Table(table) = &mut rest.value.kind {
@@ -97,10 +96,10 @@ impl Setting {
         key.rsplit_once('.').is_some_and(|(table, _)| table == self.key)
     }
 
-    /// The settings of a table, in the order of their keys.
+    /// Returns the entries of a table, sorted by key.
     ///
     /// # Errors
-    /// When it is no table.
+    /// When this setting is not a table.
     pub(super) fn entries(&self) -> Result<Vec<(String, Setting)>, ConfigError> {
         let ValueKind::Table(table) = &self.value.kind else { return Err(self.wrong("a table").0) };
         let mut names: Vec<&String> = table.keys().collect();
@@ -108,17 +107,17 @@ impl Setting {
         names.into_iter().map(|name| Ok((name.clone(), self.entry(name)?))).collect()
     }
 
-    /// Says what is wrong with it.
+    /// Returns the error for an invalid value.
     pub(super) fn invalid(&self, reason: impl Into<String>) -> ConfigError {
         ConfigError::Invalid { key: self.key.clone(), origin: self.origin(), reason: reason.into() }
     }
 
-    /// Says that it is not there and must be.
+    /// Returns the error for a required setting that is missing.
     pub(super) fn missing(&self) -> ConfigError {
         ConfigError::Missing { key: self.key.clone() }
     }
 
-    /// Where it comes from.
+    /// Returns the origin of the value.
     pub(super) fn origin(&self) -> Origin {
         origin(&self.key, &self.value)
     }
@@ -127,17 +126,17 @@ impl Setting {
         self.value.origin() == Some(ENVIRONMENT)
     }
 
-    /// Whether there is a value.
+    /// Returns whether the setting has a value.
     pub(super) fn is_given(&self) -> bool {
         !matches!(self.value.kind, ValueKind::Nil)
     }
 
-    /// Whether it is a table.
+    /// Returns whether the value is a table.
     pub(super) fn is_table(&self) -> bool {
         matches!(self.value.kind, ValueKind::Table(_))
     }
 
-    /// Whether what stands here may be a secret, if only by mistake. Then no error shows it.
+    /// Returns whether the value may be a secret, intended or by mistake. Error messages omit such values.
     fn may_be_secret(&self) -> bool {
         let mut names = self.key.split('.').skip(2);
         self.key.starts_with("access.")
@@ -159,7 +158,7 @@ impl Setting {
         SettingError(self.invalid(reason))
     }
 
-    /// The text of a variable of the environment as a value of the type that is wanted.
+    /// Parses the text of an environment variable as `T`; `None` for values of other layers.
     fn parsed<T: FromStr>(&self) -> Option<T> {
         match &self.value.kind {
             ValueKind::String(text) if self.is_from_environment() => text.trim().parse().ok(),
@@ -188,7 +187,7 @@ fn join(table: &str, name: &str) -> String {
     if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") }
 }
 
-/// Where a value comes from; for a table, where the first of its values does.
+/// Returns the origin of a value; for a table, the origin of its first value.
 fn origin(key: &str, value: &Value) -> Origin {
     match (value.origin(), &value.kind) {
         (Some(ENVIRONMENT), _) => Origin::Environment(variable(key)),
@@ -203,7 +202,7 @@ fn origin(key: &str, value: &Value) -> Origin {
     }
 }
 
-/// A [`ConfigError`] that may not know its place yet.
+/// A [`ConfigError`] whose key may not be known yet.
 #[derive(Debug)]
 pub(super) struct SettingError(ConfigError);
 
@@ -302,7 +301,7 @@ impl<'de> Deserializer<'de> for Setting {
         let from_environment = self.is_from_environment();
         let Setting { key, value } = self;
         match value.kind {
-            // A variable of the environment holds its list with commas.
+            // An environment variable separates the elements of a list with commas.
             ValueKind::String(text) if from_environment => {
                 let origin = ENVIRONMENT.to_owned();
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -314,7 +313,7 @@ impl<'de> Deserializer<'de> for Setting {
         }
     }
 
-    /// For the settings of a dialect, whose types only the dialect knows.
+    /// Used for the settings of a dialect, whose types only the dialect knows.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         if let Some(value) = self.parsed() {
             return visitor.visit_bool(value);
@@ -331,7 +330,7 @@ impl<'de> Deserializer<'de> for Setting {
             ValueKind::String(text) => visitor.visit_string(text),
             ValueKind::Table(_) => self.deserialize_map(visitor),
             ValueKind::Array(_) => self.deserialize_seq(visitor),
-            // TOML has no such numbers.
+            // TOML has no 128-bit numbers.
             ValueKind::I128(_) | ValueKind::U128(_) => Err(self.wrong("a number of at most 64 bits")),
         }
     }
@@ -376,10 +375,10 @@ impl<'de> SeqAccess<'de> for ListAccess {
     }
 }
 
-/// Reads a whole number between `MIN` and `MAX`, both included.
+/// Deserializes a whole number from `MIN` to `MAX`, both included.
 ///
 /// # Errors
-/// When it is none, or out of that range.
+/// When the value is not a whole number or is out of range.
 pub(super) fn whole<'de, const MIN: u64, const MAX: u64, N, D>(setting: D) -> Result<N, D::Error>
 where
     N: TryFrom<u64>,

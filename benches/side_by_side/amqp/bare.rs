@@ -1,6 +1,6 @@
-//! A forwarder with nothing to it: it reads on one connection, publishes on another with confirms in a
-//! window, and acknowledges many at once. It publishes what it has read straight to a queue; or, to tell what the
-//! broker takes for what the gateway publishes, the like of that, through the same exchange.
+//! Minimal forwarder: it consumes on one connection, publishes on another with a window of confirms, and acknowledges many
+//! messages together. It publishes either the consumed message to a queue, or a message like those of the gateway through
+//! the same exchange, to measure the cost of such messages in the broker.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -15,32 +15,32 @@ use tokio::sync::oneshot;
 
 use super::yard::Yard;
 
-/// How many messages may be read and not acknowledged, or published and not confirmed.
+/// Maximum number of unacknowledged messages, and of unconfirmed messages.
 const WINDOW: u16 = 1000;
 
-/// How many messages one acknowledgement is for, unless no more are there.
-const ACKNOWLEDGED: usize = 200;
+/// Number of messages per acknowledgement, or fewer if no more are in in_flight.
+const ACK_BATCH: usize = 200;
 
-/// The length of the Atom of one of the messages.
+/// Length of a message as Atom, in bytes.
 const ATOM_LENGTH: usize = 2551;
 
-/// What is published of a message that was read.
+/// Message that the forwarder publishes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Publishing {
-    /// The same, by the default exchange.
+    /// The consumed message, to the default exchange.
     Same,
-    /// As many bytes as the gateway's, with its properties and headers, by its topic exchange.
-    AsTheGateway,
+    /// A message with the size, properties and headers of the gateway, to its topic exchange.
+    LikeGateway,
 }
 
-/// A forwarder that moves messages.
-pub(crate) struct Bare {
+/// Running forwarder.
+pub(crate) struct BareForwarder {
     runtime: tokio::runtime::Runtime,
     stop: oneshot::Sender<()>,
     forwarding: tokio::task::JoinHandle<()>,
 }
 
-impl Bare {
+impl BareForwarder {
     pub(crate) fn start(yard: &Yard<'_>, publishing: Publishing) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -64,35 +64,35 @@ async fn forward(url: String, publishing: Publishing, mut stopped: oneshot::Rece
     let none = FieldTable::default();
     let mut consumer =
         read.basic_consume(Yard::IN.into(), "".into(), BasicConsumeOptions::default(), none).await.unwrap();
-    let mut flight: VecDeque<(u64, PublisherConfirm)> = VecDeque::new();
-    let (mut confirmed, mut last) = (0, 0);
+    let mut in_flight: VecDeque<(u64, PublisherConfirm)> = VecDeque::new();
+    let (mut confirmed, mut last_tag) = (0, 0);
     loop {
         tokio::select! {
             biased;
-            // What is on its way is acknowledged first.
-            _ = &mut stopped, if flight.is_empty() => break,
-            Some(delivery) = consumer.next(), if flight.len() < usize::from(WINDOW) => {
+            // Messages in in_flight are acknowledged before the forwarder stops.
+            _ = &mut stopped, if in_flight.is_empty() => break,
+            Some(delivery) = consumer.next(), if in_flight.len() < usize::from(WINDOW) => {
                 let delivery = delivery.unwrap();
                 let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
                 let (exchange, key) = match publishing {
                     Publishing::Same => ("", Yard::OUT),
-                    Publishing::AsTheGateway => (Yard::CHANGES, "content.add.sfm"),
+                    Publishing::LikeGateway => (Yard::CHANGES, "content.add.sfm"),
                 };
                 let (body, properties) = published(&delivery, publishing);
                 let sent = write.basic_publish(exchange.into(), key.into(), options, &body, properties);
-                flight.push_back((delivery.delivery_tag, sent.await.unwrap()));
+                in_flight.push_back((delivery.delivery_tag, sent.await.unwrap()));
             }
-            confirm = async { (&mut flight.front_mut().unwrap().1).await }, if !flight.is_empty() => {
-                landed(&confirm, &mut flight, &mut last);
+            confirm = async { (&mut in_flight.front_mut().unwrap().1).await }, if !in_flight.is_empty() => {
+                record_confirm(&confirm, &mut in_flight, &mut last_tag);
                 confirmed += 1;
-                // Those behind it, as far as they are there.
-                while let Some((_, next)) = flight.front_mut() {
+                // Further confirms that have arrived already.
+                while let Some((_, next)) = in_flight.front_mut() {
                     let Some(confirm) = next.now_or_never() else { break };
-                    landed(&confirm, &mut flight, &mut last);
+                    record_confirm(&confirm, &mut in_flight, &mut last_tag);
                     confirmed += 1;
                 }
-                if confirmed >= ACKNOWLEDGED || flight.is_empty() {
-                    read.basic_ack(last, BasicAckOptions { multiple: true }).await.unwrap();
+                if confirmed >= ACK_BATCH || in_flight.is_empty() {
+                    read.basic_ack(last_tag, BasicAckOptions { multiple: true }).await.unwrap();
                     confirmed = 0;
                 }
             }
@@ -130,7 +130,11 @@ fn published(read: &Delivery, publishing: Publishing) -> (Cow<'_, [u8]>, BasicPr
     (Cow::Owned(body), properties)
 }
 
-fn landed(confirm: &lapin::Result<Confirmation>, flight: &mut VecDeque<(u64, PublisherConfirm)>, last: &mut u64) {
+fn record_confirm(
+    confirm: &lapin::Result<Confirmation>,
+    in_flight: &mut VecDeque<(u64, PublisherConfirm)>,
+    last_tag: &mut u64,
+) {
     assert!(matches!(confirm, Ok(Confirmation::Ack(None))), "{confirm:?}");
-    *last = flight.pop_front().unwrap().0;
+    *last_tag = in_flight.pop_front().unwrap().0;
 }

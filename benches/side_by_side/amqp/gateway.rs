@@ -1,4 +1,4 @@
-//! The gateway: the real program, as it is by default, with a source and a subscription.
+//! The real gateway program with default settings, one source and one subscription.
 
 use std::{
     fs,
@@ -9,11 +9,11 @@ use std::{
 
 use super::yard::Yard;
 
-/// A gateway that moves messages.
-pub(crate) struct Moving(Child);
+/// Running gateway.
+pub(crate) struct GatewayProcess(Child);
 
-impl Moving {
-    /// Starts it over the journal in `folder`, which it begins anew if there is none.
+impl GatewayProcess {
+    /// Starts the gateway with the journal in `folder`, which is created if it does not exist.
     pub(crate) fn start(yard: &Yard<'_>, folder: &Path) -> Self {
         let (url, kind) = (yard.vhost.url(), yard.kind);
         let (exchange, queue, changes, out) = (Yard::EXCHANGE, Yard::IN, Yard::CHANGES, Yard::OUT);
@@ -42,7 +42,7 @@ impl Moving {
         self.0.id()
     }
 
-    /// Stops it in good order.
+    /// Stops the gateway by SIGTERM and waits for its end.
     pub(crate) fn stop(mut self) {
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();

@@ -1,5 +1,4 @@
-//! How long a message takes from its publication to whoever reads what comes out, at a pace at which
-//! nothing queues up.
+//! Latency of a message from its publication to its receipt by a consumer, at a rate at which no queue grows.
 
 use std::time::{Duration, Instant};
 
@@ -15,42 +14,42 @@ use super::{
     yard::{Yard, properties},
 };
 
-/// How long a contender is measured in a round.
+/// Duration of a round, in seconds.
 const ROUND: u64 = 4;
 
-/// Rounds, in turns; the first second of each is not counted.
+/// Number of rounds of each contender, in turns. The first second of a round is not counted.
 const ROUNDS: usize = 2;
 
-/// How many messages are published at once.
-const AT_ONCE: u64 = 2;
+/// Number of messages that are published together.
+const BURST: u64 = 2;
 
-/// Prints what half and what 99 of 100 messages took at most.
-pub(crate) fn measure<'a>(yard: &Yard<'_>, pace: u64, contenders: &[(&str, impl Fn() -> Mover<'a>)]) {
+/// Prints the latency of each contender: median and 99th percentile.
+pub(crate) fn measure<'a>(yard: &Yard<'_>, rate: u64, contenders: &[(&str, impl Fn() -> Mover<'a>)]) {
     let kind = yard.kind;
-    let mut took = vec![Vec::new(); contenders.len()];
+    let mut latencies = vec![Vec::new(); contenders.len()];
     for _ in 0..ROUNDS {
-        for ((_, start), took) in contenders.iter().zip(&mut took) {
-            // It is known to move messages when the first has come through.
+        for ((_, start), samples) in contenders.iter().zip(&mut latencies) {
+            // The contender is ready when it has moved the first message.
             yard.fill(1);
             let mover = start();
             yard.wait_for_first();
             yard.clear();
-            let mut round = yard.runtime.block_on(round(yard, pace));
-            took.extend(round.drain(pace as usize..));
+            let mut round = yard.runtime.block_on(round(yard, rate));
+            samples.extend(round.drain(rate as usize..));
             mover.stop();
             yard.clear();
         }
     }
-    println!("\n| {kind} queues: from publication to receipt, {pace} messages/s | p50 | p99 |\n| --- | ---: | ---: |");
-    for ((name, _), took) in contenders.iter().zip(&mut took) {
-        took.sort();
-        let at = |share: usize| took[took.len() * share / 100].as_secs_f64() * 1e3;
+    println!("\n| {kind} queues: from publication to receipt, {rate} messages/s | p50 | p99 |\n| --- | ---: | ---: |");
+    for ((name, _), samples) in contenders.iter().zip(&mut latencies) {
+        samples.sort();
+        let at = |share: usize| samples[samples.len() * share / 100].as_secs_f64() * 1e3;
         println!("| {name} | {:.1} ms | {:.1} ms |", at(50), at(99));
     }
 }
 
-async fn round(yard: &Yard<'_>, pace: u64) -> Vec<Duration> {
-    let numbers = yard.numbers(pace * ROUND);
+async fn round(yard: &Yard<'_>, rate: u64) -> Vec<Duration> {
+    let numbers = yard.numbers(rate * ROUND);
     let (publisher, subscriber) = (yard.vhost.client().await, yard.vhost.client().await);
     let options = BasicConsumeOptions { no_ack: false, ..BasicConsumeOptions::default() };
     let consumed = subscriber.channel().basic_consume(Yard::OUT.into(), "".into(), options, FieldTable::default());
@@ -69,14 +68,14 @@ async fn round(yard: &Yard<'_>, pace: u64) -> Vec<Duration> {
     });
     let channel = publisher.channel();
     let mut published = Vec::with_capacity(count);
-    let mut ticks = tokio::time::interval(Duration::from_secs(1) * AT_ONCE as u32 / pace as u32);
-    for at in (numbers.start..numbers.end).step_by(AT_ONCE as usize) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) * BURST as u32 / rate as u32);
+    for at in (numbers.start..numbers.end).step_by(BURST as usize) {
         ticks.tick().await;
-        for number in at..numbers.end.min(at + AT_ONCE) {
+        for number in at..numbers.end.min(at + BURST) {
             published.push(Instant::now());
             let options = BasicPublishOptions::default();
             let body = message(number);
-            // The confirmation is of no interest: what does not come through is missed in the end.
+            // Confirmations are ignored, because a lost message makes the receiver time out.
             let sent = channel.basic_publish(Yard::EXCHANGE.into(), KEY.into(), options, &body, properties()).await;
             drop(sent.unwrap());
         }

@@ -1,9 +1,9 @@
-//! AMQP: from a queue through the gateway to another queue, beside RabbitMQ's own shovel and beside a
-//! bare forwarder, which move the same messages between queues of the same type on the same broker. The forwarder
-//! once more, publishing what is like the gateway's, tells what of the difference is the broker's.
+//! AMQP: from one queue through the gateway to another, compared with the shovel of RabbitMQ and with a minimal forwarder.
+//! All move the same messages between queues of the same type on the same broker. A second forwarder publishes messages like
+//! those of the gateway, which shows the part of the difference that is due to the broker.
 //!
-//! The broker is the bench's own. The gateway is the real program in a process of its own; the shovel runs
-//! in the broker, the forwarder in this process. All share the machine, and so does who looks at the queue.
+//! The benchmark starts its own broker. The gateway is the real program in its own process, the shovel runs in the broker,
+//! and the forwarder and the code that observes the queue run in this process, on the same machine.
 
 mod bare;
 mod gateway;
@@ -16,9 +16,9 @@ mod yard;
 use std::{cell::RefCell, path::Path, time::Duration};
 
 use self::{
-    bare::{Bare, Publishing},
-    gateway::Moving,
-    processor::Used,
+    bare::{BareForwarder, Publishing},
+    gateway::GatewayProcess,
+    processor::ProcessorTime,
     shovel::Shovel,
     yard::Yard,
 };
@@ -27,31 +27,32 @@ use super::{
     rabbitmq::Broker,
 };
 
-/// How many messages wait when a contender begins.
+/// Number of messages in the queue when a contender starts.
 const MESSAGES: u64 = 20_000;
 
-/// Rounds of each comparison, beside the one that warms up.
+/// Number of rounds of each comparison, after a warm-up round.
 const ROUNDS: usize = 3;
 
-/// A tenth of what the gateway does, and a little less: messages a second while latency is measured.
-const QUORUM_PACE: u64 = 1500;
-const CLASSIC_PACE: u64 = 1000;
+/// Messages per second while latency is measured in quorum queues: somewhat less than a tenth of the rate of the gateway.
+const QUORUM_RATE: u64 = 1500;
+/// The same for classic queues.
+const CLASSIC_RATE: u64 = 1000;
 
-/// The contenders; the first is what the others are measured by.
+/// Names of the contenders; the first is the reference.
 const NAMES: [&str; 4] =
     ["a bare forwarder", "RabbitMQ's shovel", "Tidings", "a bare forwarder that publishes as Tidings does"];
 
-/// Who moves messages, for as long as it is there.
+/// Running contender.
 pub(crate) enum Mover<'a> {
-    Gateway(Moving),
+    Gateway(GatewayProcess),
     Shovel(Shovel<'a>),
-    Bare(Bare),
+    Bare(BareForwarder),
 }
 
 impl Mover<'_> {
     fn process(&self) -> Option<u32> {
         match self {
-            Self::Gateway(moving) => Some(moving.process()),
+            Self::Gateway(gateway) => Some(gateway.process()),
             Self::Bare(_) => Some(std::process::id()),
             Self::Shovel(_) => None,
         }
@@ -59,25 +60,25 @@ impl Mover<'_> {
 
     fn stop(self) {
         match self {
-            Self::Gateway(moving) => moving.stop(),
+            Self::Gateway(gateway) => gateway.stop(),
             Self::Shovel(shovel) => shovel.stop(),
-            Self::Bare(bare) => bare.stop(),
+            Self::Bare(forwarder) => forwarder.stop(),
         }
     }
 }
 
 fn start<'a>(which: usize, yard: &'a Yard<'a>, folder: &Path) -> Mover<'a> {
     match which {
-        0 => Mover::Bare(Bare::start(yard, Publishing::Same)),
+        0 => Mover::Bare(BareForwarder::start(yard, Publishing::Same)),
         1 => Mover::Shovel(Shovel::start(yard)),
-        2 => Mover::Gateway(Moving::start(yard, folder)),
-        _ => Mover::Bare(Bare::start(yard, Publishing::AsTheGateway)),
+        2 => Mover::Gateway(GatewayProcess::start(yard, folder)),
+        _ => Mover::Bare(BareForwarder::start(yard, Publishing::LikeGateway)),
     }
 }
 
 pub(crate) fn measure() {
     let broker = Broker::start();
-    for (kind, pace) in [("quorum", QUORUM_PACE), ("classic", CLASSIC_PACE)] {
+    for (kind, rate) in [("quorum", QUORUM_RATE), ("classic", CLASSIC_RATE)] {
         let folder = tempfile::tempdir().unwrap();
         let yard = Yard::new(&broker, kind);
         let (yard, folder) = (&yard, folder.path());
@@ -97,16 +98,16 @@ pub(crate) fn measure() {
         let title = format!("{kind} queues, 2 kB a message");
         compare(&title, "messages", ROUNDS, (0..NAMES.len()).map(contender).collect());
         processor_time(kind, &used.into_inner());
-        latency::measure(yard, pace, &[1, 2].map(|which| (NAMES[which], move || start(which, yard, folder))));
+        latency::measure(yard, rate, &[1, 2].map(|which| (NAMES[which], move || start(which, yard, folder))));
     }
 }
 
-/// What each took of the processors, of all rounds but the first: the wall clock depends on what else
-/// the machine does, this hardly.
-fn processor_time(kind: &str, used: &[Vec<Used>; NAMES.len()]) {
+/// Prints the median processor time of each contender, without the warm-up round. It hardly depends on other load on the
+/// machine, unlike the elapsed time.
+fn processor_time(kind: &str, used: &[Vec<ProcessorTime>; NAMES.len()]) {
     println!("\n| {kind} queues: processor time of a message | its own | the broker's |\n| --- | ---: | ---: |");
     for (name, used) in NAMES.iter().zip(used) {
-        let median = |of: fn(&Used) -> Option<Duration>| {
+        let median = |of: fn(&ProcessorTime) -> Option<Duration>| {
             let mut all: Vec<_> = used.iter().skip(1).filter_map(of).collect();
             all.sort();
             all.get(all.len() / 2)

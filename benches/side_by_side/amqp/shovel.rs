@@ -1,4 +1,4 @@
-//! RabbitMQ's own shovel, in the broker.
+//! The shovel of RabbitMQ, which runs in the broker.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::yard::Yard;
 
 const NAME: &str = "bench";
 
-/// A shovel that moves messages.
+/// Running shovel.
 pub(crate) struct Shovel<'a>(&'a Yard<'a>);
 
 impl<'a> Shovel<'a> {

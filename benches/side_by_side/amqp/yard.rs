@@ -1,4 +1,4 @@
-//! The queues between which messages are moved, and who fills them and looks how far it is.
+//! The queues between which messages are moved, with functions to fill and observe them.
 
 use std::{
     cell::Cell,
@@ -9,17 +9,17 @@ use lapin::{BasicProperties, options::QueuePurgeOptions};
 
 use super::{
     messages::{KEY, message},
-    processor::{Used, taken},
+    processor::{ProcessorTime, used_by},
 };
 use crate::rabbitmq::{Broker, Client, Vhost};
 
-/// How often is looked.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval between two polls of the queue.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How many messages are on their way to the queue at once while it is filled.
-const FILLING: u64 = 1000;
+/// Number of messages in flight while a queue is filled.
+const FILL_BATCH: u64 = 1000;
 
-/// Two queues of one type.
+/// Two queues of the same type, in a virtual host of their own.
 pub(crate) struct Yard<'b> {
     pub(crate) broker: &'b Broker,
     pub(crate) vhost: Vhost<'b>,
@@ -30,13 +30,13 @@ pub(crate) struct Yard<'b> {
 }
 
 impl<'b> Yard<'b> {
-    /// The exchange whose messages come to [`Yard::IN`].
+    /// Exchange that is bound to [`Yard::IN`].
     pub(crate) const EXCHANGE: &'static str = "sfm_exchange";
-    /// The queue that is read.
+    /// Queue that contenders consume.
     pub(crate) const IN: &'static str = "in";
-    /// The exchange that the gateway publishes to.
+    /// Exchange that the gateway publishes to.
     pub(crate) const CHANGES: &'static str = "content.changes";
-    /// The queue that is written.
+    /// Queue that contenders publish to.
     pub(crate) const OUT: &'static str = "out";
 
     pub(crate) fn new(broker: &'b Broker, kind: &'static str) -> Self {
@@ -54,34 +54,34 @@ impl<'b> Yard<'b> {
         Self { broker, vhost, kind, runtime, client, next: Cell::new(0) }
     }
 
-    /// The numbers of messages that there have not been yet.
+    /// Returns the numbers of `count` new messages.
     pub(crate) fn numbers(&self, count: u64) -> std::ops::Range<u64> {
         let from = self.next.replace(self.next.get() + count);
         from..from + count
     }
 
-    /// The queue that is read has so many messages when this returns.
+    /// Fills [`Yard::IN`] with `count` messages.
     pub(crate) fn fill(&self, count: u64) {
         let numbers = self.numbers(count);
         self.runtime.block_on(async {
-            for from in numbers.clone().step_by(FILLING as usize) {
-                let messages = (from..numbers.end.min(from + FILLING)).map(message);
+            for from in numbers.clone().step_by(FILL_BATCH as usize) {
+                let messages = (from..numbers.end.min(from + FILL_BATCH)).map(message);
                 self.client.publish_all(Self::EXCHANGE, KEY, messages, &properties()).await;
             }
         });
     }
 
-    /// Waits until the queue that is written has `count` messages. From the first one seen: how many came,
-    /// how long that took, and what it took of the processors.
-    pub(crate) fn wait_for(&self, count: u64, process: Option<u32>) -> (u64, Duration, Used) {
-        let used = || (process.and_then(taken), taken(self.broker.kept.process().parse().unwrap()));
+    /// Waits until [`Yard::OUT`] has `count` messages. Returns, from the first observed message on: the number of messages, the
+    /// elapsed time, and the processor time.
+    pub(crate) fn wait_for(&self, count: u64, process: Option<u32>) -> (u64, Duration, ProcessorTime) {
+        let used = || (process.and_then(used_by), used_by(self.broker.kept.process().parse().unwrap()));
         let first = self.wait_until(|there| there > 0);
         let (began, (own, broker)) = (Instant::now(), used());
         let last = self.wait_until(|there| there >= count);
         let (took, (own_now, broker_now)) = (began.elapsed(), used());
         let moved = last - first;
         let of_each = |was: Option<Duration>, is: Option<Duration>| Some((is? - was?) / moved as u32);
-        (moved, took, Used { own: of_each(own, own_now), broker: of_each(broker, broker_now) })
+        (moved, took, ProcessorTime { own: of_each(own, own_now), broker: of_each(broker, broker_now) })
     }
 
     fn wait_until(&self, enough: impl Fn(u64) -> bool) -> u64 {
@@ -91,17 +91,17 @@ impl<'b> Yard<'b> {
                 if enough(there) {
                     return there;
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         })
     }
 
-    /// Waits until something is in the queue that is written.
+    /// Waits until [`Yard::OUT`] has a message.
     pub(crate) fn wait_for_first(&self) {
         self.wait_until(|there| there > 0);
     }
 
-    /// Empties the queue that was written, when whoever read the other has stopped.
+    /// Empties [`Yard::OUT`] after the contender has stopped.
     pub(crate) fn clear(&self) {
         self.runtime.block_on(async {
             let left = self.client.waiting(Self::IN).await;
@@ -114,7 +114,7 @@ impl<'b> Yard<'b> {
     }
 }
 
-/// As whoever sends them has them.
+/// Returns the properties of the messages of Social Feed Manager.
 pub(crate) fn properties() -> BasicProperties {
     BasicProperties::default().with_content_type("application/json".into()).with_delivery_mode(2)
 }

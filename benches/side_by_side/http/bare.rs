@@ -1,6 +1,5 @@
-//! The hook without a journal: the server, the layers, the access rule, the dialect, the event's key and
-//! the answer are those of the gateway; where it would hand the draft to the journal it makes up an
-//! outcome.
+//! A hook without a journal. The server, the middleware, the access rule, the dialect, the event key and the response are
+//! those of the gateway. Instead of submitting the draft to the journal, the hook invents an outcome.
 
 use std::{
     hint::black_box,
@@ -32,8 +31,8 @@ use tidings::{
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::routes;
 
-/// The server, in this process.
-pub(crate) struct Bare {
+/// Running server in this process.
+pub(crate) struct BareServer {
     pub(crate) url: String,
     _runtime: tokio::runtime::Runtime,
 }
@@ -46,9 +45,9 @@ struct Hook {
     head: Arc<AtomicU64>,
 }
 
-impl Bare {
+impl BareServer {
     pub(crate) fn start() -> Self {
-        // What is logged costs what it costs in the gateway.
+        // The log costs as much as in the gateway.
         let log = tracing_subscriber::fmt().with_env_filter("info").with_writer(std::io::stderr);
         let _ = log.try_init();
         let metrics = Metrics::install().unwrap();
@@ -86,7 +85,7 @@ impl Bare {
     }
 }
 
-/// Takes in one message, as the gateway does.
+/// Receives a message like the gateway.
 #[utoipa::path(post, path = "/hooks/{source}")]
 async fn receive(
     State(hook): State<Hook>,

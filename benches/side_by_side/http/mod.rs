@@ -1,8 +1,7 @@
-//! HTTP, with `wrk` and 64 connections: durable hooks beside the same handler without a journal, and an
-//! archive page beside nginx, which serves the same bytes from its disk.
+//! HTTP, with `wrk` and 64 connections: durable hooks, compared with the same handler without a journal, and an archive page,
+//! compared with nginx, which serves the same bytes from disk.
 //!
-//! The gateway is the real program in a process of its own. Client and servers share the machine, as
-//! they do for every contender.
+//! The gateway is the real program in its own process. Client and servers run on the same machine.
 
 mod bare;
 mod servers;
@@ -11,37 +10,39 @@ mod wrk;
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use self::{
-    bare::Bare,
+    bare::BareServer,
     servers::{Gateway, Nginx},
     wrk::Wrk,
 };
 use super::measure::{Contender, compare};
 
-/// Rounds of each comparison, beside the one that warms up.
+/// Number of rounds of each comparison, after a warm-up round.
 const ROUNDS: usize = 5;
 
 pub(crate) fn measure() {
     for tool in ["wrk", "nginx"] {
-        if !is_there(tool) {
-            eprintln!("The benches of HTTP need wrk and nginx, and {tool} is not there: apt install wrk nginx-light.");
+        if !is_installed(tool) {
+            eprintln!(
+                "The HTTP benchmarks need wrk and nginx, but {tool} is not installed: apt install wrk nginx-light."
+            );
             std::process::exit(1);
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    // nginx's workers are another user, where it is started by root.
+    // If root starts nginx, its workers run as another user.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let gateway = Gateway::start(&folder.path().join("data"));
     hooks(&gateway);
     pages(&gateway, &Nginx::start(&folder.path().join("nginx"), &gateway.get("/feed/archive/1")));
 }
 
-fn is_there(tool: &str) -> bool {
+fn is_installed(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain(["/usr/sbin".into()]).any(|folder| folder.join(tool).is_file())
 }
 
 fn hooks(gateway: &Gateway) {
-    let bare = Bare::start();
+    let bare = BareServer::start();
     let mut run = 0;
     let mut post = |url: &str| {
         run += 1;
@@ -77,8 +78,8 @@ fn pages(gateway: &Gateway, nginx: &Nginx) {
         "requests",
         ROUNDS,
         vec![
-            Contender::timed("nginx", || Wrk::getting().known(&tags[0]).rate(&nginx.url)),
-            Contender::timed("Tidings", || Wrk::getting().known(&tags[1]).rate(&ours)),
+            Contender::timed("nginx", || Wrk::getting().if_none_match(&tags[0]).rate(&nginx.url)),
+            Contender::timed("Tidings", || Wrk::getting().if_none_match(&tags[1]).rate(&ours)),
         ],
     );
 }

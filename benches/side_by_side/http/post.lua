@@ -1,6 +1,5 @@
--- Messages of a Fedora 3 for `wrk`: each has an identifier of its own, in every run (the number of the
--- run is the first argument). The parts that do not change are put together once, so that the client
--- costs little of what is measured.
+-- Fedora 3 messages for `wrk`. Each has a unique identifier in all runs; the first argument is the number of the run. The
+-- constant parts are built once, so that the client needs little processor time.
 
 local counter = 0
 local run = 0

@@ -1,4 +1,4 @@
-//! The servers in processes of their own: the gateway, and nginx.
+//! The servers with their own processes: the gateway and nginx.
 
 use std::{
     fs,
@@ -8,20 +8,20 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A process that ends with what is measured.
-struct Running(Child);
+/// Process that is stopped on drop.
+struct ServerProcess(Child);
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // SIGTERM: nginx is to take its workers with it.
+        // SIGTERM, so that nginx stops its workers.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
 }
 
-/// The real program, as it is by default, over a journal of its own.
+/// The real gateway program with default settings and its own journal.
 pub(crate) struct Gateway {
-    _running: Running,
+    _process: ServerProcess,
     pub(crate) url: String,
 }
 
@@ -33,20 +33,20 @@ impl Gateway {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().rsplit(' ').next().unwrap().to_owned();
-        Self { _running: Running(child), url }
+        Self { _process: ServerProcess(child), url }
     }
 
     pub(crate) fn get(&self, path: &str) -> Vec<u8> {
-        let answer = get(&format!("{}{path}", self.url), None);
-        assert_eq!(answer.0, 200, "{path}");
-        answer.2
+        let (status, _, body) = get(&format!("{}{path}", self.url), None);
+        assert_eq!(status, 200, "{path}");
+        body
     }
 }
 
-/// nginx, serving one file.
+/// nginx that serves one file.
 pub(crate) struct Nginx {
-    _running: Running,
-    /// The address of the file.
+    _process: ServerProcess,
+    /// URL of the file.
     pub(crate) url: String,
 }
 
@@ -56,7 +56,7 @@ impl Nginx {
         fs::write(folder.join("page.atom"), file).unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let root = folder.display();
-        // As Debian has it, without the log of each request; a connection may stay for the whole run.
+        // The configuration of Debian, without the request log and with connections that last for the whole run.
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {root}/{kind};\n"))
             .concat();
@@ -81,35 +81,35 @@ impl Nginx {
         let mut nginx = Command::new("nginx");
         nginx.env("PATH", path).arg("-p").arg(folder).arg("-e").arg(folder.join("error.log"));
         let child = nginx.arg("-c").arg(folder.join("nginx.conf")).stderr(Stdio::null()).spawn().unwrap();
-        let mut running = Running(child);
+        let mut process = ServerProcess(child);
         while TcpStream::connect(address).is_err() {
-            assert!(running.0.try_wait().unwrap().is_none(), "nginx did not start: see its error.log");
+            assert!(process.0.try_wait().unwrap().is_none(), "nginx did not start: see its error.log");
         }
         let url = format!("http://{address}/page.atom");
         assert_eq!(get(&url, None).2, file, "nginx serves something else");
-        Self { _running: running, url }
+        Self { _process: process, url }
     }
 }
 
-/// The entity tag of what is there; asked with it, the server must say that nothing has changed.
+/// Returns the entity tag at `url`, after checking that the server responds 304 to it.
 pub(crate) fn etag(url: &str) -> String {
     let (_, etag, _) = get(url, None);
     assert_eq!(get(url, Some(&etag)).0, 304, "{url}");
     etag
 }
 
-/// The status, the entity tag and the body.
-fn get(url: &str, known: Option<&str>) -> (u16, String, Vec<u8>) {
-    // Whoever comes second finds it installed.
+/// Sends a GET request and returns the status, the entity tag and the body.
+fn get(url: &str, if_none_match: Option<&str>) -> (u16, String, Vec<u8>) {
+    // Fails if the provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut request = reqwest::Client::builder().no_proxy().build().unwrap().get(url);
-        if let Some(known) = known {
-            request = request.header("if-none-match", known);
+        if let Some(tag) = if_none_match {
+            request = request.header("if-none-match", tag);
         }
-        let answer = request.send().await.unwrap();
-        let etag = answer.headers()["etag"].to_str().unwrap().to_owned();
-        (answer.status().as_u16(), etag, answer.bytes().await.unwrap().to_vec())
+        let response = request.send().await.unwrap();
+        let etag = response.headers()["etag"].to_str().unwrap().to_owned();
+        (response.status().as_u16(), etag, response.bytes().await.unwrap().to_vec())
     })
 }

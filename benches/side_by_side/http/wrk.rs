@@ -1,11 +1,11 @@
-//! The client: `wrk`, run once a turn.
+//! The HTTP client: `wrk`, run once per turn.
 
 use std::{io::Write, process::Command, time::Duration};
 
-/// How long a turn takes, in seconds.
+/// Duration of a turn, in seconds.
 const SECONDS: u64 = 3;
 
-/// A run of `wrk`.
+/// Configuration of a run of `wrk`.
 pub(crate) struct Wrk {
     threads: &'static str,
     script: Option<(tempfile::NamedTempFile, u32)>,
@@ -13,24 +13,24 @@ pub(crate) struct Wrk {
 }
 
 impl Wrk {
-    /// GET requests. Two threads: one could be what limits the faster servers.
+    /// GET requests from two threads, because a single thread could be slower than the server.
     pub(crate) fn getting() -> Self {
         Self { threads: "2", script: None, header: None }
     }
 
-    /// The same by a client that has the document of that tag, and is to be told so.
-    pub(crate) fn known(self, etag: &str) -> Self {
+    /// Adds an If-None-Match header with the tag.
+    pub(crate) fn if_none_match(self, etag: &str) -> Self {
         Self { header: Some(format!("If-None-Match: {etag}")), ..self }
     }
 
-    /// Messages by POST, each unlike all others of this and every other `run`.
+    /// POST requests with messages that are unique across all runs; `run` is the number of the run.
     pub(crate) fn posting(run: u32) -> Self {
         let mut script = tempfile::NamedTempFile::new().unwrap();
         script.write_all(include_bytes!("post.lua")).unwrap();
         Self { threads: "1", script: Some((script, run)), header: None }
     }
 
-    /// How many requests were answered, in how long.
+    /// Runs `wrk` and returns the number of responses and the elapsed time.
     pub(crate) fn rate(&self, url: &str) -> (u64, Duration) {
         let mut wrk = Command::new("wrk");
         wrk.args(["-c", "64", "-t", self.threads, "-d", &format!("{SECONDS}s")]);
@@ -44,11 +44,14 @@ impl Wrk {
         if let Some((_, run)) = &self.script {
             wrk.args(["--", &run.to_string()]);
         }
-        let ran = wrk.output().unwrap();
-        let told = String::from_utf8_lossy(&ran.stdout);
-        // It names answers of 400 and above; whoever calls knows what the others are.
-        assert!(ran.status.success() && !told.contains("Non-2xx") && !told.contains("Socket errors"), "{told}");
-        let rate = told.lines().find_map(|line| line.strip_prefix("Requests/sec:")).unwrap();
+        let output = wrk.output().unwrap();
+        let report = String::from_utf8_lossy(&output.stdout);
+        // wrk reports statuses of 400 and above.
+        assert!(
+            output.status.success() && !report.contains("Non-2xx") && !report.contains("Socket errors"),
+            "{report}"
+        );
+        let rate = report.lines().find_map(|line| line.strip_prefix("Requests/sec:")).unwrap();
         let rate: f64 = rate.trim().parse().unwrap();
         ((rate * SECONDS as f64) as u64, Duration::from_secs(SECONDS))
     }

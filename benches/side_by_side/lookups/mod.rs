@@ -1,8 +1,8 @@
-//! Look-ups: messages of a Fedora 3 from a queue of an ActiveMQ into the journal, each completed by its repository, beside a
-//! loop that asks the same with the same client and does nothing else. The repository takes 20 ms for an answer, and
-//! 64 requests are on their way at once.
+//! Lookups: the gateway consumes messages of a Fedora 3 from an ActiveMQ queue, completes each by lookups in its repository,
+//! and journals it. A loop that sends the same requests with the same HTTP client is the reference. The repository responds
+//! after 20 ms, and 64 requests are in flight.
 //!
-//! The repository is a thread of this process, the gateway the real program in a process of its own. All share the machine.
+//! The repository is a thread of this process, and the gateway is the real program in its own process, on the same machine.
 
 mod repository;
 
@@ -22,28 +22,28 @@ use super::{
 };
 use repository::Repository;
 
-/// How many messages wait when the gateway begins. Each has two things asked.
+/// Number of messages in the queue when the gateway starts. Each needs two lookups.
 const MESSAGES: u64 = 6_000;
 
-/// How many of them are sent in one transaction.
-const AT_ONCE: u64 = 1000;
+/// Number of messages that are sent in one transaction.
+const TRANSACTION: u64 = 1000;
 
-/// Rounds, beside the one that warms up.
+/// Number of rounds, after a warm-up round.
 const ROUNDS: usize = 3;
 
 const IN_FLIGHT: usize = 64;
 
-/// How long an answer takes.
-const ANSWER: Duration = Duration::from_millis(20);
+/// Response time of the repository.
+const RESPONSE_TIME: Duration = Duration::from_millis(20);
 
-/// Asks so often, with so many requests on their way.
-async fn ask(client: &reqwest::Client, url: &str, count: u64) {
+/// Sends `count` lookup requests, [`IN_FLIGHT`] at the same time.
+async fn look_up(client: &reqwest::Client, url: &str, count: u64) {
     let request = |number: u64| async move {
         let pid = number / 2 % 1000;
         let path =
             if number.is_multiple_of(2) { format!("DS{number}?format=xml") } else { "RELS-EXT/content".to_owned() };
-        let answer = client.get(format!("{url}/objects/demo:{pid}/datastreams/{path}")).send().await.unwrap();
-        assert!(!answer.bytes().await.unwrap().is_empty());
+        let response = client.get(format!("{url}/objects/demo:{pid}/datastreams/{path}")).send().await.unwrap();
+        assert!(!response.bytes().await.unwrap().is_empty());
     };
     stream::iter(0..count).map(request).buffer_unordered(IN_FLIGHT).for_each(|()| async {}).await;
 }
@@ -53,16 +53,16 @@ fn bare(url: &str) -> (u64, Duration) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        ask(&client, url, IN_FLIGHT as u64 * 2).await;
+        look_up(&client, url, IN_FLIGHT as u64 * 2).await;
         let began = Instant::now();
-        ask(&client, url, MESSAGES * 2).await;
+        look_up(&client, url, MESSAGES * 2).await;
         (MESSAGES * 2, began.elapsed())
     })
 }
 
 pub(crate) fn measure() {
     let (broker, folder) = (Broker::start(), tempfile::tempdir().unwrap());
-    let (queue, repository) = (format!("/queue/{}", broker.name()), Repository::start(ANSWER));
+    let (queue, repository) = (format!("/queue/{}", broker.name()), Repository::start(RESPONSE_TIME));
     let next = Cell::new(0);
     let url = repository.url();
     let lines = format!(
@@ -73,10 +73,10 @@ pub(crate) fn measure() {
         let numbers = next.get()..next.get() + MESSAGES;
         next.set(numbers.end);
         let mut client = Client::connect(broker.port);
-        for from in numbers.clone().step_by(AT_ONCE as usize) {
-            client.send_all(&queue, &[("methodName", "addDatastream")], (from..from + AT_ONCE).map(message));
+        for from in numbers.clone().step_by(TRANSACTION as usize) {
+            client.send_all(&queue, &[("methodName", "addDatastream")], (from..from + TRANSACTION).map(message));
         }
-        let done = gateway::drain(&broker.url(), &queue, &lines, folder.path(), MESSAGES, &|_| repository.answered());
+        let done = gateway::drain(&broker.url(), &queue, &lines, folder.path(), MESSAGES, &|_| repository.responses());
         assert_eq!(client.browse(&queue).len(), 0, "all is acknowledged");
         done
     };
@@ -84,5 +84,5 @@ pub(crate) fn measure() {
         Contender::timed("reqwest in a bare loop", || bare(&url)),
         Contender::timed("Tidings, into the journal", tidings),
     ];
-    compare("look-ups of 20 ms, 64 in flight", "look-ups", ROUNDS, contenders);
+    compare("lookups of 20 ms, 64 in flight", "lookups", ROUNDS, contenders);
 }

@@ -1,5 +1,5 @@
-//! A Fedora 3 with nothing to it: it takes its time, and answers every question about a datastream with the same profile, and
-//! every one about relationships with the same. Connections are kept.
+//! Minimal Fedora 3: after a delay it responds to every request for a datastream with the same profile, and to every request
+//! for relationships with the same document. Connections are kept alive.
 
 use std::{
     sync::{
@@ -18,18 +18,18 @@ const PROFILE: &str = r#"<?xml version="1.0" encoding="UTF-8"?><datastreamProfil
 
 const RELATIONS: &str = r#"<rdf:RDF xmlns:fedora="info:fedora/fedora-system:def/relations-external#" xmlns:fedora-model="info:fedora/fedora-system:def/model#" xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description rdf:about="info:fedora/demo:1"><fedora-model:hasModel rdf:resource="info:fedora/islandora:pageCModel"></fedora-model:hasModel><fedora:isMemberOf rdf:resource="info:fedora/demo:book"></fedora:isMemberOf></rdf:Description></rdf:RDF>"#;
 
-/// A running one. Its thread ends with the process.
+/// Running repository. Its thread ends with the process.
 pub(crate) struct Repository {
     port: u16,
-    answered: Arc<AtomicU64>,
+    responses: Arc<AtomicU64>,
 }
 
 impl Repository {
-    pub(crate) fn start(answer: Duration) -> Self {
+    pub(crate) fn start(response_time: Duration) -> Self {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answered = Arc::new(AtomicU64::new(0));
-        let counting = Arc::clone(&answered);
+        let responses = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&responses);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
@@ -37,24 +37,24 @@ impl Repository {
                 let listener = TcpListener::from_std(listener).unwrap();
                 loop {
                     let (socket, _) = listener.accept().await.unwrap();
-                    tokio::spawn(talk(socket, answer, Arc::clone(&counting)));
+                    tokio::spawn(serve(socket, response_time, Arc::clone(&counter)));
                 }
             });
         });
-        Self { port, answered }
+        Self { port, responses }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/fedora", self.port)
     }
 
-    /// How many requests it has answered.
-    pub(crate) fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+    /// Returns the number of responses so far.
+    pub(crate) fn responses(&self) -> u64 {
+        self.responses.load(Ordering::Relaxed)
     }
 }
 
-async fn talk(mut socket: TcpStream, answer: Duration, answered: Arc<AtomicU64>) {
+async fn serve(mut socket: TcpStream, response_time: Duration, responses: Arc<AtomicU64>) {
     let _ = socket.set_nodelay(true);
     let mut read = Vec::with_capacity(1024);
     loop {
@@ -64,11 +64,11 @@ async fn talk(mut socket: TcpStream, answer: Duration, answered: Arc<AtomicU64>)
                 return;
             }
         }
-        tokio::time::sleep(answer).await;
-        let is_of_relations = read.starts_with(b"GET ") && memchr::memmem::find(&read, b"/RELS-EXT/content").is_some();
-        let body = if is_of_relations { RELATIONS } else { PROFILE };
+        tokio::time::sleep(response_time).await;
+        let wants_relations = read.starts_with(b"GET ") && memchr::memmem::find(&read, b"/RELS-EXT/content").is_some();
+        let body = if wants_relations { RELATIONS } else { PROFILE };
         let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/xml\r\ncontent-length: {}\r\n\r\n", body.len());
-        answered.fetch_add(1, Ordering::Relaxed);
+        responses.fetch_add(1, Ordering::Relaxed);
         if socket.write_all((head + body).as_bytes()).await.is_err() {
             return;
         }

@@ -1,5 +1,5 @@
-//! A reader with nothing to it: it takes messages as they come and acknowledges each by itself. What it has to say goes
-//! out when there is nothing more to read at once, so that it makes few calls of the system.
+//! Minimal reader: it receives messages and acknowledges each one individually. Acknowledgements are sent when the input
+//! buffer is empty, to need few system calls.
 
 use std::{
     io::{BufReader, Write},
@@ -9,19 +9,19 @@ use std::{
 
 use crate::stomp_client::{frame, read};
 
-/// How many messages may be read and not acknowledged; the gateway's default.
+/// Maximum number of unacknowledged messages: the default of the gateway.
 const PREFETCH: &str = "1000";
 
-/// How much is read at once, in bytes.
-const READ: usize = 64 * 1024;
+/// Size of the input buffer, in bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Drains the queue. From the first message to the broker's word that it has the last acknowledgement: how many more
-/// came, and how long that took.
+/// Drains the queue. Returns, from the first message to the receipt for the last acknowledgement: the number of further
+/// messages and the elapsed time.
 pub(crate) fn drain(port: u16, queue: &str, count: u64) -> (u64, Duration) {
     let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket.set_nodelay(true).unwrap();
     let mut writing = socket.try_clone().unwrap();
-    let mut reading = BufReader::with_capacity(READ, socket);
+    let mut reading = BufReader::with_capacity(BUFFER_BYTES, socket);
     let mut out = frame("CONNECT", &[("accept-version", "1.2"), ("host", "h")], b"");
     let ack = [("ack", "client-individual"), ("activemq.prefetchSize", PREFETCH)];
     out.extend(frame("SUBSCRIBE", &[&[("id", "1"), ("destination", queue)], &ack[..]].concat(), b""));
@@ -36,7 +36,7 @@ pub(crate) fn drain(port: u16, queue: &str, count: u64) -> (u64, Duration) {
         let id = message.header("ack").replace("\\c", ":");
         let receipt: &[_] = if number == count { &[("receipt", "last")] } else { &[] };
         out.extend(frame("ACK", &[&[("id", id.as_str())], receipt].concat(), b""));
-        // Behind a frame ActiveMQ sends an end of line, which belongs to none.
+        // After a frame ActiveMQ sends a line break, which belongs to no frame.
         if reading.buffer().trim_ascii().is_empty() || number == count {
             writing.write_all(&out).unwrap();
             out.clear();

@@ -1,4 +1,4 @@
-//! The gateway: the real program, as it is by default, with a source that reads the queue.
+//! The real gateway program with default settings and a source that consumes the queue.
 
 use std::{
     fs,
@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often is looked.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval between two polls of the head.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 struct Gateway {
     child: Child,
@@ -32,14 +32,14 @@ impl Gateway {
     fn get(&self, path: &str) -> String {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        socket.read_to_string(&mut response).unwrap();
+        response
     }
 
     fn head(&self) -> u64 {
-        let answer = self.get("/readyz");
-        let (_, head) = answer.split_once("\"head\":").unwrap();
+        let response = self.get("/readyz");
+        let (_, head) = response.split_once("\"head\":").unwrap();
         head.split([',', '}']).next().unwrap().parse().unwrap()
     }
 
@@ -49,9 +49,9 @@ impl Gateway {
     }
 }
 
-/// Has a gateway drain the queue into the journal in `folder`, which it goes on with. From the first change seen there
-/// to the feed that shows the last one: how many units came, told of the number of the newest change, and how long that
-/// took. The lines go into the table of the source.
+/// Starts a gateway that drains the queue into the journal in `folder`. `lines` are additional settings of the source.
+/// Returns, from the first observed change until the feed contains the last one: the number of units and the elapsed time.
+/// `units` converts the number of the newest change to units.
 pub(crate) fn drain(
     url: &str,
     queue: &str,
@@ -72,7 +72,7 @@ pub(crate) fn drain(
         if now >= head {
             return now;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     };
     let first = units(until(before + 1));
     let began = Instant::now();

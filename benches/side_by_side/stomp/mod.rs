@@ -1,8 +1,8 @@
-//! STOMP: from a queue of an ActiveMQ into the journal, to be read as Atom, beside a bare reader that acknowledges each
-//! message and keeps nothing.
+//! STOMP: the gateway consumes an ActiveMQ queue into the journal until the feed shows the changes. A minimal reader that
+//! acknowledges each message and stores nothing is the reference.
 //!
-//! The broker is the bench's own. The gateway is the real program in a process of its own; the reader runs in this
-//! process, and so does who looks at the gateway. All share the machine.
+//! The benchmark starts its own broker. The gateway is the real program in its own process; the reader and the code that
+//! observes the gateway run in this process, on the same machine.
 
 mod bare;
 pub(crate) mod gateway;
@@ -11,25 +11,25 @@ use std::cell::{Cell, RefCell};
 
 use super::{
     activemq::Broker,
-    amqp::processor::taken,
+    amqp::processor::used_by,
     fedora3_messages::Call,
     measure::{Contender, compare},
     stomp_client::Client,
 };
 
-/// How many messages wait when a contender begins.
+/// Number of messages in the queue when a contender starts.
 const MESSAGES: u64 = 20_000;
 
-/// How many of them are sent in one transaction.
-const AT_ONCE: u64 = 1000;
+/// Number of messages that are sent in one transaction.
+const TRANSACTION: u64 = 1000;
 
-/// Rounds, beside the one that warms up.
+/// Number of rounds, after a warm-up round.
 const ROUNDS: usize = 5;
 
-/// The contenders; the first is what the others are measured by.
+/// Names of the contenders; the first is the reference.
 const NAMES: [&str; 3] = ["a bare reader, each message acknowledged", "Tidings, each acknowledged", "Tidings"];
 
-/// A message of a Fedora 3, 1.3 kB: a datastream is added to one of a thousand objects.
+/// Returns a Fedora 3 message of 1.3 kB that adds a datastream to one of a thousand objects.
 pub(crate) fn message(number: u64) -> String {
     let (pid, datastream) = (format!("demo:{}", number % 1000), format!("DS{number}"));
     let parameters = [
@@ -53,11 +53,11 @@ pub(crate) fn measure() {
             let numbers = next.get()..next.get() + MESSAGES;
             next.set(numbers.end);
             let mut client = Client::connect(broker.port);
-            for from in numbers.clone().step_by(AT_ONCE as usize) {
-                client.send_all(queue, &[("methodName", "addDatastream")], (from..from + AT_ONCE).map(message));
+            for from in numbers.clone().step_by(TRANSACTION as usize) {
+                client.send_all(queue, &[("methodName", "addDatastream")], (from..from + TRANSACTION).map(message));
             }
-            let of_broker = || taken(broker.kept.process().parse().unwrap());
-            let before = of_broker();
+            let broker_time = || used_by(broker.kept.process().parse().unwrap());
+            let before = broker_time();
             let tidings = |acknowledge| {
                 let lines = format!("acknowledge = \"{acknowledge}\"\n");
                 gateway::drain(&broker.url(), queue, &lines, folder, MESSAGES, &|head| head)
@@ -67,7 +67,7 @@ pub(crate) fn measure() {
                 1 => tidings("individual"),
                 _ => tidings("cumulative"),
             };
-            used.borrow_mut()[which].push((of_broker().unwrap() - before.unwrap()) / MESSAGES as u32);
+            used.borrow_mut()[which].push((broker_time().unwrap() - before.unwrap()) / MESSAGES as u32);
             assert_eq!(client.browse(queue).len(), 0, "all is acknowledged");
             (moved, took)
         })

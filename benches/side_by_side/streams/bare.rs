@@ -1,4 +1,4 @@
-//! The bare handler: axum, and blocks of bytes that it streams to everybody once it is told to.
+//! Minimal stream server: axum with blocks of bytes, which it sends to all clients when it is triggered.
 
 use std::{convert::Infallible, path::Path, sync::Arc};
 
@@ -13,11 +13,11 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 
-/// The variable of the environment that has this program be the handler, and names the file with the blocks: one an
-/// event, as they were on a stream of the gateway.
+/// Environment variable that makes this program the minimal server. It names the file with the blocks, one per event, as
+/// recorded from a stream of the gateway.
 pub(crate) const SERVE: &str = "TIDINGS_BENCH_BARE_STREAM";
 
-/// Serves until it is killed.
+/// Serves until the process is killed.
 pub(crate) fn serve(blocks: &Path) {
     let bytes = Bytes::from(std::fs::read(blocks).unwrap());
     let mut pieces = Vec::new();

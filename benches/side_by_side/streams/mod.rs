@@ -1,9 +1,8 @@
-//! Fan-out: changes go to a thousand and to ten thousand streams, beside a bare axum handler that streams the same
-//! bytes, already encoded, to as many connections; and what an idle stream takes of memory.
+//! Fan-out to a thousand and to ten thousand streams, compared with a minimal axum handler that sends the same encoded bytes
+//! to the same number of connections. A second table shows the memory of an idle stream.
 //!
-//! Each server is a process of its own, and so is the client. The gateway is given the changes by posts while all its
-//! streams are open; the bare handler has all of them at once. The clock runs from then until each stream has
-//! the last byte.
+//! Each server and the client run in their own processes. The gateway receives the changes by posts while all streams are
+//! open; the minimal handler has all of them in memory. The time ends when each stream has received the last byte.
 
 mod bare;
 mod readers;
@@ -22,10 +21,10 @@ use super::measure::{Contender, compare};
 
 const ROUNDS: usize = 5;
 
-/// How many bytes go out in a turn, about.
+/// Approximate number of bytes sent in a turn.
 const TURN_BYTES: u64 = 1_600_000_000;
 
-/// A server in a process of its own, which ends with what is measured.
+/// Server in its own process, which is killed on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
@@ -41,7 +40,7 @@ impl Server {
         Self { child, url }
     }
 
-    /// The real program over a new journal, with room for so many streams.
+    /// Starts the real program with a new journal and limits for ten thousand streams.
     fn gateway(folder: &Path) -> Self {
         let config = folder.join("tidings.toml");
         let lines = "[limits]\nconnections = 12000\nstreams = 11000\nstream_seconds = 86400\n[server]\nheartbeat_seconds = 3600\n";
@@ -52,7 +51,7 @@ impl Server {
         Self::start(serve)
     }
 
-    /// The bare handler with these blocks, in this program started anew.
+    /// Starts this program as the minimal handler with these blocks.
     fn bare(blocks: &Path) -> Self {
         let mut serve = Command::new(std::env::current_exe().unwrap());
         serve.env(SERVE_BARE, blocks);
@@ -63,7 +62,7 @@ impl Server {
         self.url.strip_prefix("http://").unwrap()
     }
 
-    /// Its memory in bytes, as far as it is resident.
+    /// Returns the resident memory of the process, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -89,22 +88,22 @@ pub(crate) fn measure() {
 fn memory(folder: &Path) {
     fs::create_dir(folder).unwrap();
     let gateway = Server::gateway(folder);
-    // What the first streams bring once, such as the pages of the program, counts for none of them.
+    // The first streams are the baseline, because they cause one-time costs such as loading pages of the program.
     let mut readers = Readers::new();
     readers.open(gateway.address(), "/stream", 100);
     println!("\n| idle streams | resident memory, MB | of it a stream, kB |\n| ---: | ---: | ---: |");
-    let before = (100, settled(&gateway));
+    let before = (100, stable_memory(&gateway));
     println!("| {} | {:.1} | |", before.0, before.1 as f64 / 1e6);
     for streams in [1_000, 10_000] {
         readers.open(gateway.address(), "/stream", streams - readers.count());
-        let now = settled(&gateway);
+        let now = stable_memory(&gateway);
         let each = now.saturating_sub(before.1) as f64 / (streams - before.0) as f64;
         println!("| {streams} | {:.1} | {:.1} |", now as f64 / 1e6, each / 1e3);
     }
 }
 
-/// The memory once it no longer changes.
-fn settled(gateway: &Server) -> u64 {
+/// Returns the memory once it no longer changes.
+fn stable_memory(gateway: &Server) -> u64 {
     let mut before = 0;
     loop {
         let now = gateway.memory();
@@ -127,7 +126,7 @@ fn fan_out(folder: &Path, streams: usize) {
         posting
     };
     post(changes).join().unwrap();
-    // The same bytes, in the same pieces.
+    // The minimal handler sends the same bytes in the same pieces.
     let blocks = folder.join("blocks");
     fs::write(&blocks, readers::blocks(gateway.address(), changes)).unwrap();
     let bare = Server::bare(&blocks);

@@ -1,4 +1,4 @@
-//! Thousands of readers that look at what comes as little as they can: they count bytes and look for the end.
+//! Thousands of cheap readers: they only count bytes and search for the end.
 
 use std::{ops::Range, thread::JoinHandle, time::Duration};
 
@@ -10,13 +10,13 @@ use tokio::{
     task::JoinSet,
 };
 
-/// How many bytes are read at once.
-const AT_ONCE: usize = 64 * 1024;
+/// Size of the read buffer, in bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
 
-/// How many bytes of what has come are kept and searched: more than one event.
+/// Number of the last received bytes that are searched for the end: more than one event.
 const TAIL: usize = 4096;
 
-/// How long a turn may take.
+/// Maximum duration of a turn.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Open streams.
@@ -34,7 +34,7 @@ impl Readers {
         self.open.len()
     }
 
-    /// Opens so many more, and waits until each has begun.
+    /// Opens `count` more streams and waits for the headers of each.
     pub(crate) fn open(&mut self, address: &str, path: &str, count: usize) {
         self.runtime.block_on(async {
             let mut left = count;
@@ -47,17 +47,17 @@ impl Readers {
         });
     }
 
-    /// Reads until every stream has the change of that number; gives how many bytes came.
+    /// Reads until every stream has received change `last`; returns the number of received bytes.
     pub(crate) fn until(self, last: u64) -> u64 {
         self.read(format!("id: {last}\n").as_bytes(), b"\n\n")
     }
 
-    /// Reads until every stream has ended.
+    /// Reads until every stream has ended; returns the number of received bytes.
     pub(crate) fn until_ended(self) -> u64 {
         self.read(b"\r\n0\r\n", b"\r\n")
     }
 
-    /// Reads each until `mark` has come, and then `end`.
+    /// Reads each stream until `mark` and then `end` have arrived.
     fn read(self, mark: &[u8], end: &'static [u8]) -> u64 {
         let Self { runtime, open } = self;
         runtime.block_on(async {
@@ -105,10 +105,10 @@ async fn read(stream: TcpStream, mark: Vec<u8>, end: &[u8]) -> u64 {
     }
 }
 
-/// Reads what is there into one buffer for all, and keeps the end of it; gives how much that was.
+/// Reads available bytes into the buffer of the thread and copies the end of them to `tail`; returns their number.
 fn piece(stream: &TcpStream, tail: &mut Vec<u8>) -> Option<usize> {
     thread_local! {
-        static BUFFER: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; AT_ONCE]);
+        static BUFFER: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; BUFFER_BYTES]);
     }
     BUFFER.with_borrow_mut(|buffer| {
         let read = match stream.try_read(buffer) {
@@ -123,9 +123,9 @@ fn piece(stream: &TcpStream, tail: &mut Vec<u8>) -> Option<usize> {
     })
 }
 
-/// Posts the changes of these numbers, 64 at once, in a thread of its own, which ends when each is taken.
+/// Posts the changes with these numbers, 64 at the same time, in a thread that ends when all are accepted.
 pub(crate) fn post(url: &str, numbers: Range<u64>) -> JoinHandle<()> {
-    // Whoever comes second finds it installed.
+    // Fails if the provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (url, numbers) = (format!("{url}/hooks/content-change"), numbers.collect::<Vec<_>>());
     let posting = move || {
@@ -139,14 +139,14 @@ pub(crate) fn post(url: &str, numbers: Range<u64>) -> JoinHandle<()> {
                 });
                 http.post(&url).header("content-type", "application/json").body(message.to_string()).send()
             });
-            let answers = futures_util::stream::iter(posts).buffer_unordered(64);
-            answers.for_each(async |answer| assert!(answer.unwrap().status().is_success())).await;
+            let responses = futures_util::stream::iter(posts).buffer_unordered(64);
+            responses.for_each(async |response| assert!(response.unwrap().status().is_success())).await;
         });
     };
     std::thread::spawn(posting)
 }
 
-/// Has the bare handler begin.
+/// Triggers the minimal handler.
 pub(crate) fn release(url: &str) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     runtime().block_on(async {
@@ -155,19 +155,19 @@ pub(crate) fn release(url: &str) {
     });
 }
 
-/// The events of so many changes from the beginning, as they are on a stream.
+/// Records the bytes of the first `changes` events from a stream.
 pub(crate) fn blocks(address: &str, changes: u64) -> Vec<u8> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     runtime().block_on(async {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let mut stream = http.get(format!("http://{address}/stream?after=0")).send().await.unwrap();
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         let last = format!("id: {changes}\n");
         loop {
-            came.extend_from_slice(&stream.chunk().await.unwrap().unwrap());
-            if memchr::memmem::find(&came, last.as_bytes()).is_some() && came.ends_with(b"\n\n") {
-                // Without the comment at the beginning.
-                return came.split_off(2);
+            received.extend_from_slice(&stream.chunk().await.unwrap().unwrap());
+            if memchr::memmem::find(&received, last.as_bytes()).is_some() && received.ends_with(b"\n\n") {
+                // Removes the comment at the beginning.
+                return received.split_off(2);
             }
         }
     })

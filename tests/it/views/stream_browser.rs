@@ -51,7 +51,7 @@ async fn live_page_shows_each_change_once_across_a_gateway_kill() {
     open(&mut browser, "");
     browser.until_received(&format!("{}/stream", gateway.url));
     gateway.kill();
-    browser.until("state.value", &json!("connecting again"));
+    browser.until("state.value", &json!("reconnecting"));
     gateway = start(folder.path(), &address);
     for number in 4..=6 {
         post(&gateway, number).await;
