@@ -1,5 +1,5 @@
-//! Build script: sets the commit that `tidings --version` prints. It is the environment variable `TIDINGS_COMMIT`, or else
-//! the commit of the Git checkout. Without either, as in a source archive, only the version is printed.
+//! Build script: sets the commit that `tidings --version` prints. It is the environment variable `TIDINGS_COMMIT`, or
+//! else the commit of the Git checkout. Without either, as in a source archive, only the version is printed.
 
 #![allow(clippy::print_stdout, reason = "a build script passes instructions to Cargo on standard output")]
 

@@ -1,5 +1,5 @@
-//! Growth of the journal: appending, reading pages, opening, and the memory of the gateway, with a million changes and with
-//! ten thousand.
+//! Growth of the journal: appending, reading pages, opening, and the memory of the gateway, with a million changes
+//! and with ten thousand.
 
 use std::{cell::Cell, path::Path, process::Command, time::Instant};
 
@@ -23,8 +23,8 @@ const APPENDS: u64 = 5_000;
 /// Number of pages read in a turn.
 const PAGES: u64 = 1000;
 
-/// Compares a journal of ten thousand changes with two of a million: one with the same objects, and one with more objects,
-/// whose registry is larger as well.
+/// Compares a journal of ten thousand changes with two of a million: one with the same objects, and one with more
+/// objects, whose registry is larger as well.
 pub(crate) fn growth() {
     let runtime = &runtime();
     let folder = tempfile::tempdir().unwrap();
@@ -75,8 +75,8 @@ pub(crate) fn growth() {
     }
 }
 
-/// Compares pages of the small journal with pages of the large one, then the same rows read with bare SQLite. The latter shows
-/// which part of the difference is due to the machine.
+/// Compares pages of the small journal with pages of the large one, then the same rows read with bare SQLite. The
+/// latter shows which part of the difference is due to the machine.
 fn reading_pages(runtime: &tokio::runtime::Runtime, title: &str, folder: &Path, small: &Journal, large: &Journal) {
     let turns = Cell::new(0);
     let pages = |journal: &Journal, head: u64| {
@@ -128,8 +128,8 @@ fn bare_page(file: &rusqlite::Connection, after: u64) -> Vec<String> {
     page.collect::<Result<_, _>>().unwrap()
 }
 
-/// Evicts the file of a journal from the page cache and reads it sequentially, as after a restart of the machine. The pages
-/// are then cached in large pieces instead of those in which they were written.
+/// Evicts the file of a journal from the page cache and reads it sequentially, as after a restart of the machine. The
+/// pages are then cached in large pieces instead of those in which they were written.
 fn read_back(folder: &Path) {
     let file = folder.join(sqlite::FILE_NAME);
     let mut of = std::ffi::OsString::from("of=");

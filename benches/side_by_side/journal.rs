@@ -1,5 +1,5 @@
-//! Appending to the journal with settling, registry and event keys, compared with bare inserts of the same rows of changes
-//! into a database with the same settings.
+//! Appending to the journal with settling, registry and event keys, compared with bare inserts of the same rows of
+//! changes into a database with the same settings.
 
 use std::{
     cell::Cell,
@@ -25,13 +25,14 @@ use tidings::{
 /// Number of rows in a transaction of the bare inserts.
 const BATCH: usize = 512;
 
-/// Number of concurrent senders. With [`DRAFTS_IN_FLIGHT`] each, they have about as many drafts in flight as the default
-/// prefetch of a queue.
+/// Number of concurrent senders. With [`DRAFTS_IN_FLIGHT`] each, they have about as many drafts in flight as the
+/// default prefetch of a queue.
 pub(crate) const SENDERS: usize = 16;
 /// Number of drafts that each sender has in flight.
 const DRAFTS_IN_FLIGHT: usize = 64;
 
-/// Number of concurrent senders that keeps the queue of the journal filled, as the bare inserts have their rows at hand.
+/// Number of concurrent senders that keeps the queue of the journal filled, as the bare inserts have their rows at
+/// hand.
 const MANY_SENDERS: usize = 64;
 
 /// Number of objects of the changes.
@@ -194,7 +195,7 @@ pub(crate) fn append(runtime: &tokio::runtime::Runtime, journal: &Journal, draft
     (units, began.elapsed())
 }
 
-/// The modification of a datastream of one of many objects, as a Fedora 3 tells it: about 1 kB.
+/// Returns draft `number`: the modification of a datastream by a Fedora 3, about 1 kB.
 pub(crate) fn draft(number: u64) -> Draft {
     draft_of(number, MANY)
 }

@@ -1,5 +1,5 @@
-//! Side-by-side measurement: contenders take turns in one run, so that other load on the machine affects all of them. The
-//! relevant result is the ratio of their rates.
+//! Side-by-side measurement: contenders take turns in one run, so that other load on the machine affects all of them.
+//! The relevant result is the ratio of their rates.
 
 use std::time::{Duration, Instant};
 
@@ -32,13 +32,14 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// Runs the contenders in turns for `rounds` rounds after a warm-up round, and prints a Markdown table: the median rate of each
-/// and its ratio to the first.
+/// Runs the contenders in turns for `rounds` rounds after a warm-up round, and prints a Markdown table: the median
+/// rate of each and its ratio to the first.
 pub(crate) fn compare(title: &str, unit: &str, rounds: usize, mut contenders: Vec<Contender<'_>>) -> Vec<f64> {
     let mut rates = vec![Vec::with_capacity(rounds); contenders.len()];
     for round in 0..=rounds {
         let mut turns: Vec<_> = contenders.iter_mut().zip(&mut rates).collect();
-        // Every other round runs in reverse order, so that background work of one contender does not always slow the same next one.
+        // Every other round runs in reverse order, so that background work of one contender does not always slow the
+        // same next one.
         if round % 2 == 1 {
             turns.reverse();
         }

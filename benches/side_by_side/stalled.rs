@@ -1,10 +1,11 @@
-//! A healthy subscriber, alone and together with three stalled ones: the broker of the first accepts connections but never
-//! responds, the broker of the second has no memory left, and the queue of the third is full and rejects messages. The
-//! result is the rate at which the healthy subscriber receives new changes. Stalled ones may slow it by at most a tenth.
+//! A healthy subscriber, alone and together with three stalled ones: the broker of the first accepts connections but
+//! never responds, the broker of the second has no memory left, and the queue of the third is full and rejects
+//! messages. The result is the rate at which the healthy subscriber receives new changes. Stalled ones may slow it by
+//! at most a tenth.
 //!
-//! All run in one process with one journal. The stalled subscriptions are paused for the turns without them. For the other
-//! turns they are resumed until the rejected one has failed several times, because the first attempts follow each other
-//! quickly, while a subscription that has been stalled for some time makes one attempt a minute.
+//! All run in one process with one journal. The stalled subscriptions are paused for the turns without them. For the
+//! other turns they are resumed until the rejected one has failed several times, because the first attempts follow
+//! each other quickly, while a subscription that has been stalled for some time makes one attempt a minute.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,8 @@
-//! Webhooks, compared with a loop that posts the same bytes with the same HTTP client, the same concurrency and the same
-//! receiver, which discards everything. The loop does not sign messages, record attempts or move a cursor.
+//! Webhooks, compared with a loop that posts the same bytes with the same HTTP client, the same concurrency and the
+//! same receiver, which discards everything. The loop does not sign messages, record attempts or move a cursor.
 //!
-//! Everything runs in one process with one journal. For its turn a subscription is rewound to the beginning and resumed; it
-//! is paused when it has delivered all changes.
+//! Everything runs in one process with one journal. For its turn a subscription is rewound to the beginning and
+//! resumed; it is paused when it has delivered all changes.
 
 use std::{
     convert::Infallible,

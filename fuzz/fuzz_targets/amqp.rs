@@ -1,5 +1,5 @@
-//! AMQP frames from a broker. The scanner passes the same octets wherever the input is split, changes octets only in place,
-//! and does not change its own output.
+//! AMQP frames from a broker. The scanner passes the same octets wherever the input is split, changes octets only in
+//! place, and does not change its own output.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! STOMP frames from a broker. The decoder returns the same frames wherever the input is split, and buffers no more bytes than
-//! its limits allow. A decoded frame is the same after encoding.
+//! STOMP frames from a broker. The decoder returns the same frames wherever the input is split, and buffers no more
+//! bytes than its limits allow. A decoded frame is the same after encoding.
 
 #![no_main]
 
@@ -42,8 +42,8 @@ fuzz_target!(|input: (bool, u8, &[u8])| {
             out
         };
         let first = encoded(&frame);
-        // Excluded: STOMP 1.1 and CONNECTED cannot represent a carriage return at the end of a header, and CONNECTED cannot
-        // represent a line break or a colon in a header name.
+        // Excluded: STOMP 1.1 and CONNECTED cannot represent a carriage return at the end of a header, and CONNECTED
+        // cannot represent a line break or a colon in a header name.
         let (again, _) = read(version, &first, first.len());
         if let [again] = &again[..]
             && newer

@@ -1,7 +1,7 @@
 //! Properties that every dialect has for every input.
 //!
-//! Reading never panics. The error of a refused message is printable. The change from an accepted message can be written in
-//! every format. Formats that can also be read give the same change when they are read back.
+//! Reading never panics. The error of a refused message is printable. The change from an accepted message can be
+//! written in every format. Formats that can also be read give the same change when they are read back.
 
 use std::sync::LazyLock;
 

@@ -8,6 +8,7 @@ use std::{
 
 use clap::Args;
 use tidings::{
+    config::unknown_dialect,
     format::{
         DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, Reading, Redacted, Rejection, dialect,
     },
@@ -61,7 +62,7 @@ impl Convert {
         let kind = known_dialect(&self.dialect)?;
         let format = known_format(&self.format)?;
         let dialect = (kind.build)(self.settings.unwrap_or_default(), Limits::default()).map_err(|error| {
-            Failure::Usage(format!("--settings: the dialect {} does not take them: {error}", kind.name))
+            Failure::Usage(format!("--settings: wrong for the dialect {}: {error}", kind.name))
         })?;
         let body = read(&self.file)?;
         let headers: Headers = self.headers.into_iter().collect();
@@ -103,7 +104,7 @@ fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
 fn known_dialect(name: &str) -> Result<&'static DialectKind, Failure> {
     dialect(name).ok_or_else(|| {
         let known: Vec<&str> = DIALECTS.iter().map(|kind| kind.name).collect();
-        Failure::Usage(format!("--dialect: there is no dialect {name:?}; there are {}", known.join(", ")))
+        Failure::Usage(format!("--dialect: {}", unknown_dialect(name, &known)))
     })
 }
 
@@ -125,7 +126,8 @@ fn write_change(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Fa
     }))
 }
 
-/// Returns the format with this name. Formats that put facts into headers are excluded, because only the body is written.
+/// Returns the format with this name. Formats that put facts into headers are excluded, because only the body is
+/// written.
 fn known_format(name: &str) -> Result<&'static FormatKind, Failure> {
     tidings::format::format(name).filter(|kind| kind.is_whole()).ok_or_else(|| {
         let known: Vec<&str> = FORMATS.iter().filter(|kind| kind.is_whole()).map(|kind| kind.name).collect();

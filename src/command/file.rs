@@ -21,11 +21,11 @@ pub(super) struct MessageFiles {
     pub(super) skipped: Vec<PathBuf>,
 }
 
-/// Selects the message files of `paths`. A file is selected whatever its name is. In a folder and its subfolders, regular
-/// files with the extension of a message are selected, sorted by path; header sidecars are not.
+/// Selects the message files of `paths`. A file is selected whatever its name is. In a folder and its subfolders,
+/// regular files with the extension of a message are selected, sorted by path; header sidecars are not.
 ///
 /// # Errors
-/// When a path cannot be read; the error names it.
+/// Fails if a path cannot be read; the error names it.
 pub(super) fn message_files(paths: &[PathBuf]) -> Result<MessageFiles, String> {
     let mut messages = MessageFiles::default();
     for path in paths {
@@ -80,7 +80,7 @@ pub(super) fn media_type(path: &Path) -> &'static str {
 /// Reads the headers in the sidecar of a file: `event.json.headers` or `event.headers` for `event.json`.
 ///
 /// # Errors
-/// When the sidecar cannot be read or has a line that is not a header.
+/// Fails if the sidecar cannot be read or has a line that is not a header.
 pub(super) fn sidecar_headers(path: &Path) -> Result<Vec<(String, String)>, String> {
     let mut appended = path.as_os_str().to_owned();
     appended.push(".headers");
@@ -102,7 +102,7 @@ pub(super) fn sidecar_headers(path: &Path) -> Result<Vec<(String, String)>, Stri
 /// Parses a header line, `Name: value`.
 ///
 /// # Errors
-/// When the line has another form. The error does not repeat the line, because it may contain a password.
+/// Fails if the line has another form. The error does not repeat the line, because it may contain a password.
 pub(super) fn header(line: &str) -> Result<(String, String), String> {
     let parts = line.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
     parts.filter(|(name, _)| !name.is_empty()).ok_or_else(|| "write a header as NAME: VALUE".to_owned())
@@ -111,7 +111,7 @@ pub(super) fn header(line: &str) -> Result<(String, String), String> {
 /// Reads a file.
 ///
 /// # Errors
-/// When the file cannot be read or is larger than [`MAX_BYTES`].
+/// Fails if the file cannot be read or is larger than [`MAX_BYTES`].
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_bounded(File::open(path)?)
 }
@@ -119,7 +119,7 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads the whole input.
 ///
 /// # Errors
-/// When the input cannot be read or is larger than [`MAX_BYTES`].
+/// Fails if the input cannot be read or is larger than [`MAX_BYTES`].
 pub(super) fn read_bounded(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;

@@ -52,7 +52,7 @@ impl GatewayError {
 /// Returns the URL at which this machine reaches the gateway of the configuration.
 ///
 /// # Errors
-/// When the socket address does not make a URL.
+/// Fails if the socket address does not make a URL.
 pub(super) fn configured_gateway(config: &Config) -> Result<Url, Failure> {
     let url = config.server.url_on_this_machine();
     Url::parse(&url)
@@ -70,7 +70,7 @@ impl Gateway {
     /// Builds the client.
     ///
     /// # Errors
-    /// When the token is not valid in a header, or the client cannot be built.
+    /// Fails if the token is not valid in a header, or the client cannot be built.
     pub(super) fn new(url: &Url, token: Option<&Secret>) -> Result<Self, String> {
         let client = client_for(url).timeout(TIMEOUT).build().map_err(|error| trouble(&error))?;
         let url = url.as_str().trim_end_matches('/').to_owned();
@@ -80,7 +80,7 @@ impl Gateway {
     /// Sends a request and returns the JSON of the response, or null if the response has no body.
     ///
     /// # Errors
-    /// When there is no response, or its status is not 2xx.
+    /// Fails if there is no response, or its status is not 2xx.
     pub(super) async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, GatewayError> {
         let mut request = self.client.request(method, format!("{}{path}", self.url)).headers(self.headers.clone());
         if let Some(body) = body {
@@ -99,7 +99,8 @@ impl Gateway {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let reason = match self.headers.contains_key(AUTHORIZATION) {
                     true => describe_response(status, &response_body),
-                    // The problem document explains every way to authenticate, which a user of the command does not need.
+                    // The problem document explains every way to authenticate, which a user of the command does not
+                    // need.
                     false => format!("{status}: this request needs a token"),
                 };
                 let reason = reason.trim_end_matches('.');

@@ -53,7 +53,8 @@ impl Health {
         };
         let path = if self.ready { "readyz" } else { "healthz" };
         let url = format!("{}/{path}", gateway.as_str().trim_end_matches('/'));
-        // The gateway of this machine is reached by IP address, which its certificate does not cover. Nothing secret is sent.
+        // The gateway of this machine is reached by IP address, which its certificate does not cover. Nothing secret
+        // is sent.
         let client = client_for(&gateway)
             .timeout(Duration::from_secs(self.timeout))
             .tls_danger_accept_invalid_certs(is_configured)

@@ -41,8 +41,8 @@ pub(super) fn http_url(text: &str) -> Result<Url, String> {
 
 /// Returns the builder of a client that sends requests only to `to`.
 ///
-/// The client follows no redirects. It uses the proxy of the environment except for loopback URLs, because a proxy would
-/// resolve these to another machine and would see the token.
+/// The client follows no redirects. It uses the proxy of the environment except for loopback URLs, because a proxy
+/// would resolve these to another machine and would see the token.
 pub(super) fn client_for(to: &Url) -> ClientBuilder {
     let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none()).user_agent(USER_AGENT);
     if is_loopback(to) { client.no_proxy() } else { client }
@@ -61,7 +61,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 /// Converts headers to a map.
 ///
 /// # Errors
-/// When a name or a value is not valid in HTTP. The error does not repeat the value, because it may be a password.
+/// Fails if a name or a value is not valid in HTTP. The error does not repeat the value, because it may be a password.
 pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -76,7 +76,7 @@ pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, Stri
 /// Adds the token as `Authorization`, unless the headers contain that header already.
 ///
 /// # Errors
-/// When the token is not valid in a header. The error does not repeat it.
+/// Fails if the token is not valid in a header. The error does not repeat it.
 pub(super) fn with_token(mut headers: HeaderMap, token: Option<&Secret>) -> Result<HeaderMap, String> {
     if let Some(token) = token.filter(|token| !token.expose().is_empty()) {
         let value = HeaderValue::from_bytes(&[b"Bearer ", token.expose()].concat());

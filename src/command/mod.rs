@@ -1,6 +1,7 @@
 //! The command line: its commands, their output and their exit codes.
 //!
-//! A command writes its result to standard output and everything else to standard error. Scripts rely on the exit codes.
+//! A command writes its result to standard output and everything else to standard error. Scripts rely on the exit
+//! codes.
 
 mod backup;
 mod check;
@@ -48,8 +49,8 @@ Exit codes:
 
 /// A content change notification gateway: repository events in, one durable ordered journal, feeds out.
 ///
-/// Repositories send events over HTTP, AMQP or STOMP, each in its own dialect. Tidings converts every event to one model
-/// and appends it to its journal. It serves the changes as feeds and streams, and pushes them to subscribers.
+/// Repositories send events over HTTP, AMQP or STOMP, each in its own dialect. Tidings converts every event to one
+/// model and appends it to its journal. It serves the changes as feeds and streams, and pushes them to subscribers.
 #[derive(Parser)]
 #[command(name = "tidings", version = version(), after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
@@ -76,8 +77,8 @@ enum Command {
 /// The option `--config`, shared by all commands that read the configuration.
 #[derive(Args)]
 struct ConfigFile {
-    /// Configuration file (TOML). Default: the file named by the environment variable TIDINGS_CONFIG. Without either, only
-    /// the built-in defaults and environment variables apply.
+    /// Configuration file (TOML). Default: the file named by the environment variable TIDINGS_CONFIG. Without either,
+    /// only the built-in defaults and environment variables apply.
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }

@@ -47,8 +47,8 @@ pub(super) struct Serve {
     insecure: bool,
 }
 
-/// Time after which an idle thread for blocking work ends. The default of ten seconds cost 200 MB after large responses,
-/// because the allocator retains freed memory for each thread.
+/// Time after which an idle thread for blocking work ends. The default of ten seconds cost 200 MB after large
+/// responses, because the allocator retains freed memory for each thread.
 const IDLE_THREAD: Duration = Duration::from_millis(100);
 
 impl Serve {

@@ -32,8 +32,8 @@ pub(super) static AMQP: TransportKind = TransportKind {
     read: |table, environment| Ok(Some(Arc::new(read(table, environment)?))),
 };
 
-/// Maximum number of unacknowledged messages, 1 to 65535. AMQP has two bytes for it, where 0 means unlimited. STOMP sources
-/// have the same range.
+/// Maximum number of unacknowledged messages, 1 to 65535. AMQP has two bytes for it, where 0 means unlimited. STOMP
+/// sources have the same range.
 #[derive(Deserialize)]
 pub(super) struct Prefetch(#[serde(deserialize_with = "whole::<1, 65_535, _, _>")] pub(super) u16);
 
@@ -62,8 +62,8 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<QueueSe
     Ok(QueueSettings { address, ca, exchange, queue, queue_type, bindings, prefetch, declare })
 }
 
-/// Validates the path of a CA certificate file. The file is an error if the connection is not encrypted; `encrypted` is the
-/// URL scheme to suggest.
+/// Validates the path of a CA certificate file. The file is an error if the connection is not encrypted; `encrypted`
+/// is the URL scheme to suggest.
 pub(super) fn ca_certificate(
     path: Option<String>,
     is_encrypted: bool,

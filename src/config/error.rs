@@ -52,14 +52,14 @@ pub enum ConfigError {
         /// The mistake, and what was expected.
         reason: String,
     },
-    /// The settings of a source do not fit its dialect.
-    #[error("{key}: the dialect {dialect} does not take them: {reason}")]
+    /// The settings of a source are not valid for its dialect.
+    #[error("{key} is wrong for the dialect {dialect}: {reason}")]
     DialectSettings {
-        /// The path of the settings.
+        /// Path of the settings.
         key: String,
-        /// The dialect.
+        /// Name of the dialect.
         dialect: &'static str,
-        /// What it says.
+        /// Error of the dialect.
         reason: String,
     },
     /// An environment variable resembles the name of a setting but is none.
@@ -125,6 +125,10 @@ fn suggestion(key: &str, known: &[String]) -> String {
     match nearest_name(name, known.iter().map(String::as_str)) {
         Some(nearest) => format!("did you mean {}?", path(nearest)),
         None if table.is_empty() => format!("the tables are {}.", known.join(", ")),
+        None if table.starts_with("access.tokens.") => format!(
+            "{table} has {}. The token itself is not stored: put its SHA-256 into sha256; `tidings token` prints both.",
+            known.join(", ")
+        ),
         None => format!("{table} has {}.", known.join(", ")),
     }
 }

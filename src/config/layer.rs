@@ -55,11 +55,12 @@ fn with_origin(value: Value, path: Option<&String>) -> Value {
     }
 }
 
-/// Builds the layer of the environment variables. Every setting is in a table, so its variable contains two underscores.
+/// Builds the layer of the environment variables. Every setting is in a table, so its variable contains two
+/// underscores.
 ///
-/// Other variables that begin with `TIDINGS_` are ignored, because Kubernetes sets `TIDINGS_PORT` and similar ones for a
-/// service named tidings. A variable is an error if it differs from a setting only by a missing underscore or a slip, or is
-/// the last name of a setting, as in `TIDINGS_LISTEN`: the user expects it to have an effect.
+/// Other variables that begin with `TIDINGS_` are ignored, because Kubernetes sets `TIDINGS_PORT` and similar ones
+/// for a service named tidings. A variable is an error if it differs from a setting only by a missing underscore or a
+/// slip, or is the last name of a setting, as in `TIDINGS_LISTEN`: the user expects it to have an effect.
 pub(super) fn variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     defaults: &Layer,
@@ -82,7 +83,8 @@ pub(super) fn variables(
 /// Returns the variable of the setting that a variable without two underscores was probably meant for.
 fn intended_setting(name: &str, settings: &[String]) -> Option<String> {
     let matches_variable = |setting: &&String| {
-        // Settings of nested tables are excluded, because a variable for a secret may have the same name, as in TIDINGS_KEY.
+        // Settings of nested tables are excluded, because a variable for a secret may have the same name, as in
+        // TIDINGS_KEY.
         let last = setting.split_once("__").map(|(_, name)| name).unwrap_or_default();
         let is_slip = strsim::damerau_levenshtein(&setting.replace("__", "_"), name) <= 1;
         is_slip || name.strip_prefix("TIDINGS_") == Some(last)
@@ -91,7 +93,8 @@ fn intended_setting(name: &str, settings: &[String]) -> Option<String> {
 }
 
 impl Layer {
-    /// Returns the environment variables of all settings in this layer, and of the settings of `server` without a default.
+    /// Returns the environment variables of all settings in this layer, and of the settings of `server` without a
+    /// default.
     fn variables(&self) -> Vec<String> {
         fn collect(key: &str, value: &Value, variables: &mut Vec<String>) {
             match &value.kind {

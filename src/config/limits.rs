@@ -79,8 +79,8 @@ impl Limits {
         all.saturating_mul(usize::from(self.client_percent)).div_ceil(100).max(1)
     }
 
-    /// Refuses bounds that contradict each other. The default of `streams` is not checked, because a low `connections` limits
-    /// the streams anyway.
+    /// Refuses bounds that contradict each other. The default of `streams` is not checked, because a low
+    /// `connections` limits the streams anyway.
     pub(super) fn refuse_contradictions(&self, table: &Setting) -> Result<(), ConfigError> {
         let Self { body_bytes, held_bytes, connections, streams, .. } = *self;
         if held_bytes < body_bytes {

@@ -52,8 +52,8 @@ fn directives<'de, D: Deserializer<'de>>(setting: D) -> Result<String, D::Error>
     }
 }
 
-/// Returns the reason why a directive is probably a mistake. `EnvFilter` treats every word that is not a level as the name
-/// of a target. A filter that only names targets disables all other lines, including errors.
+/// Returns the reason why a directive is probably a mistake. `EnvFilter` treats every word that is not a level as the
+/// name of a target. A filter that only names targets disables all other lines, including errors.
 fn likely_mistake(filter: &str) -> Option<String> {
     // Directives with span names are not checked, because they may contain commas.
     if filter.contains('[') {

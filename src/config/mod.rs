@@ -1,9 +1,10 @@
-//! Configuration of a gateway: four layers are merged, validated as a whole, and converted to types that cannot represent
-//! an invalid setting.
+//! Configuration of a gateway: four layers are merged, validated as a whole, and converted to types that cannot
+//! represent an invalid setting.
 //!
-//! The layers are `config/default.toml`, the file of the user, the environment (`TIDINGS_…`) and the command-line flags.
-//! Later layers override earlier ones. `config/default.toml` is compiled in and documents every setting; a test compares it
-//! with the types in this module. An unknown setting is an error that suggests the nearest known name.
+//! The layers are `config/default.toml`, the file of the user, the environment (`TIDINGS_…`) and the command-line
+//! flags. Later layers override earlier ones. `config/default.toml` is compiled in and documents every setting; a
+//! test compares it with the types in this module. An unknown setting is an error that suggests the nearest known
+//! name.
 
 mod access;
 mod amqp;
@@ -40,7 +41,7 @@ use serde::{
     de::{Error as _, IgnoredAny},
 };
 use setting::{Setting, whole};
-pub use source::{MessageRate, SourceConfig};
+pub use source::{MessageRate, SourceConfig, unknown_dialect};
 pub use transport::Transport;
 
 use crate::{
@@ -133,16 +134,16 @@ impl ServerConfig {
         self.public_url.clone().unwrap_or_else(|| PublicUrl(self.url_at(reachable(bound))))
     }
 
-    /// Returns whether links in feeds and responses are unusable on other machines. This is so when the gateway listens on
-    /// all IP addresses, because it cannot know which of them readers use.
+    /// Returns whether links in feeds and responses are unusable on other machines. This is so when the gateway
+    /// listens on all IP addresses, because it cannot know which of them readers use.
     #[must_use]
     pub fn lacks_public_url(&self) -> bool {
         self.public_url.is_none() && self.listen.ip().to_canonical().is_unspecified()
     }
 }
 
-/// Returns the socket address at which this machine reaches a listener on `bound`. It replaces `0.0.0.0` and `::`, because
-/// they mean all IP addresses and cannot be connected to.
+/// Returns the socket address at which this machine reaches a listener on `bound`. It replaces `0.0.0.0` and `::`,
+/// because they mean all IP addresses and cannot be connected to.
 fn reachable(mut bound: SocketAddr) -> SocketAddr {
     if bound.ip().to_canonical().is_unspecified() {
         bound.set_ip(if bound.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
@@ -218,7 +219,7 @@ impl Config {
     /// Loads the configuration from the defaults, `file`, the environment and `flags`.
     ///
     /// # Errors
-    /// When the file cannot be read, or a setting is unknown, missing or wrong.
+    /// Fails if the file cannot be read, or a setting is unknown, missing or wrong.
     pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, ConfigError> {
         Self::load_with(file, std::env::vars_os(), flags, DIALECTS)
     }

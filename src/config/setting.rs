@@ -1,8 +1,8 @@
 //! Strict deserializer from the merged layers to the typed configuration.
 //!
-//! The `config` crate merges the layers and records the origin of each value. Its own deserializer is not used, because it
-//! converts `true` to 1 and 1.7 to 2 and ignores unknown keys. Here each value must have the type of its setting. Only
-//! environment variables, which are always text, are converted, to the type of the setting.
+//! The `config` crate merges the layers and records the origin of each value. Its own deserializer is not used,
+//! because it converts `true` to 1 and 1.7 to 2 and ignores unknown keys. Here each value must have the type of its
+//! setting. Only environment variables, which are always text, are converted, to the type of the setting.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -34,7 +34,7 @@ impl Setting {
     /// Returns the entry `name` of a table; the entry is empty if the table does not contain it.
     ///
     /// # Errors
-    /// When this setting is not a table.
+    /// Fails if this setting is not a table.
     pub(super) fn entry(&self, name: &str) -> Result<Self, ConfigError> {
         let ValueKind::Table(table) = &self.value.kind else { return Err(self.wrong("a table").0) };
         Ok(Self { key: join(&self.key, name), value: table.get(name).cloned().unwrap_or_default() })
@@ -57,7 +57,7 @@ impl Setting {
     /// Deserializes the setting as `T`.
     ///
     /// # Errors
-    /// When a key is unknown or missing, or a value has the wrong type.
+    /// Fails if a key is unknown or missing, or a value has the wrong type.
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         let Setting { key, value } = self;
         let origin = origin(&key, &value);
@@ -99,7 +99,7 @@ impl Setting {
     /// Returns the entries of a table, sorted by key.
     ///
     /// # Errors
-    /// When this setting is not a table.
+    /// Fails if this setting is not a table.
     pub(super) fn entries(&self) -> Result<Vec<(String, Setting)>, ConfigError> {
         let ValueKind::Table(table) = &self.value.kind else { return Err(self.wrong("a table").0) };
         let mut names: Vec<&String> = table.keys().collect();
@@ -378,7 +378,7 @@ impl<'de> SeqAccess<'de> for ListAccess {
 /// Deserializes a whole number from `MIN` to `MAX`, both included.
 ///
 /// # Errors
-/// When the value is not a whole number or is out of range.
+/// Fails if the value is not a whole number or is out of range.
 pub(super) fn whole<'de, const MIN: u64, const MAX: u64, N, D>(setting: D) -> Result<N, D::Error>
 where
     N: TryFrom<u64>,

@@ -15,7 +15,7 @@ use crate::{
     format::{DialectKind, Limits},
     lookup::{Mode, RepositorySettings},
     model::SourceName,
-    suggestion::advice,
+    suggestion::{advice, nearest_name},
     web::Secret,
 };
 
@@ -86,8 +86,8 @@ fn enabled() -> bool {
     true
 }
 
-/// Reads a source; `None` if it is disabled. A disabled source is validated too, except its dialect and the settings of the
-/// dialect, because a misspelt `enabled` must not leave a source on.
+/// Reads a source; `None` if it is disabled. A disabled source is validated too, except its dialect and the settings
+/// of the dialect, because a misspelt `enabled` must not leave a source on.
 pub(super) fn read(
     name: &str,
     table: &Setting,
@@ -110,8 +110,11 @@ pub(super) fn read(
     if !enabled {
         return Ok(None);
     }
-    let dialect = named(table, "dialect", "dialect", dialects, |kind| kind.name)?;
-    let dialect = dialect.ok_or_else(|| table.at("dialect").missing())?;
+    let dialect = table.get::<String>("dialect")?.ok_or_else(|| table.at("dialect").missing())?;
+    let dialect = dialects.iter().copied().find(|kind| kind.name == dialect).ok_or_else(|| {
+        let known: Vec<_> = dialects.iter().map(|kind| kind.name).collect();
+        table.at("dialect").invalid(unknown_dialect(&dialect, &known))
+    })?;
     (dialect.build)(settings.clone(), Limits::default()).map_err(|error| ConfigError::DialectSettings {
         key: format!("sources.{name}.settings"),
         dialect: dialect.name,
@@ -130,8 +133,8 @@ pub(super) fn read(
     )))
 }
 
-/// Reads a setting whose value is the name of one of `all`; `None` if it is not given. `what` describes the kind of thing
-/// in errors.
+/// Reads a setting whose value is the name of one of `all`; `None` if it is not given. `what` describes the kind of
+/// thing in errors.
 pub(super) fn named<T: Copy>(
     table: &Setting,
     key: &str,
@@ -143,6 +146,14 @@ pub(super) fn named<T: Copy>(
     let found = all.iter().copied().find(|known| name_of(*known) == name).map(Some);
     let known = || all.iter().copied().map(name_of).collect::<Vec<_>>();
     found.ok_or_else(|| table.at(key).invalid(unknown_name(what, &name, &known())))
+}
+
+/// Returns the error text for an unknown dialect, with a hint if the name resembles a version of Fedora.
+#[must_use]
+pub fn unknown_dialect(name: &str, known: &[&str]) -> String {
+    let is_fedora = name.contains("fedora") && nearest_name(name, known.iter().copied()).is_none();
+    let hint = if is_fedora { "; fedora-apim is for Fedora 3, fedora-events for Fedora 4 to 6" } else { "" };
+    format!("{}{hint}", unknown_name("dialect", name, known))
 }
 
 /// Returns the error text for a name that is not among `known`.

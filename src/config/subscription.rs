@@ -1,5 +1,5 @@
-//! `[subscriptions.NAME]`: a subscription. The settings are defined in `delivery`, because the HTTP API accepts the same
-//! definitions.
+//! `[subscriptions.NAME]`: a subscription. The settings are defined in `delivery`, because the HTTP API accepts the
+//! same definitions.
 
 use std::{ffi::OsString, sync::Arc};
 

@@ -174,7 +174,27 @@ impl InvalidSettings {
 /// When a member is unknown, missing or of the wrong type; the message names it.
 pub fn settings<T: DeserializeOwned>(value: Value) -> Result<T, InvalidSettings> {
     let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value };
-    serde_path_to_error::deserialize(value).map_err(|error| InvalidSettings(error.to_string()))
+    serde_path_to_error::deserialize(value).map_err(|error| InvalidSettings(describe(&error)))
+}
+
+/// Describes an error of serde in the terms of a user. The rejected value is omitted, because it may be a secret.
+fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (path, message) = (error.path().to_string(), error.inner().to_string());
+    let prefix = if path == "." { String::new() } else { format!("{path}: ") };
+    // serde puts names into backticks.
+    let names = |text: &str| text.split('`').skip(1).step_by(2).collect::<Vec<_>>().join(", ");
+    if let Some(field) = message.strip_prefix("missing field ") {
+        format!("{prefix}{} is missing", names(field))
+    } else if let Some((_, known)) = message.strip_prefix("unknown field ").and_then(|rest| rest.split_once(", ")) {
+        match names(known).as_str() {
+            "" => format!("there is no setting {path}; leave it out"),
+            known => format!("there is no setting {path}; there are {known}"),
+        }
+    } else if let Some((_, expected)) = message.strip_prefix("invalid ").and_then(|rest| rest.split_once(", expected ")) {
+        format!("{prefix}give {expected}")
+    } else {
+        format!("{prefix}{message}")
+    }
 }
 
 #[cfg(test)]

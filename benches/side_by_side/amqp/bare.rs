@@ -1,6 +1,6 @@
-//! Minimal forwarder: it consumes on one connection, publishes on another with a window of confirms, and acknowledges many
-//! messages together. It publishes either the consumed message to a queue, or a message like those of the gateway through
-//! the same exchange, to measure the cost of such messages in the broker.
+//! Minimal forwarder: it consumes on one connection, publishes on another with a window of confirms, and acknowledges
+//! many messages together. It publishes either the consumed message to a queue, or a message like those of the
+//! gateway through the same exchange, to measure the cost of such messages in the broker.
 
 use std::{borrow::Cow, collections::VecDeque};
 

@@ -6,8 +6,8 @@ pub(crate) const KEY: &str = "warc_created";
 /// Length of a message, in bytes.
 const LENGTH: usize = 2048;
 
-/// Returns message `number`. Each is about another WARC, in one of a thousand collections. An unused member pads the message
-/// to [`LENGTH`].
+/// Returns message `number`. Each is about another WARC, in one of a thousand collections. An unused member pads the
+/// message to [`LENGTH`].
 pub(crate) fn message(number: u64) -> Vec<u8> {
     let (collection, harvest) = (format!("{:032x}", number % 1000), format!("{:032x}", number / 16));
     let head = format!(

@@ -1,9 +1,9 @@
-//! AMQP: from one queue through the gateway to another, compared with the shovel of RabbitMQ and with a minimal forwarder.
-//! All move the same messages between queues of the same type on the same broker. A second forwarder publishes messages like
-//! those of the gateway, which shows the part of the difference that is due to the broker.
+//! AMQP: from one queue through the gateway to another, compared with the shovel of RabbitMQ and with a minimal
+//! forwarder. All move the same messages between queues of the same type on the same broker. A second forwarder
+//! publishes messages like those of the gateway, which shows the part of the difference that is due to the broker.
 //!
-//! The benchmark starts its own broker. The gateway is the real program in its own process, the shovel runs in the broker,
-//! and the forwarder and the code that observes the queue run in this process, on the same machine.
+//! The benchmark starts its own broker. The gateway is the real program in its own process, the shovel runs in the
+//! broker, and the forwarder and the code that observes the queue run in this process, on the same machine.
 
 mod bare;
 mod gateway;
@@ -33,7 +33,8 @@ const MESSAGES: u64 = 20_000;
 /// Number of rounds of each comparison, after a warm-up round.
 const ROUNDS: usize = 3;
 
-/// Messages per second while latency is measured in quorum queues: somewhat less than a tenth of the rate of the gateway.
+/// Messages per second while latency is measured in quorum queues: somewhat less than a tenth of the rate of the
+/// gateway.
 const QUORUM_RATE: u64 = 1500;
 /// The same for classic queues.
 const CLASSIC_RATE: u64 = 1000;
@@ -102,8 +103,8 @@ pub(crate) fn measure() {
     }
 }
 
-/// Prints the median processor time of each contender, without the warm-up round. It hardly depends on other load on the
-/// machine, unlike the elapsed time.
+/// Prints the median processor time of each contender, without the warm-up round. It hardly depends on other load on
+/// the machine, unlike the elapsed time.
 fn processor_time(kind: &str, used: &[Vec<ProcessorTime>; NAMES.len()]) {
     println!("\n| {kind} queues: processor time of a message | its own | the broker's |\n| --- | ---: | ---: |");
     for (name, used) in NAMES.iter().zip(used) {

@@ -1,5 +1,5 @@
-//! A hook without a journal. The server, the middleware, the access rule, the dialect, the event key and the response are
-//! those of the gateway. Instead of submitting the draft to the journal, the hook invents an outcome.
+//! A hook without a journal. The server, the middleware, the access rule, the dialect, the event key and the response
+//! are those of the gateway. Instead of submitting the draft to the journal, the hook invents an outcome.
 
 use std::{
     hint::black_box,

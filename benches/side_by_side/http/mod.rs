@@ -1,5 +1,5 @@
-//! HTTP, with `wrk` and 64 connections: durable hooks, compared with the same handler without a journal, and an archive page,
-//! compared with nginx, which serves the same bytes from disk.
+//! HTTP, with `wrk` and 64 connections: durable hooks, compared with the same handler without a journal, and an
+//! archive page, compared with nginx, which serves the same bytes from disk.
 //!
 //! The gateway is the real program in its own process. Client and servers run on the same machine.
 

@@ -1,8 +1,9 @@
-//! Lookups: the gateway consumes messages of a Fedora 3 from an ActiveMQ queue, completes each by lookups in its repository,
-//! and journals it. A loop that sends the same requests with the same HTTP client is the reference. The repository responds
-//! after 20 ms, and 64 requests are in flight.
+//! Lookups: the gateway consumes messages of a Fedora 3 from an ActiveMQ queue, completes each by lookups in its
+//! repository, and journals it. A loop that sends the same requests with the same HTTP client is the reference. The
+//! repository responds after 20 ms, and 64 requests are in flight.
 //!
-//! The repository is a thread of this process, and the gateway is the real program in its own process, on the same machine.
+//! The repository is a thread of this process, and the gateway is the real program in its own process, on the same
+//! machine.
 
 mod repository;
 

@@ -1,5 +1,5 @@
-//! Minimal Fedora 3: after a delay it responds to every request for a datastream with the same profile, and to every request
-//! for relationships with the same document. Connections are kept alive.
+//! Minimal Fedora 3: after a delay it responds to every request for a datastream with the same profile, and to every
+//! request for relationships with the same document. Connections are kept alive.
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
-//! Minimal reader: it receives messages and acknowledges each one individually. Acknowledgements are sent when the input
-//! buffer is empty, to need few system calls.
+//! Minimal reader: it receives messages and acknowledges each one individually. Acknowledgements are sent when the
+//! input buffer is empty, to need few system calls.
 
 use std::{
     io::{BufReader, Write},

@@ -49,9 +49,9 @@ impl Gateway {
     }
 }
 
-/// Starts a gateway that drains the queue into the journal in `folder`. `lines` are additional settings of the source.
-/// Returns, from the first observed change until the feed contains the last one: the number of units and the elapsed time.
-/// `units` converts the number of the newest change to units.
+/// Starts a gateway that drains the queue into the journal in `folder`. `lines` are additional settings of the
+/// source. Returns, from the first observed change until the feed contains the last one: the number of units and the
+/// elapsed time. `units` converts the number of the newest change to units.
 pub(crate) fn drain(
     url: &str,
     queue: &str,

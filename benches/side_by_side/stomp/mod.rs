@@ -1,8 +1,8 @@
-//! STOMP: the gateway consumes an ActiveMQ queue into the journal until the feed shows the changes. A minimal reader that
-//! acknowledges each message and stores nothing is the reference.
+//! STOMP: the gateway consumes an ActiveMQ queue into the journal until the feed shows the changes. A minimal reader
+//! that acknowledges each message and stores nothing is the reference.
 //!
-//! The benchmark starts its own broker. The gateway is the real program in its own process; the reader and the code that
-//! observes the gateway run in this process, on the same machine.
+//! The benchmark starts its own broker. The gateway is the real program in its own process; the reader and the code
+//! that observes the gateway run in this process, on the same machine.
 
 mod bare;
 pub(crate) mod gateway;

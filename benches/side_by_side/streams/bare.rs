@@ -13,8 +13,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 
-/// Environment variable that makes this program the minimal server. It names the file with the blocks, one per event, as
-/// recorded from a stream of the gateway.
+/// Environment variable that makes this program the minimal server. It names the file with the blocks, one per event,
+/// as recorded from a stream of the gateway.
 pub(crate) const SERVE: &str = "TIDINGS_BENCH_BARE_STREAM";
 
 /// Serves until the process is killed.

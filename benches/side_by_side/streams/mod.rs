@@ -1,8 +1,9 @@
-//! Fan-out to a thousand and to ten thousand streams, compared with a minimal axum handler that sends the same encoded bytes
-//! to the same number of connections. A second table shows the memory of an idle stream.
+//! Fan-out to a thousand and to ten thousand streams, compared with a minimal axum handler that sends the same
+//! encoded bytes to the same number of connections. A second table shows the memory of an idle stream.
 //!
-//! Each server and the client run in their own processes. The gateway receives the changes by posts while all streams are
-//! open; the minimal handler has all of them in memory. The time ends when each stream has received the last byte.
+//! Each server and the client run in their own processes. The gateway receives the changes by posts while all streams
+//! are open; the minimal handler has all of them in memory. The time ends when each stream has received the last
+//! byte.
 
 mod bare;
 mod readers;

@@ -79,8 +79,8 @@ pub(super) struct Replay {
     /// Header to send with every message; may be given several times.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = file::header)]
     headers: Vec<(String, String)>,
-    /// Token to send, unless `--header` sets Authorization. Prefer the environment variable, because other users of this
-    /// machine can see command-line arguments.
+    /// Token to send, unless `--header` sets Authorization. Prefer the environment variable, because other users of
+    /// this machine can see command-line arguments.
     #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
 }

@@ -64,7 +64,7 @@ impl Poster {
     /// Builds the HTTP client.
     ///
     /// # Errors
-    /// When the certificates of the system cannot be loaded.
+    /// Fails if the certificates of the system cannot be loaded.
     pub(super) fn new(
         to: Url,
         headers: HeaderMap,

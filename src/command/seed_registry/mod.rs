@@ -71,7 +71,8 @@ pub(super) struct SeedRegistry {
     /// URL of the gateway. Default: the gateway of the configuration, on this machine.
     #[arg(long, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
     gateway: Option<Url>,
-    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line arguments.
+    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line
+    /// arguments.
     #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
     /// Start from the beginning instead of resuming an interrupted crawl.
@@ -82,13 +83,15 @@ pub(super) struct SeedRegistry {
     /// Maximum number of requests to the repository per second.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
-    /// Base URL of the repository in its messages, from which the URIs of objects are made. Default: from the configuration.
+    /// Base URL of the repository in its messages, from which the URIs of objects are made. Default: from the
+    /// configuration.
     #[arg(long, value_name = "URL", value_parser = http_url)]
     base_url: Option<Url>,
     /// Maximum number of retries of a request to the repository or the gateway.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     retries: u32,
-    /// Leave out objects for which the repository returns errors, and report them. Otherwise the crawl ends at the first.
+    /// Leave out objects for which the repository returns errors, and report them. Otherwise the crawl ends at the
+    /// first.
     #[arg(long)]
     leave_out_failing: bool,
 }

@@ -130,8 +130,8 @@ impl<'g> Uploader<'g> {
         serde_json::from_value(counts).map_err(|error| GatewayError::unexpected_body(&error).reason)
     }
 
-    /// Sends a request and retries transient errors. Retrying is safe, because the gateway recognizes a part that it has
-    /// stored already.
+    /// Sends a request and retries transient errors. Retrying is safe, because the gateway recognizes a part that it
+    /// has stored already.
     async fn send(&self, body: Value) -> Result<Value, String> {
         let mut backoff = backoff();
         loop {

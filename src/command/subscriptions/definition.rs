@@ -32,7 +32,7 @@ pub(super) fn assignment(text: &str) -> Result<Assignment, String> {
 /// Builds a definition: the JSON object of the file, then each assignment.
 ///
 /// # Errors
-/// When the file cannot be read or is not a JSON object, or when assignments contradict each other.
+/// Fails if the file cannot be read or is not a JSON object, or when assignments contradict each other.
 pub(super) fn build(file: Option<&Path>, set: Vec<Assignment>) -> Result<Value, String> {
     let mut definition = match file {
         None => Value::Object(Map::new()),

@@ -56,7 +56,8 @@ pub(super) struct Subscriptions {
     /// URL of the gateway. Default: the gateway of the configuration, on this machine.
     #[arg(long, global = true, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
     gateway: Option<Url>,
-    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line arguments.
+    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line
+    /// arguments.
     #[arg(long, global = true, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
     /// Print the JSON of the gateway, for programs.
@@ -79,8 +80,8 @@ enum Action {
         /// File with the definition as a JSON object; - is standard input.
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Key of the definition, as KEY=VALUE or TABLE.KEY=VALUE; overrides the file. A value that is not JSON is text. May
-        /// be given several times.
+        /// Key of the definition, as KEY=VALUE or TABLE.KEY=VALUE; overrides the file. A value that is not JSON is
+        /// text. May be given several times.
         #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment, required_unless_present = "file")]
         set: Vec<Assignment>,
     },

@@ -56,7 +56,7 @@ impl EventParser {
     /// Parses a piece of the stream and returns the events that it completes.
     ///
     /// # Errors
-    /// When an event is too large.
+    /// Fails if an event is too large.
     pub(super) fn feed(&mut self, mut piece: &[u8]) -> Result<Vec<Event>, TooLarge> {
         let mut events = Vec::new();
         while let Some(first) = piece.first() {
@@ -183,8 +183,8 @@ mod tests {
         parts.prop_map(|(id, kind, lines, ends, comment)| SentEvent { id, kind, lines, ends, comment })
     }
 
-    /// Serializes the events with line breaks of every kind. An empty line after a CR does not end with LF, because that LF
-    /// would belong to the CR.
+    /// Serializes the events with line breaks of every kind. An empty line after a CR does not end with LF, because
+    /// that LF would belong to the CR.
     fn written(sent: &[SentEvent]) -> String {
         let mut stream = String::new();
         for SentEvent { id, kind, lines, ends, comment } in sent {

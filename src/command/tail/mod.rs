@@ -1,8 +1,8 @@
 //! `tidings tail`: follows the stream of a gateway and prints one line per change.
 //!
-//! After an interruption the command reconnects and resumes after the last change that it printed. Interruptions are a
-//! restart of the gateway, a network failure and a transient status. A permanent refusal ends the command with the message
-//! of the gateway.
+//! After an interruption the command reconnects and resumes after the last change that it printed. Interruptions are
+//! a restart of the gateway, a network failure and a transient status. A permanent refusal ends the command with the
+//! message of the gateway.
 
 mod event_stream;
 mod line;
@@ -74,7 +74,8 @@ pub(super) struct Tail {
     /// Maximum time without data, heartbeats included, before the command reconnects, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
     timeout: u64,
-    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line arguments.
+    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line
+    /// arguments.
     #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
     token: Option<Secret>,
 }

@@ -203,6 +203,6 @@ fn convert_reports_errors_of_a_message() {
 
         let (code, _, err) = run(&["convert", "--dialect", kind.name, "--settings", "{\"no such\": 1}", path]);
         assert_eq!(code, 2);
-        assert!(err.starts_with("tidings: --settings: the dialect "), "{err}");
+        assert!(err.starts_with("tidings: --settings: wrong for the dialect "), "{err}");
     }
 }
