@@ -41,17 +41,17 @@ impl Backup {
     pub(super) fn run(self) -> Result<(), Failure> {
         let data = self.config.load(&Flags { data: self.data, ..Flags::default() })?.journal.data;
         let progress = Progress::new("copied");
-        let held = back_up(&data, &self.file, &mut |done, all| progress.update(done, all));
+        let contents = back_up(&data, &self.file, &mut |done, all| progress.update(done, all));
         progress.finish();
-        let held = held.map_err(|error| Failure::Failed(error.to_string()))?;
-        print(format!("{} holds {}\n", self.file.display(), describe(held)).as_bytes())
+        let contents = contents.map_err(|error| Failure::Failed(error.to_string()))?;
+        print(format!("{} holds {}\n", self.file.display(), describe(contents)).as_bytes())
     }
 }
 
 /// Describes the contents of a journal in a phrase.
-pub(super) fn describe(held: JournalSummary) -> String {
-    match held.first {
-        Some(first) => format!("the changes {first} to {} ({} bytes)", held.head, held.bytes),
-        None => format!("no change ({} bytes)", held.bytes),
+pub(super) fn describe(summary: JournalSummary) -> String {
+    match summary.first {
+        Some(first) => format!("the changes {first} to {} ({} bytes)", summary.head, summary.bytes),
+        None => format!("no change ({} bytes)", summary.bytes),
     }
 }

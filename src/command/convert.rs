@@ -61,9 +61,8 @@ impl Convert {
     pub(super) fn run(self) -> Result<(), Failure> {
         let kind = known_dialect(&self.dialect)?;
         let format = known_format(&self.format)?;
-        let dialect = (kind.build)(self.settings.unwrap_or_default(), Limits::default()).map_err(|error| {
-            Failure::Usage(format!("--settings: wrong for the dialect {}: {error}", kind.name))
-        })?;
+        let dialect = (kind.build)(self.settings.unwrap_or_default(), Limits::default())
+            .map_err(|error| Failure::Usage(format!("--settings: wrong for the dialect {}: {error}", kind.name)))?;
         let body = read(&self.file)?;
         let headers: Headers = self.headers.into_iter().collect();
         let content_type = headers.get("content-type").unwrap_or_else(|| file::media_type(&self.file));

@@ -7,7 +7,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::{
     error::ConfigError,
     secret,
-    setting::{Setting, whole},
+    setting::{Setting, bounded},
     source::named,
     transport::{TransportKey, TransportKind},
 };
@@ -35,7 +35,7 @@ pub(super) static AMQP: TransportKind = TransportKind {
 /// Maximum number of unacknowledged messages, 1 to 65535. AMQP has two bytes for it, where 0 means unlimited. STOMP
 /// sources have the same range.
 #[derive(Deserialize)]
-pub(super) struct Prefetch(#[serde(deserialize_with = "whole::<1, 65_535, _, _>")] pub(super) u16);
+pub(super) struct Prefetch(#[serde(deserialize_with = "bounded::<1, 65_535, _, _>")] pub(super) u16);
 
 /// Reads the settings from the table of a source.
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<QueueSettings, ConfigError> {
@@ -70,12 +70,12 @@ pub(super) fn ca_certificate(
     encrypted: &str,
     table: &Setting,
 ) -> Result<Option<PathBuf>, ConfigError> {
-    let wrong = |reason: String| table.entry("ca").map_or_else(|error| error, |ca| ca.invalid(reason));
+    let invalid = |reason: String| table.entry("ca").map_or_else(|error| error, |ca| ca.invalid(reason));
     match path {
         Some(_) if !is_encrypted => {
-            Err(wrong(format!("the connection is not encrypted; give a URL with {encrypted}, or leave ca out")))
+            Err(invalid(format!("the connection is not encrypted; give a URL with {encrypted}, or leave ca out")))
         }
-        Some(path) if path.is_empty() => Err(wrong("it is empty; give the path of a file".to_owned())),
+        Some(path) if path.is_empty() => Err(invalid("it is empty; give the path of a file".to_owned())),
         path => Ok(path.map(Into::into)),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::{seconds, setting::whole};
+use super::{seconds, setting::bounded};
 use crate::delivery::websub::{self, SignatureMethod};
 
 /// `[hub]`: limits of the WebSub hub.
@@ -19,10 +19,10 @@ pub struct HubConfig {
     #[serde(rename = "longest_lease_seconds", deserialize_with = "seconds::<60, 31_536_000, _>")]
     pub longest_lease: Duration,
     /// Maximum number of subscriptions, 1 to 10 000.
-    #[serde(deserialize_with = "whole::<1, { websub::MOST as u64 }, _, _>")]
+    #[serde(deserialize_with = "bounded::<1, { websub::MOST as u64 }, _, _>")]
     pub subscriptions: usize,
     /// Maximum number of subscriptions with the same callback, 1 to 10 000.
-    #[serde(deserialize_with = "whole::<1, { websub::MOST as u64 }, _, _>")]
+    #[serde(deserialize_with = "bounded::<1, { websub::MOST as u64 }, _, _>")]
     pub per_callback: usize,
     /// Signature algorithm of messages.
     #[serde(deserialize_with = "signature_method")]

@@ -40,7 +40,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
 };
-use setting::{Setting, whole};
+use setting::{Setting, bounded};
 pub use source::{MessageRate, SourceConfig, unknown_dialect};
 pub use transport::Transport;
 
@@ -158,28 +158,28 @@ pub struct JournalConfig {
     #[serde(deserialize_with = "folder")]
     pub data: PathBuf,
     /// Maximum age of changes, 0 to 36500 days; 0 means unlimited.
-    #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
+    #[serde(deserialize_with = "bounded::<0, 36_500, _, _>")]
     pub keep_days: u32,
     /// Maximum number of changes, 0 to 1 000 000 000 000; 0 means unlimited.
-    #[serde(deserialize_with = "whole::<0, 1_000_000_000_000, _, _>")]
+    #[serde(deserialize_with = "bounded::<0, 1_000_000_000_000, _, _>")]
     pub keep_changes: u64,
     /// Time during which a repeated event is recognized as a duplicate, 1 to 3650 days.
-    #[serde(deserialize_with = "whole::<1, 3650, _, _>")]
+    #[serde(deserialize_with = "bounded::<1, 3650, _, _>")]
     pub dedupe_days: u32,
     /// Minimum number of recent events among which a repeat is recognized as a duplicate, 1000 to 1 000 000 000.
-    #[serde(deserialize_with = "whole::<1_000, 1_000_000_000, _, _>")]
+    #[serde(deserialize_with = "bounded::<1_000, 1_000_000_000, _, _>")]
     pub dedupe_events: u64,
     /// Maximum number of events that wait for the writer, 1 to 1 000 000.
-    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    #[serde(deserialize_with = "bounded::<1, 1_000_000, _, _>")]
     pub queue: usize,
     /// Maximum number of events in one transaction, 1 to 100 000.
-    #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
+    #[serde(deserialize_with = "bounded::<1, 100_000, _, _>")]
     pub batch: usize,
     /// Maximum number of the newest changes that are cached in memory, 1 to 1 000 000.
-    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    #[serde(deserialize_with = "bounded::<1, 1_000_000, _, _>")]
     pub tail_changes: usize,
     /// Maximum size of the cached newest changes, in bytes of JSON, 64 KiB to 1 GiB.
-    #[serde(deserialize_with = "whole::<65_536, 1_073_741_824, _, _>")]
+    #[serde(deserialize_with = "bounded::<65_536, 1_073_741_824, _, _>")]
     pub tail_bytes: usize,
 }
 
@@ -315,7 +315,7 @@ fn address<'de, D: Deserializer<'de>>(setting: D) -> Result<SocketAddr, D::Error
 }
 
 fn seconds<'de, const MIN: u64, const MAX: u64, D: Deserializer<'de>>(setting: D) -> Result<Duration, D::Error> {
-    whole::<MIN, MAX, u64, D>(setting).map(Duration::from_secs)
+    bounded::<MIN, MAX, u64, D>(setting).map(Duration::from_secs)
 }
 
 fn folder<'de, D: Deserializer<'de>>(setting: D) -> Result<PathBuf, D::Error> {

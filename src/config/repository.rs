@@ -8,7 +8,7 @@ use super::{
     amqp::ca_certificate,
     error::ConfigError,
     secret,
-    setting::{Setting, whole},
+    setting::{Setting, bounded},
     source::named,
 };
 use crate::{
@@ -39,17 +39,17 @@ pub(super) struct RepositoryTable {
 
 /// Reads a timeout of 1 to 300 seconds.
 fn timeout<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<u64>, D::Error> {
-    whole::<1, 300, u64, D>(setting).map(Some)
+    bounded::<1, 300, u64, D>(setting).map(Some)
 }
 
 /// Reads a number of 1 to 1024 requests.
 fn in_flight<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Error> {
-    whole::<1, 1024, usize, D>(setting).map(Some)
+    bounded::<1, 1024, usize, D>(setting).map(Some)
 }
 
 /// Reads a number of 0 to 100 000 responses.
 fn cache_size<'de, D: Deserializer<'de>>(setting: D) -> Result<Option<usize>, D::Error> {
-    whole::<0, 100_000, usize, D>(setting).map(Some)
+    bounded::<0, 100_000, usize, D>(setting).map(Some)
 }
 
 /// Reads the lookup mode and the repository of a source. A repository may be configured without lookups.

@@ -36,7 +36,7 @@ impl Setting {
     /// # Errors
     /// Fails if this setting is not a table.
     pub(super) fn entry(&self, name: &str) -> Result<Self, ConfigError> {
-        let ValueKind::Table(table) = &self.value.kind else { return Err(self.wrong("a table").0) };
+        let ValueKind::Table(table) = &self.value.kind else { return Err(self.type_error("a table").0) };
         Ok(Self { key: join(&self.key, name), value: table.get(name).cloned().unwrap_or_default() })
     }
 
@@ -101,7 +101,7 @@ impl Setting {
     /// # Errors
     /// Fails if this setting is not a table.
     pub(super) fn entries(&self) -> Result<Vec<(String, Setting)>, ConfigError> {
-        let ValueKind::Table(table) = &self.value.kind else { return Err(self.wrong("a table").0) };
+        let ValueKind::Table(table) = &self.value.kind else { return Err(self.type_error("a table").0) };
         let mut names: Vec<&String> = table.keys().collect();
         names.sort();
         names.into_iter().map(|name| Ok((name.clone(), self.entry(name)?))).collect()
@@ -146,7 +146,7 @@ impl Setting {
             }
     }
 
-    fn wrong(&self, expected: &str) -> SettingError {
+    fn type_error(&self, expected: &str) -> SettingError {
         let reason = match &self.value.kind {
             _ if self.may_be_secret() => format!("give {expected}"),
             ValueKind::Nil => format!("it is empty; give {expected}"),
@@ -172,13 +172,13 @@ impl Setting {
             ValueKind::U64(number) => Some(number),
             _ => self.parsed(),
         };
-        number.ok_or_else(|| self.wrong("a whole number"))
+        number.ok_or_else(|| self.type_error("a whole number"))
     }
 
     fn text(self) -> Result<String, SettingError> {
         match self.value.kind {
             ValueKind::String(text) => Ok(text),
-            _ => Err(self.wrong("text in quotation marks")),
+            _ => Err(self.type_error("text in quotation marks")),
         }
     }
 }
@@ -269,7 +269,7 @@ impl<'de> Deserializer<'de> for Setting {
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingError> {
         match self.value.kind {
             ValueKind::Boolean(value) => visitor.visit_bool(value),
-            _ => visitor.visit_bool(self.parsed().ok_or_else(|| self.wrong("true or false"))?),
+            _ => visitor.visit_bool(self.parsed().ok_or_else(|| self.type_error("true or false"))?),
         }
     }
 
@@ -309,7 +309,7 @@ impl<'de> Deserializer<'de> for Setting {
                 visitor.visit_seq(ListAccess { key, left: values.into_iter() })
             }
             ValueKind::Array(values) => visitor.visit_seq(ListAccess { key, left: values.into_iter() }),
-            _ => Err(Setting { key, value }.wrong("a list")),
+            _ => Err(Setting { key, value }.type_error("a list")),
         }
     }
 
@@ -331,7 +331,7 @@ impl<'de> Deserializer<'de> for Setting {
             ValueKind::Table(_) => self.deserialize_map(visitor),
             ValueKind::Array(_) => self.deserialize_seq(visitor),
             // TOML has no 128-bit numbers.
-            ValueKind::I128(_) | ValueKind::U128(_) => Err(self.wrong("a number of at most 64 bits")),
+            ValueKind::I128(_) | ValueKind::U128(_) => Err(self.type_error("a number of at most 64 bits")),
         }
     }
 
@@ -379,7 +379,7 @@ impl<'de> SeqAccess<'de> for ListAccess {
 ///
 /// # Errors
 /// Fails if the value is not a whole number or is out of range.
-pub(super) fn whole<'de, const MIN: u64, const MAX: u64, N, D>(setting: D) -> Result<N, D::Error>
+pub(super) fn bounded<'de, const MIN: u64, const MAX: u64, N, D>(setting: D) -> Result<N, D::Error>
 where
     N: TryFrom<u64>,
     D: Deserializer<'de>,

@@ -10,7 +10,7 @@ use serde::{
 use super::{
     amqp,
     error::ConfigError,
-    setting::{Setting, whole},
+    setting::{Setting, bounded},
     stomp,
 };
 use crate::source::brokered::BrokerSettings;
@@ -86,7 +86,7 @@ pub struct Transport {
 
 /// A number of messages, 1 to 1 000 000.
 #[derive(Deserialize)]
-pub(super) struct MessageCount(#[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")] pub(super) u32);
+pub(super) struct MessageCount(#[serde(deserialize_with = "bounded::<1, 1_000_000, _, _>")] pub(super) u32);
 
 /// `signature`. The secret is read separately, because it may be in a file or a variable.
 #[derive(Deserialize)]

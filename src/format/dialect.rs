@@ -190,7 +190,8 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
             "" => format!("there is no setting {path}; leave it out"),
             known => format!("there is no setting {path}; there are {known}"),
         }
-    } else if let Some((_, expected)) = message.strip_prefix("invalid ").and_then(|rest| rest.split_once(", expected ")) {
+    } else if let Some((_, expected)) = message.strip_prefix("invalid ").and_then(|rest| rest.split_once(", expected "))
+    {
         format!("{prefix}give {expected}")
     } else {
         format!("{prefix}{message}")

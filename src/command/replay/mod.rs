@@ -92,7 +92,7 @@ impl Replay {
             let (count, first) = (skipped.len(), first.display());
             say(&format!("skipped {count} files without the extension of a message; the first is {first}"));
         }
-        let given = files.len();
+        let total = files.len();
         let stop = CancellationToken::new();
         let timeout = Duration::from_secs(self.timeout);
         let headers = header_map(&self.headers).and_then(|headers| with_token(headers, self.token.as_ref()));
@@ -104,7 +104,7 @@ impl Replay {
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
         print(format!("{tally}\n").as_bytes())?;
-        match given - tally.posted() {
+        match total - tally.posted() {
             0 if tally.all_accepted() => Ok(()),
             0 => Err(Failure::Failed("not every file was accepted".to_owned())),
             left => Err(Failure::Failed(format!("stopped; {left} of {given} files were not posted"))),

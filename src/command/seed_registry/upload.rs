@@ -136,7 +136,7 @@ impl<'g> Uploader<'g> {
         let mut backoff = backoff();
         loop {
             let error = match self.gateway.request(Method::POST, &self.path, Some(body.clone())).await {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(error) => error,
             };
             if !error.is_transient || backoff.failures() == self.retries {

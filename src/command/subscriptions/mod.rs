@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidings::{config::Flags, model::SubscriptionName, web::Secret};
+use tidings::{config::Flags, delivery::Start, model::SubscriptionName, web::Secret};
 use url::Url;
 
 use self::definition::{Assignment, assignment};
@@ -94,8 +94,8 @@ enum Action {
         #[command(flatten)]
         subscription: NameArg,
         /// Position: beginning, now, the number of a change, or a time as in 2026-01-02T03:04:05Z.
-        #[arg(long, value_name = "WHERE")]
-        to: String,
+        #[arg(long, value_name = "POSITION", value_parser = rewind_target)]
+        to: Value,
     },
     /// Delete a subscription with its cursor and its dead letters.
     Remove(NameArg),
@@ -107,6 +107,12 @@ struct NameArg {
     /// Name of the subscription.
     #[arg(value_name = "NAME", value_parser = SubscriptionName::parse)]
     name: SubscriptionName,
+}
+
+/// Parses the target of a rewind. The API accepts the number of a change only as a JSON number.
+fn rewind_target(text: &str) -> Result<Value, String> {
+    let target = text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number));
+    serde_json::from_value::<Start>(target.clone()).map(|_| target).map_err(|error| error.to_string())
 }
 
 impl Subscriptions {
@@ -124,27 +130,27 @@ impl Subscriptions {
         let gateway = Gateway::new(&at, token.as_ref()).map_err(Failure::Usage)?;
         let request = action.request()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
-        let answer = runtime.block_on(async {
+        let response = runtime.block_on(async {
             let before = match &request.previous_path {
                 Some(path) => Some(gateway.request(Method::GET, path, None).await?),
                 None => None,
             };
-            let answer = gateway.request(request.method, &request.path, request.body).await?;
-            Ok::<_, GatewayError>((before, answer))
+            let response = gateway.request(request.method, &request.path, request.body).await?;
+            Ok::<_, GatewayError>((before, response))
         });
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
-        let (before, answer) = answer.map_err(|error| Failure::Failed(format!("{at}: {}", error.reason)))?;
+        let (before, response) = response.map_err(|error| Failure::Failed(format!("{at}: {}", error.reason)))?;
         if let Some(confirmation) = request.confirmation {
             say(&confirmation);
         }
-        if let Some(moved) = before.and_then(|before| table::rewind_summary(&before, &answer)) {
+        if let Some(moved) = before.and_then(|before| table::rewind_summary(&before, &response)) {
             say(&moved);
         }
-        let text = match answer {
+        let text = match response {
             Value::Null => String::new(),
-            answer if json => format!("{answer:#}\n"),
-            answer => (request.show)(&answer),
+            response if json => format!("{response:#}\n"),
+            response => (request.show)(&response),
         };
         print(text.as_bytes())
     }
@@ -193,8 +199,6 @@ impl Action {
             Self::Pause(subscription) => post(&subscription, "/pause", "is paused"),
             Self::Resume(subscription) => post(&subscription, "/resume", "is resumed"),
             Self::Rewind { subscription, to } => {
-                // The API accepts the number of a change only as a JSON number.
-                let to = to.parse::<u64>().map_or_else(|_| json!(to), |number| json!(number));
                 let previous_path = Some(path(&subscription, ""));
                 GatewayRequest {
                     body: Some(json!({ "to": to })),

@@ -10,8 +10,8 @@ use super::super::http::printable;
 const MAX_CELL_CHARS: usize = 60;
 
 /// Formats all subscriptions, one per line.
-pub(super) fn list(answer: &Value) -> String {
-    let all = answer["subscriptions"].as_array().map_or(&[] as &[_], Vec::as_slice);
+pub(super) fn list(response: &Value) -> String {
+    let all = response["subscriptions"].as_array().map_or(&[] as &[_], Vec::as_slice);
     if all.is_empty() {
         return "there are no subscriptions\n".to_owned();
     }
@@ -34,28 +34,28 @@ pub(super) fn list(answer: &Value) -> String {
 }
 
 /// Formats one subscription, one property per line.
-pub(super) fn details(answer: &Value) -> String {
-    let lag = &answer["lag"];
+pub(super) fn details(response: &Value) -> String {
+    let lag = &response["lag"];
     let behind = match lag["seconds"].as_f64() {
         Some(seconds) => format!("{} changes, {seconds:.1} seconds", text(&lag["changes"])),
         None => format!("{} changes", text(&lag["changes"])),
     };
     let mut lines = vec![
-        ("name", text(&answer["name"])),
-        ("state", text(&answer["state"])),
-        ("defined in", text(&answer["from"])),
-        ("cursor", text(&answer["cursor"])),
+        ("name", text(&response["name"])),
+        ("state", text(&response["state"])),
+        ("defined in", text(&response["from"])),
+        ("cursor", text(&response["cursor"])),
         ("behind", behind),
-        ("delivered", text(&answer["delivered"])),
-        ("per second", rate(&answer["rate"])),
-        ("dead letters", text(&answer["deadLetters"])),
-        ("unroutable", text(&answer["unroutable"])),
-        ("failures", text(&answer["failures"])),
-        ("last delivered", text(&answer["lastDelivered"])),
-        ("last error", last_error(answer)),
-        ("next attempt", text(&answer["nextAttempt"])),
+        ("delivered", text(&response["delivered"])),
+        ("per second", rate(&response["rate"])),
+        ("dead letters", text(&response["deadLetters"])),
+        ("unroutable", text(&response["unroutable"])),
+        ("failures", text(&response["failures"])),
+        ("last delivered", text(&response["lastDelivered"])),
+        ("last error", last_error(response)),
+        ("next attempt", text(&response["nextAttempt"])),
     ];
-    if let Some(definition) = answer["definition"].as_object() {
+    if let Some(definition) = response["definition"].as_object() {
         lines.push(("definition", String::new()));
         lines.extend(definition.iter().map(|(key, value)| (key.as_str(), text(value))));
     }
@@ -74,7 +74,7 @@ pub(super) fn details(answer: &Value) -> String {
 
 /// Describes the number of changes that a rewind skips or repeats; `None` if the cursor did not move.
 pub(super) fn rewind_summary(before: &Value, after: &Value) -> Option<String> {
-    let number = |answer: &Value, member: &str| answer.pointer(member).and_then(Value::as_u64);
+    let number = |response: &Value, member: &str| response.pointer(member).and_then(Value::as_u64);
     let [from, to] = [number(before, "/cursor")?, number(after, "/cursor")?];
     let [behind_before, behind_after] = [number(before, "/lag/changes")?, number(after, "/lag/changes")?];
     match from.cmp(&to) {
@@ -91,8 +91,8 @@ pub(super) fn rewind_summary(before: &Value, after: &Value) -> Option<String> {
 }
 
 /// Formats delivery attempts, one per line.
-pub(super) fn attempts(answer: &Value) -> String {
-    let all = answer["attempts"].as_array().map_or(&[] as &[_], Vec::as_slice);
+pub(super) fn attempts(response: &Value) -> String {
+    let all = response["attempts"].as_array().map_or(&[] as &[_], Vec::as_slice);
     if all.is_empty() {
         return "there are no attempts to show\n".to_owned();
     }
