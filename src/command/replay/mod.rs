@@ -107,7 +107,7 @@ impl Replay {
         match total - tally.posted() {
             0 if tally.all_accepted() => Ok(()),
             0 => Err(Failure::Failed("not every file was accepted".to_owned())),
-            left => Err(Failure::Failed(format!("stopped; {left} of {given} files were not posted"))),
+            left => Err(Failure::Failed(format!("stopped; {left} of {total} files were not posted"))),
         }
     }
 }
