@@ -52,6 +52,6 @@ impl Backup {
 pub(super) fn describe(summary: JournalSummary) -> String {
     match summary.first {
         Some(first) => format!("the changes {first} to {} ({} bytes)", summary.head, summary.bytes),
-        None => format!("no change ({} bytes)", summary.bytes),
+        None => format!("no changes ({} bytes)", summary.bytes),
     }
 }

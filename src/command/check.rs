@@ -116,8 +116,8 @@ fn access(config: &Config) -> String {
 fn warning(config: &Config) -> Option<String> {
     let url = config.server.lacks_public_url().then(|| config.server.url_on_this_machine())?;
     Some(format!(
-        "server.public_url is not set: links in the feed and in responses lead to {url}, which only this machine can reach; set it to the URL that \
-         readers use"
+        "server.public_url is not set: links in the feed and in responses lead to {url}, which only this machine can \
+         reach; set it to the URL that readers use"
     ))
 }
 

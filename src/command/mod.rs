@@ -47,7 +47,7 @@ Exit codes:
   1  failed; standard error says why
   2  wrong usage or configuration";
 
-/// A content change notification gateway: repository events in, one durable ordered journal, feeds out.
+/// Content change notification gateway: repository events in, one durable ordered journal, feeds out.
 ///
 /// Repositories send events over HTTP, AMQP or STOMP, each in its own dialect. Tidings converts every event to one
 /// model and appends it to its journal. It serves the changes as feeds and streams, and pushes them to subscribers.

@@ -13,7 +13,7 @@ use lapin::{
 };
 use tokio::sync::oneshot;
 
-use super::yard::Yard;
+use super::queue_pair::QueuePair;
 
 /// Maximum number of unacknowledged messages, and of unconfirmed messages.
 const WINDOW: u16 = 1000;
@@ -41,10 +41,10 @@ pub(crate) struct BareForwarder {
 }
 
 impl BareForwarder {
-    pub(crate) fn start(yard: &Yard<'_>, publishing: Publishing) -> Self {
+    pub(crate) fn start(queues: &QueuePair<'_>, publishing: Publishing) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let forwarding = runtime.spawn(forward(yard.vhost.url(), publishing, stopped));
+        let forwarding = runtime.spawn(forward(queues.vhost.url(), publishing, stopped));
         Self { runtime, stop, forwarding }
     }
 
@@ -63,7 +63,7 @@ async fn forward(url: String, publishing: Publishing, mut stopped: oneshot::Rece
     read.basic_qos(WINDOW, BasicQosOptions::default()).await.unwrap();
     let none = FieldTable::default();
     let mut consumer =
-        read.basic_consume(Yard::IN.into(), "".into(), BasicConsumeOptions::default(), none).await.unwrap();
+        read.basic_consume(QueuePair::IN.into(), "".into(), BasicConsumeOptions::default(), none).await.unwrap();
     let mut in_flight: VecDeque<(u64, PublisherConfirm)> = VecDeque::new();
     let (mut confirmed, mut last_tag) = (0, 0);
     loop {
@@ -75,8 +75,8 @@ async fn forward(url: String, publishing: Publishing, mut stopped: oneshot::Rece
                 let delivery = delivery.unwrap();
                 let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
                 let (exchange, key) = match publishing {
-                    Publishing::Same => ("", Yard::OUT),
-                    Publishing::LikeGateway => (Yard::CHANGES, "content.add.sfm"),
+                    Publishing::Same => ("", QueuePair::OUT),
+                    Publishing::LikeGateway => (QueuePair::CHANGES, "content.add.sfm"),
                 };
                 let (body, properties) = published(&delivery, publishing);
                 let sent = write.basic_publish(exchange.into(), key.into(), options, &body, properties);

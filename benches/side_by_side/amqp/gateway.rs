@@ -7,16 +7,16 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use super::yard::Yard;
+use super::queue_pair::QueuePair;
 
 /// Running gateway.
 pub(crate) struct GatewayProcess(Child);
 
 impl GatewayProcess {
     /// Starts the gateway with the journal in `folder`, which is created if it does not exist.
-    pub(crate) fn start(yard: &Yard<'_>, folder: &Path) -> Self {
-        let (url, kind) = (yard.vhost.url(), yard.kind);
-        let (exchange, queue, changes, out) = (Yard::EXCHANGE, Yard::IN, Yard::CHANGES, Yard::OUT);
+    pub(crate) fn start(queues: &QueuePair<'_>, folder: &Path) -> Self {
+        let (url, kind) = (queues.vhost.url(), queues.kind);
+        let (exchange, queue, changes, out) = (QueuePair::EXCHANGE, QueuePair::IN, QueuePair::CHANGES, QueuePair::OUT);
         let config = folder.join("tidings.toml");
         let tables = format!(
             "[sources.sfm]\ntransport = \"amqp\"\ndialect = \"sfm\"\nurl = \"{url}\"\nexchange = \"{exchange}\"\n\

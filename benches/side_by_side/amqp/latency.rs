@@ -11,7 +11,7 @@ use lapin::{
 use super::{
     Mover,
     messages::{KEY, message, number},
-    yard::{Yard, properties},
+    queue_pair::{QueuePair, properties},
 };
 
 /// Duration of a round, in seconds.
@@ -24,20 +24,20 @@ const ROUNDS: usize = 2;
 const BURST: u64 = 2;
 
 /// Prints the latency of each contender: median and 99th percentile.
-pub(crate) fn measure<'a>(yard: &Yard<'_>, rate: u64, contenders: &[(&str, impl Fn() -> Mover<'a>)]) {
-    let kind = yard.kind;
+pub(crate) fn measure<'a>(queues: &QueuePair<'_>, rate: u64, contenders: &[(&str, impl Fn() -> Mover<'a>)]) {
+    let kind = queues.kind;
     let mut latencies = vec![Vec::new(); contenders.len()];
     for _ in 0..ROUNDS {
         for ((_, start), samples) in contenders.iter().zip(&mut latencies) {
             // The contender is ready when it has moved the first message.
-            yard.fill(1);
+            queues.fill(1);
             let mover = start();
-            yard.wait_for_first();
-            yard.clear();
-            let mut round = yard.runtime.block_on(round(yard, rate));
+            queues.wait_for_first();
+            queues.clear();
+            let mut round = queues.runtime.block_on(round(queues, rate));
             samples.extend(round.drain(rate as usize..));
             mover.stop();
-            yard.clear();
+            queues.clear();
         }
     }
     println!("\n| {kind} queues: from publication to receipt, {rate} messages/s | p50 | p99 |\n| --- | ---: | ---: |");
@@ -48,11 +48,11 @@ pub(crate) fn measure<'a>(yard: &Yard<'_>, rate: u64, contenders: &[(&str, impl 
     }
 }
 
-async fn round(yard: &Yard<'_>, rate: u64) -> Vec<Duration> {
-    let numbers = yard.numbers(rate * ROUND);
-    let (publisher, subscriber) = (yard.vhost.client().await, yard.vhost.client().await);
+async fn round(queues: &QueuePair<'_>, rate: u64) -> Vec<Duration> {
+    let numbers = queues.numbers(rate * ROUND);
+    let (publisher, subscriber) = (queues.vhost.client().await, queues.vhost.client().await);
     let options = BasicConsumeOptions { no_ack: false, ..BasicConsumeOptions::default() };
-    let consumed = subscriber.channel().basic_consume(Yard::OUT.into(), "".into(), options, FieldTable::default());
+    let consumed = subscriber.channel().basic_consume(QueuePair::OUT.into(), "".into(), options, FieldTable::default());
     let mut consumer = consumed.await.unwrap();
     let from = numbers.start;
     let count = (numbers.end - from) as usize;
@@ -76,7 +76,8 @@ async fn round(yard: &Yard<'_>, rate: u64) -> Vec<Duration> {
             let options = BasicPublishOptions::default();
             let body = message(number);
             // Confirmations are ignored, because a lost message makes the receiver time out.
-            let sent = channel.basic_publish(Yard::EXCHANGE.into(), KEY.into(), options, &body, properties()).await;
+            let sent =
+                channel.basic_publish(QueuePair::EXCHANGE.into(), KEY.into(), options, &body, properties()).await;
             drop(sent.unwrap());
         }
     }

@@ -10,8 +10,8 @@ mod gateway;
 mod latency;
 mod messages;
 pub(crate) mod processor;
+mod queue_pair;
 mod shovel;
-mod yard;
 
 use std::{cell::RefCell, path::Path, time::Duration};
 
@@ -19,8 +19,8 @@ use self::{
     bare::{BareForwarder, Publishing},
     gateway::GatewayProcess,
     processor::ProcessorTime,
+    queue_pair::QueuePair,
     shovel::Shovel,
-    yard::Yard,
 };
 use super::{
     measure::{Contender, compare},
@@ -68,12 +68,12 @@ impl Mover<'_> {
     }
 }
 
-fn start<'a>(which: usize, yard: &'a Yard<'a>, folder: &Path) -> Mover<'a> {
+fn start<'a>(which: usize, queues: &'a QueuePair<'a>, folder: &Path) -> Mover<'a> {
     match which {
-        0 => Mover::Bare(BareForwarder::start(yard, Publishing::Same)),
-        1 => Mover::Shovel(Shovel::start(yard)),
-        2 => Mover::Gateway(GatewayProcess::start(yard, folder)),
-        _ => Mover::Bare(BareForwarder::start(yard, Publishing::LikeGateway)),
+        0 => Mover::Bare(BareForwarder::start(queues, Publishing::Same)),
+        1 => Mover::Shovel(Shovel::start(queues)),
+        2 => Mover::Gateway(GatewayProcess::start(queues, folder)),
+        _ => Mover::Bare(BareForwarder::start(queues, Publishing::LikeGateway)),
     }
 }
 
@@ -81,17 +81,17 @@ pub(crate) fn measure() {
     let broker = Broker::start();
     for (kind, rate) in [("quorum", QUORUM_RATE), ("classic", CLASSIC_RATE)] {
         let folder = tempfile::tempdir().unwrap();
-        let yard = Yard::new(&broker, kind);
-        let (yard, folder) = (&yard, folder.path());
+        let queues = QueuePair::new(&broker, kind);
+        let (queues, folder) = (&queues, folder.path());
         let used = RefCell::new(NAMES.map(|_| Vec::new()));
         let contender = |which: usize| {
             let used = &used;
             Contender::timed(NAMES[which], move || {
-                yard.fill(MESSAGES);
-                let mover = start(which, yard, folder);
-                let (moved, took, spent) = yard.wait_for(MESSAGES, mover.process());
+                queues.fill(MESSAGES);
+                let mover = start(which, queues, folder);
+                let (moved, took, spent) = queues.wait_for(MESSAGES, mover.process());
                 mover.stop();
-                yard.clear();
+                queues.clear();
                 used.borrow_mut()[which].push(spent);
                 (moved, took)
             })
@@ -99,7 +99,7 @@ pub(crate) fn measure() {
         let title = format!("{kind} queues, 2 kB a message");
         compare(&title, "messages", ROUNDS, (0..NAMES.len()).map(contender).collect());
         processor_time(kind, &used.into_inner());
-        latency::measure(yard, rate, &[1, 2].map(|which| (NAMES[which], move || start(which, yard, folder))));
+        latency::measure(queues, rate, &[1, 2].map(|which| (NAMES[which], move || start(which, queues, folder))));
     }
 }
 

@@ -2,23 +2,23 @@
 
 use serde_json::json;
 
-use super::yard::Yard;
+use super::queue_pair::QueuePair;
 
 const NAME: &str = "bench";
 
 /// Running shovel.
-pub(crate) struct Shovel<'a>(&'a Yard<'a>);
+pub(crate) struct Shovel<'a>(&'a QueuePair<'a>);
 
 impl<'a> Shovel<'a> {
-    pub(crate) fn start(yard: &'a Yard<'a>) -> Self {
-        let url = yard.vhost.url();
+    pub(crate) fn start(queues: &'a QueuePair<'a>) -> Self {
+        let url = queues.vhost.url();
         let definition = json!({
-            "src-protocol": "amqp091", "src-uri": url, "src-queue": Yard::IN, "src-prefetch-count": 1000,
-            "dest-protocol": "amqp091", "dest-uri": url, "dest-queue": Yard::OUT, "ack-mode": "on-confirm",
+            "src-protocol": "amqp091", "src-uri": url, "src-queue": QueuePair::IN, "src-prefetch-count": 1000,
+            "dest-protocol": "amqp091", "dest-uri": url, "dest-queue": QueuePair::OUT, "ack-mode": "on-confirm",
         });
-        let vhost = &yard.vhost.name;
-        yard.broker.ctl(&["set_parameter", "--vhost", vhost, "shovel", NAME, &definition.to_string()]);
-        Self(yard)
+        let vhost = &queues.vhost.name;
+        queues.broker.ctl(&["set_parameter", "--vhost", vhost, "shovel", NAME, &definition.to_string()]);
+        Self(queues)
     }
 
     pub(crate) fn stop(self) {

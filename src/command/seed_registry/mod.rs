@@ -38,7 +38,7 @@ Examples:
   tidings seed-registry --source fedora3 --emit
   tidings seed-registry --source fedora3 --silent
   tidings seed-registry --source fedora --emit --config tidings.toml --rate 20
-  TIDINGS_TOKEN=tdg_… tidings seed-registry --source fedora --silent --gateway https://tidings.example.org
+  TIDINGS_TOKEN=tdg_… tidings seed-registry --source fedora --silent --gateway https://h.example.org
   tidings seed-registry --source fedora3 --restart --emit
 
 Choose --emit or --silent before the first crawl. With --emit subscribers receive a change for each existing object, \

@@ -14,7 +14,7 @@ use std::{
 
 use clap::Args;
 use reqwest::{
-    Client, Response,
+    Client, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
 use tidings::{
@@ -281,7 +281,13 @@ async fn into_stream(response: Response) -> Result<Response, ConnectionEnd> {
     let body = read_body(response)
         .await
         .map_err(|error| ConnectionEnd::Interrupted { reason: trouble(&error), after: None })?;
-    let reason = describe_response(status, &body);
+    let reason = match describe_response(status, &body) {
+        reason if status == StatusCode::NOT_FOUND => {
+            let reason = reason.trim_end_matches('.');
+            format!("{reason}; give the URL of the gateway itself, as in http://127.0.0.1:8395")
+        }
+        reason => reason,
+    };
     Err(if is_transient(status) {
         ConnectionEnd::Interrupted { reason, after }
     } else {

@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const FILL_BATCH: u64 = 1000;
 
 /// Two queues of the same type, in a virtual host of their own.
-pub(crate) struct Yard<'b> {
+pub(crate) struct QueuePair<'b> {
     pub(crate) broker: &'b Broker,
     pub(crate) vhost: Vhost<'b>,
     pub(crate) kind: &'static str,
@@ -29,8 +29,8 @@ pub(crate) struct Yard<'b> {
     next: Cell<u64>,
 }
 
-impl<'b> Yard<'b> {
-    /// Exchange that is bound to [`Yard::IN`].
+impl<'b> QueuePair<'b> {
+    /// Exchange that is bound to [`QueuePair::IN`].
     pub(crate) const EXCHANGE: &'static str = "sfm_exchange";
     /// Queue that contenders consume.
     pub(crate) const IN: &'static str = "in";
@@ -60,7 +60,7 @@ impl<'b> Yard<'b> {
         from..from + count
     }
 
-    /// Fills [`Yard::IN`] with `count` messages.
+    /// Fills [`QueuePair::IN`] with `count` messages.
     pub(crate) fn fill(&self, count: u64) {
         let numbers = self.numbers(count);
         self.runtime.block_on(async {
@@ -71,7 +71,7 @@ impl<'b> Yard<'b> {
         });
     }
 
-    /// Waits until [`Yard::OUT`] has `count` messages. Returns, from the first observed message on: the number of
+    /// Waits until [`QueuePair::OUT`] has `count` messages. Returns, from the first observed message on: the number of
     /// messages, the elapsed time, and the processor time.
     pub(crate) fn wait_for(&self, count: u64, process: Option<u32>) -> (u64, Duration, ProcessorTime) {
         let used = || (process.and_then(used_by), used_by(self.broker.kept.process().parse().unwrap()));
@@ -96,12 +96,12 @@ impl<'b> Yard<'b> {
         })
     }
 
-    /// Waits until [`Yard::OUT`] has a message.
+    /// Waits until [`QueuePair::OUT`] has a message.
     pub(crate) fn wait_for_first(&self) {
         self.wait_until(|there| there > 0);
     }
 
-    /// Empties [`Yard::OUT`] after the contender has stopped.
+    /// Empties [`QueuePair::OUT`] after the contender has stopped.
     pub(crate) fn clear(&self) {
         self.runtime.block_on(async {
             let left = self.client.waiting(Self::IN).await;
