@@ -17,7 +17,7 @@ use crate::{
     admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, registry::Seeds, sources::Listed},
     config::{Config, MessageRate, SourceConfig},
     delivery::{OperationError, Subscriptions, Tuning},
-    http_client::{ClientError, Guard},
+    http_client::{ClientError, OutboundPolicy},
     intake::Intake,
     journal::{
         self, Journal, JournalThreads,
@@ -27,7 +27,7 @@ use crate::{
     model::SourceName,
     openapi::Documentation,
     router::{self, Surfaces, router},
-    source::{http::Hooks, rate::Rate},
+    source::{http::Hooks, rate::RateLimiter},
     supervision::{Death, Supervisor, Worker},
     view::{
         changes::Changes,
@@ -172,7 +172,7 @@ impl Gateway {
         let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
         let public_url = config.server.public_url_at(address);
-        let guard = Guard::of_others(config.delivery.allow.clone());
+        let guard = OutboundPolicy::restricted(config.delivery.allow.clone());
         let (subscriptions, runner) =
             Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default())
                 .await?;
@@ -401,7 +401,7 @@ fn surfaces(
     let by_http = by_http.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
     let sources = Arc::new(sources);
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
-        source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), Rate::new(per_second, burst)))
+        source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
     };
     let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {

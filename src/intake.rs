@@ -1,11 +1,12 @@
-//! The only door to the journal: bytes from a source go through its dialect, and what comes out is
-//! appended; what no dialect can read goes to the quarantine. When [`Intake::accept`] returns,
-//! either is on disk. A [`Batch`] is for many messages at once, where their order counts.
+//! The only write path to the journal. A source's dialect parses the bytes of a message, and the intake
+//! appends the resulting drafts. A message that the dialect cannot parse goes to the quarantine. When
+//! [`Intake::accept`] returns, the message is on disk in one of the two. [`Batch`] carries many messages at a
+//! time and keeps their order.
 
 mod batch;
 mod bounds;
+mod enrichment;
 mod follow_up;
-mod looking;
 mod receipt;
 mod seed;
 
@@ -23,10 +24,10 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 pub use crate::model::{EventId, SourceName};
-pub use batch::{Arrived, Batch};
+pub use batch::{Batch, ReceivedMessage};
+pub use enrichment::{EnrichmentStatus, INCOMPLETE, WAITING};
 pub use follow_up::FollowUp;
-pub use looking::{INCOMPLETE, LookedUp, WAITING};
-pub use receipt::{Accepted, Receipt, Told};
+pub use receipt::{AcceptedChange, IngestResponse, Receipt};
 pub use seed::SeedError;
 
 use crate::{
@@ -40,81 +41,80 @@ use crate::{
     lookup::{Lookup, LookupError},
     model::{Draft, Timestamp},
 };
-use looking::{Looking, Patience};
+use enrichment::{Enricher, WaitPolicy};
 
-/// The metric of messages that were taken in.
+/// Metric name: number of messages that the intake has processed.
 pub const EVENTS: &str = "tidings_events_total";
 
-/// A configured origin of events, as the intake sees it: a name and a dialect, whatever the transport.
+/// A configured origin of events, as the intake sees it: a name and a dialect, independent of the transport.
 pub struct Source {
     policy: Arc<SourcePolicy>,
     kind: &'static DialectKind,
     dialect: Box<dyn Dialect>,
     limits: Limits,
     counts: Counts,
-    /// Its repository, if it is asked.
-    looking: Option<Looking>,
-    /// The series of [`EVENTS`], by outcome: to look for one costs more than to count.
+    /// Enrichment from the source's repository; `None` if lookups are off.
+    enricher: Option<Enricher>,
+    /// Counters of [`EVENTS`] by outcome, cached because finding a series costs more than incrementing it.
     series: BTreeMap<&'static str, metrics::Counter>,
 }
 
-/// How many messages of a source have had which outcome since the gateway started.
+/// Number of messages of a source by outcome since the gateway started.
 #[derive(Debug, Default, Serialize)]
 pub struct Counts {
-    /// Messages that told of at least one change.
+    /// Messages that caused at least one change.
     pub accepted: AtomicU64,
-    /// Messages that were in the journal already.
+    /// Messages whose changes were all in the journal already.
     pub duplicate: AtomicU64,
     /// Messages that changed nothing.
     pub unchanged: AtomicU64,
-    /// Messages that no dialect could read.
+    /// Messages that the dialect could not parse.
     pub quarantined: AtomicU64,
 }
 
-/// One message as a transport hands it over.
+/// One message as a transport received it.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// The media type that the sender gave.
+    /// Media type that the sender declared.
     pub content_type: Option<String>,
-    /// The transport's headers.
+    /// Headers of the transport.
     pub headers: Headers,
-    /// The bytes.
+    /// Body of the message.
     pub body: Bytes,
-    /// The transport's own identifier of the message, for dialects whose messages have none.
+    /// Message identifier of the transport, for dialects whose messages contain no identifier.
     pub transport_id: Option<EventId>,
-    /// Whether the transport says that it may have delivered the message before (AMQP's
-    /// `redelivered`).
+    /// True if the transport may have delivered the message before (AMQP's `redelivered`).
     pub redelivered: bool,
 }
 
-/// Why a message was not accepted.
+/// Reason why the intake did not accept a message.
 #[derive(Debug, thiserror::Error)]
 pub enum IntakeError {
-    /// Its dialect could not read it; it is in the quarantine.
-    #[error("{rejection} (kept as {id} in the quarantine)")]
+    /// The dialect could not parse the message. The message is in the quarantine.
+    #[error("{rejection} (quarantined as {id})")]
     Quarantined {
-        /// Where it is kept.
+        /// Number of the message in the quarantine.
         id: QuarantineId,
-        /// Why it could not be read.
+        /// Reason why the dialect could not parse it.
         rejection: Rejection,
     },
-    /// Nothing could be written: the message must be sent again.
+    /// The journal could not write the message. The sender must send it again.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Its repository must answer before it is taken, and does not: the message must be sent again.
+    /// The lookup is required and the repository did not respond. The sender must send the message again.
     #[error(transparent)]
-    Unanswered(#[from] LookupError),
+    LookupFailed(#[from] LookupError),
 }
 
-/// Beginnings of the names of the headers that say how a message came. They are kept in the quarantine
-/// whatever the dialect reads.
-const ROUTE: [&str; 3] = ["routing-key", "exchange", "destination"];
+/// Prefixes of the headers that describe the route of a message. The quarantine stores these headers even if
+/// the dialect does not read them.
+const ROUTE_HEADERS: [&str; 3] = ["routing-key", "exchange", "destination"];
 
 impl Source {
-    /// Sets up a source's dialect.
+    /// Creates a source and its dialect.
     ///
     /// # Errors
-    /// When the settings do not fit the dialect.
+    /// Fails if the settings do not fit the dialect.
     pub fn new(
         name: SourceName,
         kind: &'static DialectKind,
@@ -127,40 +127,40 @@ impl Source {
         let series = ["accepted", "duplicate", "unchanged", "quarantined"].map(|outcome| {
             let name = policy.name.to_string();
             let counter = metrics::counter!(EVENTS, "source" => name, "dialect" => kind.name, "outcome" => outcome);
-            // A rate needs to see the zero from which it rises.
+            // A rate() query needs the initial zero.
             counter.increment(0);
             (outcome, counter)
         });
         let (counts, series) = (Counts::default(), series.into());
-        Ok(Self { policy, kind, dialect, limits, counts, looking: None, series })
+        Ok(Self { policy, kind, dialect, limits, counts, enricher: None, series })
     }
 
-    /// The same source, whose repository is asked what its messages do not say.
+    /// Enables lookups in the source's repository.
     #[must_use]
-    pub fn looking_up(mut self, lookup: Lookup) -> Self {
-        self.looking = Some(Looking::new(self.name().as_str(), lookup));
+    pub fn with_lookup(mut self, lookup: Lookup) -> Self {
+        self.enricher = Some(Enricher::new(self.name().as_str(), lookup));
         self
     }
 
-    /// Its name.
+    /// Returns the name of the source.
     #[must_use]
     pub fn name(&self) -> &SourceName {
         &self.policy.name
     }
 
-    /// Its dialect.
+    /// Returns the dialect of the source.
     #[must_use]
     pub fn kind(&self) -> &'static DialectKind {
         self.kind
     }
 
-    /// What has become of its messages since the gateway started.
+    /// Returns the number of messages by outcome since the gateway started.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Reads one message, after it has taken out of it what must not be kept.
+    /// Parses one message after removing credentials from its body.
     fn read(&self, incoming: &mut Incoming) -> Result<Reading, Rejection> {
         match self.kind.redact.map(|redact| redact(&incoming.body)) {
             None | Some(Redacted::AsItCame) => self.read_redacted(incoming),
@@ -182,7 +182,7 @@ impl Source {
         }
     }
 
-    /// Has the dialect read a message without secrets.
+    /// Parses a message whose credentials are already removed.
     fn read_redacted(&self, incoming: &Incoming) -> Result<Reading, Rejection> {
         self.dialect.read(&Message {
             content_type: incoming.content_type.as_deref(),
@@ -191,14 +191,15 @@ impl Source {
         })
     }
 
-    /// Those headers that the dialect reads. Others say nothing about the event, and may be credentials.
+    /// Returns the headers that the dialect reads. All others are dropped because they may contain
+    /// credentials.
     fn headers_read(&self, incoming: &Incoming) -> Vec<(String, String)> {
         let headers = incoming.headers.only(self.kind.headers);
         headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// What makes a repeat of this draft known: the source's own identifier, the transport's, or the
-    /// message itself. `None` where the same bytes may be another event.
+    /// Returns the key that identifies a repeat of this draft: the source's own identifier, the transport's
+    /// identifier, or a digest of the message. `None` if the same bytes can mean another event.
     fn key(
         &self,
         incoming: &Incoming,
@@ -206,10 +207,10 @@ impl Source {
         draft: &Draft,
         ordinal: usize,
     ) -> Option<EventKey> {
-        let told = draft.id.map(|id| id.to_string());
+        let draft_id = draft.id.map(|id| id.to_string());
         let own = draft.event_id.as_ref().map(EventId::as_str);
-        let given = told.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
-        let identity = match (given, self.kind.repeats) {
+        let id = draft_id.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
+        let identity = match (id, self.kind.repeats) {
             (Some(id), _) => EventIdentity::Id(id),
             (None, Repeats::SameBody | Repeats::SameBodyUnlessNews) => {
                 EventIdentity::Message { headers, body: &incoming.body }
@@ -219,9 +220,10 @@ impl Source {
         Some(event_key(self.name(), identity, ordinal))
     }
 
-    /// What a message tells, for the journal; and if it tells nothing, why.
+    /// Builds the journal submission of a message. If the message contains no drafts, the second value is the
+    /// reason.
     fn submission(&self, incoming: &Incoming, reading: Reading) -> (Submission, Option<&'static str>) {
-        let (drafts, nothing) = match reading {
+        let (drafts, empty_reason) = match reading {
             Reading::Drafts(drafts) => (drafts.into_vec(), None),
             Reading::Nothing(reason) => (Vec::new(), Some(reason)),
         };
@@ -229,10 +231,10 @@ impl Source {
         let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
         let drafts = drafts.into_iter().enumerate().map(keyed).collect();
         let duplicate_policy = self.duplicate_policy(incoming);
-        (Submission { policy: Arc::clone(&self.policy), drafts, duplicate_policy, completes: None }, nothing)
+        (Submission { policy: Arc::clone(&self.policy), drafts, duplicate_policy, completes: None }, empty_reason)
     }
 
-    /// What it means that the key of a draft of this message is known.
+    /// Returns the journal's policy for drafts of this message whose key it already has.
     fn duplicate_policy(&self, incoming: &Incoming) -> DuplicatePolicy {
         let by_transport = incoming.redelivered || incoming.transport_id.is_some();
         match self.kind.repeats {
@@ -256,64 +258,64 @@ impl Source {
     }
 }
 
-/// The door.
+/// Handle to the only write path of the journal.
 #[derive(Clone)]
 pub struct Intake {
     journal: Journal,
 }
 
 impl Intake {
-    /// A door to that journal.
+    /// Creates an intake that writes to `journal`.
     #[must_use]
     pub fn new(journal: Journal) -> Self {
         Self { journal }
     }
 
-    /// The number of the newest change in the journal.
+    /// Returns the number of the newest change in the journal.
     #[must_use]
     pub fn head(&self) -> u64 {
         self.journal.head().0
     }
 
-    /// Takes in one message; on return it is on disk, in the journal or in the quarantine.
+    /// Accepts one message. On return the message is on disk, in the journal or in the quarantine.
     ///
     /// # Errors
-    /// When the message could not be read and is in the quarantine, or when nothing could be
-    /// written or its repository did not answer, and it must be sent again.
+    /// Fails if the message could not be parsed (it is in the quarantine then), if the journal could not write
+    /// it, or if a required lookup failed. In the last two cases the sender must send the message again.
     pub async fn accept(&self, source: &Source, incoming: Incoming) -> Result<Receipt, IntakeError> {
         let span = tracing::info_span!("intake", source = %source.name());
-        self.take(source, incoming).instrument(span).await
+        self.ingest(source, incoming).instrument(span).await
     }
 
-    async fn take(&self, source: &Source, mut incoming: Incoming) -> Result<Receipt, IntakeError> {
-        let taken = match source.read(&mut incoming) {
+    async fn ingest(&self, source: &Source, mut incoming: Incoming) -> Result<Receipt, IntakeError> {
+        let result = match source.read(&mut incoming) {
             Ok(reading) => self.append(source, &incoming, reading).await?,
             Err(rejection) => Err(rejection),
         };
-        match taken {
+        match result {
             Ok(receipt) => Ok(receipt),
             Err(rejection) => {
-                let message = to_quarantine(source, incoming, &rejection);
+                let message = quarantine_entry(source, incoming, &rejection);
                 let id = self.journal.quarantine_all(vec![message]).await?.pop().ok_or(JournalError::Closed)?;
                 source.count("quarantined", 1);
-                tell_quarantined(source, id, &rejection);
+                log_quarantined(source, id, &rejection);
                 Err(IntakeError::Quarantined { id, rejection })
             }
         }
     }
 
-    /// Reads a message of the quarantine again, as after a change of settings or of the program, and
-    /// takes it out of the quarantine if it can be read now. `None` when it is not there.
+    /// Parses a quarantined message again, for example after a change of settings or an upgrade, and removes
+    /// it from the quarantine on success. Returns `None` if the quarantine has no such message.
     ///
     /// # Errors
-    /// When it still cannot be read (and stays as it is), or when nothing could be written, or its repository did not
-    /// answer.
+    /// Fails if the message still cannot be parsed (it stays in the quarantine), if the journal could not write
+    /// it, or if a required lookup failed.
     pub async fn retry(&self, source: &Source, id: QuarantineId) -> Result<Option<Receipt>, IntakeError> {
-        let Some(kept) = self.journal.quarantined(id).await? else { return Ok(None) };
+        let Some(stored) = self.journal.quarantined(id).await? else { return Ok(None) };
         let mut incoming = Incoming {
-            content_type: kept.message.content_type,
-            headers: kept.message.headers.into_iter().collect(),
-            body: kept.message.body,
+            content_type: stored.message.content_type,
+            headers: stored.message.headers.into_iter().collect(),
+            body: stored.message.body,
             transport_id: None,
             redelivered: false,
         };
@@ -324,49 +326,49 @@ impl Intake {
         Ok(Some(receipt))
     }
 
-    /// Appends what a message tells, unless it is past a bound.
+    /// Appends the drafts of a message, unless they exceed a limit.
     async fn append(
         &self,
         source: &Source,
         incoming: &Incoming,
         reading: Reading,
     ) -> Result<Result<Receipt, Rejection>, IntakeError> {
-        let (mut submission, nothing) = source.submission(incoming, reading);
-        source.look_up(&mut submission.drafts, Instant::now(), Patience::OfOneRequest).await?;
+        let (mut submission, empty_reason) = source.submission(incoming, reading);
+        source.enrich(&mut submission.drafts, Instant::now(), WaitPolicy::OneRequest).await?;
         if let Err(rejection) = source.check(&submission.drafts) {
             return Ok(Err(rejection));
         }
-        let marked = looking::marked(&submission.drafts);
+        let incomplete = enrichment::count_incomplete(&submission.drafts);
         let outcomes = if submission.drafts.is_empty() {
             Vec::new()
         } else {
             let span = tracing::debug_span!("append", drafts = submission.drafts.len());
             self.journal.append(submission).instrument(span).await?
         };
-        if let Some(rejection) = self.refusal(&outcomes) {
+        if let Some(rejection) = self.journal_refusal(&outcomes) {
             return Ok(Err(rejection));
         }
-        source.note_incomplete(marked, &outcomes);
-        let receipt = Receipt { outcomes, nothing };
+        source.note_incomplete(incomplete, &outcomes);
+        let receipt = Receipt { outcomes, empty_reason };
         source.count(receipt.outcome(), 1);
-        tell(source, &receipt);
+        log_accepted(source, &receipt);
         Ok(Ok(receipt))
     }
 }
 
-fn tell(source: &Source, receipt: &Receipt) {
-    for Accepted { seq, id } in receipt.accepted() {
-        tracing::debug!(source = %source.name(), change = %id, seq = seq.0, "a change is in the journal");
+fn log_accepted(source: &Source, receipt: &Receipt) {
+    for AcceptedChange { seq, id } in receipt.accepted() {
+        tracing::debug!(source = %source.name(), change = %id, seq = seq.0, "change appended to the journal");
     }
 }
 
-fn tell_quarantined(source: &Source, id: QuarantineId, rejection: &Rejection) {
-    tracing::warn!(source = %source.name(), quarantine = %id, %rejection, "a message went to the quarantine");
+fn log_quarantined(source: &Source, id: QuarantineId, rejection: &Rejection) {
+    tracing::warn!(source = %source.name(), quarantine = %id, %rejection, "message quarantined");
 }
 
-fn to_quarantine(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantinedMessage {
-    let kept = [source.kind.headers, &ROUTE].concat();
-    let headers = incoming.headers.only(&kept);
+fn quarantine_entry(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantinedMessage {
+    let kept_headers = [source.kind.headers, &ROUTE_HEADERS].concat();
+    let headers = incoming.headers.only(&kept_headers);
     let headers = headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     NewQuarantinedMessage {
         source: source.name().clone(),

@@ -1,40 +1,40 @@
-//! Waits between attempts: exponential backoff with jitter.
+//! Exponential backoff with jitter.
 
 use std::time::Duration;
 
-/// Waits between attempts that fail one after another.
+/// Waits between consecutive failed attempts.
 ///
-/// Each is a random time between half and all of a duration that doubles from `base` to `cap`. So clients that lost the
-/// same server at once do not come back at once. (The jitter of the crate `backon` is no longer than `base`, which leaves
-/// long waits alike.)
+/// Each wait is a random time between half and all of a duration that doubles from `base` to `cap`. So clients
+/// that lost the same server do not all reconnect at the same moment. (The jitter of the crate `backon` is at
+/// most `base`, which leaves long waits almost equal.)
 #[derive(Clone, Debug)]
 pub struct Backoff {
     base: Duration,
     cap: Duration,
-    /// The next wait without its jitter.
+    /// Next wait before jitter.
     next: Duration,
     failures: u32,
 }
 
 impl Backoff {
-    /// Creates a backoff whose first wait is at most `base`, and whose later ones are at most `cap`.
+    /// Creates a backoff whose first wait is at most `base`, and whose later waits are at most `cap`.
     #[must_use]
     pub const fn new(base: Duration, cap: Duration) -> Self {
         Self { base, cap, next: base, failures: 0 }
     }
 
-    /// Number of waits since the beginning or the last reset.
+    /// Returns the number of waits since the start or the last reset.
     #[must_use]
     pub const fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// Forgets all failures, after a success.
+    /// Resets the backoff after a success.
     pub const fn reset(&mut self) {
         *self = Self::new(self.base, self.cap);
     }
 
-    /// Makes the next waits the longest, after a failure that only an administrator can fix.
+    /// Raises the next waits to the maximum, after a failure that only an administrator can fix.
     pub const fn raise_to_cap(&mut self) {
         self.next = self.cap;
     }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_bounded_however_many_there_are() {
+    fn waits_never_exceed_the_cap() {
         let mut backoff = Backoff::new(BASE, CAP);
         (0..1000).for_each(|_| assert!(backoff.next_wait() <= CAP));
         assert!(Backoff::new(CAP, BASE).next_wait() <= BASE);

@@ -17,7 +17,7 @@ use std::{
 use serde_json::json;
 use tidings::{
     delivery::{Definition, Maker, Subscriptions, Tuning},
-    http_client::Guard,
+    http_client::OutboundPolicy,
     journal::{Journal, subscriptions::MadeBy},
     model::{SubscriptionName, Timestamp},
     supervision::Supervisor,
@@ -66,7 +66,7 @@ pub(crate) fn measure() {
     let (journal, writer) = open(folder.path());
     let configured: BTreeMap<_, _> = configured.collect();
     let (subscriptions, runner) = runtime
-        .block_on(Subscriptions::open(journal.clone(), configured, Guard::of_the_operator(), Tuning::default()))
+        .block_on(Subscriptions::open(journal.clone(), configured, OutboundPolicy::unrestricted(), Tuning::default()))
         .unwrap();
     let stop = CancellationToken::new();
     let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10), Supervisor::default()));
@@ -106,7 +106,7 @@ fn definition(url: &str) -> Definition {
         "delivery": "amqp", "url": url, "exchange": "content", "start": "beginning",
         "queues": [{ "name": "index", "type": "classic" }],
     });
-    let guard = Guard::of_the_operator();
+    let guard = OutboundPolicy::unrestricted();
     Definition::read(definition, &Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard }).unwrap()
 }
 

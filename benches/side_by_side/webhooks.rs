@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tidings::{
     delivery::{Definition, Maker, Start, Subscriptions, Tuning},
-    http_client::Guard,
+    http_client::OutboundPolicy,
     journal::{Journal, subscriptions::MadeBy},
     model::{Seq, SubscriptionName},
     supervision::Supervisor,
@@ -50,7 +50,8 @@ pub(crate) fn measure() {
     let bytes = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
     let configured = [("ordered", true), ("parallel", false)];
     let configured = configured.map(|(name, ordered)| (self::name(name), Arc::new(definition(sink, ordered))));
-    let opened = Subscriptions::open(journal.clone(), configured.into(), Guard::of_the_operator(), Tuning::default());
+    let opened =
+        Subscriptions::open(journal.clone(), configured.into(), OutboundPolicy::unrestricted(), Tuning::default());
     let (subscriptions, runner) = runtime.block_on(opened).unwrap();
     let stop = CancellationToken::new();
     let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10), Supervisor::default()));
@@ -86,7 +87,7 @@ fn definition(sink: SocketAddr, ordered: bool) -> Definition {
     if !ordered {
         definition["window"] = WINDOW.into();
     }
-    let guard = Guard::of_the_operator();
+    let guard = OutboundPolicy::unrestricted();
     Definition::read(definition, &Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard }).unwrap()
 }
 

@@ -5,13 +5,13 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use tidings::stomp::{Body, Decoder, Frame, HEAD_BYTES, Malformed, Version, encode};
+use tidings::stomp::{Body, Decoder, Frame, HEAD_BYTES, MalformedFrame, Version, encode};
 
 /// Maximum length of a body that is retained, in bytes.
 const MAX_BODY_BYTES: usize = 100;
 
 /// Decodes the input in pieces of `size` octets.
-fn read(version: Version, octets: &[u8], size: usize) -> (Vec<Frame>, Option<Malformed>) {
+fn read(version: Version, octets: &[u8], size: usize) -> (Vec<Frame>, Option<MalformedFrame>) {
     let (mut decoder, mut buffer, mut frames) = (Decoder::new(version, MAX_BODY_BYTES), BytesMut::new(), Vec::new());
     for part in octets.chunks(size) {
         buffer.extend_from_slice(part);

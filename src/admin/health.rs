@@ -93,7 +93,7 @@ impl Ready {
 
     fn sources(&self) -> Vec<SourceHealth> {
         let connected = self.sources.iter().filter_map(|(name, listed)| Some((name, listed.connection.as_ref()?)));
-        connected.map(|(name, status)| SourceHealth { name: name.clone(), state: status.shown().state }).collect()
+        connected.map(|(name, status)| SourceHealth { name: name.clone(), state: status.view().state }).collect()
     }
 
     fn failing_subscriptions(&self) -> Vec<SubscriptionHealth> {

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::{failed, sources::Sources};
 use crate::{
-    intake::{Intake, IntakeError, Receipt, Told},
+    intake::{IngestResponse, Intake, IntakeError, Receipt},
     journal::{
         Journal,
         quarantine::{QuarantineId, QuarantinedMessage},
@@ -160,7 +160,7 @@ pub async fn one(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> R
     operation_id = "retryQuarantined",
     tag = "administration",
     params(("id" = u64, Path, description = "Its identifier.")),
-    responses((status = 200, description = "It was read.", body = Told), RetryProblems),
+    responses((status = 200, description = "It was read.", body = IngestResponse), RetryProblems),
 )]
 pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> Result<Response, Problem> {
     let kept = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(failed)?;
@@ -175,7 +175,7 @@ pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) ->
     match receipt {
         Ok(receipt) => receipt.map(|receipt| answer(&receipt)).ok_or_else(|| not_there(id)),
         Err(IntakeError::Journal(error)) => Err(failed(error)),
-        Err(IntakeError::Unanswered(error)) => {
+        Err(IntakeError::LookupFailed(error)) => {
             let detail =
                 format!("It must wait for its repository: {error}. It stays in the quarantine; try again later.");
             Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(std::time::Duration::from_secs(5)))
@@ -208,7 +208,7 @@ pub async fn delete(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -
 }
 
 fn answer(receipt: &Receipt) -> Response {
-    Json(receipt.told()).into_response()
+    Json(receipt.to_response()).into_response()
 }
 
 fn not_there(id: u64) -> Problem {

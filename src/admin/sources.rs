@@ -15,8 +15,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    broker::{ConnectionStatus, Failure, Shown},
-    intake::{LookedUp, Source},
+    broker::{ConnectionFailure, ConnectionStatus, ConnectionView},
+    intake::{EnrichmentStatus, Source},
     lookup::Health,
     web::problems,
 };
@@ -56,7 +56,7 @@ struct SourceView<'a> {
     /// How its connection is; a hook has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    connection: Option<Shown>,
+    connection: Option<ConnectionView>,
     /// How things are with its repository; there is none, where no repository is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -74,7 +74,7 @@ struct LookupView {
     mode: &'static str,
     /// Where it is.
     repository: String,
-    /// `asked`; or `left-alone`, since it has failed too often, until the next attempt.
+    /// `asked`; or `circuit-open` after five failed requests in a row: nothing is sent until `nextAttempt`.
     state: &'static str,
     /// How many events wait for an answer that has failed to come.
     waiting: u64,
@@ -83,8 +83,8 @@ struct LookupView {
     /// What went wrong last, if anything has since the gateway started.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    last_error: Option<Failure>,
-    /// When it is tried again, while it is left alone.
+    last_error: Option<ConnectionFailure>,
+    /// Time of the next request, while the circuit is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     next_attempt: Option<DateTime<Utc>>,
@@ -121,16 +121,17 @@ pub async fn list(State(sources): State<Sources>) -> Response {
 }
 
 impl LookupView {
-    fn of(looked_up: LookedUp) -> Self {
-        let LookedUp { mode, url, waiting, incomplete, health: Health { left_alone, last_error } } = looked_up;
+    fn of(status: EnrichmentStatus) -> Self {
+        let EnrichmentStatus { mode, url, waiting, incomplete, health: Health { circuit_open_for, last_error } } =
+            status;
         Self {
             mode: mode.name(),
             repository: url,
-            state: if left_alone.is_some() { "left-alone" } else { "asked" },
+            state: if circuit_open_for.is_some() { "circuit-open" } else { "asked" },
             waiting,
             incomplete,
-            last_error: last_error.map(|(reason, at)| Failure { reason, at: at.trunc_subsecs(3) }),
-            next_attempt: left_alone.map(|wait| (Utc::now() + wait).trunc_subsecs(3)),
+            last_error: last_error.map(|(reason, at)| ConnectionFailure { reason, at: at.trunc_subsecs(3) }),
+            next_attempt: circuit_open_for.map(|wait| (Utc::now() + wait).trunc_subsecs(3)),
         }
     }
 }
@@ -141,8 +142,8 @@ fn view<'a>(name: &'a str, listed: &Listed) -> SourceView<'a> {
         name,
         transport: listed.transport,
         dialect: listed.source.kind().name,
-        connection: listed.connection.as_ref().map(|connection| connection.shown()),
-        lookup: listed.source.looked_up().map(LookupView::of),
+        connection: listed.connection.as_ref().map(|connection| connection.view()),
+        lookup: listed.source.enrichment_status().map(LookupView::of),
         messages: MessagesView {
             accepted: counts.accepted.load(Ordering::Relaxed),
             duplicate: counts.duplicate.load(Ordering::Relaxed),

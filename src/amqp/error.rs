@@ -1,12 +1,12 @@
-//! Why a broker does not do as it is asked, and who has to act.
+//! Errors of AMQP operations, classified by who has to act.
 
 use std::time::Duration;
 
 use lapin::ErrorKind;
 
-use crate::broker::{InvalidAuthority, SocketError};
+use crate::broker::{InvalidCaCertificates, SocketError};
 
-/// AMQP's reply codes that say something of their own (AMQP 0-9-1 section 1.2).
+/// AMQP's reply codes with a meaning of their own here (AMQP 0-9-1 section 1.2).
 mod code {
     pub(super) const ACCESS_REFUSED: u16 = 403;
     pub(super) const NOT_FOUND: u16 = 404;
@@ -15,68 +15,72 @@ mod code {
     pub(super) const NOT_ALLOWED: u16 = 530;
 }
 
-/// Why a broker did not do as it was asked. After any of them the connection is not used again.
+/// Reason why an AMQP operation failed. The connection is not used again after any of them.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AmqpError {
-    /// It does not answer.
-    #[error("the broker did not answer within {} seconds when asked to {asked}", .after.as_secs())]
-    Silent {
-        /// What it was asked.
-        asked: &'static str,
-        /// How long it was waited for.
+    /// The broker did not respond in time.
+    #[error("the broker did not respond within {} seconds when asked to {operation}", .after.as_secs())]
+    Timeout {
+        /// The operation, as an infinitive.
+        operation: &'static str,
+        /// The timeout.
         after: Duration,
     },
-    /// There is no way to it, or nobody there.
+    /// The host cannot be resolved or accepts no connection.
     #[error("the broker cannot be reached: {0}")]
     Unreachable(String),
-    /// The connection was there and is gone.
+    /// The connection broke.
     #[error("the connection to the broker broke: {0}")]
-    Broken(String),
-    /// The broker ended the connection or the channel.
-    #[error("the broker ended it: {0}")]
-    Closed(String),
-    /// The broker ended the consumer: mostly since its queue was deleted.
+    ConnectionLost(String),
+    /// The broker closed the connection or the channel.
+    #[error("the broker closed the connection: {0}")]
+    ClosedByBroker(String),
+    /// The broker cancelled the consumer, usually because its queue was deleted.
     #[error("the broker cancelled the consumer: its queue is gone, or has moved to another node")]
     Cancelled,
-    /// User or password are wrong.
-    #[error("the broker refused the user or the password ({0}); mend them in the url, or in the broker")]
+    /// The user or the password is wrong.
+    #[error("the broker refused the user or the password ({0}); fix them in `url`, or in the broker")]
     Credentials(String),
-    /// There is no such virtual host, or the user may not use it.
-    #[error("the broker refused the virtual host ({0}); mend it in the url, or add it and let the user in")]
+    /// The virtual host does not exist, or the user has no access to it.
+    #[error("the broker refused the virtual host ({0}); fix it in `url`, or create it and grant the user access")]
     VirtualHost(String),
-    /// The user may not do that.
-    #[error("the user may not do that ({0}); give it the permission in the broker")]
+    /// The user lacks a permission.
+    #[error("the user lacks a permission ({0}); grant it in the broker")]
     Forbidden(String),
-    /// There is no such exchange or queue.
-    #[error("the broker has no such thing ({0}); make it there, or set declare = true")]
+    /// The exchange or the queue does not exist.
+    #[error("the exchange or the queue does not exist ({0}); create it, or set declare = true")]
     NotFound(String),
-    /// There is an exchange or a queue of that name, and it is of another kind.
-    #[error("the broker has it otherwise ({0}); settle the difference, or set declare = false to take it as it is")]
-    Different(String),
-    /// Somebody else has the queue for himself.
-    #[error("another connection has the queue for itself ({0})")]
+    /// The exchange or the queue exists with other properties.
+    #[error(
+        "the exchange or the queue exists with other properties ({0}); align the settings, or set declare = false to use it as it is"
+    )]
+    Mismatch(String),
+    /// Another connection uses the queue exclusively.
+    #[error("another connection uses the queue exclusively ({0})")]
     Locked(String),
     /// The queue is a stream.
     #[error(
-        "the queue is a stream, and streams are not read: each connection would begin at its end, and miss what came before; name a quorum or a classic queue, and have the broker copy the messages to it"
+        "the queue is a stream, and streams are not supported: each connection would start at its end and miss earlier messages; name a quorum or classic queue, and have the broker copy the messages to it"
     )]
     Stream,
-    /// No encrypted connection can be made.
-    #[error("no encrypted connection can be made: {0}; see to the broker's certificate, or name its authority in `ca`")]
+    /// No TLS connection can be established.
+    #[error(
+        "no encrypted connection can be made: {0}; check the broker's certificate, or name its CA certificate in `ca`"
+    )]
     Tls(String),
-    /// The authority's certificates cannot be read.
+    /// The CA certificates cannot be read.
     #[error(transparent)]
-    Authority(InvalidAuthority),
+    CaCertificates(InvalidCaCertificates),
 }
 
-/// What was being done: the same answer of a broker means one thing here and another there.
+/// Phase of a connection. The same reply code has different meanings in different phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The connection was being made.
+    /// Opening the connection.
     Connect,
-    /// Exchanges and queues were being declared or looked for.
+    /// Declaring or checking exchanges and queues.
     Declare,
-    /// Messages were moving.
+    /// Transferring messages.
     Work,
 }
 
@@ -85,47 +89,52 @@ impl From<SocketError> for AmqpError {
         match error {
             SocketError::Unreachable(reason) => Self::Unreachable(reason),
             SocketError::Tls(reason) => Self::Tls(reason),
-            SocketError::Authority(error) => Self::Authority(error),
+            SocketError::CaCertificates(error) => Self::CaCertificates(error),
         }
     }
 }
 
 impl AmqpError {
-    /// Whether the same may work soon without anybody doing anything. Where it is false, somebody must
-    /// act, in the broker or in the configuration; it is tried on, since that may happen in the broker.
+    /// True if the same operation may succeed soon without anyone's intervention. If false, an administrator
+    /// must change the broker or the configuration. The gateway retries anyway, because the change may happen
+    /// in the broker.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Silent { .. } | Self::Unreachable(_) | Self::Broken(_) | Self::Closed(_) | Self::Cancelled => true,
+            Self::Timeout { .. }
+            | Self::Unreachable(_)
+            | Self::ConnectionLost(_)
+            | Self::ClosedByBroker(_)
+            | Self::Cancelled => true,
             Self::Credentials(_)
             | Self::VirtualHost(_)
             | Self::Forbidden(_)
             | Self::NotFound(_)
-            | Self::Different(_)
+            | Self::Mismatch(_)
             | Self::Locked(_)
             | Self::Stream
             | Self::Tls(_)
-            | Self::Authority(_) => false,
+            | Self::CaCertificates(_) => false,
         }
     }
 
-    /// What the library's error means at that step.
+    /// Classifies an error of the library by the phase in which it occurred.
     pub(super) fn at(step: Step, error: &lapin::Error) -> Self {
         match error.kind() {
-            ErrorKind::ProtocolError(told) => {
-                let reason = told.get_message().to_string();
-                match (told.get_id(), step) {
+            ErrorKind::ProtocolError(protocol_error) => {
+                let reason = protocol_error.get_message().to_string();
+                match (protocol_error.get_id(), step) {
                     (code::ACCESS_REFUSED, Step::Connect) => Self::Credentials(reason),
                     (code::NOT_ALLOWED, Step::Connect) => Self::VirtualHost(reason),
                     (code::ACCESS_REFUSED, _) => Self::Forbidden(reason),
                     (code::NOT_FOUND, Step::Declare) => Self::NotFound(reason),
-                    (code::PRECONDITION_FAILED, Step::Declare) => Self::Different(reason),
+                    (code::PRECONDITION_FAILED, Step::Declare) => Self::Mismatch(reason),
                     (code::RESOURCE_LOCKED, _) => Self::Locked(reason),
-                    _ => Self::Closed(reason),
+                    _ => Self::ClosedByBroker(reason),
                 }
             }
             ErrorKind::IOError(reason) if step == Step::Connect => Self::Unreachable(reason.to_string()),
-            _ => Self::Broken(error.to_string()),
+            _ => Self::ConnectionLost(error.to_string()),
         }
     }
 }
@@ -137,19 +146,19 @@ mod tests {
     use super::{AmqpError, Step};
 
     #[test]
-    fn the_same_answer_means_another_thing_at_another_step() {
-        let told = |id, step| {
+    fn meaning_of_a_reply_code_depends_on_the_phase() {
+        let protocol_error = |id, step| {
             let error = AMQPError::from_id(id, "TOLD".into()).unwrap();
             AmqpError::at(step, &ErrorKind::ProtocolError(error).into())
         };
-        assert!(matches!(told(403, Step::Connect), AmqpError::Credentials(_)));
-        assert!(matches!(told(403, Step::Declare), AmqpError::Forbidden(_)));
-        assert!(matches!(told(530, Step::Connect), AmqpError::VirtualHost(_)));
-        assert!(matches!(told(404, Step::Declare), AmqpError::NotFound(_)));
-        assert!(matches!(told(406, Step::Declare), AmqpError::Different(_)));
-        // As when a broker ends a consumer that took too long to acknowledge.
-        assert!(told(406, Step::Work).is_transient());
-        assert!(told(320, Step::Work).is_transient());
-        assert!(told(404, Step::Declare).to_string().contains("(TOLD)"));
+        assert!(matches!(protocol_error(403, Step::Connect), AmqpError::Credentials(_)));
+        assert!(matches!(protocol_error(403, Step::Declare), AmqpError::Forbidden(_)));
+        assert!(matches!(protocol_error(530, Step::Connect), AmqpError::VirtualHost(_)));
+        assert!(matches!(protocol_error(404, Step::Declare), AmqpError::NotFound(_)));
+        assert!(matches!(protocol_error(406, Step::Declare), AmqpError::Mismatch(_)));
+        // For example, a broker ends a consumer that takes too long to acknowledge.
+        assert!(protocol_error(406, Step::Work).is_transient());
+        assert!(protocol_error(320, Step::Work).is_transient());
+        assert!(protocol_error(404, Step::Declare).to_string().contains("(TOLD)"));
     }
 }

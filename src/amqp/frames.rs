@@ -1,18 +1,19 @@
-//! A scanner of the frames that a broker sends, which corrects in place what the client library cannot parse.
+//! Scanner for the frames of a broker. It corrects frames in place that the client library cannot parse.
 //!
-//! The library (lapin, through amq-protocol) parses field tables recursively without a bound on their depth, and
-//! refuses a whole connection where a short string is not UTF-8. RabbitMQ passes both on as a publisher sent them, so
-//! one message could end the process, or stop its queue for ever. The report for the authors of the library is
-//! `docs/internals/lapin-parser.md`.
+//! The library (lapin, through amq-protocol) parses field tables recursively without a depth limit, and it
+//! closes the connection if a short string is not UTF-8. RabbitMQ forwards both unchanged, so one message
+//! could crash the process or block its queue forever. `docs/internals/lapin-parser.md` contains the report
+//! for the authors of the library.
 //!
-//! The scanner walks through method and content header frames iteratively. No correction changes a length:
+//! The scanner processes method and content header frames iteratively. Corrections never change a length:
 //!
-//! * beyond [`DEEPEST`] levels, the type octet of a nested table or array becomes `x`, an octet array, whose length has
-//!   the same four octets;
+//! * beyond [`DEEPEST`] levels, the type octet of a nested table or array becomes `x`, an octet array, whose
+//!   length has the same four octets;
 //! * octets of a short string that are not UTF-8 become `?`.
 //!
-//! It notes each delivery that it corrected, by channel and delivery tag, which the broker gives and no publisher can
-//! choose. Body frames pass unread. Octets that follow another layout than the library's never pass: the scan fails.
+//! The scanner records each corrected delivery by channel and delivery tag, which the broker assigns and no
+//! publisher can choose. Body frames pass unread. If the octets do not match the layout that the library
+//! expects, the scan fails.
 
 mod cursor;
 mod layout;
@@ -20,23 +21,24 @@ mod notes;
 
 use self::{
     cursor::Cursor,
-    layout::{Content, Field},
+    layout::{Field, PendingContents},
 };
 pub use notes::{Correction, Notes};
 
-/// Number of nested tables and arrays that the library is given, the outermost table included.
+/// Maximum number of nested tables and arrays that reach the library, including the outermost table.
 pub const DEEPEST: usize = 32;
 
-/// Size of the largest frame, in octets, with its head and its end. The gateway agrees on it with the broker.
+/// Maximum size of a frame in octets, including its header and its end octet. The gateway negotiates it with
+/// the broker.
 pub const LARGEST_FRAME: usize = 131_072;
 
-/// The octets before the payload of a frame: its type, channel and size.
+/// Number of octets before the payload of a frame: its type, channel and size.
 const HEAD: usize = 7;
 
-/// The octet that ends a frame.
+/// Last octet of a frame.
 const FRAME_END: u8 = 0xce;
 
-/// Size of the protocol header by which a broker refuses the version.
+/// Size of the protocol header with which a broker refuses the version.
 const PROTOCOL_HEADER: usize = 8;
 
 /// Types of frames (AMQP 0-9-1, section 4.2.3).
@@ -47,25 +49,25 @@ mod frame {
     pub(super) const HEARTBEAT: u8 = 8;
 }
 
-/// Why octets are no frames that a broker may send.
+/// Reason why octets are no valid frames of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedFrame {
-    /// The type of a frame is unknown.
-    #[error("a frame of the broker has the unknown type {0}; see to it that the port is the broker's for AMQP")]
+    /// The frame type is unknown.
+    #[error("a frame of the broker has the unknown type {0}; check that the port is the broker's AMQP port")]
     Type(u8),
-    /// A frame is larger than agreed.
+    /// A frame exceeds the negotiated size.
     #[error("a frame of the broker has {0} bytes of payload; {LARGEST_FRAME} are agreed for the frame")]
     TooLarge(u32),
     /// A frame does not end where its size says.
     #[error("a frame of the broker does not end where its size says")]
     NoEnd,
-    /// A method is none that a broker sends.
+    /// A broker never sends this method.
     #[error("the broker sent the method {0}.{1}, which a broker does not send")]
     Method(u16, u16),
-    /// A field is longer than what contains it, or octets follow the last field.
+    /// A field exceeds the frame or table that contains it, or octets follow the last field.
     #[error("the fields of a frame of the broker do not fill it exactly")]
     Length,
-    /// The type of a value in a table is unknown.
+    /// A table contains a value of an unknown type.
     #[error("a header of a message has a value of the unknown type {0:?}")]
     ValueType(char),
 }
@@ -73,24 +75,24 @@ pub enum MalformedFrame {
 /// Scans the octets of one connection.
 #[derive(Debug, Default)]
 pub struct FrameScanner {
-    /// Number of octets of the current frame that still pass unread.
+    /// Number of octets of the current frame that may still pass unread.
     passing: usize,
-    content: Content,
+    announced_content: PendingContents,
     notes: Notes,
 }
 
 impl FrameScanner {
-    /// A scanner that writes its notes to `notes`.
+    /// Creates a scanner that records corrections in `notes`.
     #[must_use]
     pub fn new(notes: Notes) -> Self {
         Self { notes, ..Self::default() }
     }
 
-    /// Scans `octets`, which begin where the octets that passed before ended, and returns the number of them that
-    /// may pass now. The rest is the beginning of a frame, shorter than [`LARGEST_FRAME`].
+    /// Scans `octets`, which continue where the passed octets ended, and returns the number of octets that may
+    /// pass now. The rest is the beginning of a frame, shorter than [`LARGEST_FRAME`].
     ///
     /// # Errors
-    /// When the octets are no frames that a broker may send. None of the octets since may pass then.
+    /// Fails if the octets are no valid frames of a broker. None of the octets may pass then.
     pub fn scan(&mut self, octets: &mut [u8]) -> Result<usize, MalformedFrame> {
         let mut at = 0;
         loop {
@@ -104,23 +106,23 @@ impl FrameScanner {
             }
             let Some([kind, channel @ .., a, b, c, d]) = rest.first_chunk::<HEAD>() else { return Ok(at) };
             let (kind, channel, size) = (*kind, u16::from_be_bytes(*channel), u32::from_be_bytes([*a, *b, *c, *d]));
-            let whole = (HEAD + 1).saturating_add(size as usize);
-            if whole > LARGEST_FRAME {
+            let frame_len = (HEAD + 1).saturating_add(size as usize);
+            if frame_len > LARGEST_FRAME {
                 return Err(MalformedFrame::TooLarge(size));
             }
             match kind {
-                frame::BODY | frame::HEARTBEAT => self.passing = whole,
+                frame::BODY | frame::HEARTBEAT => self.passing = frame_len,
                 frame::METHOD | frame::HEADER => {
-                    let Some(frame) = rest.get_mut(..whole) else { return Ok(at) };
-                    if frame[whole - 1] != FRAME_END {
+                    let Some(frame) = rest.get_mut(..frame_len) else { return Ok(at) };
+                    if frame[frame_len - 1] != FRAME_END {
                         return Err(MalformedFrame::NoEnd);
                     }
-                    let mut cursor = Cursor::new(&mut frame[HEAD..whole - 1]);
+                    let mut cursor = Cursor::new(&mut frame[HEAD..frame_len - 1]);
                     match kind {
                         frame::METHOD => self.method(channel, &mut cursor)?,
                         _ => self.header(channel, &mut cursor)?,
                     }
-                    self.passing = whole;
+                    self.passing = frame_len;
                 }
                 other => return Err(MalformedFrame::Type(other)),
             }
@@ -146,12 +148,12 @@ impl FrameScanner {
             }
         }
         cursor.finish()?;
-        self.content.begins(channel, layout::content(class, method, tag), corrections);
+        self.announced_content.begins(channel, layout::announced_content(class, method, tag), corrections);
         Ok(())
     }
 
     fn header(&mut self, channel: u16, cursor: &mut Cursor<'_>) -> Result<(), MalformedFrame> {
-        // The class, the weight and the size of the body.
+        // Skip the class, the weight and the size of the body.
         cursor.skip(2 + 2 + 8)?;
         let flags = cursor.short()?;
         let (mut corrections, mut message_id) = (Vec::new(), None);
@@ -172,7 +174,7 @@ impl FrameScanner {
             }
         }
         cursor.finish()?;
-        self.content.ends(channel, corrections, message_id, &self.notes);
+        self.announced_content.ends(channel, corrections, message_id, &self.notes);
         Ok(())
     }
 }

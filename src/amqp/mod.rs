@@ -1,13 +1,12 @@
-//! Speaking AMQP 0-9-1 to a broker: what the source that reads queues and the delivery that writes to
-//! exchanges have in common.
+//! AMQP 0-9-1 client, shared by the source that reads queues and the delivery that publishes to exchanges.
 //!
-//! The library (lapin) is never waited for without a bound, and never recovers a connection by
-//! itself: its own recovery hides an outage from whoever waits for a confirmation. Whoever uses a
-//! connection supervises it (`broker`).
+//! Every wait for the library (lapin) has a timeout, and its own connection recovery is off, because that
+//! would hide an outage from a caller that waits for a confirmation. The owner of a connection supervises it
+//! (`broker`).
 //!
-//! It knows nothing of messages: bytes and properties go through.
+//! The client does not look into messages; it passes bytes and properties through.
 
-mod address;
+mod broker_url;
 mod connection;
 mod error;
 mod frames;
@@ -16,8 +15,8 @@ mod socket;
 mod stream;
 
 pub use crate::broker::Resolver;
-pub use address::{Address, InvalidAddress};
-pub use connection::{Channel, Connection, Connector, Consumer, QueueType, Received};
+pub use broker_url::{BrokerUrl, InvalidBrokerUrl};
+pub use connection::{Channel, Connection, Connector, ConsumedMessage, Consumer, QueueType};
 pub use error::AmqpError;
 pub use frames::{Correction, DEEPEST, FrameScanner, LARGEST_FRAME, MalformedFrame, Notes};
 pub use lapin::{message::Delivery, types::ShortString};

@@ -1,55 +1,55 @@
-//! A queue to read: where it is, and what must be there before it can be.
+//! Setup of a queue for reading.
 
 use std::path::PathBuf;
 
 use lapin::types::ShortString;
 
-use super::{Address, AmqpError, Channel, Connection, Connector, Consumer, QueueType};
+use super::{AmqpError, BrokerUrl, Channel, Connection, Connector, Consumer, QueueType};
 
-/// A queue as the configuration names it.
+/// Settings of a queue.
 #[derive(Clone, Debug)]
 pub struct QueueSettings {
-    /// The broker.
-    pub address: Address,
-    /// A PEM file with the authority that the broker's certificate is checked against; what the operating
-    /// system trusts, where there is none.
+    /// URL of the broker.
+    pub broker_url: BrokerUrl,
+    /// PEM file of the CA certificates that the broker's certificate is checked against; `None` for those of
+    /// the operating system.
     pub ca: Option<PathBuf>,
-    /// The exchange that it is bound to; a durable topic exchange, where it is declared here.
+    /// Exchange that the queue is bound to. If it is declared here, it is a durable topic exchange.
     pub exchange: Option<ShortString>,
-    /// Its name.
+    /// Name of the queue.
     pub queue: ShortString,
-    /// How the broker keeps it, where it is declared here.
+    /// Type of the queue, if it is declared here.
     pub queue_type: QueueType,
-    /// The patterns of routing keys by which it is bound.
+    /// Patterns of routing keys for the bindings.
     pub bindings: Vec<ShortString>,
-    /// How many messages come before one is acknowledged, 1 to 65535.
+    /// Maximum number of unacknowledged messages, 1 to 65535.
     pub prefetch: u16,
-    /// Whether exchange, queue and bindings are declared; else they must be there.
+    /// True to declare the exchange, the queue and the bindings. Otherwise they must exist.
     pub declare: bool,
 }
 
-/// A queue that is being read.
+/// A queue with a running consumer.
 pub struct OpenQueue {
-    /// Its connection, which nothing else uses.
+    /// Connection, used by nothing else.
     pub connection: Connection,
-    /// The channel on which messages are acknowledged.
+    /// Channel of the consumer and of acknowledgements.
     pub channel: Channel,
-    /// A channel for questions about the queue: one that the broker answers with an error ends the channel.
+    /// Channel for queries about the queue. It is separate because the broker closes a channel after an error.
     pub questions: Channel,
-    /// Its messages.
+    /// The messages of the queue.
     pub consumer: Consumer,
-    /// The number of other consumers of the queue.
+    /// Number of other consumers of the queue.
     pub others: u32,
 }
 
 impl QueueSettings {
-    /// Connects, under a name that the broker shows, declares or looks for what must be there, and begins
-    /// to read, with up to `prefetch` messages before one is acknowledged. Every step is bounded in time.
+    /// Connects under a name that the broker shows, declares or checks the queue, and starts a consumer with
+    /// up to `prefetch` unacknowledged messages. Every step has a timeout.
     ///
     /// # Errors
-    /// When any of it fails; nothing stays behind.
+    /// Returns the error of the step that failed. The connection is closed then.
     pub async fn open(&self, name: &str, prefetch: u16) -> Result<OpenQueue, AmqpError> {
-        let connection = Connector::new(self.address.clone(), name, self.ca.clone()).connect().await?;
+        let connection = Connector::new(self.broker_url.clone(), name, self.ca.clone()).connect().await?;
         let channel = connection.channel().await?;
         let questions = connection.channel().await?;
         match self.consume(&channel, &questions, prefetch).await {
@@ -80,14 +80,14 @@ impl QueueSettings {
             }
         }
         let consumer = channel.consume(&self.queue, prefetch).await?;
-        // A stream cannot be declared as one of the other types.
+        // Declaring fails for a stream, so only a passive check needs the probe.
         let consumer = if passive { consumer.refusing_streams(questions.clone(), &self.queue) } else { consumer };
         Ok((consumer, others))
     }
 }
 
 impl OpenQueue {
-    /// Closes channel and connection in good order, for six seconds at most.
+    /// Closes the channels and the connection gracefully, within six seconds.
     pub async fn close(self) {
         let Self { connection, channel, questions, consumer, .. } = self;
         questions.close().await;

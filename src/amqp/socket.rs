@@ -1,8 +1,8 @@
-//! The connection of the library over a socket of the gateway's own.
+//! Connects the library through a socket that the gateway owns.
 //!
-//! lapin reads and writes in a thread of its own for as long as its socket is open. Letting go of a connection that a
-//! silent peer has accepted ends neither the thread nor the socket, so each attempt would leave one of both behind.
-//! Here the socket is shut down when its [`SocketGuard`] is dropped, and the thread ends by itself.
+//! lapin reads and writes in a thread of its own while its socket is open. If a silent peer has accepted a
+//! connection, dropping the connection ends neither the thread nor the socket, so each attempt would leak
+//! both. Here, dropping the [`SocketGuard`] shuts the socket down, and the thread ends.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use std::{
 use lapin::{AsyncTcpStream, ConnectionProperties};
 
 use super::{
-    address::Address,
+    broker_url::BrokerUrl,
     connection::HEARTBEAT_SECONDS,
     error::{AmqpError, Step},
     frames::Notes,
@@ -21,23 +21,23 @@ use super::{
 };
 use crate::broker::{Resolver, SocketGuard, open_socket};
 
-/// Opens a socket to the broker, encrypted where the address says so, and a connection over it.
-/// Nothing here is bounded in time; dropping the future ends it all.
+/// Opens a socket to the broker, with TLS if the URL requires it, and an AMQP connection over it. There is no
+/// timeout; dropping the future ends the attempt.
 pub(super) async fn connect(
-    address: &Address,
+    broker_url: &BrokerUrl,
     ca: Option<&Path>,
     resolver: &Resolver,
     properties: ConnectionProperties,
     notes: Notes,
 ) -> Result<(lapin::Connection, SocketGuard), AmqpError> {
-    let (socket, guard) = open_socket(address.endpoint(), ca, resolver).await?;
-    // The library asks for a socket once, because it is told never to connect again.
-    let opened = Mutex::new(Some(AsyncTcpStream::Plain(ScannedStream::over(socket, notes))));
+    let (socket, guard) = open_socket(broker_url.endpoint(), ca, resolver).await?;
+    // The library requests a socket once, because its recovery is off.
+    let stream_slot = Mutex::new(Some(AsyncTcpStream::Plain(ScannedStream::over(socket, notes))));
     let hand_over = async move |_, _| {
-        let stream = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stream = stream_slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected).into())
     };
-    let uri = address.to_uri(HEARTBEAT_SECONDS);
+    let uri = broker_url.to_uri(HEARTBEAT_SECONDS);
     let connection = lapin::Connection::connector(uri, stream::runtime(), hand_over, properties).await;
     let connection = connection.map_err(|error| AmqpError::at(Step::Connect, &error))?;
     Ok((connection, guard))

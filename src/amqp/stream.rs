@@ -1,7 +1,7 @@
-//! The stream under the library: decrypted, and corrected by the [`FrameScanner`].
+//! The stream below the library: decrypted, and corrected by the [`FrameScanner`].
 //!
-//! The library takes any type of stream that its runtime names ([`Reactor::TcpStream`]). The runtime here is tokio,
-//! with the scanned stream in that place; nothing else of it is used differently.
+//! The library accepts any stream type that its runtime names ([`Reactor::TcpStream`]). This runtime is tokio
+//! with the scanned stream as that type, and otherwise unchanged.
 
 use std::{
     io,
@@ -19,19 +19,19 @@ use tokio_util::compat::{Compat, TokioAsyncReadCompatExt};
 use super::frames::{FrameScanner, LARGEST_FRAME, Notes};
 use crate::broker::Stream;
 
-/// How much is read at once, at the most, in octets.
+/// Maximum size of a read, in octets.
 const READ: usize = LARGEST_FRAME;
 
-/// The runtime of the library.
+/// Runtime of the library.
 pub(super) type ScanningRuntime = Runtime<RuntimeParts<Tokio, ScanningReactor>>;
 
-/// The runtime of the caller, for streams that are scanned.
+/// Returns the caller's runtime, for scanned streams.
 pub(super) fn runtime() -> ScanningRuntime {
     let tokio = Tokio::current();
     Runtime::new(RuntimeParts::new(tokio.clone(), ScanningReactor(tokio)))
 }
 
-/// Tokio's reactor, with another type of stream. It opens none itself.
+/// Tokio's reactor with another stream type. It opens no streams.
 #[derive(Clone, Debug)]
 pub(super) struct ScanningReactor(Tokio);
 
@@ -58,11 +58,12 @@ impl Reactor for ScanningReactor {
     }
 }
 
-/// A stream whose reader sees the broker's frames as the scanner passes them.
+/// A stream that returns the broker's frames after the scanner has passed them.
 pub(super) struct ScannedStream {
     stream: Stream,
     scanner: FrameScanner,
-    /// The octets up to `ready` may be read from `begin` on; up to `end` they wait for the rest of their frame.
+    /// Octets from `begin` to `ready` may be read. Octets from `ready` to `end` wait for the rest of their
+    /// frame.
     buffer: Box<[u8]>,
     begin: usize,
     ready: usize,
@@ -70,7 +71,7 @@ pub(super) struct ScannedStream {
 }
 
 impl ScannedStream {
-    /// Wraps a decrypted stream. The scanner's notes go to `notes`.
+    /// Wraps a decrypted stream. The scanner records its corrections in `notes`.
     pub(super) fn over(stream: Stream, notes: Notes) -> Compat<Self> {
         let buffer = vec![0; LARGEST_FRAME + READ].into_boxed_slice();
         Self { stream, scanner: FrameScanner::new(notes), buffer, begin: 0, ready: 0, end: 0 }.compat()

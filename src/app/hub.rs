@@ -6,7 +6,7 @@ use super::ServeError;
 use crate::{
     config::Config,
     delivery::websub::{Hub, HubRunner, HubSettings, Topic, Topics},
-    http_client::{Client, Guard, Settings, SystemNames},
+    http_client::{Client, ClientSettings, OutboundPolicy, SystemResolver},
     journal::RecordedChange,
     router::Surfaces,
     view::feed::FeedView,
@@ -21,13 +21,13 @@ pub(super) fn url(config: &Config, public_url: &str) -> Option<String> {
 pub(super) async fn open(
     config: &Config,
     surfaces: &Surfaces,
-    guard: Guard,
+    guard: OutboundPolicy,
     public_url: &str,
 ) -> Result<Option<(Hub, HubRunner)>, ServeError> {
     let Some(url) = url(config, public_url) else { return Ok(None) };
     // Whoever subscribes chooses the names that are looked up.
-    let names = Arc::new(SystemNames::with_own_bound());
-    let client = Client::new(Settings { names, ..Settings::new(guard.clone()) }).await?;
+    let resolver = Arc::new(SystemResolver::with_separate_limit());
+    let client = Client::new(ClientSettings { resolver, ..ClientSettings::new(guard.clone()) }).await?;
     let settings = HubSettings {
         url,
         lease: config.hub.lease,

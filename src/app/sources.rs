@@ -13,7 +13,7 @@ use crate::{
     intake::{FollowUp, Intake, Source},
     journal::Journal,
     lookup::{Lookup, Mode, Repository},
-    source::brokered::BrokeredSource,
+    source::consumer::SourceConsumer,
     supervision::{Supervisor, Worker},
 };
 
@@ -27,7 +27,7 @@ pub(super) fn read_brokers(
 ) -> JoinSet<()> {
     let mut reading_tasks = JoinSet::new();
     let intake = Intake::new(journal.clone());
-    let largest = config.limits.body_bytes;
+    let max_body_bytes = config.limits.body_bytes;
     for listed in sources.values() {
         let name = listed.source.name();
         let broker = config.sources.get(name).and_then(|source| source.transport.broker.as_ref());
@@ -36,7 +36,7 @@ pub(super) fn read_brokers(
             tracing::warn!(source = %name, "{warning}");
         }
         let (intake, source) = (intake.clone(), Arc::clone(&listed.source));
-        let reading = broker.read(BrokeredSource { intake, source, broker: (), largest, status }, stop.clone());
+        let reading = broker.read(SourceConsumer { intake, source, broker: (), max_body_bytes, status }, stop.clone());
         reading_tasks.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), reading));
     }
     reading_tasks
@@ -51,7 +51,7 @@ pub(super) fn follow_up(
     supervisor: &Supervisor,
 ) -> JoinSet<()> {
     let mut follow_ups = JoinSet::new();
-    for listed in sources.values().filter(|listed| listed.source.looked_up().is_some()) {
+    for listed in sources.values().filter(|listed| listed.source.enrichment_status().is_some()) {
         let (journal, source) = (journal.clone(), Arc::clone(&listed.source));
         let name = source.name().to_string();
         let asking = FollowUp { journal, source }.run(stop.clone());
@@ -71,9 +71,9 @@ pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Listed>, 
         if let Some(repository) = repository.clone().filter(|_| *lookup != Mode::Off) {
             let repository = Repository::new(name, repository).await;
             let repository = repository.map_err(|error| ServeError::Repository { name: name.clone(), error })?;
-            source = source.looking_up(Lookup::new(*lookup, repository, limits));
+            source = source.with_lookup(Lookup::new(*lookup, repository, limits));
         }
-        let status = || Arc::new(ConnectionStatus::of(format!("sources.{name}")));
+        let status = || Arc::new(ConnectionStatus::new(format!("sources.{name}")));
         let connection = transport.broker.is_some().then(status);
         let listed = Listed { source: Arc::new(source), transport: transport.name, connection };
         sources.insert(name.to_string(), listed);

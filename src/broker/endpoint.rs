@@ -1,4 +1,4 @@
-//! Where a broker is and who asks: the URL of the configuration, taken apart.
+//! Parsed URL of a broker.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,24 +7,24 @@ use url::Url;
 
 use crate::web::Secret;
 
-/// The schemes of a protocol, and its ports where a URL gives none.
+/// URL schemes of a protocol, and their default ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schemes {
-    /// Without encryption; the first is the one that is shown.
+    /// Schemes without encryption; the first one is used for display.
     pub plain: &'static [&'static str],
-    /// With TLS; the first is the one that is shown.
+    /// Schemes with TLS; the first one is used for display.
     pub encrypted: &'static [&'static str],
-    /// The port without encryption.
+    /// Default port without encryption.
     pub port: u16,
-    /// The port with TLS.
+    /// Default port with TLS.
     pub encrypted_port: u16,
-    /// What a URL of neither is told.
+    /// Error text for a URL with another scheme.
     pub neither: &'static str,
 }
 
-/// An address of a broker: `SCHEME://USER:PASSWORD@HOST:PORT/VHOST`.
+/// URL of a broker: `SCHEME://USER:PASSWORD@HOST:PORT/VHOST`.
 ///
-/// It prints without its password.
+/// Its display form has no password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     schemes: &'static Schemes,
@@ -35,16 +35,17 @@ pub struct Endpoint {
     vhost: Option<String>,
 }
 
-/// Why a text is no address of a broker. It does not repeat the text, which may hold a password.
+/// Reason why a text is no URL of a broker. The message does not repeat the text, which may contain a
+/// password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it {0}")]
 pub struct InvalidEndpoint(pub &'static str);
 
 impl Endpoint {
-    /// Takes an address with one of the schemes.
+    /// Parses a URL with one of the schemes.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the text is no such URL.
     pub fn parse(text: &str, schemes: &'static Schemes) -> Result<Self, InvalidEndpoint> {
         let url = Url::parse(text.trim()).map_err(|_| InvalidEndpoint("is not a URL"))?;
         let tls = match url.scheme() {
@@ -54,7 +55,7 @@ impl Endpoint {
         };
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or(InvalidEndpoint("has no host"))?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(InvalidEndpoint("has a query or a fragment, and neither means anything here"));
+            return Err(InvalidEndpoint("has a query or a fragment, which a broker does not support"));
         }
         let credentials = match (url.username(), url.password()) {
             ("", None) => None,
@@ -77,7 +78,7 @@ impl Endpoint {
         Ok(Self { schemes, tls, host, port, credentials, vhost })
     }
 
-    /// The same, for the user and the virtual host that a broker takes where none is told.
+    /// Sets the user, the password and the virtual host that the URL does not contain.
     #[must_use]
     pub fn or(mut self, user: &str, password: &str, vhost: &str) -> Self {
         self.credentials.get_or_insert_with(|| (user.to_owned(), Secret::new(password)));
@@ -85,37 +86,37 @@ impl Endpoint {
         self
     }
 
-    /// Whether the connection is encrypted.
+    /// True if the connection uses TLS.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.tls
     }
 
-    /// The name or IP address of the host; an IPv6 address stands without brackets.
+    /// Returns the host name or IP address. An IPv6 address has no brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The user.
+    /// Returns the user.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.credentials.as_ref().map(|(user, _)| user.as_str())
     }
 
-    /// The password; it is UTF-8.
+    /// Returns the password, which is UTF-8.
     #[must_use]
     pub fn password(&self) -> Option<&Secret> {
         self.credentials.as_ref().map(|(_, password)| password)
     }
 
-    /// The virtual host.
+    /// Returns the virtual host.
     #[must_use]
     pub fn vhost(&self) -> Option<&str> {
         self.vhost.as_deref()
@@ -127,7 +128,7 @@ fn decoded(part: &str) -> Result<String, InvalidEndpoint> {
     text.map(Cow::into_owned).map_err(|_| InvalidEndpoint("is not UTF-8 where it is percent-encoded"))
 }
 
-/// Without the password.
+/// Writes the URL without its password.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schemes = if self.tls { self.schemes.encrypted } else { self.schemes.plain };

@@ -1,24 +1,25 @@
-//! What every connection to a broker has in common, whatever is spoken on it: where the broker is and
-//! whom it trusts, and how the connection is, for those who administer it.
+//! Parts of a connection to a broker that all protocols share: the broker's URL, the CA certificates, the
+//! socket, and the state of the connection for administrators.
 //!
-//! `amqp` and `stomp` speak; whoever uses their connections supervises them: on any error it drops what
-//! it has, waits for a while, and connects again. What of that an administrator is to see stands in
-//! [`ConnectionStatus`].
+//! `amqp` and `stomp` implement the protocols. The owner of a connection supervises it: after any error it
+//! closes the connection, waits, and connects again. It reports the state to [`ConnectionStatus`].
 
-mod authority;
+mod ca_certificates;
 mod endpoint;
 mod socket;
 mod status;
 
-pub use authority::{InvalidAuthority, authority};
+pub use ca_certificates::{InvalidCaCertificates, read_ca_certificates};
 pub use endpoint::{Endpoint, InvalidEndpoint, Schemes};
-pub use socket::{Resolver, Resolving, SocketError, SocketGuard, Stream, open as open_socket, system_resolver};
-pub use status::{CONNECTION_FAILURES, CONNECTION_STATE, ConnectionState, ConnectionStatus, Failure, Shown};
+pub use socket::{ResolveFuture, Resolver, SocketError, SocketGuard, Stream, open as open_socket, system_resolver};
+pub use status::{
+    CONNECTION_FAILURES, CONNECTION_STATE, ConnectionFailure, ConnectionState, ConnectionStatus, ConnectionView,
+};
 
-/// The metric of messages that a broker delivered although it had delivered them before.
+/// Metric name: number of messages that a broker delivered again.
 pub const REDELIVERED: &str = "tidings_redelivered_messages_total";
 
-/// Counts that a broker delivered a message to a source again.
-pub fn delivered_again(source: &str) {
+/// Counts a message that the broker delivered to a source again.
+pub fn count_redelivery(source: &str) {
     metrics::counter!(REDELIVERED, "source" => source.to_owned()).increment(1);
 }

@@ -1,4 +1,4 @@
-//! The socket of a connection to a broker: name resolution, TCP, and TLS where the address asks for it.
+//! Socket of a connection to a broker: name resolution, TCP, and TLS if the URL requires it.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{Endpoint, InvalidAuthority, authority};
+use super::{Endpoint, InvalidCaCertificates, read_ca_certificates};
 
 /// A stream of octets in both directions.
 pub trait AnyStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -25,27 +25,28 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> AnyStream for S {}
 /// A connected stream, already decrypted.
 pub type Stream = Box<dyn AnyStream>;
 
-/// The addresses of a host, while they are being resolved; an error says why there are none.
-pub type Resolving = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, String>> + Send>>;
+/// Future of a host's socket addresses. The error is the reason why there are none.
+pub type ResolveFuture = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, String>> + Send>>;
 
-/// Finds the addresses of a broker that a connection may use. Connections go to these addresses and to no others.
-pub type Resolver = Arc<dyn Fn(&Endpoint) -> Resolving + Send + Sync>;
+/// Resolves a broker's host to the socket addresses that connections may use. Connections go to no other
+/// addresses.
+pub type Resolver = Arc<dyn Fn(&Endpoint) -> ResolveFuture + Send + Sync>;
 
-/// Why there is no socket.
+/// Reason why a socket cannot be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SocketError {
-    /// No address accepts a connection.
+    /// No socket address accepts a connection.
     #[error("{0}")]
     Unreachable(String),
     /// The TLS handshake failed.
     #[error("{0}")]
     Tls(String),
-    /// The certificates of the authority cannot be read.
+    /// The CA certificates cannot be read.
     #[error(transparent)]
-    Authority(#[from] InvalidAuthority),
+    CaCertificates(#[from] InvalidCaCertificates),
 }
 
-/// A handle that shuts the socket down when it is dropped, whoever else still holds the stream.
+/// Shuts the socket down when it is dropped, even if the stream still has other owners.
 pub struct SocketGuard(#[cfg(unix)] Option<std::net::TcpStream>);
 
 impl SocketGuard {
@@ -65,39 +66,39 @@ impl Drop for SocketGuard {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Some(socket) = &self.0 {
-            // The shutdown fails only where the peer has already closed the connection.
+            // The shutdown fails only if the peer has already closed the connection.
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }
     }
 }
 
-/// The resolver of the operating system, without restrictions.
+/// Returns the resolver of the operating system, without restrictions.
 #[must_use]
 pub fn system_resolver() -> Resolver {
     Arc::new(|endpoint| {
         let (host, port) = (endpoint.host().to_owned(), endpoint.port());
         Box::pin(async move {
-            let found = tokio::net::lookup_host((host, port)).await.map_err(|error| error.to_string())?;
-            Ok(found.collect())
+            let addresses = tokio::net::lookup_host((host, port)).await.map_err(|error| error.to_string())?;
+            Ok(addresses.collect())
         })
     })
 }
 
-/// Opens a socket to the broker, encrypted where the address says so. Certificates are checked against the authority
-/// in the PEM file `ca`, or against those that the operating system trusts. Nothing here is bounded in time;
-/// dropping the future ends the attempt.
+/// Opens a socket to the broker, with TLS if the URL requires it. Certificates are checked against the CA
+/// certificates in the PEM file `ca`, or against those of the operating system. There is no timeout; dropping
+/// the future ends the attempt.
 ///
 /// # Errors
-/// When the host has no address, no address accepts the connection, or the TLS handshake fails.
+/// Fails if the host has no address, no address accepts the connection, or the TLS handshake fails.
 pub async fn open(
     endpoint: &Endpoint,
     ca: Option<&Path>,
     resolver: &Resolver,
 ) -> Result<(Stream, SocketGuard), SocketError> {
-    let found = resolver(endpoint).await.map_err(SocketError::Unreachable)?;
+    let addresses = resolver(endpoint).await.map_err(SocketError::Unreachable)?;
     let unreachable = |error: io::Error| SocketError::Unreachable(error.to_string());
-    let socket = TcpStream::connect(&found[..]).await.map_err(unreachable)?;
-    // Both protocols write whole frames and wait for answers, so Nagle's algorithm only adds delay.
+    let socket = TcpStream::connect(&addresses[..]).await.map_err(unreachable)?;
+    // Both protocols write whole frames and wait for responses, so Nagle's algorithm only adds delay.
     socket.set_nodelay(true).map_err(unreachable)?;
     let guard = SocketGuard::of(&socket);
     if !endpoint.is_encrypted() {
@@ -109,12 +110,12 @@ pub async fn open(
     Ok((Box::new(stream), guard))
 }
 
-/// The TLS configuration that trusts the authority in `ca` alone, or all that the operating system trusts.
+/// Returns a TLS configuration that trusts only the CA certificates in `ca`, or those of the operating system.
 async fn client_config(ca: Option<PathBuf>) -> Result<ClientConfig, SocketError> {
     let read = tokio::task::spawn_blocking(move || {
         let mut trusted = RootCertStore::empty();
         match ca {
-            Some(path) => trusted.add_parsable_certificates(authority(&path)?),
+            Some(path) => trusted.add_parsable_certificates(read_ca_certificates(&path)?),
             None => trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
         };
         let provider = Arc::new(ring::default_provider());

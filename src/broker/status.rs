@@ -1,4 +1,4 @@
-//! How a connection is, for those who administer it.
+//! State of a connection, for administrators.
 
 use std::{
     sync::{
@@ -13,96 +13,103 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 named_values! {
-    /// What a connection is doing.
+    /// The state of a connection.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum ConnectionState {
-        /// An attempt is being made.
+        /// The gateway is connecting.
         Connecting = "connecting",
-        /// It does its work.
+        /// The connection works.
         Connected = "connected",
-        /// The broker takes nothing, since it is short of memory or disk.
+        /// The broker accepts no messages, because it is short of memory or disk.
         Blocked = "blocked",
-        /// It is there, and it waits for something else of this gateway, as for the journal to be writable.
+        /// The connection is open, and waits for another part of the gateway, for example for a journal that
+        /// cannot be written.
         Paused = "paused",
-        /// The last attempt failed, and it is not yet time for the next.
+        /// The last attempt failed; the gateway waits before the next one.
         Waiting = "waiting",
         /// The gateway is stopping.
         Stopped = "stopped",
     }
 }
 
-/// What went wrong last.
+/// The last error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = ConnectionFailure)]
-pub struct Failure {
-    /// What it was, and what to do about it.
+pub struct ConnectionFailure {
+    /// The error, and how to fix it.
     pub reason: String,
-    /// When it was.
+    /// The time of the error.
     #[schema(value_type = String, format = DateTime)]
     pub at: DateTime<Utc>,
 }
 
-/// A connection's state as it is shown.
+/// A snapshot of a connection's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Connection)]
 #[serde(rename_all = "camelCase")]
-pub struct Shown {
-    /// What it is doing.
+pub struct ConnectionView {
+    /// The state.
     pub state: ConnectionState,
-    /// Since when.
+    /// The time of the last change of the state.
     #[schema(value_type = String, format = DateTime)]
     pub since: DateTime<Utc>,
-    /// What went wrong last, if anything has since the gateway started.
+    /// The last error since the gateway started, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub last_error: Option<Failure>,
-    /// A reason for an administrator to look at the broker, although messages come.
+    pub last_error: Option<ConnectionFailure>,
+    /// A warning about the broker, although messages arrive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub warning: Option<String>,
-    /// When the next attempt is made, while it waits.
+    /// The time of the next attempt, while the state is `waiting` or `paused`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     pub next_attempt: Option<DateTime<Utc>>,
 }
 
-/// The metric of what a connection is doing: 1 for its state, 0 for every other.
+/// Metric name: state of a connection; 1 for the current state, 0 for every other.
 pub const CONNECTION_STATE: &str = "tidings_connection_state_info";
 
-/// The metric of failures: attempts to connect, and connections that broke.
+/// Metric name: number of failed attempts to connect and of lost connections.
 pub const CONNECTION_FAILURES: &str = "tidings_connection_failures_total";
 
-/// A connection's state, told by whoever supervises it.
+/// Shared state of a connection. The supervisor of the connection updates it.
 #[derive(Debug)]
 pub struct ConnectionStatus {
     name: String,
-    shown: Mutex<Shown>,
-    /// Whether the connection is gone, while its messages are still being worked on.
+    view: Mutex<ConnectionView>,
+    /// True if the connection is lost while its messages are still being processed.
     is_broken: AtomicBool,
 }
 
 impl ConnectionStatus {
-    /// For the connection of what the configuration calls `name`, as in `sources.sfm`.
+    /// Creates the status of the connection with the key `name` in the configuration, such as `sources.sfm`.
     #[must_use]
-    pub fn of(name: String) -> Self {
+    pub fn new(name: String) -> Self {
         let state = ConnectionState::Connecting;
-        // A rate needs to see the zero from which it rises.
+        // A rate() query needs the initial zero.
         metrics::counter!(CONNECTION_FAILURES, "connection" => name.clone()).increment(0);
         for other in ConnectionState::ALL {
-            measure(&name, other, other == state);
+            set_gauge(&name, other, other == state);
         }
         Self {
             name,
-            shown: Mutex::new(Shown { state, since: now(), last_error: None, warning: None, next_attempt: None }),
+            view: Mutex::new(ConnectionView {
+                state,
+                since: now(),
+                last_error: None,
+                warning: None,
+                next_attempt: None,
+            }),
             is_broken: AtomicBool::new(false),
         }
     }
 
-    /// It does something else now; says whether it did not before.
-    pub fn is(&self, state: ConnectionState) -> bool {
-        let mut shown = self.lock();
-        shown.next_attempt = None;
+    /// Sets the state, and returns true if it changed.
+    pub fn set_state(&self, state: ConnectionState) -> bool {
+        let mut view = self.lock();
+        view.next_attempt = None;
         let state = match state {
             ConnectionState::Connected if self.is_broken.load(Ordering::Relaxed) => ConnectionState::Waiting,
             ConnectionState::Connecting => {
@@ -111,71 +118,71 @@ impl ConnectionStatus {
             }
             _ => state,
         };
-        self.enter(&mut shown, state)
+        self.enter(&mut view, state)
     }
 
-    /// Something went wrong, and it goes on in `state`; in `again` comes the next attempt.
-    pub fn failed(&self, state: ConnectionState, reason: &str, again: Duration) {
-        let mut shown = self.lock();
+    /// Records an error and sets the state. The next attempt takes place after `wait`.
+    pub fn record_failure(&self, state: ConnectionState, reason: &str, wait: Duration) {
+        let mut view = self.lock();
         let now = now();
-        shown.last_error = Some(Failure { reason: reason.to_owned(), at: now });
-        shown.next_attempt = Some((now + again).trunc_subsecs(MILLISECONDS));
-        self.enter(&mut shown, state);
+        view.last_error = Some(ConnectionFailure { reason: reason.to_owned(), at: now });
+        view.next_attempt = Some((now + wait).trunc_subsecs(MILLISECONDS));
+        self.enter(&mut view, state);
         metrics::counter!(CONNECTION_FAILURES, "connection" => self.name.clone()).increment(1);
     }
 
-    /// Notes that the connection broke, while its messages are still being worked on. Until the next attempt the state is
-    /// `waiting`, or `paused` where that work waits for something.
-    pub fn broke(&self, reason: &str) {
-        let mut shown = self.lock();
+    /// Records that the connection was lost while its messages are still being processed. Until the next
+    /// attempt the state is `waiting`, or `paused` if that processing waits.
+    pub fn connection_lost(&self, reason: &str) {
+        let mut view = self.lock();
         self.is_broken.store(true, Ordering::Relaxed);
-        shown.last_error = Some(Failure { reason: reason.to_owned(), at: now() });
-        if shown.state == ConnectionState::Connected {
-            self.enter(&mut shown, ConnectionState::Waiting);
+        view.last_error = Some(ConnectionFailure { reason: reason.to_owned(), at: now() });
+        if view.state == ConnectionState::Connected {
+            self.enter(&mut view, ConnectionState::Waiting);
         }
     }
 
-    /// Sets or clears the warning, and returns whether that changed it.
-    pub fn warn(&self, warning: Option<String>) -> bool {
-        let mut shown = self.lock();
-        let is_new = shown.warning != warning;
-        shown.warning = warning;
+    /// Sets or clears the warning, and returns true if it changed.
+    pub fn set_warning(&self, warning: Option<String>) -> bool {
+        let mut view = self.lock();
+        let is_new = view.warning != warning;
+        view.warning = warning;
         is_new
     }
 
-    /// How it is now.
+    /// Returns a snapshot of the current state.
     #[must_use]
-    pub fn shown(&self) -> Shown {
+    pub fn view(&self) -> ConnectionView {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
-        // What is held is whole whenever the lock is free.
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ConnectionView> {
+        // Every change is complete before the lock is released, even if a thread panics.
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, shown: &mut Shown, state: ConnectionState) -> bool {
-        let is_new = shown.state != state;
+    fn enter(&self, view: &mut ConnectionView, state: ConnectionState) -> bool {
+        let is_new = view.state != state;
         if is_new {
-            measure(&self.name, shown.state, false);
-            measure(&self.name, state, true);
-            shown.state = state;
-            shown.since = now();
+            set_gauge(&self.name, view.state, false);
+            set_gauge(&self.name, state, true);
+            view.state = state;
+            view.since = now();
         }
         is_new
     }
 }
 
-/// The digits of a time's fraction that are shown, as everywhere else.
+/// Number of fraction digits of a time in the API.
 const MILLISECONDS: u16 = 3;
 
 fn now() -> DateTime<Utc> {
     Utc::now().trunc_subsecs(MILLISECONDS)
 }
 
-fn measure(name: &str, state: ConnectionState, holds: bool) {
+fn set_gauge(name: &str, state: ConnectionState, is_current: bool) {
     let gauge = metrics::gauge!(CONNECTION_STATE, "connection" => name.to_owned(), "state" => state.name());
-    gauge.set(if holds { 1.0 } else { 0.0 });
+    gauge.set(if is_current { 1.0 } else { 0.0 });
 }
 
 #[cfg(test)]
@@ -185,37 +192,37 @@ mod tests {
     use super::{ConnectionState, ConnectionStatus};
 
     #[test]
-    fn the_last_error_stays_when_all_is_well_again() {
-        let status = ConnectionStatus::of("sources.s".to_owned());
-        status.failed(ConnectionState::Waiting, "nobody is there", Duration::from_secs(3));
-        let waiting = status.shown();
+    fn last_error_stays_after_a_recovery() {
+        let status = ConnectionStatus::new("sources.s".to_owned());
+        status.record_failure(ConnectionState::Waiting, "nobody is there", Duration::from_secs(3));
+        let waiting = status.view();
         assert_eq!(waiting.state, ConnectionState::Waiting);
         assert!(waiting.next_attempt.unwrap() > waiting.since);
-        assert!(status.is(ConnectionState::Connected));
-        assert!(!status.is(ConnectionState::Connected));
-        let connected = status.shown();
+        assert!(status.set_state(ConnectionState::Connected));
+        assert!(!status.set_state(ConnectionState::Connected));
+        let connected = status.view();
         assert_eq!(connected.last_error.unwrap().reason, "nobody is there");
         assert_eq!(connected.next_attempt, None);
     }
 
     #[test]
-    fn a_broken_connection_is_not_shown_as_connected() {
-        let status = ConnectionStatus::of("sources.b".to_owned());
-        status.is(ConnectionState::Connected);
-        status.broke("it is gone");
-        let shown = status.shown();
-        assert_eq!((shown.state, shown.last_error.unwrap().reason.as_str()), (ConnectionState::Waiting, "it is gone"));
-        status.is(ConnectionState::Paused);
-        assert_eq!(status.shown().state, ConnectionState::Paused);
-        status.is(ConnectionState::Connected);
-        assert_eq!(status.shown().state, ConnectionState::Waiting);
-        status.is(ConnectionState::Connecting);
-        status.is(ConnectionState::Connected);
-        assert_eq!(status.shown().state, ConnectionState::Connected);
+    fn lost_connection_is_not_shown_as_connected() {
+        let status = ConnectionStatus::new("sources.b".to_owned());
+        status.set_state(ConnectionState::Connected);
+        status.connection_lost("it is gone");
+        let view = status.view();
+        assert_eq!((view.state, view.last_error.unwrap().reason.as_str()), (ConnectionState::Waiting, "it is gone"));
+        status.set_state(ConnectionState::Paused);
+        assert_eq!(status.view().state, ConnectionState::Paused);
+        status.set_state(ConnectionState::Connected);
+        assert_eq!(status.view().state, ConnectionState::Waiting);
+        status.set_state(ConnectionState::Connecting);
+        status.set_state(ConnectionState::Connected);
+        assert_eq!(status.view().state, ConnectionState::Connected);
     }
 
     #[test]
-    fn the_names_are_those_of_the_json() {
+    fn state_names_are_those_of_the_json() {
         for state in ConnectionState::ALL {
             assert_eq!(serde_json::to_value(state).unwrap(), state.name());
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tidings::{
     config::{Config, Flags, SourceConfig},
     delivery::Definition,
-    http_client::check_authority,
+    http_client::check_ca_certificates,
     journal::store::{FolderContent, inspect},
     lookup::Mode,
     web::Tls,
@@ -136,7 +136,7 @@ fn unusable_certificates(config: &Config) -> Vec<String> {
     problems.extend(
         source_files
             .chain(subscription_files)
-            .filter_map(|(key, path)| check_authority(&path).err().map(|error| format!("{key}: {error}"))),
+            .filter_map(|(key, path)| check_ca_certificates(&path).err().map(|error| format!("{key}: {error}"))),
     );
     problems
 }

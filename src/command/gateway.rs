@@ -9,7 +9,7 @@ use reqwest::{
 use serde_json::Value;
 use tidings::{
     config::Config,
-    http_client::{is_transient, trouble},
+    http_client::{describe_error, is_transient},
     web::Secret,
 };
 use url::Url;
@@ -45,7 +45,7 @@ impl GatewayError {
     }
 
     fn connection(error: &reqwest::Error) -> Self {
-        Self { reason: trouble(error), is_transient: true }
+        Self { reason: describe_error(error), is_transient: true }
     }
 }
 
@@ -72,7 +72,7 @@ impl Gateway {
     /// # Errors
     /// Fails if the token is not valid in a header, or the client cannot be built.
     pub(super) fn new(url: &Url, token: Option<&Secret>) -> Result<Self, String> {
-        let client = client_for(url).timeout(TIMEOUT).build().map_err(|error| trouble(&error))?;
+        let client = client_for(url).timeout(TIMEOUT).build().map_err(|error| describe_error(&error))?;
         let url = url.as_str().trim_end_matches('/').to_owned();
         Ok(Self { client, url, headers: with_token(HeaderMap::new(), token)? })
     }

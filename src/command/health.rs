@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use reqwest::StatusCode;
-use tidings::{config::Flags, http_client::trouble};
+use tidings::{config::Flags, http_client::describe_error};
 use url::Url;
 
 use super::{
@@ -59,7 +59,7 @@ impl Health {
             .timeout(Duration::from_secs(self.timeout))
             .tls_danger_accept_invalid_certs(is_configured)
             .build()
-            .map_err(|error| Failure::Failed(trouble(&error)))?;
+            .map_err(|error| Failure::Failed(describe_error(&error)))?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let result = runtime.block_on(async {
             let response = client.get(&url).send().await?;
@@ -71,7 +71,7 @@ impl Health {
         match result {
             Ok((StatusCode::OK, body)) => print(format!("{}\n", String::from_utf8_lossy(&body).trim()).as_bytes()),
             Ok((status, body)) => Err(failed(describe_response(status, &body))),
-            Err(error) => Err(failed(trouble(&error))),
+            Err(error) => Err(failed(describe_error(&error))),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     source::named,
     transport::{TransportKey, TransportKind},
 };
-use crate::amqp::{Address, QueueSettings, QueueType, ShortString};
+use crate::amqp::{BrokerUrl, QueueSettings, QueueType, ShortString};
 
 /// Default number of unacknowledged messages.
 pub(super) const PREFETCH: Prefetch = Prefetch(1000);
@@ -40,8 +40,9 @@ pub(super) struct Prefetch(#[serde(deserialize_with = "bounded::<1, 65_535, _, _
 /// Reads the settings from the table of a source.
 fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<QueueSettings, ConfigError> {
     let url = required(table, "url")?;
-    let address = Address::parse(&secret::text(&url, environment)?).map_err(|error| url.invalid(error.to_string()))?;
-    let ca = ca_certificate(table.get("ca")?, address.is_encrypted(), "amqps", table)?;
+    let broker_url =
+        BrokerUrl::parse(&secret::text(&url, environment)?).map_err(|error| url.invalid(error.to_string()))?;
+    let ca = ca_certificate(table.get("ca")?, broker_url.is_encrypted(), "amqps", table)?;
     let queue = name(&required(table, "queue")?.read::<String>()?, table, "queue")?;
     let exchange = table.get::<String>("exchange")?.map(|exchange| name(&exchange, table, "exchange")).transpose()?;
     let bindings = match (&exchange, table.get::<Vec<String>>("bindings")?) {
@@ -59,7 +60,7 @@ fn read(table: &Setting, environment: &[(OsString, OsString)]) -> Result<QueueSe
     let queue_type = queue_type.unwrap_or(QueueType::Quorum);
     let Prefetch(prefetch) = table.get("prefetch")?.unwrap_or(PREFETCH);
     let declare = table.get("declare")?.unwrap_or(true);
-    Ok(QueueSettings { address, ca, exchange, queue, queue_type, bindings, prefetch, declare })
+    Ok(QueueSettings { broker_url, ca, exchange, queue, queue_type, bindings, prefetch, declare })
 }
 
 /// Validates the path of a CA certificate file. The file is an error if the connection is not encrypted; `encrypted`

@@ -6,7 +6,7 @@ use std::{ffi::OsString, sync::Arc};
 use super::{error::ConfigError, setting::Setting, source::unknown_name};
 use crate::{
     delivery::{Definition, Maker},
-    http_client::Guard,
+    http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
 };
@@ -21,7 +21,7 @@ pub(super) fn read(
     let name = SubscriptionName::parse(name).map_err(|error| table.invalid(error.to_string()))?;
     let variable = |name: &str| environment.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
     // The configuration is trusted, so the target is not restricted by `delivery.allow`.
-    let guard = Guard::of_the_operator();
+    let guard = OutboundPolicy::unrestricted();
     let maker = Maker { made_by: MadeBy::Config, variable: &variable, guard: &guard };
     let definition = table.clone().read::<serde_json::Value>()?;
     let definition =

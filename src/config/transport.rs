@@ -13,7 +13,7 @@ use super::{
     setting::{Setting, bounded},
     stomp,
 };
-use crate::source::brokered::BrokerSettings;
+use crate::source::consumer::BrokerSettings;
 
 /// All transports. A new transport needs a module that reads its settings, and an entry here.
 pub(super) static TRANSPORTS: &[&TransportKind] = &[&HTTP, &amqp::AMQP, &stomp::STOMP];

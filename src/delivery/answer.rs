@@ -19,10 +19,10 @@ use axum::http::StatusCode;
 use chrono::Utc;
 
 use super::Outcome;
-use crate::http_client::{Answer, ClientError, retry_after};
+use crate::http_client::{BoundedResponse, ClientError, retry_after};
 
 /// Returns the outcome of a request that was answered so, where the statuses in `refused` refuse a message for good.
-pub(super) fn judge(answer: &Result<Answer, ClientError>, refused: &BTreeSet<u16>) -> Outcome {
+pub(super) fn judge(answer: &Result<BoundedResponse, ClientError>, refused: &BTreeSet<u16>) -> Outcome {
     let answer = match answer {
         Ok(answer) => answer,
         Err(error) => return Outcome::Retry { reason: error.to_string(), after: None },
@@ -52,15 +52,15 @@ mod tests {
     use axum::http::HeaderMap;
     use bytes::Bytes;
 
-    use super::{Answer, BTreeSet, ClientError, Outcome, StatusCode, judge};
+    use super::{BTreeSet, BoundedResponse, ClientError, Outcome, StatusCode, judge};
 
-    fn answer(status: u16, after: Option<&'static str>) -> Result<Answer, ClientError> {
+    fn answer(status: u16, after: Option<&'static str>) -> Result<BoundedResponse, ClientError> {
         let status = StatusCode::from_u16(status).unwrap();
         let mut headers = HeaderMap::new();
         if let Some(after) = after {
             headers.insert("retry-after", after.parse().unwrap());
         }
-        Ok(Answer { status, headers, beginning: Bytes::new(), is_whole: true })
+        Ok(BoundedResponse { status, headers, body_start: Bytes::new(), is_complete: true })
     }
 
     #[test]
@@ -82,8 +82,8 @@ mod tests {
             };
             assert!(right, "{status}: {judged:?}");
         }
-        let none = judge(&Err(ClientError::Late(15)), &refused);
-        assert_eq!(none, Outcome::Retry { reason: "no answer within 15 seconds".to_owned(), after: None });
+        let none = judge(&Err(ClientError::Timeout(15)), &refused);
+        assert_eq!(none, Outcome::Retry { reason: "no response within 15 seconds".to_owned(), after: None });
     }
 
     #[test]

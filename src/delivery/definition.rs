@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Blueprint, DELIVERIES, DeliveryKind, Key, Start};
 use crate::{
     format::{FORMATS, FormatKind},
-    http_client::Guard,
+    http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
     model::Filter,
     suggestion::advice,
@@ -28,13 +28,13 @@ pub struct Maker<'a> {
     /// The value of a variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
     /// Where requests over HTTP may go.
-    pub guard: &'a Guard,
+    pub guard: &'a OutboundPolicy,
 }
 
 impl<'a> Maker<'a> {
     /// Somebody who asks over HTTP.
     #[must_use]
-    pub fn api(guard: &'a Guard) -> Self {
+    pub fn api(guard: &'a OutboundPolicy) -> Self {
         Self { made_by: MadeBy::Api, variable: &|name| std::env::var_os(name), guard }
     }
 

@@ -29,7 +29,7 @@ use super::{
     websub,
 };
 use crate::{
-    http_client::Guard,
+    http_client::OutboundPolicy,
     journal::{
         Journal, JournalError,
         subscriptions::{DeadLetterId, DefinitionText, MadeBy, SubscriptionRecord, SubscriptionWrite},
@@ -53,7 +53,7 @@ pub(super) struct Inner {
     doing: tokio::sync::Mutex<()>,
     stop: CancellationToken,
     /// Where those may point that come over HTTP.
-    guard: Guard,
+    guard: OutboundPolicy,
     tuning: Tuning,
     memory: Arc<MemoryBudget>,
 }
@@ -111,7 +111,7 @@ impl Subscriptions {
     pub async fn open(
         journal: Journal,
         mut configured: BTreeMap<SubscriptionName, Arc<Definition>>,
-        guard: Guard,
+        guard: OutboundPolicy,
         tuning: Tuning,
     ) -> Result<(Self, Runner), OperationError> {
         let mut stored: BTreeMap<_, _> =

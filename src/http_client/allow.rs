@@ -1,20 +1,20 @@
-//! What the operator lets requests go to beside the public internet: networks and names of hosts.
+//! Networks and host names that requests may reach in addition to the public internet.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use url::Host;
 
-use super::address::carried;
+use super::ip_ranges::effective_address;
 
-/// A list of networks and names of hosts (`delivery.allow`).
+/// A list of networks and host names (`delivery.allow`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList {
     networks: Vec<IpNet>,
     names: Vec<String>,
 }
 
-/// Why an entry of the list is none.
+/// Reason why an entry of the list is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{entry:?} {reason}; give a network (\"10.0.0.0/8\", \"fd00::/8\"), an address, or the name of a host")]
 pub struct InvalidAllow {
@@ -23,11 +23,11 @@ pub struct InvalidAllow {
 }
 
 impl AllowList {
-    /// Reads the entries of a list: `10.0.0.0/8`, `fd12::/16`, `192.168.1.7`, `indexer.internal`. A name stands for
-    /// itself alone, and not for names below it.
+    /// Parses the entries of a list: `10.0.0.0/8`, `fd12::/16`, `192.168.1.7`, `indexer.internal`. A name does
+    /// not include its subdomains.
     ///
     /// # Errors
-    /// When an entry is none of these.
+    /// Fails if an entry has none of these forms.
     pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, InvalidAllow> {
         let mut list = Self::default();
         for entry in entries {
@@ -47,24 +47,24 @@ impl AllowList {
         Ok(list)
     }
 
-    /// Whether it has networks, so that a name may lead into one.
+    /// True if the list contains networks, so that any name may resolve to a listed address.
     pub(super) fn has_networks(&self) -> bool {
         !self.networks.is_empty()
     }
 
-    /// Whether a host of this name may have any address.
+    /// True if the list contains this host name, which may then resolve to any address.
     pub(super) fn has_name(&self, host: &str) -> bool {
         name(host).is_some_and(|host| self.names.contains(&host))
     }
 
-    /// Whether an address, or what it carries, is in one of the networks.
+    /// True if one of the networks contains an address, or the IPv4 address that it embeds.
     pub(super) fn has_address(&self, address: IpAddr) -> bool {
-        let forms = [address, carried(address)];
+        let forms = [address, effective_address(address)];
         self.networks.iter().any(|network| forms.iter().any(|form| network.contains(form)))
     }
 }
 
-/// Reads a network in its two parts; in the error stands what is wrong with it.
+/// Parses the two parts of a network. The error completes the sentence of [`InvalidAllow`].
 fn network(first: &str, prefix: &str) -> Result<IpNet, &'static str> {
     let first: IpAddr = first.parse().map_err(|_| "has no address before the slash")?;
     let network = prefix.parse().ok().and_then(|prefix| IpNet::new(first, prefix).ok());
@@ -72,7 +72,8 @@ fn network(first: &str, prefix: &str) -> Result<IpNet, &'static str> {
     if network.network() == first { Ok(network) } else { Err("is not the first address of its network") }
 }
 
-/// A name as it is compared: in small letters, international ones in their ASCII form, without the dot of the root.
+/// Normalizes a host name for comparison: lowercase, Punycode for international names, without the trailing
+/// dot.
 fn name(host: &str) -> Option<String> {
     match Host::parse(host).ok()? {
         Host::Domain(name) => Some(name.trim_end_matches('.').to_owned()).filter(|name| !name.is_empty()),
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_have_their_addresses() {
+    fn networks_contain_their_addresses() {
         let list = list(&["10.0.0.0/8", "192.168.1.7", "fd00::/8", "::1"]);
         for inside in ["10.255.1.2", "192.168.1.7", "fd12::3", "::1", "::ffff:10.1.1.1", "64:ff9b::10.1.1.1"] {
             assert!(list.has_address(inside.parse().unwrap()), "{inside}");
@@ -101,10 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_for_themselves() {
+    fn names_do_not_include_subdomains() {
         let list = list(&["indexer.internal", "Bücher.example."]);
-        for named in ["indexer.internal", "INDEXER.internal.", "bücher.example", "xn--bcher-kva.example"] {
-            assert!(list.has_name(named), "{named}");
+        for by_name in ["indexer.internal", "INDEXER.internal.", "bücher.example", "xn--bcher-kva.example"] {
+            assert!(list.has_name(by_name), "{by_name}");
         }
         for other in ["internal", "a.indexer.internal", "indexer.internal.example.org", "10.0.0.1", ""] {
             assert!(!list.has_name(other), "{other}");
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn invalid_entries_are_refused() {
         for (entry, why) in [
             ("10.0.0.0/33", "length of a prefix"),
             ("10.0.0.1/8", "first address"),

@@ -1,5 +1,4 @@
-//! A client that sends to allowed addresses alone, follows nobody elsewhere, and reads no more of an answer than
-//! is wanted.
+//! HTTP client that sends only to allowed addresses, follows no redirects, and limits the size of responses.
 
 use std::{error::Error, path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,260 +8,269 @@ use reqwest::{Response, redirect::Policy};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    destination::{Destination, Guard, NotAllowed},
-    resolve::{Guarded, Names, SystemNames},
-    trust::{self, UntrustedError},
+    outbound_url::{NotAllowed, OutboundPolicy, OutboundUrl},
+    resolve::{GuardedResolver, NameResolver, SystemResolver},
+    tls_roots::{self, TlsRootsError},
 };
 
-/// How long a connection is kept that nothing is sent on.
+/// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How often a silent HTTP/2 connection is asked whether it is there, and how long it may think about it.
+/// Ping interval of a silent HTTP/2 connection, and timeout of a ping.
 const PING: Duration = Duration::from_secs(10);
 
-/// How a client sends.
+/// Settings of a client.
 #[derive(Clone)]
-pub struct Settings {
-    /// Where requests may go.
-    pub guard: Guard,
-    /// What looks names up.
-    pub names: Arc<dyn Names>,
-    /// The authority, in a PEM file, that certificates are checked against, and not those of the operating system.
+pub struct ClientSettings {
+    /// Policy for the hosts of requests.
+    pub policy: OutboundPolicy,
+    /// Resolver of host names.
+    pub resolver: Arc<dyn NameResolver>,
+    /// PEM file of the CA certificates to trust instead of those of the operating system.
     pub ca: Option<PathBuf>,
-    /// How long a connection may take to be made, from the look-up of the name to the end of the handshake.
-    pub connect: Duration,
-    /// How long a request may take until the head of its answer is there.
-    pub answer: Duration,
-    /// How much of an answer is read, in bytes. Behind that the connection is dropped.
-    pub answer_bytes: usize,
-    /// How long that much may take to come after the head.
-    pub body: Duration,
+    /// Timeout of a connection attempt, from name resolution to the end of the TLS handshake.
+    pub connect_timeout: Duration,
+    /// Timeout of a request, until the headers of the response have arrived.
+    pub response_timeout: Duration,
+    /// Maximum number of bytes to read from a response body. The connection is closed after that.
+    pub max_body_bytes: usize,
+    /// Timeout for reading the body, after the headers.
+    pub body_timeout: Duration,
 }
 
-impl Settings {
-    /// With usual bounds: ten seconds for a connection, fifteen for an answer, of which 4 KiB are read for five.
+impl ClientSettings {
+    /// Creates settings with default limits: ten seconds for a connection, fifteen seconds for the headers,
+    /// five seconds for the body, of which 4 KiB are read.
     #[must_use]
-    pub fn new(guard: Guard) -> Self {
+    pub fn new(policy: OutboundPolicy) -> Self {
         Self {
-            guard,
-            names: Arc::new(SystemNames::default()),
+            policy,
+            resolver: Arc::new(SystemResolver::default()),
             ca: None,
-            connect: Duration::from_secs(10),
-            answer: Duration::from_secs(15),
-            answer_bytes: 4096,
-            body: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(10),
+            response_timeout: Duration::from_secs(15),
+            max_body_bytes: 4096,
+            body_timeout: Duration::from_secs(5),
         }
     }
 }
 
-/// Sends requests. Clones share their connections.
+/// HTTP client. Clones share their connections.
 ///
-/// It takes no proxy from the environment, since that would look the names up itself.
+/// It ignores proxy settings in the environment, because a proxy would resolve the names itself.
 #[derive(Clone)]
 pub struct Client {
-    /// There is none where certificates cannot be checked: that is no reason to send nothing unencrypted either.
-    encrypted: Result<reqwest::Client, Arc<UntrustedError>>,
+    /// Client for HTTPS. The error is kept, because unencrypted requests work even if certificates cannot be
+    /// checked.
+    encrypted: Result<reqwest::Client, Arc<TlsRootsError>>,
     plain: reqwest::Client,
-    guard: Guard,
-    answer: Duration,
-    answer_bytes: usize,
-    body: Duration,
+    policy: OutboundPolicy,
+    response_timeout: Duration,
+    max_body_bytes: usize,
+    body_timeout: Duration,
 }
 
-/// What a server answered.
+/// Response with a body of limited size.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// Its status.
+pub struct BoundedResponse {
+    /// Status.
     pub status: StatusCode,
-    /// Its headers.
+    /// Headers.
     pub headers: HeaderMap,
-    /// The beginning of its body.
-    pub beginning: Bytes,
-    /// Whether that is all of it.
-    pub is_whole: bool,
+    /// The body, or its beginning if it exceeds the limit.
+    pub body_start: Bytes,
+    /// True if `body_start` is the whole body.
+    pub is_complete: bool,
 }
 
-/// An answer whose body is read piece by piece, since it may be larger than is to be held.
-pub struct Opened {
-    /// Its status.
+/// Response whose body is read in chunks, because it may be too large for memory.
+pub struct ResponseStream {
+    /// Status.
     pub status: StatusCode,
-    /// Its headers.
+    /// Headers.
     pub headers: HeaderMap,
     response: Response,
-    patience: Duration,
+    chunk_timeout: Duration,
 }
 
-impl Opened {
-    /// The next piece of the body; `None` at its end.
+impl ResponseStream {
+    /// Returns the next chunk of the body; `None` at its end.
     ///
     /// # Errors
-    /// When it breaks off, or does not go on in time.
+    /// Fails if the connection breaks, or the next chunk does not arrive in time.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, ClientError> {
-        let piece = timeout(self.patience, self.response.chunk()).await;
-        piece.map_err(|_| ClientError::Late(self.patience.as_secs()))?.map_err(|error| broken(&error))
+        let piece = timeout(self.chunk_timeout, self.response.chunk()).await;
+        piece.map_err(|_| ClientError::Timeout(self.chunk_timeout.as_secs()))?.map_err(|error| client_error(&error))
     }
 }
 
-/// Why there is no answer. None repeats the address.
+/// Reason why a request failed. No message contains the URL.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The request may not go there.
+    /// The policy does not allow the address.
     #[error("the address is not allowed: {0}")]
     NotAllowed(#[from] NotAllowed),
     /// Certificates cannot be checked.
     #[error(transparent)]
-    Untrusted(#[from] Arc<UntrustedError>),
-    /// There was no answer in time, in seconds.
-    #[error("no answer within {0} seconds")]
-    Late(u64),
-    /// There is no connection, or it broke.
+    TlsRoots(#[from] Arc<TlsRootsError>),
+    /// The response did not arrive within this number of seconds.
+    #[error("no response within {0} seconds")]
+    Timeout(u64),
+    /// The connection could not be opened, or broke.
     #[error("{0}")]
-    Broken(String),
+    Connection(String),
 }
 
 impl Client {
-    /// Sets a client up. It connects to nothing until something is sent.
+    /// Creates a client. It connects when the first request is sent.
     ///
     /// # Errors
-    /// When the library cannot be set up.
-    pub async fn new(settings: Settings) -> Result<Self, ClientError> {
+    /// Fails if the HTTP library cannot be set up.
+    pub async fn new(settings: ClientSettings) -> Result<Self, ClientError> {
         let ca = settings.ca.clone();
-        let tls = tokio::task::spawn_blocking(move || trust::tls(ca.as_deref()));
-        let tls = tls.await.map_err(|error| ClientError::Broken(error.to_string()))?.map_err(Arc::new);
+        let tls = tokio::task::spawn_blocking(move || tls_roots::client_config(ca.as_deref()));
+        let tls = tls.await.map_err(|error| ClientError::Connection(error.to_string()))?.map_err(Arc::new);
         let client = |tls, is_encrypted| {
-            let (names, guard) = (Arc::clone(&settings.names), settings.guard.clone());
+            let (resolver, policy) = (Arc::clone(&settings.resolver), settings.policy.clone());
             reqwest::Client::builder()
                 .tls_backend_preconfigured(tls)
-                .dns_resolver(Arc::new(Guarded { names, guard, is_encrypted }))
+                .dns_resolver(Arc::new(GuardedResolver { resolver, policy, is_encrypted }))
                 .https_only(is_encrypted)
                 .no_proxy()
                 .redirect(Policy::none())
                 .referer(false)
-                .connect_timeout(settings.connect)
+                .connect_timeout(settings.connect_timeout)
                 .pool_idle_timeout(IDLE)
                 .http2_keep_alive_interval(PING)
                 .http2_keep_alive_timeout(PING)
                 .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
                 .build()
-                .map_err(|error| ClientError::Broken(trouble(&error)))
+                .map_err(|error| ClientError::Connection(describe_error(&error)))
         };
         Ok(Self {
             encrypted: match tls {
                 Ok(tls) => Ok(client(tls, true)?),
-                Err(untrusted) => Err(untrusted),
+                Err(error) => Err(error),
             },
-            plain: client(trust::nobody()?, false)?,
-            guard: settings.guard,
-            answer: settings.answer,
-            answer_bytes: settings.answer_bytes,
-            body: settings.body,
+            plain: client(tls_roots::no_roots()?, false)?,
+            policy: settings.policy,
+            response_timeout: settings.response_timeout,
+            max_body_bytes: settings.max_body_bytes,
+            body_timeout: settings.body_timeout,
         })
     }
 
-    /// Posts a body, and gives back the answer, whatever its status: one that points elsewhere too.
+    /// Sends a POST request and returns the response, whatever its status is. Redirects are not followed.
     ///
     /// # Errors
-    /// When the address is not allowed, or there is no answer.
-    pub async fn post(&self, to: &Destination, headers: HeaderMap, body: Bytes) -> Result<Answer, ClientError> {
+    /// Fails if the address is not allowed, or no response arrived.
+    pub async fn post(
+        &self,
+        to: &OutboundUrl,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<BoundedResponse, ClientError> {
         self.send(Method::POST, to, headers, body).await
     }
 
-    /// Gets what is at an address.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// As [`Client::post`].
-    pub async fn get(&self, to: &Destination, headers: HeaderMap) -> Result<Answer, ClientError> {
+    /// Those of [`Client::post`].
+    pub async fn get(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<BoundedResponse, ClientError> {
         self.send(Method::GET, to, headers, Bytes::new()).await
     }
 
-    /// Gets what would be told of what is at an address, without it.
+    /// Sends a HEAD request.
     ///
     /// # Errors
-    /// As [`Client::post`].
-    pub async fn head(&self, to: &Destination, headers: HeaderMap) -> Result<Answer, ClientError> {
+    /// Those of [`Client::post`].
+    pub async fn head(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<BoundedResponse, ClientError> {
         self.send(Method::HEAD, to, headers, Bytes::new()).await
     }
 
-    /// Gets what is at an address, piece by piece, each of which may take as long as a body of another answer.
+    /// Sends a GET request and streams the body. The body timeout applies to each chunk.
     ///
     /// # Errors
-    /// As [`Client::post`].
-    pub async fn open(&self, to: &Destination, headers: HeaderMap) -> Result<Opened, ClientError> {
+    /// Those of [`Client::post`].
+    pub async fn open(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<ResponseStream, ClientError> {
         let mut response = self.begin(Method::GET, to, headers, Bytes::new()).await?;
         let headers = std::mem::take(response.headers_mut());
-        Ok(Opened { status: response.status(), headers, response, patience: self.body })
+        Ok(ResponseStream { status: response.status(), headers, response, chunk_timeout: self.body_timeout })
     }
 
     async fn send(
         &self,
         method: Method,
-        to: &Destination,
+        to: &OutboundUrl,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<BoundedResponse, ClientError> {
         let mut response = self.begin(method, to, headers, body).await?;
-        let (beginning, is_whole) = beginning(&mut response, self.answer_bytes, self.body).await;
+        let (body_start, is_complete) = read_body_start(&mut response, self.max_body_bytes, self.body_timeout).await;
         let headers = std::mem::take(response.headers_mut());
-        Ok(Answer { status: response.status(), headers, beginning, is_whole })
+        Ok(BoundedResponse { status: response.status(), headers, body_start, is_complete })
     }
 
     async fn begin(
         &self,
         method: Method,
-        to: &Destination,
+        to: &OutboundUrl,
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, ClientError> {
         let url = to.expose();
-        // One with an IP address in it is not looked up.
-        self.guard.check(url)?;
+        // The resolver is not called for a URL with an IP address, so check it here.
+        self.policy.check(url)?;
         let client = if url.scheme() == "https" { self.encrypted.as_ref().map_err(Arc::clone)? } else { &self.plain };
         let sending = client.request(method, url.clone()).headers(headers).body(body).send();
-        let response = timeout(self.answer, sending).await.map_err(|_| ClientError::Late(self.answer.as_secs()))?;
-        response.map_err(|error| broken(&error))
+        let response = timeout(self.response_timeout, sending)
+            .await
+            .map_err(|_| ClientError::Timeout(self.response_timeout.as_secs()))?;
+        response.map_err(|error| client_error(&error))
     }
 }
 
-/// The beginning of a body, and whether that is all of it. How it goes on, or breaks, changes nothing about what its
-/// status has said.
-async fn beginning(response: &mut Response, most: usize, time: Duration) -> (Bytes, bool) {
+/// Reads the beginning of a body, and returns true if it is the whole body. Errors are ignored, because the
+/// status is already known.
+async fn read_body_start(response: &mut Response, max_bytes: usize, time: Duration) -> (Bytes, bool) {
     let until = Instant::now() + time;
     let mut read = BytesMut::new();
-    let mut is_whole = false;
-    while read.len() <= most {
+    let mut is_complete = false;
+    while read.len() <= max_bytes {
         match timeout_at(until, response.chunk()).await {
-            Ok(Ok(Some(chunk))) => read.extend_from_slice(&chunk[..chunk.len().min(most + 1 - read.len())]),
+            Ok(Ok(Some(chunk))) => read.extend_from_slice(&chunk[..chunk.len().min(max_bytes + 1 - read.len())]),
             Ok(Ok(None)) => {
-                is_whole = true;
+                is_complete = true;
                 break;
             }
             Ok(Err(_)) | Err(_) => break,
         }
     }
-    read.truncate(most);
-    (read.freeze(), is_whole)
+    read.truncate(max_bytes);
+    (read.freeze(), is_complete)
 }
 
-fn broken(error: &reqwest::Error) -> ClientError {
+fn client_error(error: &reqwest::Error) -> ClientError {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(cause) = next {
-        if let Some(refused) = cause.downcast_ref::<NotAllowed>() {
-            return ClientError::NotAllowed(refused.clone());
+        if let Some(not_allowed) = cause.downcast_ref::<NotAllowed>() {
+            return ClientError::NotAllowed(not_allowed.clone());
         }
         next = cause.source();
     }
-    ClientError::Broken(trouble(error))
+    ClientError::Connection(describe_error(error))
 }
 
-/// What went wrong with a request, and what caused it, without the URL, which may hold a password.
+/// Describes the error of a request and its causes, without the URL, which may contain a password.
 #[must_use]
-pub fn trouble(error: &reqwest::Error) -> String {
+pub fn describe_error(error: &reqwest::Error) -> String {
     let mut line = if error.is_timeout() {
-        "no answer in time".to_owned()
+        "no response in time".to_owned()
     } else if error.is_connect() {
         "no connection".to_owned()
     } else {
-        "the request broke off".to_owned()
+        "the request was interrupted".to_owned()
     };
     let mut next = error.source();
     while let Some(cause) = next {

@@ -1,21 +1,21 @@
-//! What the gateway needs to send requests of its own over HTTP, and nothing of what they say: which addresses
-//! they may go to ([`Guard`], [`Destination`]), and a client that goes nowhere else.
+//! HTTP client for outgoing requests: the policy for their targets ([`OutboundPolicy`], [`OutboundUrl`]), and
+//! a client that enforces it.
 //!
-//! An address is checked three times. When it is told, so that whoever tells it hears of a mistake. When a request
-//! is sent, since one that has an IP address in it is never looked up. And when its name has been looked up:
-//! the connection then goes to the addresses that were checked, and not to what a second look-up would say.
+//! A target is checked three times: when its URL is set, so that the user sees a mistake; when a request is
+//! sent, because a URL with an IP address is never resolved; and after name resolution. The connection then
+//! uses the addresses that were checked, and not the result of a second resolution.
 
-mod address;
 mod allow;
 mod client;
-mod destination;
+mod ip_ranges;
+mod outbound_url;
 mod resolve;
 mod status;
-mod trust;
+mod tls_roots;
 
 pub use allow::{AllowList, InvalidAllow};
-pub use client::{Answer, Client, ClientError, Opened, Settings, trouble};
-pub use destination::{Destination, Guard, InvalidDestination, NotAllowed};
-pub use resolve::{Finding, Names, SystemNames};
+pub use client::{BoundedResponse, Client, ClientError, ClientSettings, ResponseStream, describe_error};
+pub use outbound_url::{InvalidOutboundUrl, NotAllowed, OutboundPolicy, OutboundUrl};
+pub use resolve::{NameResolver, ResolveFuture, SystemResolver};
 pub use status::{is_transient, retry_after};
-pub use trust::{UntrustedError, check_authority};
+pub use tls_roots::{TlsRootsError, check_ca_certificates};

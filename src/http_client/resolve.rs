@@ -1,4 +1,4 @@
-//! From the name of a host to the addresses that may be connected to.
+//! Resolution of host names to the addresses that connections may use.
 
 use std::{
     io,
@@ -10,84 +10,91 @@ use std::{
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
-use super::destination::Guard;
+use super::outbound_url::OutboundPolicy;
 
-/// The addresses of a name, as they are being looked up.
-pub type Finding = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+/// Future of a host's addresses.
+pub type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// What knows the addresses of names. A test has its own.
-pub trait Names: Send + Sync {
-    /// Looks a name up.
-    fn find(&self, host: &str) -> Finding;
+/// Resolves host names. Tests implement it.
+pub trait NameResolver: Send + Sync {
+    /// Resolves a host name.
+    fn find(&self, host: &str) -> ResolveFuture;
 }
 
-/// The operating system. Clones share their bound on look-ups.
+/// Resolver of the operating system. Clones share their limit of concurrent lookups.
 #[derive(Clone, Debug)]
-pub struct SystemNames(Arc<Semaphore>);
+pub struct SystemResolver(Arc<Semaphore>);
 
-/// How many names are looked up at once. Each takes a thread until the system has an answer, also when nobody waits
-/// for it any more.
-const LOOK_UPS: usize = 64;
+/// Maximum number of concurrent lookups. Each occupies a thread until the system responds, even if its caller
+/// has gone.
+const MAX_LOOKUPS: usize = 64;
 
-/// Number of look-ups at once for names that strangers give.
-const LOOK_UPS_OF_STRANGERS: usize = 16;
+/// Maximum number of concurrent lookups for names that strangers choose.
+const MAX_LOOKUPS_OF_STRANGERS: usize = 16;
 
-static LOOKING_UP: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(LOOK_UPS)));
+static SHARED_LIMIT: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_LOOKUPS)));
 
-impl Default for SystemNames {
-    /// Those that the operator's own words are looked up with: they share one bound.
+impl Default for SystemResolver {
+    /// Returns the resolver for names from the operator's configuration. All of them share one limit.
     fn default() -> Self {
-        Self(Arc::clone(&LOOKING_UP))
+        Self(Arc::clone(&SHARED_LIMIT))
     }
 }
 
-impl SystemNames {
-    /// Those with a bound of their own, for names that strangers give: slow ones keep nobody else waiting.
+impl SystemResolver {
+    /// Returns a resolver with a limit of its own, for names that strangers choose. Slow names of strangers
+    /// then delay nobody else.
     #[must_use]
-    pub fn with_own_bound() -> Self {
-        Self(Arc::new(Semaphore::new(LOOK_UPS_OF_STRANGERS)))
+    pub fn with_separate_limit() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_LOOKUPS_OF_STRANGERS)))
     }
 }
 
-impl Names for SystemNames {
-    fn find(&self, host: &str) -> Finding {
-        let (host, turns) = (host.to_owned(), Arc::clone(&self.0));
+impl NameResolver for SystemResolver {
+    fn find(&self, host: &str) -> ResolveFuture {
+        let (host, permits) = (host.to_owned(), Arc::clone(&self.0));
         Box::pin(async move {
-            let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
-            let found = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                (host.as_str(), 0).to_socket_addrs().map(|found| found.map(|socket| socket.ip()).collect())
+            let permit = permits.acquire_owned().await.map_err(io::Error::other)?;
+            let addresses = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                (host.as_str(), 0).to_socket_addrs().map(|addresses| addresses.map(|socket| socket.ip()).collect())
             });
-            found.await.map_err(io::Error::other)?
+            addresses.await.map_err(io::Error::other)?
         })
     }
 }
 
-impl Guard {
-    /// Resolves a host to those of its addresses that a connection may go to.
+impl OutboundPolicy {
+    /// Resolves a host to the addresses that the policy allows.
     ///
     /// # Errors
-    /// When the host has no address, or none that is allowed; the text says why.
-    pub async fn resolve(&self, names: &dyn Names, host: &str, is_encrypted: bool) -> Result<Vec<IpAddr>, String> {
-        let found = names.find(host).await.map_err(|error| error.to_string())?;
-        self.allowed(host, found, is_encrypted).map_err(|error| error.to_string())
+    /// Fails if the host has no address, or none that is allowed.
+    pub async fn resolve(
+        &self,
+        resolver: &dyn NameResolver,
+        host: &str,
+        is_encrypted: bool,
+    ) -> Result<Vec<IpAddr>, String> {
+        let addresses = resolver.find(host).await.map_err(|error| error.to_string())?;
+        self.allowed(host, addresses, is_encrypted).map_err(|error| error.to_string())
     }
 }
 
-/// Looks names up for a client, and leaves out the addresses that its guard does not allow.
-pub(super) struct Guarded {
-    pub(super) names: Arc<dyn Names>,
-    pub(super) guard: Guard,
-    /// Whether the connections are encrypted.
+/// Resolver of an HTTP client. It drops the addresses that the policy refuses.
+pub(super) struct GuardedResolver {
+    pub(super) resolver: Arc<dyn NameResolver>,
+    pub(super) policy: OutboundPolicy,
+    /// True if the connections use TLS.
     pub(super) is_encrypted: bool,
 }
 
-impl Resolve for Guarded {
+impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (finding, guard, is_encrypted) = (self.names.find(name.as_str()), self.guard.clone(), self.is_encrypted);
+        let (lookup, policy, is_encrypted) =
+            (self.resolver.find(name.as_str()), self.policy.clone(), self.is_encrypted);
         Box::pin(async move {
-            let allowed = guard.allowed(name.as_str(), finding.await?, is_encrypted)?;
-            // Port 0 stands for that of the address that was asked for.
+            let allowed = policy.allowed(name.as_str(), lookup.await?, is_encrypted)?;
+            // With port 0 the client uses the port of the URL.
             let sockets: Addrs = Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(sockets)
         })
@@ -100,20 +107,20 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::{Names, SystemNames};
+    use super::{NameResolver, SystemResolver};
 
-    /// How long the system may take for a name of its own.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Timeout for the system to resolve its own name.
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn names_of_strangers_keep_nobody_else_waiting() {
-        let (ours, strangers) = (SystemNames::default(), SystemNames::with_own_bound());
+    async fn names_of_strangers_do_not_delay_other_lookups() {
+        let (ours, strangers) = (SystemResolver::default(), SystemResolver::with_separate_limit());
         let all = u32::try_from(strangers.0.available_permits()).unwrap();
         let _slow = strangers.0.clone().try_acquire_many_owned(all).unwrap();
-        let found = tokio::select! {
+        let addresses = tokio::select! {
             _ = strangers.find("localhost") => panic!("all turns are taken"),
-            found = timeout(PATIENCE, ours.find("localhost")) => found,
+            addresses = timeout(TIMEOUT, ours.find("localhost")) => addresses,
         };
-        assert!(!found.expect("strangers take no turn of ours").unwrap().is_empty());
+        assert!(!addresses.expect("strangers take no turn of ours").unwrap().is_empty());
     }
 }

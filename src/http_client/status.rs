@@ -1,4 +1,4 @@
-//! Advice of a server on sending a request again: by its status, and by `Retry-After`.
+//! Advice of a server for retries: the status, and `Retry-After`.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use chrono::{DateTime, Utc};
 
 use crate::web::header_date;
 
-/// Whether the same request may succeed later without anybody's help: 408, 425, 429 and 5xx.
+/// True if the same request may succeed later without anyone's intervention: 408, 425, 429 and 5xx.
 #[must_use]
 pub fn is_transient(status: StatusCode) -> bool {
     let of_the_client = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     status.is_server_error() || of_the_client.contains(&status)
 }
 
-/// Returns the wait that a server asks for: `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3). The wait
-/// has no bound.
+/// Returns the wait that a server asks for: `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3).
+/// The wait has no upper limit.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -32,7 +32,7 @@ mod tests {
     use super::{DateTime, Duration, HeaderMap, RETRY_AFTER, StatusCode, Utc, is_transient, retry_after};
 
     #[test]
-    fn a_server_says_when_to_come_back() {
+    fn retry_after_is_parsed_from_seconds_and_dates() {
         let now: DateTime<Utc> = "2026-11-21T08:00:00Z".parse().unwrap();
         for (value, wait) in [
             ("3", Some(3)),
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_that_may_pass_are_those_of_load_and_of_the_server() {
+    fn transient_statuses_are_those_of_load_and_server_errors() {
         let transient = (100..600).filter(|status| is_transient(StatusCode::from_u16(*status).unwrap()));
         assert_eq!(transient.collect::<Vec<_>>(), [408, 425, 429].into_iter().chain(500..600).collect::<Vec<_>>());
     }

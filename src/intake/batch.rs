@@ -1,8 +1,8 @@
-//! Many messages of one source at once, for a transport that acknowledges in batches and in order.
+//! Batches of messages from one source, for transports that acknowledge in batches and in order.
 //!
-//! Reading is work for a processor and writing is a wait for the disk, so they are two steps: while one
-//! batch is written the next is read. A batch is in the journal as a whole or not at all; where it
-//! could not be written the same batch is written again, so that no message overtakes another.
+//! Parsing uses the CPU and appending waits for the disk, so they are separate steps: the next batch is parsed
+//! while the previous one is written. A batch is appended atomically. After a failed append the caller submits
+//! the same batch again, so no message overtakes another.
 
 use std::{
     collections::BTreeMap,
@@ -15,83 +15,83 @@ use tokio::time::Instant;
 
 use super::{
     Incoming, Intake, Receipt, Source,
-    looking::{self, Patience},
-    tell, tell_quarantined, to_quarantine,
+    enrichment::{self, WaitPolicy},
+    log_accepted, log_quarantined, quarantine_entry,
 };
 use crate::{
     format::{Place, Redacted, Rejection},
     journal::{JournalError, Submission, quarantine::QuarantineId},
 };
 
-/// A message as it arrived.
+/// A message that a transport has received and decoded.
 #[derive(Clone, Debug)]
-pub enum Arrived {
-    /// It is for the dialect to read.
-    Whole(Incoming),
-    /// Its transport does not give it to a dialect.
+pub enum ReceivedMessage {
+    /// The transport decoded the message; the dialect parses it.
+    Readable(Incoming),
+    /// The transport could not decode the message; it goes to the quarantine without being parsed.
     Unreadable {
         /// The message.
         incoming: Incoming,
-        /// Why.
+        /// Reason why the transport could not decode it.
         rejection: Rejection,
-        /// Whether its body is in a coding that was not undone, so that nobody can see what is in it.
-        coded: bool,
+        /// True if the body is still content-encoded, so that credentials in it cannot be found.
+        encoded: bool,
     },
 }
 
-/// Messages of one source, in their order.
+/// Messages of one source in the order of their arrival.
 pub struct Batch {
-    messages: Vec<Arrived>,
-    /// What has been read and not yet handed to the journal.
-    read: Option<Vec<Read>>,
-    /// When the first of them had come.
+    messages: Vec<ReceivedMessage>,
+    /// Parsed messages that have not been submitted to the journal yet. `None` after a failed append.
+    read: Option<Vec<ReadMessage>>,
+    /// Time at which the newest message of the batch had arrived.
     since: Instant,
     rejected: Vec<(Incoming, Rejection)>,
 }
 
-/// A message that was read.
-struct Read {
+/// A parsed message.
+struct ReadMessage {
     submission: Submission,
-    nothing: Option<&'static str>,
-    is_looked_up: bool,
+    empty_reason: Option<&'static str>,
+    is_enriched: bool,
 }
 
-impl Read {
-    async fn look_up(&mut self, source: &Source, since: Instant) {
-        if !std::mem::replace(&mut self.is_looked_up, true) {
-            // It waits for an answer where one is required, so that none is missing.
-            let _ = source.look_up(&mut self.submission.drafts, since, Patience::Endless).await;
+impl ReadMessage {
+    async fn enrich(&mut self, source: &Source, since: Instant) {
+        if !std::mem::replace(&mut self.is_enriched, true) {
+            // The error is dropped because, with an unbounded wait, a required lookup never fails.
+            let _ = source.enrich(&mut self.submission.drafts, since, WaitPolicy::Unbounded).await;
         }
     }
 }
 
 impl Batch {
-    /// Reads messages of `source`. It waits for nothing, and it may take a processor for a while.
+    /// Parses messages of `source`. The function does not wait, but it may use the CPU for a while.
     #[must_use]
-    pub fn read(source: &Source, mut messages: Vec<Arrived>) -> Self {
+    pub fn read(source: &Source, mut messages: Vec<ReceivedMessage>) -> Self {
         let (read, rejected) = read_all(source, &mut messages);
         Self { messages, read: Some(read), since: Instant::now(), rejected }
     }
 
-    /// The bodies that the quarantine will keep of messages that could not be read.
+    /// Bodies that the quarantine will store for messages that could not be parsed.
     #[cfg(test)]
     pub(crate) fn rejected_bodies(&self) -> Vec<Bytes> {
         self.rejected.iter().map(|(incoming, _)| incoming.body.clone()).collect()
     }
 
-    /// Asks the repository of `source`, if it is to be asked, about each of the messages: as many at once as it is
-    /// asked at once. Where an answer is required, this takes until there is one. What was handed to the
-    /// journal in vain is read again first.
-    pub async fn look_up(&mut self, source: &Source) {
+    /// Looks up missing facts of each message in the repository of `source`, if lookups are on. Requests run
+    /// concurrently up to the repository's limit. If the lookup is required, this waits until the repository
+    /// responds. Messages whose append failed are parsed again first.
+    pub async fn enrich(&mut self, source: &Source) {
         let read = self.read.get_or_insert_with(|| read_all(source, &mut self.messages).0);
-        let each = read.iter_mut().map(|one| one.look_up(source, self.since));
+        let each = read.iter_mut().map(|one| one.enrich(source, self.since));
         join_all(each).await;
     }
 
-    /// Adds the messages of `next`, which came after these.
+    /// Appends the messages of `next`, which arrived after these.
     pub fn extend(&mut self, next: Self) {
         self.messages.extend(next.messages);
-        // Where one of them was handed to the journal in vain, all are read again.
+        // If the append of either batch failed, all messages are parsed again.
         self.read = self.read.take().zip(next.read).map(|(mut read, next)| {
             read.extend(next);
             read
@@ -101,16 +101,16 @@ impl Batch {
     }
 }
 
-fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incoming, Rejection)>) {
+fn read_all(source: &Source, messages: &mut [ReceivedMessage]) -> (Vec<ReadMessage>, Vec<(Incoming, Rejection)>) {
     let (mut read, mut rejected) = (Vec::with_capacity(messages.len()), Vec::new());
     for message in messages {
         match message {
-            Arrived::Whole(incoming) => match read_one(source, incoming) {
+            ReceivedMessage::Readable(incoming) => match read_one(source, incoming) {
                 Ok(one) => read.push(one),
                 Err(rejection) => rejected.push((incoming.clone(), rejection)),
             },
-            Arrived::Unreadable { incoming, rejection, coded } => {
-                redact(source, incoming, *coded);
+            ReceivedMessage::Unreadable { incoming, rejection, encoded } => {
+                redact(source, incoming, *encoded);
                 rejected.push((incoming.clone(), rejection.clone()));
             }
         }
@@ -118,42 +118,44 @@ fn read_all(source: &Source, messages: &mut [Arrived]) -> (Vec<Read>, Vec<(Incom
     (read, rejected)
 }
 
-/// The messages that were refused after they had been read, by their places among those that can be read. That is rare, so they are
-/// read again instead of having all of them copied.
-fn messages_at(
+/// Returns the messages that were refused after parsing. `refused` is keyed by position among the readable
+/// messages. Refusals are rare, so messages are parsed again here instead of being cloned every time.
+fn refused_messages(
     source: &Source,
-    messages: &mut [Arrived],
+    messages: &mut [ReceivedMessage],
     mut refused: BTreeMap<usize, Rejection>,
 ) -> Vec<(Incoming, Rejection)> {
-    let mut found = Vec::with_capacity(refused.len());
-    let mut place = 0;
+    let mut refused_messages = Vec::with_capacity(refused.len());
+    let mut position = 0;
     for message in messages {
-        if let Arrived::Whole(incoming) = message
+        if let ReceivedMessage::Readable(incoming) = message
             && read_one(source, incoming).is_ok()
         {
-            found.extend(refused.remove(&place).map(|rejection| (incoming.clone(), rejection)));
-            place += 1;
+            refused_messages.extend(refused.remove(&position).map(|rejection| (incoming.clone(), rejection)));
+            position += 1;
         }
     }
-    found
+    refused_messages
 }
 
-/// A message at which its dialect panics would come again and again, and nothing after it ever.
-fn read_one(source: &Source, incoming: &mut Incoming) -> Result<Read, Rejection> {
+/// Parses one message and catches a panic of the dialect. Without that, the broker would deliver the message
+/// again and again, and no later message would ever be processed.
+fn read_one(source: &Source, incoming: &mut Incoming) -> Result<ReadMessage, Rejection> {
     let reading = catch_unwind(AssertUnwindSafe(|| source.read(incoming))).unwrap_or_else(|_| {
         redact(source, incoming, false);
-        let reason = "the dialect failed at it, which is a fault of this program; please report it with the message";
+        let reason =
+            "the dialect crashed on this message, which is a bug of Tidings; please report it with the message";
         Err(Rejection::unprocessable(Place::Message, reason))
     })?;
-    let (submission, nothing) = source.submission(incoming, reading);
-    Ok(Read { submission, nothing, is_looked_up: false })
+    let (submission, empty_reason) = source.submission(incoming, reading);
+    Ok(ReadMessage { submission, empty_reason, is_enriched: false })
 }
 
-/// Takes out of a body that no dialect reads what must not be kept. Where that cannot be told from the
-/// rest, as in a coding that was not undone, nothing is kept of it.
-fn redact(source: &Source, incoming: &mut Incoming, coded: bool) {
+/// Removes credentials from a body that no dialect parses. If they cannot be located, for example in a body
+/// that is still content-encoded, the whole body is dropped.
+fn redact(source: &Source, incoming: &mut Incoming, encoded: bool) {
     let Some(redact) = source.kind.redact else { return };
-    if coded {
+    if encoded {
         incoming.body = Bytes::new();
         return;
     }
@@ -165,45 +167,49 @@ fn redact(source: &Source, incoming: &mut Incoming, coded: bool) {
 }
 
 impl Intake {
-    /// Takes in a batch; on return all of it is on disk, in the journal or in the quarantine.
+    /// Accepts a batch. On return all of its messages are on disk, in the journal or in the quarantine.
     ///
     /// # Errors
-    /// When it could not be written. Then the same batch is to be given again, before any other of its
-    /// source; what had been written of it is not written twice.
+    /// Fails if the batch could not be written. The caller must submit the same batch again, before any other
+    /// batch of the source. Messages of the batch that were already written are not written twice.
     pub async fn accept_batch(&self, source: &Source, batch: &mut Batch) -> Result<(), JournalError> {
-        // What was handed to the journal in vain is read again: that is rare, and a copy of each is not free.
+        // After a failed append the messages are parsed again, because failures are rare and cloning every
+        // message is not free.
         let read = batch.read.take().unwrap_or_else(|| read_all(source, &mut batch.messages).0);
-        let (mut submissions, mut nothing) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
-        let mut marked = Vec::with_capacity(read.len());
-        // By their places among those that were read.
-        let (mut places, mut refused) = (Vec::with_capacity(read.len()), BTreeMap::new());
-        for (place, one) in read.into_iter().enumerate() {
+        let (mut submissions, mut empty_reasons) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
+        let mut incomplete = Vec::with_capacity(read.len());
+        // Keyed by position among the parsed messages.
+        let (mut positions, mut refused) = (Vec::with_capacity(read.len()), BTreeMap::new());
+        for (position, one) in read.into_iter().enumerate() {
             if let Err(rejection) = source.check(&one.submission.drafts) {
-                refused.insert(place, rejection);
+                refused.insert(position, rejection);
                 continue;
             }
-            places.push(place);
-            marked.push(looking::marked(&one.submission.drafts));
+            positions.push(position);
+            incomplete.push(enrichment::count_incomplete(&one.submission.drafts));
             submissions.push(one.submission);
-            nothing.push(one.nothing);
+            empty_reasons.push(one.empty_reason);
         }
         if !submissions.is_empty() {
             let outcomes = self.journal.append_all(submissions).await?;
             let mut receipts = Vec::with_capacity(outcomes.len());
-            for (((place, marked), nothing), outcomes) in places.into_iter().zip(marked).zip(nothing).zip(outcomes) {
-                if let Some(rejection) = self.refusal(&outcomes) {
-                    refused.insert(place, rejection);
+            for (((position, incomplete), empty_reason), outcomes) in
+                positions.into_iter().zip(incomplete).zip(empty_reasons).zip(outcomes)
+            {
+                if let Some(rejection) = self.journal_refusal(&outcomes) {
+                    refused.insert(position, rejection);
                     continue;
                 }
-                source.note_incomplete(marked, &outcomes);
-                receipts.push(Receipt { outcomes, nothing });
+                source.note_incomplete(incomplete, &outcomes);
+                receipts.push(Receipt { outcomes, empty_reason });
             }
             count(source, receipts.into_iter());
         }
         if !refused.is_empty() {
-            batch.rejected.extend(messages_at(source, &mut batch.messages, refused));
+            batch.rejected.extend(refused_messages(source, &mut batch.messages, refused));
         }
-        // All of these are done with, should the rest fail.
+        // The journal has these messages now. If the quarantine fails below, only the rejected ones are
+        // retried.
         batch.messages.clear();
         batch.read = Some(Vec::new());
         self.quarantine(source, &batch.rejected).await?;
@@ -215,11 +221,12 @@ impl Intake {
         if rejected.is_empty() {
             return Ok(());
         }
-        let kept = |(incoming, rejection): &(Incoming, Rejection)| to_quarantine(source, incoming.clone(), rejection);
-        let ids: Vec<QuarantineId> = self.journal.quarantine_all(rejected.iter().map(kept).collect()).await?;
+        let to_entry =
+            |(incoming, rejection): &(Incoming, Rejection)| quarantine_entry(source, incoming.clone(), rejection);
+        let ids: Vec<QuarantineId> = self.journal.quarantine_all(rejected.iter().map(to_entry).collect()).await?;
         source.count("quarantined", rejected.len() as u64);
         for (id, (_, rejection)) in ids.into_iter().zip(rejected) {
-            tell_quarantined(source, id, rejection);
+            log_quarantined(source, id, rejection);
         }
         Ok(())
     }
@@ -229,7 +236,7 @@ fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
     let mut counts = BTreeMap::new();
     for receipt in receipts {
         *counts.entry(receipt.outcome()).or_insert(0) += 1;
-        tell(source, &receipt);
+        log_accepted(source, &receipt);
     }
     for (outcome, messages) in counts {
         source.count(outcome, messages);
@@ -238,7 +245,7 @@ fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrived, Batch, Incoming, Intake, Source};
+    use super::{Batch, Incoming, Intake, ReceivedMessage, Source};
     use crate::{
         format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
         journal::{
@@ -260,7 +267,7 @@ mod tests {
         build: |_, _| -> Result<Box<dyn Dialect>, InvalidSettings> { Ok(Box::new(Frail)) },
     };
 
-    /// Panics at what is no JSON.
+    /// Dialect that panics on invalid JSON.
     struct Frail;
 
     impl Dialect for Frail {
@@ -270,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_at_which_the_dialect_panics_is_kept_and_the_others_are_journaled() {
+    async fn message_that_panics_the_dialect_is_quarantined_and_the_others_are_appended() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
         let (journal, _writer) = Journal::start(store, JournalSettings::default()).unwrap();
@@ -290,23 +297,23 @@ mod tests {
             transport_id: None,
             redelivered: false,
         };
-        let arrived =
-            [event("a"), b"no JSON".to_vec(), event("b"), event("a")].map(|body| Arrived::Whole(message(body)));
-        let (first, next) = arrived.split_at(2);
+        let messages = [event("a"), b"no JSON".to_vec(), event("b"), event("a")]
+            .map(|body| ReceivedMessage::Readable(message(body)));
+        let (first, next) = messages.split_at(2);
         let mut batch = Batch::read(&source, first.to_vec());
         batch.extend(Batch::read(&source, next.to_vec()));
         intake.accept_batch(&source, &mut batch).await.unwrap();
-        // It is done: again, it is nothing.
+        // The second call has nothing left to do.
         intake.accept_batch(&source, &mut batch).await.unwrap();
         assert_eq!(journal.head().0, 2);
-        let kept = journal.quarantined_before(None, 10).await.unwrap();
-        assert_eq!(kept.len(), 1);
-        let kept = journal.quarantined(kept[0].id).await.unwrap().unwrap().message;
-        assert!(kept.reason.contains("the dialect failed at it"), "{}", kept.reason);
-        assert_eq!(kept.body, "no JSON");
+        let stored = journal.quarantined_before(None, 10).await.unwrap();
+        assert_eq!(stored.len(), 1);
+        let stored = journal.quarantined(stored[0].id).await.unwrap().unwrap().message;
+        assert!(stored.reason.contains("the dialect crashed on this message"), "{}", stored.reason);
+        assert_eq!(stored.body, "no JSON");
         let expected = [("read", "1"), ("routing-key", "a.b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(kept.headers, expected);
-        let counted = [&source.counts().accepted, &source.counts().duplicate, &source.counts().quarantined];
-        assert_eq!(counted.map(|count| count.load(std::sync::atomic::Ordering::Relaxed)), [2, 1, 1]);
+        assert_eq!(stored.headers, expected);
+        let counts = [&source.counts().accepted, &source.counts().duplicate, &source.counts().quarantined];
+        assert_eq!(counts.map(|count| count.load(std::sync::atomic::Ordering::Relaxed)), [2, 1, 1]);
     }
 }

@@ -1,5 +1,5 @@
-//! Bounds on what a message may make of the journal, whatever its dialect and its repository: its drafts are measured before they
-//! are appended. A URI that a browser would run instead of following it is refused as well, since views make links of URIs.
+//! Limits on the drafts of a message, checked before they are appended, whatever the dialect and the
+//! repository are. URIs that a browser would execute are refused as well, because views render URIs as links.
 
 use super::{Intake, Source};
 use crate::{
@@ -9,18 +9,19 @@ use crate::{
 };
 
 impl Source {
-    /// Checks the drafts of a message after its repository has completed them.
+    /// Checks the drafts of a message after enrichment.
     ///
     /// # Errors
-    /// When an object has too many types, or a change may have too many bytes.
+    /// Fails if an object has too many types, if a change may become too large, or if a URI has an active
+    /// scheme.
     pub(super) fn check(&self, drafts: &[(Option<EventKey>, Draft)]) -> Result<(), Rejection> {
         drafts.iter().try_for_each(|(_, draft)| {
             self.check_types(&draft.object, &draft.types)?;
             uris(draft).try_for_each(check_scheme)?;
-            let (bytes, most) = (json_size::of_draft(draft, self.limits.types), self.limits.change_bytes);
-            if bytes > most {
+            let (bytes, max) = (json_size::of_draft(draft, self.limits.types), self.limits.change_bytes);
+            if bytes > max {
                 let reason = format!(
-                    "the change of {} may have {bytes} bytes of JSON; at most {most} are taken: send several messages, or \
+                    "the change of {} may have {bytes} bytes of JSON; at most {max} are allowed: send several messages, or \
                      raise limits.change_bytes",
                     draft.object
                 );
@@ -30,15 +31,15 @@ impl Source {
         })
     }
 
-    /// Checks the types of an object.
+    /// Checks the number of types of an object.
     ///
     /// # Errors
-    /// When there are too many.
+    /// Fails if there are too many.
     pub(super) fn check_types(&self, object: &Uri, types: &[Uri]) -> Result<(), Rejection> {
-        let most = self.limits.types;
-        if types.len() > most {
+        let max = self.limits.types;
+        if types.len() > max {
             let reason = format!(
-                "the object {object} has {} types; at most {most} are taken: raise limits.types if these are meant",
+                "the object {object} has {} types; at most {max} are allowed: raise limits.types if they are expected",
                 types.len()
             );
             return Err(Rejection::past(Bound::Types, Place::Message, reason));
@@ -46,24 +47,25 @@ impl Source {
         Ok(())
     }
 
-    /// Checks the number of items of a change that a walk tells.
+    /// Checks the number of items of an object that a crawl found.
     ///
     /// # Errors
-    /// When there are too many.
+    /// Fails if there are too many.
     pub(super) fn check_items(&self, object: &Uri, items: usize) -> Result<(), Rejection> {
-        let most = self.limits.items;
-        if items > most {
-            let reason = format!("the object {object} has {items} items; at most {most} are taken: raise limits.items");
+        let max = self.limits.items;
+        if items > max {
+            let reason =
+                format!("the object {object} has {items} items; at most {max} are allowed: raise limits.items");
             return Err(Rejection::past(Bound::Items, Place::Message, reason));
         }
         Ok(())
     }
 }
 
-/// Schemes that make a link a program or a document of its own.
+/// Schemes whose links make a browser run a program or show an embedded document.
 const ACTIVE_SCHEMES: [&str; 3] = ["javascript", "vbscript", "data"];
 
-/// The URIs of a draft that views show as links.
+/// Returns the URIs of a draft that views render as links.
 fn uris(draft: &Draft) -> impl Iterator<Item = &Uri> {
     let about = [Some(&draft.object), draft.parent.as_ref(), draft.user.uri()].into_iter().flatten();
     let items = match &draft.items {
@@ -86,23 +88,23 @@ fn uris(draft: &Draft) -> impl Iterator<Item = &Uri> {
 pub(super) fn check_scheme(uri: &Uri) -> Result<(), Rejection> {
     let (scheme, _) = uri.as_str().split_once(':').unwrap_or_default();
     if ACTIVE_SCHEMES.iter().any(|active| scheme.eq_ignore_ascii_case(active)) {
-        let reason = format!("the scheme {scheme} is not taken, since a browser would run the URI as a link: {uri}");
+        let reason = format!("the scheme {scheme} is not allowed, because a browser would execute the link: {uri}");
         return Err(Rejection::unprocessable(Place::Message, reason));
     }
     Ok(())
 }
 
 impl Intake {
-    /// Why the journal has refused a message, if it has.
-    pub(super) fn refusal(&self, outcomes: &[DraftOutcome]) -> Option<Rejection> {
+    /// Returns the reason why the journal refused a message, if it did.
+    pub(super) fn journal_refusal(&self, outcomes: &[DraftOutcome]) -> Option<Rejection> {
         outcomes.contains(&DraftOutcome::TooManyItems).then(|| self.too_many_items())
     }
 
     pub(super) fn too_many_items(&self) -> Rejection {
-        let most = self.journal.bounds().object_items;
+        let max = self.journal.bounds().object_items;
         let reason = format!(
-            "an object would have more than {most} items, those included that are gone: raise limits.object_items if that \
-             is meant"
+            "an object would have more than {max} items, including deleted ones: raise limits.object_items if that \
+             is intended"
         );
         Rejection::past(Bound::ObjectItems, Place::Message, reason)
     }

@@ -1,6 +1,6 @@
-//! What a repository did not answer is asked again: a change that is in the journal incomplete is completed by an UPDATE of
-//! the same time. Which changes these are the journal remembers, so that neither a restart nor a long time
-//! makes them forgotten, and only a few of them are in memory at a time.
+//! Follow-up of incomplete changes. When the repository did not respond in time, the change is in the journal
+//! without some of its facts; here it is completed by an UPDATE with the same time. The journal stores which
+//! changes are incomplete, so they survive restarts, and only one page of them is in memory at a time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Source, looking::Looking};
+use super::{Source, enrichment::Enricher};
 use crate::{
     journal::{
         DraftOutcome, DuplicatePolicy, Journal, JournalError, Submission,
@@ -19,82 +19,81 @@ use crate::{
     retry::Backoff,
 };
 
-/// How many changes are asked about at once.
+/// Number of changes that are looked up concurrently.
 const PAGE: usize = 64;
 
-/// First and longest wait until the repository is asked again, at most.
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
+/// Bounds of the wait between two rounds. Jitter may shorten each wait by half.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Asks about the changes of one source again.
+/// Background worker that completes the incomplete changes of one source.
 pub struct FollowUp {
-    /// Where they are.
+    /// The journal that contains the changes.
     pub journal: Journal,
     /// The source.
     pub source: Arc<Source>,
 }
 
-/// What came of asking about all of them.
+/// Result of one round over all incomplete changes.
 enum Round {
-    /// None is left.
+    /// No incomplete change is left.
     Done,
-    /// Some are left; whether any was answered.
-    Left { any_answered: bool },
+    /// Some changes are left. `any_answered` is true if at least one was completed.
+    Remaining { any_answered: bool },
 }
 
 impl FollowUp {
-    /// Asks whenever there is something to ask, until `stop` is cancelled. It ends at once where the source's repository
-    /// is not asked.
+    /// Completes changes until `stop` is cancelled. Returns immediately if the source has no lookups.
     pub async fn run(self, stop: CancellationToken) {
-        if let Some(looking) = &self.source.looking {
-            let _ = stop.run_until_cancelled(self.keep_asking(looking)).await;
+        if let Some(enricher) = &self.source.enricher {
+            let _ = stop.run_until_cancelled(self.run_rounds(enricher)).await;
         }
     }
 
-    async fn keep_asking(&self, looking: &Looking) {
-        let mut backoff = Backoff::new(SHORTEST, LONGEST);
-        // What is left of an earlier time is shown at once.
-        let _ = self.count(looking).await;
+    async fn run_rounds(&self, enricher: &Enricher) {
+        let mut backoff = Backoff::new(SHORTEST_WAIT, LONGEST_WAIT);
+        // Report changes that an earlier run left incomplete right after the start.
+        let _ = self.count(enricher).await;
         loop {
-            let round = self.round(looking).await.unwrap_or_else(|error| {
-                tracing::debug!(source = %self.source.name(), %error, "incomplete changes cannot be completed now");
-                Round::Left { any_answered: false }
+            let round = self.round(enricher).await.unwrap_or_else(|error| {
+                tracing::debug!(source = %self.source.name(), %error, "cannot complete incomplete changes; retrying");
+                Round::Remaining { any_answered: false }
             });
             match round {
                 Round::Done => {
                     backoff.reset();
-                    looking.is_more.notified().await;
-                    // What has just failed is not asked in the same moment.
-                    sleep(SHORTEST).await;
+                    enricher.more_incomplete.notified().await;
+                    // Wait a moment: the lookup of the new change has just failed.
+                    sleep(SHORTEST_WAIT).await;
                 }
-                Round::Left { any_answered } => {
+                Round::Remaining { any_answered } => {
                     if any_answered {
                         backoff.reset();
                     }
                     tokio::select! {
                         () = sleep(backoff.next_wait()) => {}
-                        () = looking.lookup.repository().recovers() => {}
+                        () = enricher.lookup.repository().wait_for_recovery() => {}
                     }
                 }
             }
         }
     }
 
-    /// Asks about every change once, or until the repository is left alone.
-    async fn round(&self, looking: &Looking) -> Result<Round, JournalError> {
+    /// Looks up every incomplete change once, or stops as soon as the circuit is open.
+    async fn round(&self, enricher: &Enricher) -> Result<Round, JournalError> {
         let mut after = Seq::ZERO;
-        let (mut answered, mut is_left_alone) = (0, false);
-        while !is_left_alone {
+        let (mut answered, mut is_circuit_open) = (0, false);
+        while !is_circuit_open {
             let page = self.journal.incomplete(self.source.name().clone(), after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             let since = Instant::now();
-            let asked = join_all(page.iter().map(|incomplete| self.ask(looking, incomplete, since))).await;
+            let lookups = join_all(page.iter().map(|incomplete| self.look_up(enricher, incomplete, since))).await;
             let mut submissions = Vec::new();
-            for told in asked {
-                match told {
+            for lookup in lookups {
+                match lookup {
                     Ok(submission) => submissions.push(submission),
-                    Err(error) => is_left_alone |= matches!(error, LookupError::LeftAlone { .. }),
+                    Err(error) => is_circuit_open |= matches!(error, LookupError::CircuitOpen { .. }),
                 }
             }
             answered += submissions.len();
@@ -102,45 +101,46 @@ impl FollowUp {
                 let outcomes = self.journal.append_all(submissions).await?;
                 if outcomes.iter().flatten().any(|outcome| *outcome == DraftOutcome::TooManyItems) {
                     let reason = "an object would have more items than limits.object_items";
-                    tracing::warn!(source = %self.source.name(), reason, "changes cannot be completed");
+                    tracing::warn!(source = %self.source.name(), reason, "cannot complete changes");
                 }
             }
         }
-        let left = self.count(looking).await?;
+        let left = self.count(enricher).await?;
         if answered > 0 {
-            tracing::info!(source = %self.source.name(), answered, left, "the repository has answered what it had not");
+            tracing::info!(source = %self.source.name(), answered, left, "incomplete changes were completed from the repository");
         }
-        Ok(if left == 0 { Round::Done } else { Round::Left { any_answered: answered > 0 } })
+        Ok(if left == 0 { Round::Done } else { Round::Remaining { any_answered: answered > 0 } })
     }
 
-    async fn count(&self, looking: &Looking) -> Result<u64, JournalError> {
+    async fn count(&self, enricher: &Enricher) -> Result<u64, JournalError> {
         let counts = self.journal.incomplete_counts().await?;
         let left = counts.get(self.source.name()).copied().unwrap_or_default();
-        looking.counted(left);
+        enricher.set_incomplete(left);
         Ok(left)
     }
 
-    /// What is to be told of a change, after the repository has been asked again.
-    async fn ask(
+    /// Looks up an incomplete change again and builds the submission that completes it.
+    async fn look_up(
         &self,
-        looking: &Looking,
+        enricher: &Enricher,
         incomplete: &IncompleteChange,
         since: Instant,
     ) -> Result<Submission, LookupError> {
         let mut drafts = Vec::new();
-        // One that cannot be read is a fault of ours, and asking again would not mend it.
+        // A stored change that cannot be deserialized is a bug. Asking again would not help, so it is settled
+        // without a draft.
         if let Ok(change) = serde_json::from_slice::<Change>(&incomplete.json) {
-            let told = format!("lookup of {}", change.modification.id);
-            let key = event_key(self.source.name(), EventIdentity::Id(&told), 0);
+            let event_id = format!("lookup of {}", change.modification.id);
+            let key = event_key(self.source.name(), EventIdentity::Id(&event_id), 0);
             let mut draft = draft_of(change, incomplete);
-            looking.lookup.complete(&mut draft, since).await?;
-            draft.items = completed(draft.items);
+            enricher.lookup.complete(&mut draft, since).await?;
+            draft.items = mark_as_completions(draft.items);
             draft.lookup = DraftLookup { mark: draft.lookup.mark, ..DraftLookup::default() };
             drafts.push((Some(key), draft));
             if let Err(rejection) = self.source.check(&drafts) {
-                // To ask again would bring the same answer.
+                // A repeated lookup would return the same facts.
                 let change = incomplete.seq.0;
-                tracing::warn!(source = %self.source.name(), change, %rejection, "a change cannot be completed");
+                tracing::warn!(source = %self.source.name(), change, %rejection, "cannot complete a change");
                 drafts.clear();
             }
         }
@@ -154,26 +154,28 @@ impl FollowUp {
     }
 }
 
-/// The change as its source told it, without what the registry has added.
+/// Rebuilds the draft as the source reported it, without the facts that the registry added.
 fn draft_of(change: Change, incomplete: &IncompleteChange) -> Draft {
-    let (told, filled) = (change.modification, change.settlement.filled);
+    let (modification, filled) = (change.modification, change.settlement.filled);
     Draft {
         id: None,
-        event_id: told.origin.event_id,
-        software_version: told.origin.software_version,
-        user: told.user,
-        time: DraftTime::Reported(told.time),
-        object: told.object,
-        parent: told.parent.filter(|_| !filled.contains(Aspect::Parent)),
-        types: if filled.contains(Aspect::Types) { Vec::new() } else { told.types },
-        description: told.description,
-        items: DraftItems::Listed(told.items.map(|item| DraftItem::new(item.uri, DraftChange::Reported(item.change)))),
+        event_id: modification.origin.event_id,
+        software_version: modification.origin.software_version,
+        user: modification.user,
+        time: DraftTime::Reported(modification.time),
+        object: modification.object,
+        parent: modification.parent.filter(|_| !filled.contains(Aspect::Parent)),
+        types: if filled.contains(Aspect::Types) { Vec::new() } else { modification.types },
+        description: modification.description,
+        items: DraftItems::Listed(
+            modification.items.map(|item| DraftItem::new(item.uri, DraftChange::Reported(item.change))),
+        ),
         lookup: DraftLookup::of(incomplete.missing),
     }
 }
 
-/// What is told now counts as far as it is news.
-fn completed(items: DraftItems) -> DraftItems {
+/// Marks the items as completions, so that settling keeps only the facts that are new.
+fn mark_as_completions(items: DraftItems) -> DraftItems {
     let each = |mut item: DraftItem| {
         item.change = match item.change {
             DraftChange::Reported(change) => DraftChange::FollowUp(change),

@@ -1,4 +1,4 @@
-//! What became of a message, and what its sender is told of that.
+//! Receipts: the outcome of each message, and the response to its sender.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -8,87 +8,89 @@ use crate::{
     model::{ChangeId, Seq},
 };
 
-/// What became of a message that was read.
+/// Outcome of a message that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// What became of each change that it told, in order; empty when it told of none.
+    /// Outcomes of the drafts in order; empty if the message contained none.
     pub outcomes: Vec<DraftOutcome>,
-    /// Why it told of none.
-    pub nothing: Option<&'static str>,
+    /// Reason why the message contained no drafts.
+    pub empty_reason: Option<&'static str>,
 }
 
-/// Why a message that told of something made no change.
-const NOTHING_NEW: &str = "what it tells is what the registry holds: content and state stand as they were";
+/// Reason in the response to a message whose drafts changed nothing.
+const NOTHING_NEW: &str = "the registry already has this content and state";
 
 /// A change that the journal has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// Its number.
+pub struct AcceptedChange {
+    /// Number of the change.
     pub seq: Seq,
-    /// Its identifier.
+    /// Identifier of the change.
     pub id: ChangeId,
 }
 
-/// What became of a message, as its sender is told it.
+/// The outcome of a message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Told {
+#[schema(as = Told)]
+pub struct IngestResponse {
     /// `accepted`, `duplicate` or `unchanged`.
     outcome: &'static str,
-    /// Why nothing changed.
+    /// The reason why nothing changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     reason: Option<&'static str>,
-    /// What became of each change that it told, in order.
-    changes: Vec<ToldChange>,
+    /// The outcome of each reported change, in order.
+    changes: Vec<ChangeReceipt>,
 }
 
-/// What became of one change that a message told.
+/// The outcome of one reported change.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-struct ToldChange {
+#[schema(as = ToldChange)]
+struct ChangeReceipt {
     /// `accepted`, `duplicate` or `unchanged`.
     outcome: &'static str,
-    /// Its identifier, where there is such a change.
+    /// The identifier of the change, if the journal has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ChangeId)]
     id: Option<ChangeId>,
-    /// Its number, where there is such a change.
+    /// The number of the change, if the journal has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Seq)]
     seq: Option<Seq>,
 }
 
 impl Receipt {
-    /// The changes that are new.
-    pub fn accepted(&self) -> impl Iterator<Item = Accepted> {
+    /// Returns the new changes.
+    pub fn accepted(&self) -> impl Iterator<Item = AcceptedChange> {
         self.outcomes.iter().filter_map(|outcome| match *outcome {
-            DraftOutcome::Accepted { seq, id } => Some(Accepted { seq, id }),
+            DraftOutcome::Accepted { seq, id } => Some(AcceptedChange { seq, id }),
             DraftOutcome::Duplicate { .. } | DraftOutcome::Unchanged | DraftOutcome::TooManyItems => None,
         })
     }
 
-    /// The outcome of the whole message: `accepted` when any change is new, else `duplicate` when
-    /// any was there already, else `unchanged`.
+    /// Returns the outcome of the whole message: `accepted` if any change is new, else `duplicate` if the
+    /// journal already had any of them, else `unchanged`.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         let words: Vec<_> = self.outcomes.iter().map(outcome_word).collect();
         ["accepted", "duplicate"].into_iter().find(|word| words.contains(word)).unwrap_or("unchanged")
     }
 
-    /// What the sender is told: the outcome, why nothing changed, and each change's own outcome,
-    /// identifier and number.
+    /// Builds the response to the sender: the outcome, the reason why nothing changed, and the outcome,
+    /// identifier and number of each change.
     #[must_use]
-    pub fn told(&self) -> Told {
-        let told = |outcome: &DraftOutcome| {
+    pub fn to_response(&self) -> IngestResponse {
+        let receipt = |outcome: &DraftOutcome| {
             let (id, seq) = match *outcome {
                 DraftOutcome::Accepted { seq, id } => (Some(id), Some(seq)),
                 DraftOutcome::Duplicate { seq, id } => (id, Some(seq)),
                 DraftOutcome::Unchanged | DraftOutcome::TooManyItems => (None, None),
             };
-            ToldChange { outcome: outcome_word(outcome), id, seq }
+            ChangeReceipt { outcome: outcome_word(outcome), id, seq }
         };
         let outcome = self.outcome();
-        let reason = self.nothing.or((outcome == "unchanged").then_some(NOTHING_NEW));
-        Told { outcome, reason, changes: self.outcomes.iter().map(told).collect() }
+        let reason = self.empty_reason.or((outcome == "unchanged").then_some(NOTHING_NEW));
+        IngestResponse { outcome, reason, changes: self.outcomes.iter().map(receipt).collect() }
     }
 }
 
@@ -96,7 +98,7 @@ fn outcome_word(outcome: &DraftOutcome) -> &'static str {
     match outcome {
         DraftOutcome::Accepted { .. } => "accepted",
         DraftOutcome::Duplicate { .. } => "duplicate",
-        // A message with too many items goes to the quarantine and has no receipt.
+        // A message with too many items goes to the quarantine and gets no receipt.
         DraftOutcome::Unchanged | DraftOutcome::TooManyItems => "unchanged",
     }
 }

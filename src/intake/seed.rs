@@ -1,4 +1,4 @@
-//! A part of a walk through a repository, on its way to the journal: to the registry alone, or as changes.
+//! Appends one part of a crawl to the journal, either to the registry only or also as changes.
 
 use std::sync::Arc;
 
@@ -18,35 +18,36 @@ use crate::{
     },
 };
 
-/// What stands for the method that was called, or the like, in a change that a walk tells.
+/// Description of the changes that a crawl reports, in place of a method name.
 const DESCRIPTION: &str = "found in the repository";
 
-/// Why a part of a walk was not taken in.
+/// Reason why the intake did not accept a part of a crawl.
 #[derive(Debug, thiserror::Error)]
 pub enum SeedError {
-    /// An object is past a bound. Nothing of the part was written.
+    /// An object exceeds a limit. Nothing of the part was written.
     #[error("{}", .0.reason)]
     TooLarge(#[from] Rejection),
-    /// Nothing could be written: the part must be sent again.
+    /// The journal could not write the part. The caller must send it again.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 impl Intake {
-    /// Takes in what a walk found; on return it is on disk, with how far the walk is. If `emit` says so it is told as
-    /// changes, except what the registry holds already; else it goes to the registry alone.
+    /// Accepts the objects that a crawl found. On return they are on disk together with the position of the
+    /// crawl. If `emit` is true, each object is appended as a change, except facts that the registry already
+    /// has. Otherwise the objects only fill the registry.
     ///
     /// # Errors
-    /// When an object is past a bound, and then nothing is written; or when nothing could be written: it must be sent again,
-    /// and makes no second change.
+    /// Fails if an object exceeds a limit or the journal could not write. Nothing is written in either case. After
+    /// a failed write the caller must send the part again; a repeat makes no second change.
     pub async fn seed(
         &self,
         source: &Source,
-        found: Vec<CrawledObject>,
+        objects: Vec<CrawledObject>,
         emit: bool,
         walk: CrawlProgress,
     ) -> Result<CrawlPartOutcome, SeedError> {
-        for CrawledObject { object, types, items, .. } in &found {
+        for CrawledObject { object, types, items, .. } in &objects {
             source.check_types(object, types)?;
             let content = items.iter().filter_map(|item| item.content.as_ref()).map(|content| &content.url);
             [object].into_iter().chain(items.iter().map(|item| &item.uri)).chain(content).try_for_each(check_scheme)?;
@@ -54,13 +55,13 @@ impl Intake {
                 source.check_items(object, items.len())?;
             }
         }
-        let (told, found) = if emit { (found, Vec::new()) } else { (Vec::new(), found) };
-        let keyed = |found| {
-            let draft = draft(found);
+        let (emitted, objects) = if emit { (objects, Vec::new()) } else { (Vec::new(), objects) };
+        let keyed = |objects| {
+            let draft = draft(objects);
             let key = draft.event_id.as_ref().map(|id| event_key(source.name(), EventIdentity::Id(id.as_str()), 0));
             (key, draft)
         };
-        let drafts: Vec<_> = told.into_iter().map(keyed).collect();
+        let drafts: Vec<_> = emitted.into_iter().map(keyed).collect();
         source.check(&drafts)?;
         let submission = Submission {
             policy: Arc::clone(&source.policy),
@@ -68,21 +69,22 @@ impl Intake {
             duplicate_policy: DuplicatePolicy::RememberChanges,
             completes: None,
         };
-        let (part, objects) = (walk.parts, walk.objects);
-        let seeded = self.journal.seed(CrawlPart { submission, crawled: found, progress: walk }).await?;
+        let (part, object_count) = (walk.parts, walk.objects);
+        let seeded = self.journal.seed(CrawlPart { submission, crawled: objects, progress: walk }).await?;
         if seeded.too_many_items {
             return Err(self.too_many_items().into());
         }
-        tracing::debug!(source = %source.name(), part, objects, filled = seeded.updated_objects, "a part of a walk is on disk");
+        tracing::debug!(source = %source.name(), part, objects = object_count, filled = seeded.updated_objects, "crawl part written to the journal");
         Ok(seeded)
     }
 }
 
-/// An object as it was found, as something that was told. What was found so before is the same event.
-fn draft(found: CrawledObject) -> Draft {
-    let time = found.newest();
-    let event_id = EventId::parse(&format!("found:sha256:{}", hex::encode(Sha256::digest(identity(&found)))));
-    let CrawledObject { object, parent, types, items, .. } = found;
+/// Converts a crawled object to a draft. An object that was found in the same state before has the same event
+/// identifier.
+fn draft(objects: CrawledObject) -> Draft {
+    let time = objects.newest();
+    let event_id = EventId::parse(&format!("found:sha256:{}", hex::encode(Sha256::digest(identity(&objects)))));
+    let CrawledObject { object, parent, types, items, .. } = objects;
     let item =
         |CrawledItem { uri, at, content, state }| DraftItem::new(uri, DraftChange::Crawled { content, state, at });
     Draft {
@@ -100,8 +102,8 @@ fn draft(found: CrawledObject) -> Draft {
     }
 }
 
-/// All that is told of an object, in one text.
-fn identity(found: &CrawledObject) -> Vec<u8> {
-    // The model has a JSON shape for every value.
-    serde_json::to_vec(found).unwrap_or_default()
+/// Serializes all facts of an object, as input of the digest that identifies it.
+fn identity(objects: &CrawledObject) -> Vec<u8> {
+    // Serialization cannot fail: every value of the model has a JSON form.
+    serde_json::to_vec(objects).unwrap_or_default()
 }

@@ -1,9 +1,10 @@
-//! Answers that are kept for a while, since messages of one object ask much the same.
+//! Cache of responses. Messages about one object need almost the same lookups.
 //!
-//! An answer holds for a message if the question was asked after the message had come: what the message speaks of had
-//! happened then. So nothing is told that is older than the event, however long an answer is kept. Who asks what is just
-//! being asked waits for the same answer. A failure is shared by those who wait for it, and not kept. An entry without an
-//! answer lives as long as a caller waits for it: nobody else would poll its request, nor its wait for a permit.
+//! A cached response is used only if its request was sent after the message had arrived. The event of the
+//! message had happened by then, so a response is never older than the event, however long it is cached.
+//! Identical concurrent lookups share one request. A failure is shared by all callers that wait for it, and is
+//! not cached. An entry without a response lives as long as a caller waits for it, because nobody else would
+//! poll its request or its wait for a permit.
 
 use std::{
     collections::HashMap,
@@ -16,126 +17,127 @@ use futures_util::{
 };
 use tokio::time::Instant;
 
-use super::{client::Answer, error::LookupError};
+use super::{client::LookupResponse, error::LookupError};
 
-/// The largest body that is kept, in bytes.
-const LARGEST: usize = 64 * 1024;
+/// Maximum size of a cached body, in bytes.
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// What is asked: how, where, and what for.
-pub(super) type Question = (&'static str, String);
+/// Key of a cached response: method or media type, and path.
+pub(super) type CacheKey = (&'static str, String);
 
-type Answering = Shared<BoxFuture<'static, Result<Answer, LookupError>>>;
+type PendingResponse = Shared<BoxFuture<'static, Result<LookupResponse, LookupError>>>;
 
-/// The newest answers of one repository.
-pub(super) struct AnswerCache {
-    most: usize,
-    kept: Mutex<Generations>,
+/// The most recent responses of one repository.
+pub(super) struct ResponseCache {
+    capacity: usize,
+    generations: Mutex<Generations>,
 }
 
-/// When the newer half is full it becomes the older one, and what was that goes.
+/// Two generations of entries. When the newer one is full it replaces the older one, which is dropped.
 #[derive(Default)]
 struct Generations {
-    newer: HashMap<Question, Kept>,
-    older: HashMap<Question, Kept>,
+    newer: HashMap<CacheKey, CacheEntry>,
+    older: HashMap<CacheKey, CacheEntry>,
 }
 
 #[derive(Clone)]
-struct Kept {
-    asked: Instant,
-    answering: Answering,
-    /// One clone for each caller that waits, and one for each generation that has the entry.
+struct CacheEntry {
+    sent_at: Instant,
+    response: PendingResponse,
+    /// Reference count: one clone for each waiting caller, and one for each generation that contains the
+    /// entry.
     clones: Arc<()>,
 }
 
-/// A caller that waits for an answer. The last one that leaves without it takes the entry along.
+/// A caller that waits for a response. If the last waiter is dropped without a response, the entry is removed.
 struct Waiter<'c> {
-    cache: &'c AnswerCache,
-    question: Question,
-    kept: Kept,
+    cache: &'c ResponseCache,
+    key: CacheKey,
+    entry: CacheEntry,
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut generations = self.cache.lock();
-        let is_last = Arc::strong_count(&self.kept.clones) <= 1 + generations.count(&self.question, &self.kept);
-        if is_last && self.kept.answering.peek().is_none() {
-            generations.forget(&self.question, &self.kept);
+        let is_last = Arc::strong_count(&self.entry.clones) <= 1 + generations.count(&self.key, &self.entry);
+        if is_last && self.entry.response.peek().is_none() {
+            generations.forget(&self.key, &self.entry);
         }
     }
 }
 
-impl AnswerCache {
-    /// For at most so many answers.
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, kept: Mutex::default() }
+impl ResponseCache {
+    /// Creates a cache for at most `capacity` responses.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity, generations: Mutex::default() }
     }
 
-    /// The answer to a question for a message that came at `since`: one that is kept, or what `ask` gives.
+    /// Returns the response for a message that arrived at `since`: a cached one, or the result of `send`.
     ///
     /// # Errors
-    /// Those of `ask`.
-    pub(super) async fn answer(
+    /// Those of `send`.
+    pub(super) async fn response_for(
         &self,
-        question: Question,
+        key: CacheKey,
         since: Instant,
-        ask: impl FnOnce() -> BoxFuture<'static, Result<Answer, LookupError>>,
-    ) -> Result<Answer, LookupError> {
-        if self.most == 0 {
-            return ask().await;
+        send: impl FnOnce() -> BoxFuture<'static, Result<LookupResponse, LookupError>>,
+    ) -> Result<LookupResponse, LookupError> {
+        if self.capacity == 0 {
+            return send().await;
         }
-        let kept = self.lock().find_or_keep(&question, since, self.most, ask);
-        let waiter = Waiter { cache: self, question, kept };
-        let answer = waiter.kept.answering.clone().await;
-        let is_worth_it = matches!(&answer, Ok(answer) if answer.size() <= LARGEST);
+        let entry = self.lock().find_or_insert(&key, since, self.capacity, send);
+        let waiter = Waiter { cache: self, key, entry };
+        let response = waiter.entry.response.clone().await;
+        let is_worth_it = matches!(&response, Ok(response) if response.size() <= MAX_BODY_BYTES);
         if !is_worth_it {
-            self.lock().forget(&waiter.question, &waiter.kept);
+            self.lock().forget(&waiter.key, &waiter.entry);
         }
-        answer
+        response
     }
 
-    /// An answer that is none is not kept.
-    pub(super) fn forget(&self, question: &Question) {
-        let mut kept = self.lock();
-        kept.newer.remove(question);
-        kept.older.remove(question);
+    /// Removes a response that turned out to be invalid.
+    pub(super) fn forget(&self, key: &CacheKey) {
+        let mut generations = self.lock();
+        generations.newer.remove(key);
+        generations.older.remove(key);
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
-        // What is held is whole whenever the lock is free.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        // Every change is complete before the lock is released, even if a thread panics.
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Generations {
-    fn find_or_keep(
+    fn find_or_insert(
         &mut self,
-        question: &Question,
+        key: &CacheKey,
         since: Instant,
-        most: usize,
-        ask: impl FnOnce() -> BoxFuture<'static, Result<Answer, LookupError>>,
-    ) -> Kept {
-        let found = [&self.newer, &self.older].into_iter().find_map(|held| held.get(question));
-        if let Some(found) = found.filter(|found| found.asked >= since) {
+        capacity: usize,
+        send: impl FnOnce() -> BoxFuture<'static, Result<LookupResponse, LookupError>>,
+    ) -> CacheEntry {
+        let found = [&self.newer, &self.older].into_iter().find_map(|generation| generation.get(key));
+        if let Some(found) = found.filter(|found| found.sent_at >= since) {
             return found.clone();
         }
-        if self.newer.len() >= most.div_ceil(2) {
+        if self.newer.len() >= capacity.div_ceil(2) {
             self.older = std::mem::take(&mut self.newer);
         }
-        let kept = Kept { asked: Instant::now(), answering: ask().shared(), clones: Arc::default() };
-        self.newer.insert(question.clone(), kept.clone());
-        kept
+        let entry = CacheEntry { sent_at: Instant::now(), response: send().shared(), clones: Arc::default() };
+        self.newer.insert(key.clone(), entry.clone());
+        entry
     }
 
-    /// In how many generations an entry is.
-    fn count(&self, question: &Question, kept: &Kept) -> usize {
-        let found = [&self.newer, &self.older].into_iter().filter_map(|held| held.get(question));
-        found.filter(|held| held.answering.ptr_eq(&kept.answering)).count()
+    /// Returns the number of generations that contain an entry.
+    fn count(&self, key: &CacheKey, entry: &CacheEntry) -> usize {
+        let found = [&self.newer, &self.older].into_iter().filter_map(|generation| generation.get(key));
+        found.filter(|generation| generation.response.ptr_eq(&entry.response)).count()
     }
 
-    fn forget(&mut self, question: &Question, gone: &Kept) {
-        for held in [&mut self.newer, &mut self.older] {
-            if held.get(question).is_some_and(|held| held.answering.ptr_eq(&gone.answering)) {
-                held.remove(question);
+    fn forget(&mut self, key: &CacheKey, stale: &CacheEntry) {
+        for generation in [&mut self.newer, &mut self.older] {
+            if generation.get(key).is_some_and(|generation| generation.response.ptr_eq(&stale.response)) {
+                generation.remove(key);
             }
         }
     }
@@ -152,71 +154,71 @@ mod tests {
     use futures_util::FutureExt;
     use tokio::sync::Semaphore;
 
-    use super::{Answer, AnswerCache, Instant, LookupError};
-    use crate::lookup::There;
+    use super::{Instant, LookupError, LookupResponse, ResponseCache};
+    use crate::lookup::Resource;
 
-    /// Asks with a cache, and counts how often it came to that.
-    struct Asker {
-        cache: AnswerCache,
-        asked: AtomicUsize,
+    /// Sends requests through a cache and counts the ones that reached the repository.
+    struct CachedClient {
+        cache: ResponseCache,
+        requests: AtomicUsize,
     }
 
-    impl Asker {
-        fn new(most: usize) -> Self {
-            Self { cache: AnswerCache::new(most), asked: AtomicUsize::new(0) }
+    impl CachedClient {
+        fn new(capacity: usize) -> Self {
+            Self { cache: ResponseCache::new(capacity), requests: AtomicUsize::new(0) }
         }
 
-        async fn ask(&self, path: &str, since: Instant, answer: Result<usize, ()>) {
-            let ask = || {
-                self.asked.fetch_add(1, Ordering::Relaxed);
+        async fn send(&self, path: &str, since: Instant, result: Result<usize, ()>) {
+            let send = || {
+                self.requests.fetch_add(1, Ordering::Relaxed);
                 async move {
                     tokio::task::yield_now().await;
-                    let there = |bytes| There { headers: Default::default(), body: vec![0; bytes].into() };
+                    let resource = |bytes| Resource { headers: Default::default(), body: vec![0; bytes].into() };
                     let failed = LookupError::Status(StatusCode::INTERNAL_SERVER_ERROR);
-                    answer.map(|bytes| Answer::There(there(bytes))).map_err(|()| failed)
+                    result.map(|bytes| LookupResponse::Found(resource(bytes))).map_err(|()| failed)
                 }
                 .boxed()
             };
-            let told = self.cache.answer(("GET", path.to_owned()), since, ask).await;
-            assert_eq!(told.is_ok(), answer.is_ok());
+            let response = self.cache.response_for(("GET", path.to_owned()), since, send).await;
+            assert_eq!(response.is_ok(), result.is_ok());
         }
 
-        fn asked(&self) -> usize {
-            self.asked.load(Ordering::Relaxed)
+        fn requests(&self) -> usize {
+            self.requests.load(Ordering::Relaxed)
         }
     }
 
     #[tokio::test]
-    async fn an_answer_holds_for_what_came_before_it_was_asked_for() {
-        let asker = Asker::new(10);
+    async fn response_is_reused_only_for_messages_older_than_its_request() {
+        let client = CachedClient::new(10);
         let before = Instant::now();
-        asker.ask("/a", before, Ok(1)).await;
-        asker.ask("/a", before, Ok(1)).await;
-        assert_eq!(asker.asked(), 1);
-        asker.ask("/b", before, Ok(1)).await;
-        assert_eq!(asker.asked(), 2);
+        client.send("/a", before, Ok(1)).await;
+        client.send("/a", before, Ok(1)).await;
+        assert_eq!(client.requests(), 1);
+        client.send("/b", before, Ok(1)).await;
+        assert_eq!(client.requests(), 2);
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        asker.ask("/a", Instant::now(), Ok(1)).await;
-        assert_eq!(asker.asked(), 3);
+        client.send("/a", Instant::now(), Ok(1)).await;
+        assert_eq!(client.requests(), 3);
     }
 
     #[tokio::test]
-    async fn who_asks_the_same_at_once_hears_the_same() {
-        let asker = Asker::new(10);
+    async fn concurrent_identical_lookups_share_one_request() {
+        let client = CachedClient::new(10);
         let since = Instant::now();
-        tokio::join!(asker.ask("/a", since, Ok(1)), asker.ask("/a", since, Ok(1)), asker.ask("/a", since, Ok(1)));
-        assert_eq!(asker.asked(), 1);
-        tokio::join!(asker.ask("/b", since, Err(())), asker.ask("/b", since, Err(())));
-        assert_eq!(asker.asked(), 2);
+        tokio::join!(client.send("/a", since, Ok(1)), client.send("/a", since, Ok(1)), client.send("/a", since, Ok(1)));
+        assert_eq!(client.requests(), 1);
+        tokio::join!(client.send("/b", since, Err(())), client.send("/b", since, Err(())));
+        assert_eq!(client.requests(), 2);
     }
 
-    /// A permit that a request holds or waits for is free again when its last caller has left.
+    /// A permit that a request holds or waits for is free again after its last caller has left.
     #[tokio::test]
-    async fn abandoned_requests_are_dropped_by_the_last_caller_alone() {
-        let cache = AnswerCache::new(10);
+    async fn abandoned_request_is_dropped_with_its_last_caller() {
+        let cache = ResponseCache::new(10);
         let permits = Arc::new(Semaphore::new(1));
-        let (since, question) = (Instant::now(), ("GET", "/a".to_owned()));
-        let ask = || {
+        let (since, key) = (Instant::now(), ("GET", "/a".to_owned()));
+        let send = || {
             let permits = Arc::clone(&permits);
             move || {
                 async move {
@@ -226,15 +228,15 @@ mod tests {
                 .boxed()
             }
         };
-        let mut first = Box::pin(cache.answer(question.clone(), since, ask()));
-        let mut second = Box::pin(cache.answer(question.clone(), since, ask()));
-        let mut other = Box::pin(cache.answer(("GET", "/b".to_owned()), since, ask()));
+        let mut first = Box::pin(cache.response_for(key.clone(), since, send()));
+        let mut second = Box::pin(cache.response_for(key.clone(), since, send()));
+        let mut other = Box::pin(cache.response_for(("GET", "/b".to_owned()), since, send()));
         assert!(futures_util::poll!(&mut first).is_pending());
         assert!(futures_util::poll!(&mut second).is_pending());
         assert!(futures_util::poll!(&mut other).is_pending());
         drop(first);
         assert_eq!((permits.available_permits(), cache.lock().newer.len()), (0, 2));
-        // The other request waits for the permit, and is handed it now.
+        // The other request waits for the permit and receives it now.
         drop(second);
         assert_eq!((permits.available_permits(), cache.lock().newer.len()), (0, 1));
         drop(other);
@@ -242,30 +244,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn neither_failures_nor_large_answers_are_kept() {
-        let asker = Asker::new(10);
+    async fn failures_and_large_responses_are_not_cached() {
+        let client = CachedClient::new(10);
         let since = Instant::now();
-        asker.ask("/a", since, Err(())).await;
-        asker.ask("/a", since, Ok(super::LARGEST + 1)).await;
-        asker.ask("/a", since, Ok(1)).await;
-        asker.ask("/a", since, Ok(1)).await;
-        assert_eq!(asker.asked(), 3);
+        client.send("/a", since, Err(())).await;
+        client.send("/a", since, Ok(super::MAX_BODY_BYTES + 1)).await;
+        client.send("/a", since, Ok(1)).await;
+        client.send("/a", since, Ok(1)).await;
+        assert_eq!(client.requests(), 3);
     }
 
     #[tokio::test]
-    async fn there_are_never_more_than_so_many() {
-        let asker = Asker::new(4);
+    async fn cache_never_exceeds_its_capacity() {
+        let client = CachedClient::new(4);
         let since = Instant::now();
         for path in 0..100 {
-            asker.ask(&path.to_string(), since, Ok(1)).await;
-            let kept = asker.cache.lock();
-            assert!(kept.newer.len() + kept.older.len() <= 4);
+            client.send(&path.to_string(), since, Ok(1)).await;
+            let generations = client.cache.lock();
+            assert!(generations.newer.len() + generations.older.len() <= 4);
         }
-        asker.ask("99", since, Ok(1)).await;
-        assert_eq!(asker.asked(), 100);
-        let none = Asker::new(0);
-        none.ask("/a", since, Ok(1)).await;
-        none.ask("/a", since, Ok(1)).await;
-        assert_eq!(none.asked(), 2);
+        client.send("99", since, Ok(1)).await;
+        assert_eq!(client.requests(), 100);
+        let none = CachedClient::new(0);
+        none.send("/a", since, Ok(1)).await;
+        none.send("/a", since, Ok(1)).await;
+        assert_eq!(none.requests(), 2);
     }
 }

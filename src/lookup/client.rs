@@ -1,5 +1,5 @@
-//! Requests to one repository: never to another place, and never without a bound on their time, their answers and
-//! their number.
+//! HTTP client of one repository. Requests go to the configured URL only, and their time, size and number are
+//! limited.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,22 +13,22 @@ use tokio::{
 };
 
 use super::{
-    breaker::{Breaker, Leave},
+    breaker::{CircuitBreaker, Permit},
     error::LookupError,
     settings::{Credentials, RepositorySettings},
 };
 use crate::{
-    http_client::{self, Client, ClientError, Destination, Guard, Opened, retry_after},
+    http_client::{self, Client, ClientError, OutboundPolicy, OutboundUrl, ResponseStream, retry_after},
     model::SourceName,
 };
 
-/// How much of an answer is read, in bytes: a list of some ten thousand datastreams.
-const ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// Maximum size of a response body, in bytes; enough for a list of about ten thousand datastreams.
+const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The metric of requests to repositories, with what came of each.
+/// Metric name: number of requests to repositories by outcome.
 pub const LOOKUPS: &str = "tidings_lookups_total";
 
-/// A repository that is asked. Clones are the same one: they share its connections and its bounds.
+/// Handle to a repository. Clones share its connections and limits.
 #[derive(Clone)]
 pub struct Repository(Arc<Inner>);
 
@@ -37,167 +37,183 @@ struct Inner {
     client: Client,
     authorization: Option<HeaderValue>,
     in_flight: Arc<Semaphore>,
-    breaker: Breaker,
-    /// Tells that it answers again.
+    breaker: CircuitBreaker,
+    /// Notified when the repository responds again.
     recovered: Notify,
-    answered: metrics::Counter,
+    succeeded: metrics::Counter,
     failed: metrics::Counter,
 }
 
-/// What a repository answered.
+/// Response of a repository.
 #[derive(Clone, Debug)]
-pub enum Answer {
-    /// What is there.
-    There(There),
-    /// There is nothing there, or nothing any more (404, 410).
-    Nothing,
+pub enum LookupResponse {
+    /// The resource exists.
+    Found(Resource),
+    /// The resource does not exist, or no longer (404, 410).
+    NotFound,
 }
 
-/// What is there.
+/// A resource of the repository.
 #[derive(Clone, Debug)]
-pub struct There {
-    /// What is told of it.
+pub struct Resource {
+    /// Response headers.
     pub headers: HeaderMap,
-    /// Itself, whole; empty where only what is told of it was asked for.
+    /// The complete body; empty after a HEAD request.
     pub body: Bytes,
 }
 
-/// What is there, read piece by piece, since it may be larger than is to be held.
-pub struct Body {
-    /// What is told of it.
+/// A resource whose body is read in chunks, because it may be too large for memory.
+pub struct ResourceStream {
+    /// Response headers.
     pub headers: HeaderMap,
-    opened: Opened,
+    stream: ResponseStream,
 }
 
-impl Body {
-    /// The next piece; `None` at the end.
+impl ResourceStream {
+    /// Returns the next chunk of the body; `None` at the end.
     ///
     /// # Errors
-    /// When it breaks off, or does not go on in time.
+    /// Fails if the connection breaks, or the next chunk does not arrive in time.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, LookupError> {
-        self.opened.piece().await.map_err(|error| LookupError::Silent(error.to_string()))
+        self.stream.piece().await.map_err(|error| LookupError::NoResponse(error.to_string()))
     }
 }
 
-impl Answer {
-    /// How much of it there is, in bytes.
+impl LookupResponse {
+    /// Returns the resource; `None` if it does not exist.
+    pub(super) fn into_resource(self) -> Option<Resource> {
+        match self {
+            Self::Found(resource) => Some(resource),
+            Self::NotFound => None,
+        }
+    }
+
+    /// Returns the size of the body in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::There(there) => there.body.len(),
-            Self::Nothing => 0,
+            Self::Found(resource) => resource.body.len(),
+            Self::NotFound => 0,
         }
     }
 }
 
 impl Repository {
-    /// Sets up what asks the repository of a source. Nothing is sent yet.
+    /// Creates the client for the repository of `source`. No request is sent yet.
     ///
     /// # Errors
-    /// When the HTTP library cannot be set up.
+    /// Fails if the HTTP library cannot be set up.
     pub async fn new(source: &SourceName, settings: RepositorySettings) -> Result<Self, ClientError> {
-        let client = http_client::Settings {
+        let client = http_client::ClientSettings {
             ca: settings.ca.clone(),
-            connect: settings.timeout,
-            answer: settings.timeout,
-            answer_bytes: ANSWER_BYTES,
-            body: settings.timeout,
-            // The operator's own word may lead inside; nobody else's is taken.
-            ..http_client::Settings::new(Guard::of_the_operator())
+            connect_timeout: settings.timeout,
+            response_timeout: settings.timeout,
+            max_body_bytes: MAX_RESPONSE_BYTES,
+            body_timeout: settings.timeout,
+            // The URL comes from the operator's configuration, so it may point to an internal host.
+            ..http_client::ClientSettings::new(OutboundPolicy::unrestricted())
         };
         let client = Client::new(client).await?;
         let authorization = settings.credentials.as_ref().and_then(basic);
         let in_flight = Arc::new(Semaphore::new(settings.in_flight.max(1)));
-        let [answered, failed] = ["answered", "failed"].map(|outcome| {
+        let [succeeded, failed] = ["answered", "failed"].map(|outcome| {
             let counter = metrics::counter!(LOOKUPS, "source" => source.to_string(), "outcome" => outcome);
-            // A rate needs to see the zero from which it rises.
+            // A rate() query needs the initial zero.
             counter.increment(0);
             counter
         });
-        let (breaker, recovered) = (Breaker::default(), Notify::new());
-        let inner = Inner { settings, client, authorization, in_flight, breaker, recovered, answered, failed };
+        let (breaker, recovered) = (CircuitBreaker::default(), Notify::new());
+        let inner = Inner { settings, client, authorization, in_flight, breaker, recovered, succeeded, failed };
         Ok(Self(Arc::new(inner)))
     }
 
-    /// What is set of it.
+    /// Returns the settings of the repository.
     #[must_use]
     pub fn settings(&self) -> &RepositorySettings {
         &self.0.settings
     }
 
-    /// Gets what is at a path below its address, as `accept`.
+    /// Sends a GET request for `path` below the repository's URL, with `accept` as the media type.
     ///
     /// # Errors
-    /// When there is no answer.
-    pub async fn get(&self, path: &str, accept: &'static str) -> Result<Answer, LookupError> {
-        self.ask(Method::GET, path, &[("accept", accept)]).await
+    /// Fails if there is no usable response.
+    pub async fn get(&self, path: &str, accept: &'static str) -> Result<LookupResponse, LookupError> {
+        self.request(Method::GET, path, &[("accept", accept)]).await
     }
 
-    /// Gets what is told of what is at a path below its address, without it.
+    /// Sends a HEAD request for `path` below the repository's URL and returns the response headers.
     ///
     /// # Errors
-    /// As [`Repository::get`].
-    pub async fn head(&self, path: &str, headers: &[(&'static str, &'static str)]) -> Result<Answer, LookupError> {
-        self.ask(Method::HEAD, path, headers).await
+    /// Those of [`Repository::get`].
+    pub async fn head(
+        &self,
+        path: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<LookupResponse, LookupError> {
+        self.request(Method::HEAD, path, headers).await
     }
 
-    /// Gets what is at a path below its address, as `accept`, piece by piece; `None` where there is nothing.
+    /// Sends a GET request for `path` below the repository's URL and streams the body; `None` if the resource
+    /// does not exist.
     ///
     /// # Errors
-    /// As [`Repository::get`].
-    pub async fn open(&self, path: &str, accept: &'static str) -> Result<Option<Body>, LookupError> {
+    /// Those of [`Repository::get`].
+    pub async fn open(&self, path: &str, accept: &'static str) -> Result<Option<ResourceStream>, LookupError> {
         let Inner { settings, client, breaker, .. } = &*self.0;
-        let to = settings.url.at(path).ok_or(LookupError::Foreign)?;
-        let _permit = self.permit().await?;
-        let leave = breaker.leave(Instant::now()).map_err(|again| LookupError::LeftAlone { again })?;
-        let (judged, wait) = match client.open(&to, self.headers(&[("accept", accept)])).await {
-            Ok(opened) => {
-                let wait = retry_after(&opened.headers, Utc::now());
-                let is_there = judge_status(opened.status);
-                let body = |is_there: bool| is_there.then(|| Body { headers: opened.headers.clone(), opened });
+        let to = settings.url.at(path).ok_or(LookupError::OutsideRepository)?;
+        let _permit = self.in_flight_permit().await?;
+        let permit = breaker.permit(Instant::now()).map_err(|retry_after| LookupError::CircuitOpen { retry_after })?;
+        let (outcome, wait) = match client.open(&to, self.headers(&[("accept", accept)])).await {
+            Ok(stream) => {
+                let wait = retry_after(&stream.headers, Utc::now());
+                let is_there = resource_exists(stream.status);
+                let body =
+                    |is_there: bool| is_there.then(|| ResourceStream { headers: stream.headers.clone(), stream });
                 (is_there.map(body), wait)
             }
-            Err(error) => (Err(LookupError::Silent(error.to_string())), None),
+            Err(error) => (Err(LookupError::NoResponse(error.to_string())), None),
         };
-        self.learn(leave, judged.as_ref().err(), wait);
-        judged
+        self.record_outcome(permit, outcome.as_ref().err(), wait);
+        outcome
     }
 
-    /// How long it is until it is tried again, while it is left alone since it has failed too often.
+    /// Returns the time until the next request is allowed, while the circuit is open.
     #[must_use]
-    pub fn left_alone(&self) -> Option<Duration> {
+    pub fn circuit_open_for(&self) -> Option<Duration> {
         self.0.breaker.open_for(Instant::now())
     }
 
-    /// Waits until it answers again after it had not.
-    pub async fn recovers(&self) {
+    /// Waits until the repository responds again after failures.
+    pub async fn wait_for_recovery(&self) {
         self.0.recovered.notified().await;
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for the response.
     ///
-    /// The request runs in a task of its own, which ends by the time limit of a request. So a caller that gives up
-    /// neither keeps its permit longer than that nor hides from the breaker that the repository does not answer.
-    async fn ask(
+    /// The request runs in a task of its own, which ends by the request timeout. A caller that gives up
+    /// therefore neither occupies its permit longer than that nor hides a failure from the circuit breaker.
+    async fn request(
         &self,
         method: Method,
         path: &str,
         headers: &[(&'static str, &'static str)],
-    ) -> Result<Answer, LookupError> {
-        let to = self.0.settings.url.at(path).ok_or(LookupError::Foreign)?;
-        let permit = self.permit().await?;
+    ) -> Result<LookupResponse, LookupError> {
+        let to = self.0.settings.url.at(path).ok_or(LookupError::OutsideRepository)?;
+        let permit = self.in_flight_permit().await?;
         let headers = self.headers(headers);
         let request = tokio::spawn(self.clone().send(permit, method, to, headers));
-        request.await.unwrap_or_else(|broken| Err(LookupError::Silent(format!("the request was broken off: {broken}"))))
+        request
+            .await
+            .unwrap_or_else(|broken| Err(LookupError::NoResponse(format!("the request task failed: {broken}"))))
     }
 
-    /// Permission for one more request in flight, for which a caller waits as long as for an answer at the most.
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, LookupError> {
+    /// Acquires a permit for one more request in flight, and waits for it no longer than one request timeout.
+    async fn in_flight_permit(&self) -> Result<OwnedSemaphorePermit, LookupError> {
         let Inner { settings, in_flight, .. } = &*self.0;
         let within = settings.timeout;
         match timeout(within, Arc::clone(in_flight).acquire_owned()).await {
-            // It is never closed.
-            Ok(permit) => permit.map_err(|closed| LookupError::Silent(closed.to_string())),
-            Err(_) => Err(LookupError::Crowded { in_flight: settings.in_flight, within }),
+            // The semaphore is never closed.
+            Ok(permit) => permit.map_err(|closed| LookupError::NoResponse(closed.to_string())),
+            Err(_) => Err(LookupError::NoFreeRequest { in_flight: settings.in_flight, within }),
         }
     }
 
@@ -205,52 +221,52 @@ impl Repository {
         self,
         _permit: OwnedSemaphorePermit,
         method: Method,
-        to: Destination,
+        to: OutboundUrl,
         headers: HeaderMap,
-    ) -> Result<Answer, LookupError> {
+    ) -> Result<LookupResponse, LookupError> {
         let Inner { settings, client, breaker, .. } = &*self.0;
-        let leave = breaker.leave(Instant::now()).map_err(|again| LookupError::LeftAlone { again })?;
-        let asking = async {
+        let permit = breaker.permit(Instant::now()).map_err(|retry_after| LookupError::CircuitOpen { retry_after })?;
+        let sending = async {
             if method == Method::HEAD { client.head(&to, headers).await } else { client.get(&to, headers).await }
         };
-        let answer = match timeout(settings.timeout, asking).await {
-            Ok(answer) => answer,
-            Err(_) => Err(ClientError::Late(settings.timeout.as_secs())),
+        let response = match timeout(settings.timeout, sending).await {
+            Ok(response) => response,
+            Err(_) => Err(ClientError::Timeout(settings.timeout.as_secs())),
         };
-        let (judged, wait) = match answer {
-            Ok(answer) => {
-                let wait = retry_after(&answer.headers, Utc::now());
-                (judge(answer, &method), wait)
+        let (outcome, wait) = match response {
+            Ok(response) => {
+                let wait = retry_after(&response.headers, Utc::now());
+                (interpret(response, &method), wait)
             }
-            Err(error) => (Err(LookupError::Silent(error.to_string())), None),
+            Err(error) => (Err(LookupError::NoResponse(error.to_string())), None),
         };
-        self.learn(leave, judged.as_ref().err(), wait);
-        judged
+        self.record_outcome(permit, outcome.as_ref().err(), wait);
+        outcome
     }
 
-    /// Takes over how a request went.
-    fn learn(&self, leave: Leave<'_>, error: Option<&LookupError>, wait: Option<Duration>) {
-        let Inner { settings, answered, failed, recovered, .. } = &*self.0;
+    /// Reports the outcome of a request to the circuit breaker and the metrics.
+    fn record_outcome(&self, permit: Permit<'_>, error: Option<&LookupError>, wait: Option<Duration>) {
+        let Inner { settings, succeeded, failed, recovered, .. } = &*self.0;
         let Some(error) = error else {
-            answered.increment(1);
-            if leave.answered() {
-                tracing::debug!(repository = %settings.url, "the repository answers again");
+            succeeded.increment(1);
+            if permit.succeeded() {
+                tracing::debug!(repository = %settings.url, "the repository responds again");
                 recovered.notify_one();
             }
             return;
         };
         failed.increment(1);
-        if !error.is_of_the_host() {
-            // Only this question is none for it.
-            leave.answered();
-        } else if leave.failed(Instant::now(), wait) {
-            tracing::warn!(repository = %settings.url, %error, "the repository has failed too often, and is left alone for a while");
+        if !error.is_host_failure() {
+            // The repository works; only this request failed.
+            permit.succeeded();
+        } else if permit.failed(Instant::now(), wait) {
+            tracing::warn!(repository = %settings.url, %error, "the repository failed too often; the circuit is open");
         }
     }
 
-    fn headers(&self, told: &[(&'static str, &'static str)]) -> HeaderMap {
+    fn headers(&self, pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        for (name, value) in told {
+        for (name, value) in pairs {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         if let Some(authorization) = &self.0.authorization {
@@ -260,34 +276,37 @@ impl Repository {
     }
 }
 
-/// What an answer comes to.
-fn judge(answer: http_client::Answer, method: &Method) -> Result<Answer, LookupError> {
-    // What is told of content that is kept elsewhere (RFC 9110 section 15.4.8). Nobody follows it there.
-    if answer.status == StatusCode::TEMPORARY_REDIRECT && *method == Method::HEAD {
-        return Ok(Answer::There(There { headers: answer.headers, body: Bytes::new() }));
+/// Converts an HTTP response to a lookup response.
+fn interpret(response: http_client::BoundedResponse, method: &Method) -> Result<LookupResponse, LookupError> {
+    // A HEAD response for external content describes that content (RFC 9110 section 15.4.8). The redirect is
+    // not followed.
+    if response.status == StatusCode::TEMPORARY_REDIRECT && *method == Method::HEAD {
+        return Ok(LookupResponse::Found(Resource { headers: response.headers, body: Bytes::new() }));
     }
-    match judge_status(answer.status) {
-        Ok(false) => Ok(Answer::Nothing),
-        Ok(true) if answer.is_whole => Ok(Answer::There(There { headers: answer.headers, body: answer.beginning })),
-        Ok(true) if answer.beginning.len() >= ANSWER_BYTES => {
-            Err(LookupError::Nonsense(format!("it has more than {ANSWER_BYTES} bytes")))
+    match resource_exists(response.status) {
+        Ok(false) => Ok(LookupResponse::NotFound),
+        Ok(true) if response.is_complete => {
+            Ok(LookupResponse::Found(Resource { headers: response.headers, body: response.body_start }))
         }
-        Ok(true) => Err(LookupError::Silent("its answer broke off".to_owned())),
+        Ok(true) if response.body_start.len() >= MAX_RESPONSE_BYTES => {
+            Err(LookupError::InvalidResponse(format!("it has more than {MAX_RESPONSE_BYTES} bytes")))
+        }
+        Ok(true) => Err(LookupError::NoResponse("the response was interrupted".to_owned())),
         Err(error) => Err(error),
     }
 }
 
-/// Whether there is anything there, by the status.
-fn judge_status(status: StatusCode) -> Result<bool, LookupError> {
+/// Returns whether a resource exists, judging by the status.
+fn resource_exists(status: StatusCode) -> Result<bool, LookupError> {
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(false),
         StatusCode::OK => Ok(true),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LookupError::Refused(status)),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LookupError::AccessDenied(status)),
         status => Err(LookupError::Status(status)),
     }
 }
 
-/// RFC 7617.
+/// Builds the value of the Authorization header (RFC 7617).
 fn basic(credentials: &Credentials) -> Option<HeaderValue> {
     let Credentials { username, password } = credentials;
     let pair = [username.expose(), b":", password.expose()].concat();
@@ -303,8 +322,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::{
-        ANSWER_BYTES, Answer, Bytes, HeaderMap, LookupError, Method, Repository, RepositorySettings, StatusCode, basic,
-        http_client, judge,
+        Bytes, HeaderMap, LookupError, LookupResponse, MAX_RESPONSE_BYTES, Method, Repository, RepositorySettings,
+        StatusCode, basic, http_client, interpret,
     };
     use crate::{
         format::RepositoryApi,
@@ -313,7 +332,7 @@ mod tests {
         web::Secret,
     };
 
-    /// A repository that accepts connections and never answers; one request may be in flight, for 50 ms.
+    /// A repository that accepts connections and never responds. One request may be in flight, for 50 ms.
     async fn silent() -> (TcpListener, Repository) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -324,24 +343,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowded_repository_is_not_called_silent() {
+    async fn full_in_flight_limit_is_not_a_repository_failure() {
         let (_listener, repository) = silent().await;
         let permit = Arc::clone(&repository.0.in_flight).acquire_owned().await.unwrap();
         for _ in 0..10 {
             let error = repository.get("/a", "text/xml").await.unwrap_err();
-            assert!(matches!(error, LookupError::Crowded { in_flight: 1, .. }), "{error}");
-            assert!(error.is_transient() && !error.is_of_the_host());
+            assert!(matches!(error, LookupError::NoFreeRequest { in_flight: 1, .. }), "{error}");
+            assert!(error.is_transient() && !error.is_host_failure());
         }
-        assert_eq!(repository.left_alone(), None);
+        assert_eq!(repository.circuit_open_for(), None);
         drop(permit);
-        assert!(matches!(repository.get("/a", "text/xml").await, Err(LookupError::Silent(_))));
+        assert!(matches!(repository.get("/a", "text/xml").await, Err(LookupError::NoResponse(_))));
     }
 
-    /// Their callers never see that the repository is silent, and the breaker does.
+    /// The abandoned callers never see that the repository is silent; the circuit breaker does.
     #[tokio::test]
-    async fn abandoned_requests_end_by_their_own_time_limit() {
+    async fn abandoned_requests_end_by_their_own_timeout() {
         let (_listener, repository) = silent().await;
-        while repository.left_alone().is_none() {
+        while repository.circuit_open_for().is_none() {
             let mut request = Box::pin(repository.get("/a", "text/xml"));
             while repository.0.in_flight.available_permits() == 1 {
                 assert!(futures_util::poll!(&mut request).is_pending());
@@ -352,16 +371,19 @@ mod tests {
     }
 
     #[test]
-    fn each_status_says_whether_there_is_an_answer() {
-        let answered = |status: u16, is_whole| {
+    fn each_status_is_classified() {
+        let interpreted = |status: u16, is_complete| {
             let (status, headers) = (StatusCode::from_u16(status).unwrap(), HeaderMap::new());
-            judge(http_client::Answer { status, headers, beginning: Bytes::from_static(b"x"), is_whole }, &Method::GET)
+            interpret(
+                http_client::BoundedResponse { status, headers, body_start: Bytes::from_static(b"x"), is_complete },
+                &Method::GET,
+            )
         };
-        assert!(matches!(answered(200, true), Ok(Answer::There(there)) if there.body == "x"));
+        assert!(matches!(interpreted(200, true), Ok(LookupResponse::Found(resource)) if resource.body == "x"));
         for status in [404, 410] {
-            assert!(matches!(answered(status, true), Ok(Answer::Nothing)));
+            assert!(matches!(interpreted(status, true), Ok(LookupResponse::NotFound)));
         }
-        for (status, is_whole, is_transient) in [
+        for (status, is_complete, is_transient) in [
             (200, false, true),
             (401, true, false),
             (403, true, false),
@@ -371,17 +393,18 @@ mod tests {
             (500, true, true),
             (503, true, true),
         ] {
-            let error = answered(status, is_whole).unwrap_err();
+            let error = interpreted(status, is_complete).unwrap_err();
             assert_eq!(error.is_transient(), is_transient, "{status}");
-            assert_eq!(error.is_of_the_host(), is_transient || matches!(status, 401 | 403), "{status}");
+            assert_eq!(error.is_host_failure(), is_transient || matches!(status, 401 | 403), "{status}");
         }
-        let (status, headers, beginning) = (StatusCode::OK, HeaderMap::new(), vec![b'x'; ANSWER_BYTES].into());
-        let endless = judge(http_client::Answer { status, headers, beginning, is_whole: false }, &Method::GET);
-        assert!(matches!(endless, Err(LookupError::Nonsense(_))));
+        let (status, headers, body_start) = (StatusCode::OK, HeaderMap::new(), vec![b'x'; MAX_RESPONSE_BYTES].into());
+        let endless =
+            interpret(http_client::BoundedResponse { status, headers, body_start, is_complete: false }, &Method::GET);
+        assert!(matches!(endless, Err(LookupError::InvalidResponse(_))));
     }
 
     #[test]
-    fn credentials_are_sent_and_not_shown() {
+    fn credentials_are_sent_and_not_printed() {
         let credentials = Credentials { username: Secret::new("Aladdin"), password: Secret::new("open sesame") };
         let value = basic(&credentials).unwrap();
         assert_eq!(value.to_str().unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");

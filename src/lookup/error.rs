@@ -1,4 +1,4 @@
-//! Errors of look-ups, and what each means for the next request.
+//! Errors of lookups, and their meaning for the next request.
 
 use std::time::Duration;
 
@@ -6,71 +6,72 @@ use axum::http::StatusCode;
 
 use crate::http_client::is_transient;
 
-/// Why there is no answer. None repeats a credential.
+/// Reason why a lookup has no result. No variant contains a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// It has failed so often that it is left alone for a while.
-    #[error("the repository has failed too often, and is left alone for {} ms", again.as_millis())]
-    LeftAlone {
-        /// When it may be asked again.
-        again: Duration,
+    /// The repository failed so often that the circuit is open.
+    #[error("the circuit is open after too many failures of the repository; next attempt in {} ms", retry_after.as_millis())]
+    CircuitOpen {
+        /// Time until the next request is allowed.
+        retry_after: Duration,
     },
-    /// It was not asked: all requests that may be in flight were, for as long as one request may take.
-    #[error("no request was free for it within {} seconds: {in_flight} are in flight, as many as in_flight of [sources.NAME.repository] allows", within.as_secs_f32())]
-    Crowded {
+    /// The request was not sent, because all in-flight requests were taken for a whole request timeout.
+    #[error("no request slot was free within {} seconds: {in_flight} are in flight, as many as in_flight of [sources.NAME.repository] allows", within.as_secs_f32())]
+    NoFreeRequest {
         /// Maximum number of requests in flight.
         in_flight: usize,
         /// Time that was waited.
         within: Duration,
     },
-    /// It did not answer.
-    #[error("the repository does not answer: {0}")]
-    Silent(String),
-    /// One message needs several answers, and they did not all arrive in time.
-    #[error("the repository did not answer everything within {} seconds, the wait for a free request included", within.as_secs_f32())]
-    Late {
+    /// The repository did not respond.
+    #[error("the repository does not respond: {0}")]
+    NoResponse(String),
+    /// A message needs several responses, and not all of them arrived in time.
+    #[error("the repository did not respond to all requests within {} seconds, including the wait for a free slot", within.as_secs_f32())]
+    Timeout {
         /// Time that was waited.
         within: Duration,
     },
-    /// It does not let this gateway in.
+    /// The repository denied access.
     #[error(
-        "the repository answers {}: it does not let the gateway in; check username and password of [sources.NAME.repository]",
+        "the repository denies access with status {}; check username and password of [sources.NAME.repository]",
         .0.as_u16()
     )]
-    Refused(StatusCode),
-    /// It answers with something that is no answer to the question.
-    #[error("the repository answers {}", .0.as_u16())]
+    AccessDenied(StatusCode),
+    /// The status is no answer to the request.
+    #[error("the repository responds with status {}", .0.as_u16())]
     Status(StatusCode),
-    /// Its answer cannot be read.
-    #[error("the repository's answer cannot be read: {0}")]
-    Nonsense(String),
-    /// What is asked for is not in this repository.
-    #[error("it is not in this repository")]
-    Foreign,
+    /// The response cannot be parsed.
+    #[error("cannot parse the response of the repository: {0}")]
+    InvalidResponse(String),
+    /// The requested URI is outside the repository.
+    #[error("the URI is outside this repository")]
+    OutsideRepository,
 }
 
 impl LookupError {
-    /// Whether other questions would fare no better at present.
-    pub(super) fn is_of_the_host(&self) -> bool {
-        matches!(self, Self::Silent(_) | Self::Refused(_)) || (matches!(self, Self::Status(_)) && self.is_transient())
+    /// True if other requests to the repository would fail now as well.
+    pub(super) fn is_host_failure(&self) -> bool {
+        matches!(self, Self::NoResponse(_) | Self::AccessDenied(_))
+            || (matches!(self, Self::Status(_)) && self.is_transient())
     }
 
-    /// How long it is at least until the same question may be answered, where that is known.
+    /// Returns the minimum time until the same request can succeed, if known.
     #[must_use]
-    pub fn again(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::LeftAlone { again } => Some(*again),
+            Self::CircuitOpen { retry_after } => Some(*retry_after),
             _ => None,
         }
     }
 
-    /// Whether the same question may be answered soon, without anybody mending anything.
+    /// True if the same request may succeed soon without anyone's intervention.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::LeftAlone { .. } | Self::Crowded { .. } | Self::Silent(_) | Self::Late { .. } => true,
+            Self::CircuitOpen { .. } | Self::NoFreeRequest { .. } | Self::NoResponse(_) | Self::Timeout { .. } => true,
             Self::Status(status) => is_transient(*status),
-            Self::Refused(_) | Self::Nonsense(_) | Self::Foreign => false,
+            Self::AccessDenied(_) | Self::InvalidResponse(_) | Self::OutsideRepository => false,
         }
     }
 }

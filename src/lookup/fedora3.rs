@@ -1,13 +1,14 @@
-//! What the REST API of Fedora 3 knows of an event: the version that it made, what an ingest brought, what a purge of some
-//! versions left, and from RELS-EXT the object's content models and what it belongs to.
+//! Lookups through the REST API of Fedora 3: the version that an event created, the datastreams that an ingest
+//! created, the versions that a purge left, and from RELS-EXT the content models and the parent of an object.
 //!
-//! Nothing is made up. A version is taken for the event's if it was made at the moment that the event tells; else if it is
-//! the first, where the event is of a new datastream; else if it was made before the message, where that tells no more:
-//! Fedora takes the time of both from its clock when a call begins, that of the version first.
+//! A version is attributed to an event only if one of these holds: it was created at the time that the event
+//! names; or the event is about a new datastream and it is the first version; or the event names no version
+//! time and it was created before the message. Fedora takes both times from its clock when a call begins, the
+//! time of the version first.
 
 use futures_util::future::join_all;
 
-use super::{asking::Asking, error::LookupError};
+use super::{cached_requests::CachedRequests, error::LookupError};
 use crate::{
     format::fedora_rest::{
         DatastreamVersion, ListedDatastream, Relations, datastream_history, datastream_profile, datastreams, relations,
@@ -20,45 +21,50 @@ use crate::{
 
 const XML: &str = "text/xml, application/xml";
 
-/// What RELS-EXT is had as: whatever type somebody has given it.
+/// Accepted media type of RELS-EXT, whose declared type depends on the repository's users.
 const ANY: &str = "*/*";
 
-/// Fedora's own URIs for objects.
+/// Prefix of Fedora's own URIs for objects.
 const FEDORA_URI: &str = "info:fedora/";
 
-/// What was found out of the items of a draft.
+/// Facts about the items of a draft.
 #[derive(Default)]
-struct Found {
+struct ItemFacts {
     items: Option<NonEmpty<DraftItem>>,
     mark: Option<LookupMark>,
 }
 
-impl Found {
-    fn marked(mark: LookupMark) -> Self {
+impl ItemFacts {
+    fn with_mark(mark: LookupMark) -> Self {
         Self { items: None, mark: Some(mark) }
     }
 }
 
-/// Completes a draft as far as the repository answers, at `object` below its address.
+/// Completes a draft from the repository, as far as it responds. `object` is the path of the object below the
+/// repository's URL.
 ///
 /// # Errors
-/// When it does not answer everything. What it did answer is in the draft.
-pub(super) async fn complete(asking: &Asking<'_>, object: &str, draft: &mut Draft) -> Result<(), LookupError> {
-    let base = draft.object.as_str().strip_suffix(object).unwrap_or(asking.repository.settings().url.as_str());
-    let repository = Object { asking, path: object, base: base.to_owned() };
+/// Returns the error of the first request that failed. The draft contains the facts of the other requests.
+pub(super) async fn complete(
+    requests: &CachedRequests<'_>,
+    object: &str,
+    draft: &mut Draft,
+) -> Result<(), LookupError> {
+    let base = draft.object.as_str().strip_suffix(object).unwrap_or(requests.repository.settings().url.as_str());
+    let repository = Object { requests, path: object, base: base.to_owned() };
     let (items, relations) = tokio::join!(repository.items(draft), repository.relations());
     if let Ok(relations) = &relations {
         draft.parent =
-            draft.parent.take().or_else(|| relations.parent.as_ref().map(|parent| repository.public(parent)));
+            draft.parent.take().or_else(|| relations.parent.as_ref().map(|parent| repository.public_uri(parent)));
         if draft.types.is_empty() {
             draft.types.clone_from(&relations.models);
         }
     }
-    if let Ok(found) = &items {
-        draft.lookup.mark = found.mark;
+    if let Ok(facts) = &items {
+        draft.lookup.mark = facts.mark;
     }
-    items.map(|found| {
-        if let Some(items) = found.items {
+    items.map(|facts| {
+        if let Some(items) = facts.items {
             draft.items = DraftItems::Listed(items);
         }
     })?;
@@ -67,26 +73,26 @@ pub(super) async fn complete(asking: &Asking<'_>, object: &str, draft: &mut Draf
 
 /// An object of the repository.
 struct Object<'a> {
-    asking: &'a Asking<'a>,
-    /// Below the repository's address: `/objects/demo:5`.
+    requests: &'a CachedRequests<'a>,
+    /// Path below the repository's URL, such as `/objects/demo:5`.
     path: &'a str,
-    /// How the URIs of its messages begin.
+    /// Base URL of the URIs in the repository's messages.
     base: String,
 }
 
 impl Object<'_> {
     async fn relations(&self) -> Result<Relations, LookupError> {
         let path = format!("{}/datastreams/RELS-EXT/content", self.path);
-        Ok(self.asking.read(&path, ANY, relations).await?.unwrap_or_default())
+        Ok(self.requests.read(&path, ANY, relations).await?.unwrap_or_default())
     }
 
-    async fn items(&self, draft: &Draft) -> Result<Found, LookupError> {
-        let DraftItems::Listed(items) = &draft.items else { return Ok(Found::default()) };
+    async fn items(&self, draft: &Draft) -> Result<ItemFacts, LookupError> {
+        let DraftItems::Listed(items) = &draft.items else { return Ok(ItemFacts::default()) };
         match draft.lookup.missing {
-            MissingFacts::Nothing | MissingFacts::Object => Ok(Found::default()),
+            MissingFacts::Nothing | MissingFacts::Object => Ok(ItemFacts::default()),
             MissingFacts::Items => self.ingested(items, draft.time.reported()).await,
             MissingFacts::Content | MissingFacts::RemainingVersions => {
-                let mut all = Found::default();
+                let mut all = ItemFacts::default();
                 let mut completed = items.to_vec();
                 for item in &mut completed {
                     let mark = self.item(item, draft.lookup.missing, draft.time.reported()).await?;
@@ -98,49 +104,49 @@ impl Object<'_> {
         }
     }
 
-    /// Completes one item, a datastream.
+    /// Completes one item, which is a datastream.
     async fn item(
         &self,
         item: &mut DraftItem,
-        untold: MissingFacts,
+        missing: MissingFacts,
         time: Option<Timestamp>,
     ) -> Result<Option<LookupMark>, LookupError> {
-        let Some(path) = self.asking.repository.settings().path_of(item.uri.as_str()) else {
+        let Some(path) = self.requests.repository.settings().path_of(item.uri.as_str()) else {
             return Ok(Some(LookupMark::Foreign));
         };
         let Some(path) = path.strip_suffix("/content") else { return Ok(None) };
         let newest = self.profile(path, None).await?;
-        if untold == MissingFacts::RemainingVersions {
-            return Ok(rest(item, newest.as_ref(), time));
+        if missing == MissingFacts::RemainingVersions {
+            return Ok(complete_after_purge(item, newest.as_ref(), time));
         }
         let Some(newest) = newest else { return Ok(Some(LookupMark::Gone)) };
         let Some(content) = item.change.content_mut() else { return Ok(None) };
-        let wanted = Wanted::of(content, &item.uri, time);
+        let event_version = EventVersion::of(content, &item.uri, time);
         let is_new = matches!(item.change, DraftChange::Reported(ItemChange::Add { .. }));
-        let (version, mark) = self.wanted(path, wanted, is_new, newest).await?;
+        let (version, mark) = self.event_version(path, event_version, is_new, newest).await?;
         if let (Some(version), Some(content)) = (version, item.change.content_mut()) {
             fill(content, &item.uri, version);
         }
         Ok(mark)
     }
 
-    /// The version that an event speaks of, if it is there, given the newest.
-    async fn wanted(
+    /// Returns the version that an event is about, if it still exists. `newest` is the newest version.
+    async fn event_version(
         &self,
         path: &str,
-        wanted: Wanted,
+        event_version: EventVersion,
         is_new: bool,
         newest: DatastreamVersion,
     ) -> Result<(Option<DatastreamVersion>, Option<LookupMark>), LookupError> {
-        match wanted {
-            Wanted::Made(time) if newest.created == time => Ok((Some(newest), None)),
-            // What is there now is older than what there was.
-            Wanted::Made(time) if newest.created < time => Ok((None, Some(LookupMark::Gone))),
-            Wanted::Made(time) => {
+        match event_version {
+            EventVersion::Made(time) if newest.created == time => Ok((Some(newest), None)),
+            // The current version predates the event, so the event's version has been purged.
+            EventVersion::Made(time) if newest.created < time => Ok((None, Some(LookupMark::Gone))),
+            EventVersion::Made(time) => {
                 let then = self.profile(path, Some(time)).await?.filter(|version| version.created == time);
                 Ok((then, Some(LookupMark::Newer)))
             }
-            Wanted::Until(time) if is_new => {
+            EventVersion::Until(time) if is_new => {
                 let is_in_time = |version: &DatastreamVersion| time.is_none_or(|time| version.created <= time);
                 if newest.is_first() && is_in_time(&newest) {
                     return Ok((Some(newest), None));
@@ -149,31 +155,32 @@ impl Object<'_> {
                 let first = history.into_iter().find(|version| version.is_first() && is_in_time(version));
                 Ok((first, Some(LookupMark::Newer)))
             }
-            Wanted::Until(time) if time.is_none_or(|time| newest.created <= time) => Ok((Some(newest), None)),
-            Wanted::Until(_) => Ok((None, Some(LookupMark::Newer))),
+            EventVersion::Until(time) if time.is_none_or(|time| newest.created <= time) => Ok((Some(newest), None)),
+            EventVersion::Until(_) => Ok((None, Some(LookupMark::Newer))),
         }
     }
 
-    /// What an ingest brought: the datastreams as they were then, behind the object itself.
-    async fn ingested(&self, items: &[DraftItem], time: Option<Timestamp>) -> Result<Found, LookupError> {
+    /// Returns the items that an ingest created: the object itself and the datastreams as they were then.
+    async fn ingested(&self, items: &[DraftItem], time: Option<Timestamp>) -> Result<ItemFacts, LookupError> {
         let path = format!("{}/datastreams?format=xml&profiles=true", self.path);
-        let Some(listed) = self.asking.read(&path, XML, datastreams).await? else {
-            return Ok(Found::marked(LookupMark::Gone));
+        let Some(listed) = self.requests.read(&path, XML, datastreams).await? else {
+            return Ok(ItemFacts::with_mark(LookupMark::Gone));
         };
-        let each = listed.into_iter().map(|listed| self.brought(listed, time));
+        let each = listed.into_iter().map(|listed| self.created_by_ingest(listed, time));
         let mut all = items.to_vec();
         all.retain(|item| item.uri.as_str() == format!("{}{}", self.base, self.path));
         let mut mark = None;
-        for brought in join_all(each).await {
-            let (item, of_item) = brought?;
-            mark = mark.or(of_item);
+        for result in join_all(each).await {
+            let (item, item_mark) = result?;
+            mark = mark.or(item_mark);
             all.extend(item);
         }
-        Ok(Found { items: NonEmpty::try_from(all).ok(), mark })
+        Ok(ItemFacts { items: NonEmpty::try_from(all).ok(), mark })
     }
 
-    /// A datastream, if the ingest at `time` brought it: one that was added later is told by a message of its own.
-    async fn brought(
+    /// Returns a datastream if the ingest at `time` created it. A datastream that was added later has a
+    /// message of its own.
+    async fn created_by_ingest(
         &self,
         listed: ListedDatastream,
         time: Option<Timestamp>,
@@ -187,7 +194,7 @@ impl Object<'_> {
             ListedDatastream::Whole(version) => Some(version),
             ListedDatastream::Named(_) => self.profile(&path, None).await?,
         };
-        // One that has gone since the list was made is told to be gone by its own message.
+        // A datastream that disappeared after the list was read has a message of its own about its deletion.
         let Some(newest) = newest else { return Ok((None, Some(LookupMark::Newer))) };
         let state = newest.state.clone();
         let is_in_time = |version: &DatastreamVersion| time.is_none_or(|time| version.created <= time);
@@ -200,51 +207,56 @@ impl Object<'_> {
         };
         let Some(version) = version else { return Ok((None, None)) };
         let uri = Uri::parse(&format!("{}{path}/content", self.base));
-        let uri = uri.map_err(|invalid| LookupError::Nonsense(format!("the datastream {id:?}: {invalid}")))?;
+        let uri = uri.map_err(|invalid| LookupError::InvalidResponse(format!("the datastream {id:?}: {invalid}")))?;
         let mut content = ContentLocation::at(uri.clone());
         fill(&mut content, &uri, version);
         let add = ItemChange::Add { content: Some(content), after: state };
         Ok((Some(DraftItem::new(uri, DraftChange::Reported(add))), mark))
     }
 
-    /// A datastream in its newest version, or in that of a time.
+    /// Requests the profile of a datastream, in its newest version or in the version at `time`.
     async fn profile(&self, path: &str, time: Option<Timestamp>) -> Result<Option<DatastreamVersion>, LookupError> {
         let as_of = time.map(|time| format!("&asOfDateTime={time}")).unwrap_or_default();
-        self.asking.read(&format!("{path}?format=xml{as_of}"), XML, datastream_profile).await
+        self.requests.read(&format!("{path}?format=xml{as_of}"), XML, datastream_profile).await
     }
 
     async fn history(&self, path: &str) -> Result<Vec<DatastreamVersion>, LookupError> {
-        let history = self.asking.read(&format!("{path}/history?format=xml"), XML, datastream_history).await?;
+        let history = self.requests.read(&format!("{path}/history?format=xml"), XML, datastream_history).await?;
         Ok(history.unwrap_or_default())
     }
 
-    /// An object that RELS-EXT names, as messages would name it.
-    fn public(&self, named: &Uri) -> Uri {
-        let pid = named.as_str().strip_prefix(FEDORA_URI);
+    /// Converts the URI of an object in RELS-EXT to the URI that messages use.
+    fn public_uri(&self, internal: &Uri) -> Uri {
+        let pid = internal.as_str().strip_prefix(FEDORA_URI);
         let uri = pid.and_then(|pid| Uri::parse(&format!("{}/objects/{pid}", self.base)).ok());
-        uri.unwrap_or_else(|| named.clone())
+        uri.unwrap_or_else(|| internal.clone())
     }
 }
 
-/// Which version an event speaks of.
+/// The version that an event is about.
 #[derive(Clone, Copy)]
-enum Wanted {
-    /// The one that was made then.
+enum EventVersion {
+    /// The version that was created at this time.
     Made(Timestamp),
-    /// The newest that there was then, or the first, where it is new.
+    /// The newest version at this time, or the first version if the datastream is new.
     Until(Option<Timestamp>),
 }
 
-impl Wanted {
+impl EventVersion {
     fn of(content: &ContentLocation, datastream: &Uri, time: Option<Timestamp>) -> Self {
-        let dated = content.url.as_str().strip_prefix(datastream.as_str());
-        let dated = dated.and_then(|rest| rest.strip_prefix("?asOfDateTime="));
-        dated.and_then(|date| Timestamp::parse(date).ok()).map_or(Self::Until(time), Self::Made)
+        let suffix = content.url.as_str().strip_prefix(datastream.as_str());
+        let date = suffix.and_then(|suffix| suffix.strip_prefix("?asOfDateTime="));
+        date.and_then(|date| Timestamp::parse(date).ok()).map_or(Self::Until(time), Self::Made)
     }
 }
 
-/// What the purge of some versions left.
-fn rest(item: &mut DraftItem, newest: Option<&DatastreamVersion>, time: Option<Timestamp>) -> Option<LookupMark> {
+/// Completes an item after the purge of some versions: a DELETE if none is left, else an UPDATE to the newest
+/// version.
+fn complete_after_purge(
+    item: &mut DraftItem,
+    newest: Option<&DatastreamVersion>,
+    time: Option<Timestamp>,
+) -> Option<LookupMark> {
     let change = match newest {
         None => ItemChange::Delete { before: None, after: None },
         Some(newest) if time.is_some_and(|time| newest.created > time) => return Some(LookupMark::Newer),
@@ -258,13 +270,14 @@ fn rest(item: &mut DraftItem, newest: Option<&DatastreamVersion>, time: Option<T
     None
 }
 
-/// A version that goes with the next has no lasting address of its own.
+/// Copies the facts of a version to a content location. A version that the next change replaces has no lasting
+/// URL, so its URL is not dated.
 fn fill(content: &mut ContentLocation, datastream: &Uri, version: DatastreamVersion) {
     if version.is_kept
         && content.url == *datastream
-        && let Ok(dated) = Uri::parse(&format!("{datastream}?asOfDateTime={}", version.created))
+        && let Ok(dated_url) = Uri::parse(&format!("{datastream}?asOfDateTime={}", version.created))
     {
-        content.url = dated;
+        content.url = dated_url;
     }
     content.media_type = version.media_type.or_else(|| content.media_type.take());
     content.size = version.size.or(content.size);

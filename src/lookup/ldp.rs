@@ -1,8 +1,8 @@
-//! What a Linked Data Platform (Fedora 4 to 6) knows of an event: what its content is like, the types of the resource and
-//! the container that it is in.
+//! Lookups in a Linked Data Platform (Fedora 4 to 6): properties of the content, types of the resource, and
+//! its container.
 //!
-//! Fedora's resources have no address for each version, so what is told is of what is there now. If that was modified
-//! after the event, nothing of it is told but that.
+//! Versions of Fedora's resources have no URL of their own, so a lookup returns the current state. If the
+//! resource was modified after the event, the draft is only marked as outdated.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use axum::http::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::{asking::Asking, client::There, error::LookupError};
+use super::{cached_requests::CachedRequests, client::Resource, error::LookupError};
 use crate::{
     format::ldp::{Described, description, links},
     model::{
@@ -22,49 +22,54 @@ use crate::{
     web::header_date,
 };
 
-/// Which digests are wanted, those first that Fedora 6 and Fedora 4 have at hand (RFC 3230).
+/// Requested digests, with preference for those that Fedora 6 and Fedora 4 have stored (RFC 3230).
 const WANT_DIGEST: &[(&str, &str)] = &[("want-digest", "sha-512, sha-256;q=0.2, sha;q=0.5")];
 
 const DIGEST: HeaderName = HeaderName::from_static("digest");
 
 const JSON_LD: &str = "application/ld+json";
 
-/// The types that every resource has by what LDP is, and that tell nothing of it in particular.
-const LDP: &str = "http://www.w3.org/ns/ldp#";
+/// Namespace of the types of LDP itself, which say nothing about a particular resource.
+const LDP_NAMESPACE: &str = "http://www.w3.org/ns/ldp#";
 
-/// The path of the description of what is no RDF.
-const METADATA: &str = "/fcr:metadata";
+/// Path suffix of the description of a non-RDF resource.
+const METADATA_SUFFIX: &str = "/fcr:metadata";
 
-/// Up to so many containers are asked for: between a resource and its container there may be parts of a path that are none.
-const MOST_STEPS: usize = 16;
+/// Maximum number of path segments that are checked for a container. Segments between a resource and its
+/// container may not exist as resources.
+const MAX_CONTAINER_STEPS: usize = 16;
 
-/// Completes a draft as far as the repository answers. `object` is what its object is below the repository's address;
-/// `None` where it is elsewhere, and only some of its contents may be here.
+/// Completes a draft from the repository, as far as it responds. `object` is the path of the object below the
+/// repository's URL; `None` if the object is elsewhere and only some of its content is in this repository.
 ///
 /// # Errors
-/// When it does not answer everything. What it did answer is in the draft.
-pub(super) async fn complete(asking: &Asking<'_>, object: Option<&str>, draft: &mut Draft) -> Result<(), LookupError> {
+/// Returns the error of the first request that failed. The draft contains the facts of the other requests.
+pub(super) async fn complete(
+    requests: &CachedRequests<'_>,
+    object: Option<&str>,
+    draft: &mut Draft,
+) -> Result<(), LookupError> {
     if draft.lookup.missing == MissingFacts::Nothing {
         return Ok(());
     }
     let time = draft.time.reported();
-    let mut found = None;
+    let mut first = None;
     let mut mark = None;
     let DraftItems::Listed(items) = draft.items.clone() else { return Ok(()) };
     let mut items = items.into_vec();
     for item in &mut items {
         let Some(content) = item.change.content_mut() else { continue };
-        let Some(path) = asking.repository.settings().path_of(content.url.as_str()) else { continue };
+        let Some(path) = requests.repository.settings().path_of(content.url.as_str()) else { continue };
         let path = path.split('#').next().unwrap_or_default().to_owned();
-        match asked(asking, &path).await? {
+        match head_with_digest(requests, &path).await? {
             None => mark = mark.or(Some(LookupMark::Gone)),
-            Some(there) if is_newer(&there.headers, time) => {
+            Some(resource) if is_newer(&resource.headers, time) => {
                 mark = mark.or(Some(LookupMark::Newer));
-                found = found.or(Some(there));
+                first = first.or(Some(resource));
             }
-            Some(there) => {
-                fill(content, &there.headers);
-                found = found.or(Some(there));
+            Some(resource) => {
+                fill(content, &resource.headers);
+                first = first.or(Some(resource));
             }
         }
     }
@@ -72,82 +77,89 @@ pub(super) async fn complete(asking: &Asking<'_>, object: Option<&str>, draft: &
         draft.items = DraftItems::Listed(items);
     }
     draft.lookup.mark = mark;
-    match (object, found) {
-        (Some(path), Some(there)) => of_object(asking, path, &there, draft).await,
+    match (object, first) {
+        (Some(path), Some(resource)) => complete_object(requests, path, &resource, draft).await,
         _ => Ok(()),
     }
 }
 
-/// What is told of a resource. A large file may take longer to make a digest of than anybody waits for, and none of the
-/// digests may be known there.
-async fn asked(asking: &Asking<'_>, path: &str) -> Result<Option<There>, LookupError> {
-    match asking.head(path, WANT_DIGEST, is_resource).await {
-        Err(LookupError::Silent(_)) => asking.head(path, &[], is_resource).await,
-        Err(LookupError::Status(status)) if status.is_client_error() => asking.head(path, &[], is_resource).await,
-        answer => answer,
+/// Requests the headers of a resource with a digest, and without one if that fails. Computing the digest of a
+/// large file may exceed the timeout, and the repository may support none of the algorithms.
+async fn head_with_digest(requests: &CachedRequests<'_>, path: &str) -> Result<Option<Resource>, LookupError> {
+    match requests.head(path, WANT_DIGEST, is_resource).await {
+        Err(LookupError::NoResponse(_)) => requests.head(path, &[], is_resource).await,
+        Err(LookupError::Status(status)) if status.is_client_error() => requests.head(path, &[], is_resource).await,
+        result => result,
     }
 }
 
-/// The types and the container of the object, which is there.
-async fn of_object(asking: &Asking<'_>, path: &str, there: &There, draft: &mut Draft) -> Result<(), LookupError> {
-    let whole = draft.object.as_str();
-    let base = whole.strip_suffix(path).unwrap_or(asking.repository.settings().url.as_str()).to_owned();
-    // An event of Fedora 5 and 6 names the repository itself, which everything belongs to.
+/// Sets the types and the container of an object that exists.
+async fn complete_object(
+    requests: &CachedRequests<'_>,
+    path: &str,
+    resource: &Resource,
+    draft: &mut Draft,
+) -> Result<(), LookupError> {
+    let object_uri = draft.object.as_str();
+    let base = object_uri.strip_suffix(path).unwrap_or(requests.repository.settings().url.as_str()).to_owned();
+    // Events of Fedora 5 and 6 also name the repository root, which contains every resource.
     let is_root = |uri: &Uri| uri.as_str().trim_end_matches('/') == base.trim_end_matches('/');
-    let told = draft.parent.take().filter(|parent| !is_root(parent));
-    let told_root = Uri::parse(&format!("{base}/")).ok();
-    let mut parent = told;
+    let stated_parent = draft.parent.take().filter(|parent| !is_root(parent));
+    let root = Uri::parse(&format!("{base}/")).ok();
+    let mut parent = stated_parent;
     let mut types = Vec::new();
     if draft.types.is_empty() {
-        let described = described(asking, path, &there.headers).await?;
+        let described = describe(requests, path, &resource.headers).await?;
         types = described.types;
-        parent = parent.or_else(|| described.parent.map(|parent| public(asking, &parent, &base)));
+        parent = parent.or_else(|| described.parent.map(|parent| public_uri(requests, &parent, &base)));
     }
-    types.extend(all(&there.headers, "type").into_iter().filter_map(|name| Uri::parse(name).ok()));
-    let mut known: HashSet<_> = draft.types.iter().cloned().collect();
-    draft.types.extend(types.into_iter().filter(|name| known.insert(name.clone())));
+    types.extend(link_targets(&resource.headers, "type").into_iter().filter_map(|name| Uri::parse(name).ok()));
+    let mut type_set: HashSet<_> = draft.types.iter().cloned().collect();
+    draft.types.extend(types.into_iter().filter(|name| type_set.insert(name.clone())));
     let parent = match parent {
         Some(parent) => Some(parent),
-        None => container(asking, path, &base).await?.or(told_root),
+        None => container(requests, path, &base).await?.or(root),
     };
     draft.parent =
         parent.filter(|parent| parent.as_str().trim_end_matches('/') != draft.object.as_str().trim_end_matches('/'));
     Ok(())
 }
 
-/// What the description of a resource says.
-async fn described(asking: &Asking<'_>, path: &str, headers: &HeaderMap) -> Result<Described, LookupError> {
-    let settings = asking.repository.settings();
-    let elsewhere = all(headers, "describedby").into_iter().find_map(|at| settings.path_of(at));
-    // A part of a resource is described with it.
-    let whole = path.split('#').next().unwrap_or_default();
-    let at = elsewhere.as_deref().unwrap_or(whole);
-    let resource = format!("{}{path}", settings.url);
+/// Requests and parses the description of a resource.
+async fn describe(requests: &CachedRequests<'_>, path: &str, headers: &HeaderMap) -> Result<Described, LookupError> {
+    let settings = requests.repository.settings();
+    let elsewhere = link_targets(headers, "describedby").into_iter().find_map(|at| settings.path_of(at));
+    // A fragment is described together with its resource.
+    let document = path.split('#').next().unwrap_or_default();
+    let at = elsewhere.as_deref().unwrap_or(document);
+    let subject = format!("{}{path}", settings.url);
     let read = |body: &[u8], _| {
-        let mut found = description(body, &resource)?;
-        // Fedora names what it describes by the address that it takes for its own.
+        let mut described = description(body, &subject)?;
+        // Fedora uses the base URL that it considers its own for the subject.
         for base in &settings.public_urls {
-            if found.types.is_empty() {
-                found = description(body, &format!("{base}{path}"))?;
+            if described.types.is_empty() {
+                described = description(body, &format!("{base}{path}"))?;
             }
         }
-        Ok(found)
+        Ok(described)
     };
-    Ok(asking.read(at, JSON_LD, read).await?.unwrap_or_default())
+    Ok(requests.read(at, JSON_LD, read).await?.unwrap_or_default())
 }
 
-/// The nearest container above a path; `None` where that is the repository itself.
-async fn container(asking: &Asking<'_>, path: &str, base: &str) -> Result<Option<Uri>, LookupError> {
+/// Returns the nearest container above a path; `None` if that is the repository root.
+async fn container(requests: &CachedRequests<'_>, path: &str, base: &str) -> Result<Option<Uri>, LookupError> {
     let (path, fragment) = path.split_once('#').unwrap_or((path, ""));
     if !fragment.is_empty() {
         return Ok(Uri::parse(&format!("{base}{path}")).ok());
     }
-    let mut path = path.trim_end_matches('/').trim_end_matches(METADATA);
-    for _ in 0..MOST_STEPS {
+    let mut path = path.trim_end_matches('/').trim_end_matches(METADATA_SUFFIX);
+    for _ in 0..MAX_CONTAINER_STEPS {
         let Some((above, _)) = path.rsplit_once('/').filter(|(above, _)| !above.is_empty()) else { return Ok(None) };
         path = above;
-        if let Some(there) = asking.head(path, &[], is_resource).await?
-            && all(&there.headers, "type").iter().any(|name| name.starts_with(LDP) && name.ends_with("Container"))
+        if let Some(resource) = requests.head(path, &[], is_resource).await?
+            && link_targets(&resource.headers, "type")
+                .iter()
+                .any(|name| name.starts_with(LDP_NAMESPACE) && name.ends_with("Container"))
         {
             return Ok(Uri::parse(&format!("{base}{path}")).ok());
         }
@@ -155,38 +167,38 @@ async fn container(asking: &Asking<'_>, path: &str, base: &str) -> Result<Option
     Ok(None)
 }
 
-/// A resource as messages name it, by what the repository calls it.
-fn public(asking: &Asking<'_>, named: &Uri, base: &str) -> Uri {
-    let path = asking.repository.settings().path_of(named.as_str());
-    path.and_then(|path| Uri::parse(&format!("{base}{path}")).ok()).unwrap_or_else(|| named.clone())
+/// Converts a URI of the repository to the URI that messages use.
+fn public_uri(requests: &CachedRequests<'_>, internal: &Uri, base: &str) -> Uri {
+    let path = requests.repository.settings().path_of(internal.as_str());
+    path.and_then(|path| Uri::parse(&format!("{base}{path}")).ok()).unwrap_or_else(|| internal.clone())
 }
 
 fn fill(content: &mut ContentLocation, headers: &HeaderMap) {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let media_type = text(&CONTENT_TYPE).and_then(|told| MediaType::parse(told).ok());
+    let media_type = text(&CONTENT_TYPE).and_then(|text| MediaType::parse(text).ok());
     content.media_type = media_type.or_else(|| content.media_type.take());
-    // What is made anew for each reader has no size of its own.
-    if all(headers, "type").contains(&"http://www.w3.org/ns/ldp#NonRDFSource") {
-        content.size = text(&CONTENT_LENGTH).and_then(|told| told.parse().ok()).or(content.size);
+    // An RDF resource is serialized for each request, so it has no size of its own.
+    if link_targets(headers, "type").contains(&"http://www.w3.org/ns/ldp#NonRDFSource") {
+        content.size = text(&CONTENT_LENGTH).and_then(|text| text.parse().ok()).or(content.size);
         content.digest = text(&DIGEST).and_then(digest).or_else(|| content.digest.take());
     }
 }
 
-/// The strongest of the digests in a header (RFC 3230 section 4.3.2). Fedora writes them in hexadecimal digits, others in
-/// base64.
+/// Returns the strongest digest in a header (RFC 3230 section 4.3.2). Fedora writes hexadecimal digits, other
+/// servers write base64.
 fn digest(header: &str) -> Option<Digest> {
-    let one = |told: &str| {
-        let (name, value) = told.trim().split_once('=')?;
+    let parse_one = |text: &str| {
+        let (name, value) = text.trim().split_once('=')?;
         let algorithm = DigestAlgorithm::parse(if name.eq_ignore_ascii_case("sha") { "sha-1" } else { name })?;
         Digest::parse(algorithm, value).ok().or_else(|| {
             let bytes = STANDARD.decode(value).ok()?;
             Digest::parse(algorithm, &hex::encode(bytes)).ok()
         })
     };
-    header.split(',').filter_map(one).max_by_key(|digest| digest.algorithm().hex_len())
+    header.split(',').filter_map(parse_one).max_by_key(|digest| digest.algorithm().hex_len())
 }
 
-/// Whether what is there was modified after `time`; a header tells whole seconds.
+/// True if the resource was modified after `time`. The header has a resolution of one second.
 fn is_newer(headers: &HeaderMap, time: Option<Timestamp>) -> bool {
     match (header_date(headers, &LAST_MODIFIED), time) {
         (Some(modified), Some(time)) => modified.timestamp_millis() > time.millis(),
@@ -194,14 +206,14 @@ fn is_newer(headers: &HeaderMap, time: Option<Timestamp>) -> bool {
     }
 }
 
-/// A page that asks somebody to log in is no resource.
-fn is_resource(there: &There) -> Result<(), &'static str> {
-    let is_told = all(&there.headers, "type").iter().any(|name| name.starts_with(LDP));
-    if is_told { Ok(()) } else { Err("it is not told to be a resource of LDP (Link rel=\"type\")") }
+/// Refuses responses that are no LDP resources, such as a login page.
+fn is_resource(resource: &Resource) -> Result<(), &'static str> {
+    let is_ldp = link_targets(&resource.headers, "type").iter().any(|name| name.starts_with(LDP_NAMESPACE));
+    if is_ldp { Ok(()) } else { Err("it is no LDP resource (no Link rel=\"type\" says so)") }
 }
 
-/// The targets of all links of a relation.
-fn all<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
+/// Returns the targets of all links with a relation.
+fn link_targets<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
     links(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
 }
 
@@ -210,7 +222,7 @@ mod tests {
     use super::{HeaderMap, LAST_MODIFIED, Timestamp, digest, is_newer};
 
     #[test]
-    fn a_digest_is_read_in_hexadecimal_and_in_base64() {
+    fn digest_is_parsed_from_hexadecimal_and_base64() {
         let hex = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
         for (header, algorithm) in [
             (format!("sha={hex}"), "sha-1"),
@@ -227,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_modified_in_the_second_of_the_event_is_not_newer() {
+    fn modification_in_the_second_of_the_event_is_not_newer() {
         let headers = HeaderMap::from_iter([(LAST_MODIFIED, "Sat, 21 Nov 2026 08:00:05 GMT".parse().unwrap())]);
         let newer_than = |time| is_newer(&headers, Some(Timestamp::parse(time).unwrap()));
         assert!(newer_than("2026-11-21T08:00:04.999Z"));

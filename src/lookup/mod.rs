@@ -1,19 +1,19 @@
-//! Look-ups: what a message cannot say, its repository is asked over HTTP.
+//! Lookups: the gateway requests from a repository over HTTP the facts that a message does not contain.
 //!
-//! A dialect says in its draft what it could not know; [`Lookup`] asks the repository of the source and puts into the draft
-//! what it answers, or a mark that says why not. Requests go to the address in the source's configuration and nowhere
-//! else, whatever a message names; how they go, and what bounds them, is [`Repository`]'s. What is done where there is
-//! no answer is the intake's.
+//! A dialect records in its draft which facts it could not know. [`Lookup`] requests them from the source's
+//! repository and adds them to the draft, or sets a mark with the reason why they are missing. Requests go
+//! only to the URL in the source's configuration, whatever a message contains; [`Repository`] limits their
+//! time, size and number. The intake decides how to proceed when the repository does not respond.
 
-mod asking;
 mod breaker;
 mod cache;
+mod cached_requests;
 mod client;
+pub mod crawl;
 mod error;
 mod fedora3;
 mod ldp;
 mod settings;
-pub mod walk;
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -23,99 +23,99 @@ use std::{
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
-pub use client::{Answer, Body, LOOKUPS, Repository, There};
+pub use client::{LOOKUPS, LookupResponse, Repository, Resource, ResourceStream};
 pub use error::LookupError;
 pub use settings::{BaseUrl, Credentials, InvalidBaseUrl, Mode, RepositorySettings};
 
-use self::{asking::Asking, cache::AnswerCache};
+use self::{cache::ResponseCache, cached_requests::CachedRequests};
 use crate::{
     format::{Limits, RepositoryApi},
     model::{Draft, LookupMark, MissingFacts},
 };
 
-/// How things are with a repository, for those who administer it.
+/// Health of a repository, for administrators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How long it is until it is tried again, while it is left alone since it has failed too often.
-    pub left_alone: Option<Duration>,
-    /// What went wrong last, and when.
+    /// Time until the next request, while the circuit is open.
+    pub circuit_open_for: Option<Duration>,
+    /// The last error and its time.
     pub last_error: Option<(String, DateTime<Utc>)>,
 }
 
-/// What asks the repository of one source.
+/// Lookups in the repository of one source.
 pub struct Lookup {
     mode: Mode,
     repository: Repository,
-    cache: AnswerCache,
+    cache: ResponseCache,
     limits: Limits,
     last_error: Mutex<Option<(String, DateTime<Utc>)>>,
 }
 
 impl Lookup {
-    /// Sets it up for a repository; what is read of an answer is bounded as what is read of a message.
+    /// Creates lookups in `repository`. The limits of messages apply to responses as well.
     #[must_use]
     pub fn new(mode: Mode, repository: Repository, limits: Limits) -> Self {
-        let cache = AnswerCache::new(repository.settings().cached_answers);
+        let cache = ResponseCache::new(repository.settings().cached_answers);
         Self { mode, repository, cache, limits, last_error: Mutex::default() }
     }
 
-    /// What is done where there is no answer.
+    /// Returns the policy for lookups that fail.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The repository.
+    /// Returns the repository.
     #[must_use]
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
-    /// Completes a draft whose message came at `since`, as far as the repository answers: with what the source could not
-    /// tell, and a mark where the repository has it no longer, has something newer, or is another one.
+    /// Completes a draft whose message arrived at `since`, as far as the repository responds. The draft also
+    /// gets a mark if the content is gone, was modified since, or is outside the repository.
     ///
     /// # Errors
-    /// When it does not answer everything. What it did answer is in the draft.
+    /// Returns the error of the first request that failed. The draft contains the facts of the other requests.
     pub async fn complete(&self, draft: &mut Draft, since: Instant) -> Result<(), LookupError> {
         if draft.lookup.missing == MissingFacts::Nothing {
             return Ok(());
         }
-        match self.ask(draft, since).await {
-            // What cannot be asked here now cannot be asked later: to wait for it would be for ever.
-            Err(LookupError::Foreign) => {
+        match self.request(draft, since).await {
+            // A URI outside the repository can never be looked up, so do not wait for it.
+            Err(LookupError::OutsideRepository) => {
                 draft.lookup.mark = Some(LookupMark::Foreign);
                 Ok(())
             }
-            asked => asked.map_err(|error| self.failed(error)),
+            result => result.map_err(|error| self.failed(error)),
         }
     }
 
-    /// Takes note of what went wrong.
+    /// Records an error for [`Lookup::health`] and returns it.
     pub fn failed(&self, error: LookupError) -> LookupError {
-        if !matches!(error, LookupError::LeftAlone { .. }) {
+        if !matches!(error, LookupError::CircuitOpen { .. }) {
             *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((error.to_string(), Utc::now()));
         }
         error
     }
 
-    /// How things are with the repository.
+    /// Returns the health of the repository.
     #[must_use]
     pub fn health(&self) -> Health {
         let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Health { left_alone: self.repository.left_alone(), last_error }
+        Health { circuit_open_for: self.repository.circuit_open_for(), last_error }
     }
 
-    async fn ask(&self, draft: &mut Draft, since: Instant) -> Result<(), LookupError> {
+    async fn request(&self, draft: &mut Draft, since: Instant) -> Result<(), LookupError> {
         let Self { repository, cache, limits, .. } = self;
-        let asking = Asking { repository, cache, limits: *limits, since };
+        let requests = CachedRequests { repository, cache, limits: *limits, since };
         let settings = repository.settings();
         let object = settings.path_of(draft.object.as_str());
         match (settings.api, object) {
-            (RepositoryApi::Fedora3, Some(object)) => fedora3::complete(&asking, &object, draft).await,
-            (RepositoryApi::Ldp, Some(object)) => ldp::complete(&asking, Some(&object), draft).await,
-            // The entities of Islandora are elsewhere, and some of their files in the repository.
+            (RepositoryApi::Fedora3, Some(object)) => fedora3::complete(&requests, &object, draft).await,
+            (RepositoryApi::Ldp, Some(object)) => ldp::complete(&requests, Some(&object), draft).await,
+            // The entities of Islandora are not in the repository, but some of their files are.
             (RepositoryApi::Ldp, None) if draft.object.as_str().starts_with("urn:") => {
-                ldp::complete(&asking, None, draft).await
+                ldp::complete(&requests, None, draft).await
             }
             (_, None) => {
                 draft.lookup.mark = Some(LookupMark::Foreign);
@@ -133,9 +133,9 @@ mod tests {
     };
     use crate::model::{DraftLookup, SourceName};
 
-    /// The address has a fragment, and so has all that would be asked behind it.
+    /// The object's URI has a fragment, so every URL below it would have one.
     #[tokio::test]
-    async fn what_cannot_be_asked_is_not_waited_for() {
+    async fn uri_outside_the_repository_is_not_waited_for() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = BaseUrl::parse("http://127.0.0.1:1/fedora").unwrap();
         let settings = RepositorySettings::new(RepositoryApi::Fedora3, base);

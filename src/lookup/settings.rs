@@ -1,4 +1,4 @@
-//! What is set of a repository that is asked: where it is, who asks, and what bounds the asking.
+//! Settings of a repository: its URL, credentials and limits.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -6,20 +6,20 @@ use url::Url;
 
 use crate::{
     format::RepositoryApi,
-    http_client::{Destination, Guard, InvalidDestination},
+    http_client::{InvalidOutboundUrl, OutboundPolicy, OutboundUrl},
     web::Secret,
 };
 
 named_values! {
-    /// Whether a source's repository is asked what its messages do not say.
+    /// Policy for looking up the facts that a source's messages do not contain.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Mode {
-        /// It is not.
+        /// No lookups.
         #[default]
         Off = "off",
-        /// It is. What it does not answer is marked incomplete, and told later.
+        /// Lookups; changes that could not be completed are marked incomplete and completed later.
         BestEffort = "best-effort",
-        /// It is, and an event waits for its answer, unacknowledged.
+        /// Lookups; an event waits, unacknowledged, until the repository responds.
         Required = "required",
     }
 }
@@ -27,35 +27,36 @@ named_values! {
 /// The repository of a source.
 #[derive(Clone, Debug)]
 pub struct RepositorySettings {
-    /// What it answers by.
+    /// API of the repository.
     pub api: RepositoryApi,
-    /// Where it is asked.
+    /// URL for requests.
     pub url: BaseUrl,
-    /// Where its messages say that it is, where that is elsewhere: a public name, or its own name for itself.
+    /// Base URLs of the repository in its messages, if they differ from `url`: a public URL, or the URL that
+    /// the repository uses for itself.
     pub public_urls: Vec<BaseUrl>,
-    /// Who asks; nobody in particular, where `None`.
+    /// Credentials of the requests; `None` for anonymous requests.
     pub credentials: Option<Credentials>,
-    /// The authority that its certificate is checked against, and not those of the operating system.
+    /// PEM file of the CA certificates to trust instead of those of the operating system.
     pub ca: Option<PathBuf>,
-    /// How long a request may take, from the connection to the end of the answer.
+    /// Maximum time of a request, from the connection to the end of the response.
     pub timeout: Duration,
-    /// How many requests are on their way at once, at least 1.
+    /// Maximum number of concurrent requests, at least 1.
     pub in_flight: usize,
-    /// How many answers are kept for messages that ask the same.
+    /// Maximum number of cached responses.
     pub cached_answers: usize,
 }
 
 impl RepositorySettings {
-    /// How long a request may take, where the configuration does not say.
+    /// Default maximum time of a request.
     pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// How many requests are on their way at once, where the configuration does not say.
+    /// Default maximum number of concurrent requests.
     pub const IN_FLIGHT: usize = 64;
 
-    /// How many answers are kept, where the configuration does not say.
+    /// Default maximum number of cached responses.
     pub const CACHED_ANSWERS: usize = 1000;
 
-    /// The repository at that address, with usual bounds.
+    /// Creates settings with default limits.
     #[must_use]
     pub fn new(api: RepositoryApi, url: BaseUrl) -> Self {
         Self {
@@ -70,8 +71,8 @@ impl RepositorySettings {
         }
     }
 
-    /// What stands behind the repository's address in a URI of its messages, with the slash that it begins with.
-    /// `None` where that is no URI of this repository: another one is not asked, least of all with these credentials.
+    /// Returns the path of a message's URI below the repository's base URL, with its leading slash. `None` if
+    /// the URI is outside this repository; another host must never receive these credentials.
     #[must_use]
     pub fn path_of(&self, uri: &str) -> Option<String> {
         let uri = Url::parse(uri).ok()?;
@@ -81,40 +82,41 @@ impl RepositorySettings {
     }
 }
 
-/// Who asks.
+/// Credentials of HTTP Basic authentication.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The name.
+    /// User name.
     pub username: Secret,
-    /// The password.
+    /// Password.
     pub password: Secret,
 }
 
-/// The address of a repository, without a slash at its end.
+/// The base URL of a repository, without a slash at its end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BaseUrl(String);
 
-/// Why a text is not the address of a repository. It does not repeat the text, which may have a password by mistake.
+/// Reason why a text is no base URL. The message does not repeat the text, which may contain a password by
+/// mistake.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidBaseUrl {
-    /// It is no address of HTTP.
+    /// The text is no HTTP URL.
     #[error(transparent)]
-    Address(#[from] InvalidDestination),
-    /// It would be shown.
-    #[error("it has a user or a password; give username and password beside it, which are shown nowhere")]
+    Address(#[from] InvalidOutboundUrl),
+    /// The URL contains credentials, which would be shown.
+    #[error("it has a user or a password; set username and password instead, which are never shown")]
     Credentials,
-    /// Paths are put behind it.
-    #[error("it has a query; give the address that paths like /objects/demo:5 are put behind")]
+    /// The URL has a query, so paths cannot be appended.
+    #[error("it has a query; use the URL that paths like /objects/demo:5 can be appended to")]
     Query,
 }
 
 impl BaseUrl {
-    /// Takes an address as it is written, slashes at its end aside.
+    /// Parses a base URL, and removes slashes at its end.
     ///
     /// # Errors
-    /// When it is none that paths can be put behind.
+    /// Fails if paths cannot be appended to the URL.
     pub fn parse(text: &str) -> Result<Self, InvalidBaseUrl> {
-        let to = Destination::parse(text.trim(), &Guard::of_the_operator())?;
+        let to = OutboundUrl::parse(text.trim(), &OutboundPolicy::unrestricted())?;
         if to.has_user() {
             return Err(InvalidBaseUrl::Credentials);
         }
@@ -124,16 +126,16 @@ impl BaseUrl {
         Ok(Self(to.expose().as_str().trim_end_matches('/').to_owned()))
     }
 
-    /// The address.
+    /// Returns the URL as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The address that is so far behind this one; `None` where it would leave it, as with `..`.
+    /// Returns the URL of `path` below this base URL; `None` if the path leaves it, as with `..`.
     #[must_use]
-    pub fn at(&self, path: &str) -> Option<Destination> {
-        let to = Destination::parse(&format!("{}{path}", self.0), &Guard::of_the_operator()).ok()?;
+    pub fn at(&self, path: &str) -> Option<OutboundUrl> {
+        let to = OutboundUrl::parse(&format!("{}{path}", self.0), &OutboundPolicy::unrestricted()).ok()?;
         self.path_of(to.expose().as_str()).is_some().then_some(to)
     }
 
@@ -160,7 +162,7 @@ mod tests {
     use super::{BaseUrl, RepositoryApi, RepositorySettings};
 
     #[test]
-    fn an_address_has_nothing_behind_its_path() {
+    fn base_url_has_no_query_fragment_or_credentials() {
         assert_eq!(BaseUrl::parse(" http://H:8080/fedora/ ").unwrap().as_str(), "http://h:8080/fedora");
         for (text, why) in [
             ("fedora:8080/rest", "neither https:// nor http://"),
@@ -169,13 +171,13 @@ mod tests {
             ("http://h/fedora?x=hush", "a query"),
             ("http://h/fedora#hush", "a fragment"),
         ] {
-            let refused = BaseUrl::parse(text).unwrap_err().to_string();
-            assert!(refused.contains(why) && !refused.contains("hush"), "{refused}");
+            let error = BaseUrl::parse(text).unwrap_err().to_string();
+            assert!(error.contains(why) && !error.contains("hush"), "{error}");
         }
     }
 
     #[test]
-    fn nothing_leads_out_of_the_repository() {
+    fn paths_never_leave_the_repository() {
         let base = BaseUrl::parse("http://h/fedora").unwrap();
         assert_eq!(
             base.at("/objects/a:1?format=xml").unwrap().expose().as_str(),
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_repository_is_known_by_each_of_its_names() {
+    fn repository_is_recognized_by_each_base_url() {
         let base = |text| BaseUrl::parse(text).unwrap();
         let mut settings = RepositorySettings::new(RepositoryApi::Fedora3, base("http://inner:8080/fedora"));
         settings.public_urls =

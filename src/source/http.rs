@@ -1,6 +1,6 @@
-//! `POST /hooks/{source}`: a repository plug-in, or anything that can post, sends one message a
-//! request. The answer comes when the message is on disk: in the journal, or, since such senders
-//! fire and forget, in the quarantine.
+//! `POST /hooks/{source}`: repository plug-ins and other HTTP clients send one message per request. The
+//! response is sent when the message is on disk. A message that cannot be parsed goes to the quarantine,
+//! because such senders rarely retry.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,34 +11,34 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::rate::Rate;
+use super::rate::RateLimiter;
 use crate::{
     format::{Bound, Headers, RejectionKind},
-    intake::{Accepted, EventId, Incoming, Intake, IntakeError, Receipt, Source, SourceName, Told},
+    intake::{AcceptedChange, EventId, Incoming, IngestResponse, Intake, IntakeError, Receipt, Source, SourceName},
     web::{Body, Limit, Path, Problem, ProblemCode, SignedBody, limit_hit, problems},
 };
 
-/// A request header by which a sender of messages without identifiers can mark a repeat
+/// Request header that identifies a repeat, for messages without an identifier of their own
 /// (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// The hooks: the sources that are reached by HTTP, and the door behind them.
+/// State of the hooks: the intake and the sources that are reached by HTTP.
 #[derive(Clone)]
 pub struct Hooks {
-    /// The door.
+    /// The write path to the journal.
     pub intake: Intake,
-    /// The sources, by name.
+    /// Sources by name.
     pub sources: Arc<BTreeMap<String, Arc<Source>>>,
-    /// How much each may send; any amount, where it is not in here.
-    pub rates: Arc<BTreeMap<String, Rate>>,
+    /// Rate limits by source. A source without an entry has no limit.
+    pub rates: Arc<BTreeMap<String, RateLimiter>>,
 }
 
-/// Addition to the reason for a rejection where the dialect might have read more in headers.
+/// Addition to the reason of a rejection if the dialect reads headers that were ignored.
 const NO_HEADERS: &str =
     " (headers were not read, since the signature covers the body alone: send a token if the message needs them)";
 
-/// When a sender may come back whose repository does not answer.
-const COME_BACK: Duration = Duration::from_secs(5);
+/// Minimum `Retry-After` for a sender whose message waits for its repository.
+const MIN_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 problems!(
     Refusals: MalformedMessage,
@@ -51,12 +51,12 @@ problems!(
     Unavailable
 );
 
-/// Takes in one message: 201 when it told of a change, 200 when it told nothing new.
+/// Accepts one message: 201 if it caused a change, 200 if it contained nothing new.
 ///
 /// # Errors
-/// `unknown-source`; `malformed-message` and `unprocessable-message`, with the message kept in the
-/// quarantine; `too-many-messages` when the source sends faster than it may; `unavailable` when nothing
-/// could be written and the message must be sent again.
+/// `unknown-source`; `malformed-message` and `unprocessable-message`, with the message in the quarantine;
+/// `too-many-messages` if the source exceeds its rate; `unavailable` if the journal could not write the
+/// message or a required lookup failed: send it again.
 #[utoipa::path(
     post,
     path = "/hooks/{source}",
@@ -64,13 +64,13 @@ problems!(
     tag = "in",
     params(
         ("source" = SourceName, Path, description = "The name of the source.", example = "content-change"),
-        ("Idempotency-Key" = Option<EventId>, Header, description = "What makes a repeat of a message known, where the \
-            message itself has no identifier."),
-        ("Routing-Key" = Option<String>, Header, description = "What the message is, for the dialects `sfm` and \
-            `hoarder`, whose messages do not say it themselves.", example = "warc_created"),
+        ("Idempotency-Key" = Option<EventId>, Header, description = "Identifies a repeat of a message that has \
+            no identifier of its own."),
+        ("Routing-Key" = Option<String>, Header, description = "Type of the message, for the dialects `sfm` and \
+            `hoarder`, whose messages do not contain it.", example = "warc_created"),
     ),
     request_body(
-        description = "One message in the dialect of the source. Its media type is a hint: the dialect knows its own.",
+        description = "One message in the dialect of the source. Its media type is only a hint.",
         content(
             (String = "application/atom+xml"),
             (serde_json::Map<String, serde_json::Value> = "application/json", example = json!({
@@ -81,9 +81,9 @@ problems!(
         ),
     ),
     responses(
-        (status = 201, description = "It told of a change, which is on disk.", body = Told,
+        (status = 201, description = "The message caused a change, which is on disk.", body = IngestResponse,
             headers(("Location" = String, description = "The first change."))),
-        (status = 200, description = "It told nothing new.", body = Told),
+        (status = 200, description = "The message contained nothing new.", body = IngestResponse),
         Refusals,
     ),
 )]
@@ -93,36 +93,38 @@ pub async fn receive(
     request: Request,
 ) -> Result<Response, Problem> {
     let source = hooks.sources.get(&name);
-    // Where only the body is signed, headers may be anybody's.
-    let body_alone = request.extensions().get::<SignedBody>().is_some();
+    // The signature covers only the body, so the headers may be forged.
+    let only_body_signed = request.extensions().get::<SignedBody>().is_some();
     let headers = request.headers();
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let trusted = Some(headers).filter(|_| !body_alone);
+    let trusted = Some(headers).filter(|_| !only_body_signed);
     let transport_id = trusted.and_then(|headers| EventId::parse(headers.get(IDEMPOTENCY_KEY)?.to_str().ok()?));
     let read = trusted.zip(source).map(|(headers, source)| text_headers(headers, source.kind().headers));
     let headers = read.unwrap_or_default();
-    // Whoever is refused below is heard out first.
+    // Read the body before refusing, so that the sender reads the response.
     let Body(body) = Body::from_request(request, &()).await?;
     let source = source.ok_or_else(|| unknown_source(&hooks, &name))?;
-    if let Some(Err(wait)) = hooks.rates.get(&name).map(Rate::take) {
+    if let Some(Err(wait)) = hooks.rates.get(&name).map(RateLimiter::try_acquire) {
         return Err(too_many(source, wait));
     }
     let incoming = Incoming { content_type, headers, body, transport_id, redelivered: false };
     match hooks.intake.accept(source, incoming).await {
-        Ok(receipt) => Ok(answer(&receipt)),
-        Err(IntakeError::Quarantined { id, mut rejection }) if body_alone && !source.kind().headers.is_empty() => {
+        Ok(receipt) => Ok(response(&receipt)),
+        Err(IntakeError::Quarantined { id, mut rejection })
+            if only_body_signed && !source.kind().headers.is_empty() =>
+        {
             rejection.reason.push_str(NO_HEADERS);
-            Err(refusal(IntakeError::Quarantined { id, rejection }))
+            Err(problem(IntakeError::Quarantined { id, rejection }))
         }
-        Err(error) => Err(refusal(error)),
+        Err(error) => Err(problem(error)),
     }
 }
 
-fn answer(receipt: &Receipt) -> Response {
+fn response(receipt: &Receipt) -> Response {
     let accepted = receipt.accepted().next();
-    let body = Json(receipt.told());
+    let body = Json(receipt.to_response());
     match accepted {
-        Some(Accepted { id, .. }) => {
+        Some(AcceptedChange { id, .. }) => {
             let location = format!("/changes/{}", id.uuid());
             (StatusCode::CREATED, [(header::LOCATION, location)], body).into_response()
         }
@@ -130,8 +132,8 @@ fn answer(receipt: &Receipt) -> Response {
     }
 }
 
-/// The problem that a sender is told when its message was not accepted.
-fn refusal(error: IntakeError) -> Problem {
+/// Converts the error of a message to the problem for its sender.
+fn problem(error: IntakeError) -> Problem {
     match error {
         IntakeError::Quarantined { id, rejection } => {
             let code = match rejection.kind {
@@ -144,7 +146,7 @@ fn refusal(error: IntakeError) -> Problem {
             };
             let detail = format!(
                 "{rejection}. The message is kept in the quarantine: look at it at /quarantine/{id}; once the cause is \
-                 mended, POST to /quarantine/{id}/retry."
+                 fixed, POST to /quarantine/{id}/retry."
             );
             Problem::new(code, detail)
                 .at(format!("/quarantine/{id}"))
@@ -152,8 +154,8 @@ fn refusal(error: IntakeError) -> Problem {
                 .with("place", rejection.place.to_string())
                 .with("reason", rejection.reason)
         }
-        IntakeError::Unanswered(error) => {
-            let wait = error.again().unwrap_or(COME_BACK).max(COME_BACK);
+        IntakeError::LookupFailed(error) => {
+            let wait = error.retry_after().unwrap_or(MIN_RETRY_AFTER).max(MIN_RETRY_AFTER);
             let detail = format!(
                 "The event must wait for its repository: {error}. Nothing was accepted; send the message again, a repeat \
                  makes no second change."
@@ -182,24 +184,24 @@ fn too_many(source: &Source, wait: Duration) -> Problem {
     limit_hit(Limit::Rate);
     let name = source.name();
     let detail = format!(
-        "The source sends faster than it may. Nothing was accepted; send the message again later, or raise \
+        "The source exceeds its rate limit. Nothing was accepted; send the message again later, or raise \
          sources.{name}.rate in the configuration."
     );
     Problem::new(ProblemCode::TooManyMessages, detail).retry_after(wait)
 }
 
 fn unknown_source(hooks: &Hooks, name: &str) -> Problem {
-    let known = hooks.sources.keys().map(|known| format!("/hooks/{known}")).collect::<Vec<_>>();
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let hooks_list = hooks.sources.keys().map(|name| format!("/hooks/{name}")).collect::<Vec<_>>();
+    let hooks_list = if hooks_list.is_empty() { "none".to_owned() } else { hooks_list.join(", ") };
     let name: String = name.chars().take(64).collect();
     let detail = format!(
-        "There is no hook {name:?}. The hooks here are {known}; add others under [sources] in the configuration."
+        "There is no hook {name:?}. The hooks here are {hooks_list}; add others under [sources] in the configuration."
     );
     Problem::new(ProblemCode::UnknownSource, detail)
 }
 
-/// The fields that begin with one of the prefixes that the dialect reads. Those whose values are not
-/// text are left out: no dialect reads such.
+/// Returns the headers that match a prefix of the dialect. Headers that are not UTF-8 are dropped, because no
+/// dialect reads them.
 fn text_headers(headers: &HeaderMap, read: &[&str]) -> Headers {
     let begins = |name: &str, prefix: &str| name.get(..prefix.len()).is_some_and(|it| it.eq_ignore_ascii_case(prefix));
     let is_read = |name: &header::HeaderName| read.iter().any(|prefix| begins(name.as_str(), prefix));

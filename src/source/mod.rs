@@ -1,12 +1,12 @@
-//! Transports in: how messages reach the gateway. A transport knows how to receive, to acknowledge
-//! and to report, and nothing of what a message says: it hands bytes and headers to
-//! [`crate::intake`] and acknowledges what the intake has put on disk.
+//! Inbound transports, through which messages reach the gateway. A transport receives, acknowledges and
+//! reports, and does not look into messages. It passes bytes and headers to [`crate::intake`], and
+//! acknowledges messages that the intake has put on disk.
 //!
-//! A transport that reads from a broker is a [`brokered::Broker`], and its settings are [`brokered::BrokerSettings`],
-//! which `config::transport` lists.
+//! A transport that reads from a broker implements [`consumer::Broker`]. Its settings implement
+//! [`consumer::BrokerSettings`], and `config::transport` lists them.
 
 pub mod amqp;
-pub mod brokered;
+pub mod consumer;
 pub mod http;
 pub mod rate;
 pub mod stomp;

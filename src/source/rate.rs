@@ -1,56 +1,56 @@
-//! How many messages a source may send: a token bucket.
+//! Rate limit of a source: a token bucket.
 //!
-//! It is written here since it is thirty lines: a crate for it would bring clocks, keyed stores and
-//! jitter that nothing here needs, and a dozen crates with them.
+//! It is written by hand because it has thirty lines. A crate would add clocks, keyed stores and jitter that
+//! the gateway does not need, and a dozen dependencies.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// A bucket that fills at a rate and holds a burst; each message takes one out.
+/// A token bucket. Each message consumes one token.
 #[derive(Debug)]
-pub struct Rate {
+pub struct RateLimiter {
     per_second: f64,
     burst: f64,
-    held: Mutex<Held>,
+    state: Mutex<BucketState>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct BucketState {
     tokens: f64,
     at: Instant,
 }
 
-impl Rate {
-    /// A full bucket for `per_second` messages a second on average, at least 1, and `burst` at once,
-    /// at least 1.
+impl RateLimiter {
+    /// Creates a full bucket for `per_second` messages a second on average and bursts of `burst` messages.
+    /// Both are at least 1.
     #[must_use]
     pub fn new(per_second: u32, burst: u32) -> Self {
         let burst = f64::from(burst.max(1));
-        let held = Mutex::new(Held { tokens: burst, at: Instant::now() });
-        Self { per_second: f64::from(per_second.max(1)), burst, held }
+        let state = Mutex::new(BucketState { tokens: burst, at: Instant::now() });
+        Self { per_second: f64::from(per_second.max(1)), burst, state }
     }
 
-    /// Takes one message's worth out.
+    /// Consumes one token.
     ///
     /// # Errors
-    /// When there is none: how long until there is one.
-    pub fn take(&self) -> Result<(), Duration> {
-        self.take_at(Instant::now())
+    /// If the bucket is empty: the time until the next token.
+    pub fn try_acquire(&self) -> Result<(), Duration> {
+        self.try_acquire_at(Instant::now())
     }
 
-    fn take_at(&self, now: Instant) -> Result<(), Duration> {
-        // What is held is whole whenever the lock is free.
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two callers may come in another order than their clocks' readings.
-        let filled = now.saturating_duration_since(held.at).as_secs_f64() * self.per_second;
-        held.tokens = (held.tokens + filled).min(self.burst);
-        held.at = held.at.max(now);
-        if held.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - held.tokens) / self.per_second));
+    fn try_acquire_at(&self, now: Instant) -> Result<(), Duration> {
+        // Every change is complete before the lock is released, even if a thread panics.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two callers may acquire the lock in another order than they read the clock.
+        let filled = now.saturating_duration_since(state.at).as_secs_f64() * self.per_second;
+        state.tokens = (state.tokens + filled).min(self.burst);
+        state.at = state.at.max(now);
+        if state.tokens < 1.0 {
+            return Err(Duration::from_secs_f64((1.0 - state.tokens) / self.per_second));
         }
-        held.tokens -= 1.0;
+        state.tokens -= 1.0;
         Ok(())
     }
 }
@@ -59,19 +59,20 @@ impl Rate {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::Rate;
+    use super::RateLimiter;
 
     #[test]
-    fn a_burst_then_the_rate_and_no_more_than_a_burst_is_saved_up() {
-        let rate = Rate::new(10, 3);
+    fn bucket_allows_a_burst_then_the_rate() {
+        let limiter = RateLimiter::new(10, 3);
         let start = Instant::now();
-        let at = |millis| rate.take_at(start + Duration::from_millis(millis)).map_err(|wait| wait.as_millis());
+        let at =
+            |millis| limiter.try_acquire_at(start + Duration::from_millis(millis)).map_err(|wait| wait.as_millis());
         assert_eq!([at(1000), at(1000), at(1000)], [Ok(()); 3]);
         assert!(matches!(at(1000), Err(99..=100)), "{:?}", at(1000));
         assert!(matches!(at(1050), Err(49..=50)), "{:?}", at(1050));
         assert_eq!(at(1101), Ok(()));
         assert!(at(1101).is_err());
-        // A clock that was read earlier gives nothing and takes nothing away.
+        // An earlier reading of the clock neither adds nor removes tokens.
         assert!(at(500).is_err());
         assert_eq!([at(60_000), at(60_000), at(60_000)], [Ok(()); 3]);
         assert!(at(60_000).is_err());

@@ -1,5 +1,5 @@
-//! A connection to a broker that is subscribed to a destination. Every wait for the broker ends, but the one
-//! for the next message, and that one ends when the heart-beats do.
+//! Connection to a broker with a subscription to one destination. Every wait for the broker has a timeout,
+//! except the wait for the next message, which ends when the heart-beats stop.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -13,78 +13,78 @@ use tokio::{
 use super::{
     Acknowledge, Command, Decoder, Frame, StompError, StompSettings, Version, encode,
     error::Step,
-    socket::{self, Reading, Writing},
+    socket::{self, ReadSocket, WriteSocket},
 };
 use crate::{broker::SocketGuard, web::Secret};
 
-/// How long a connection may take to be made, from the name of the host to the CONNECTED.
+/// Timeout of a connection attempt, from name resolution to CONNECTED.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long the broker may take to do what it is asked, or to take what it is sent.
+/// Timeout of an operation of the broker, and of a write.
 const OPERATION: Duration = Duration::from_secs(10);
 
-/// How long a connection may take to be closed in good order.
+/// Timeout of closing a connection gracefully.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// How often either side is to say that it is there, in milliseconds.
+/// Requested heart-beat interval of both sides, in milliseconds.
 const HEART_BEAT: u64 = 5000;
 
-/// How much is read at once, at the most, in bytes.
+/// Maximum size of a read, in bytes.
 const READ: usize = 64 * 1024;
 
-/// The receipts that are asked for.
+/// Receipt identifiers.
 const SUBSCRIBED: &str = "subscribed";
 const GOODBYE: &str = "goodbye";
 
-/// A MESSAGE.
-pub struct Delivered {
+/// A MESSAGE frame.
+pub struct Delivery {
     /// The frame.
     pub frame: Frame,
-    /// What it is acknowledged by.
-    pub mark: String,
+    /// Identifier for the acknowledgement.
+    pub ack_id: String,
 }
 
-/// The side that reads.
+/// The reading side of a connection.
 pub struct Reader {
-    socket: Reading,
+    socket: ReadSocket,
     decoder: Decoder,
     buffer: BytesMut,
     version: Version,
-    /// What came before the broker had said that it would come.
-    early: VecDeque<Frame>,
-    /// How long the broker may say nothing; `None` if it sends no heart-beats.
-    silence: Option<Duration>,
+    /// Messages that arrived before the receipt of the subscription.
+    early_messages: VecDeque<Frame>,
+    /// Maximum time without data from the broker; `None` if it sends no heart-beats.
+    read_timeout: Option<Duration>,
     password: Option<Secret>,
 }
 
-/// The side that writes.
+/// The writing side of a connection.
 pub struct Writer {
-    socket: Mutex<Writing>,
+    socket: Mutex<WriteSocket>,
     version: Version,
     subscription: String,
     acknowledge: Acknowledge,
-    /// How often the broker wants to hear something; `None` if it does not.
+    /// Interval of the heart-beats to the broker; `None` if it wants none.
     beat: Option<Duration>,
     _guard: SocketGuard,
 }
 
 impl StompSettings {
-    /// Connects, and subscribes to the destination, with up to `prefetch` messages before one is acknowledged. Bodies of
-    /// more than `largest` bytes are left out.
+    /// Connects and subscribes to the destination, with up to `prefetch` unacknowledged messages. Bodies of
+    /// more than `max_body_bytes` bytes are dropped.
     ///
     /// # Errors
-    /// When any of it fails, or takes too long; nothing stays behind.
-    pub async fn open(&self, largest: usize, prefetch: u16) -> Result<(Reader, Writer), StompError> {
-        let (mut reader, writer) = within(CONNECT, "let the gateway in", self.connect(largest)).await?;
+    /// Fails if a step is refused or times out. The connection is closed then.
+    pub async fn open(&self, max_body_bytes: usize, prefetch: u16) -> Result<(Reader, Writer), StompError> {
+        let (mut reader, writer) = with_timeout(CONNECT, "open the connection", self.connect(max_body_bytes)).await?;
         let subscribed = async {
             writer.write(&self.subscribe(&writer, prefetch)).await?;
             reader.subscribed(prefetch).await
         };
-        within(OPERATION, "send the messages of the destination", subscribed).await?;
+        with_timeout(OPERATION, "subscribe to the destination", subscribed).await?;
         Ok((reader, writer))
     }
 
-    async fn connect(&self, largest: usize) -> Result<(Reader, Writer), StompError> {
+    async fn connect(&self, max_body_bytes: usize) -> Result<(Reader, Writer), StompError> {
         let (reading, mut writing, guard) = socket::open(self).await?;
         let (address, password) = (&self.address, self.address.password());
         let secret = password.map(|password| String::from_utf8_lossy(password.expose()));
@@ -99,22 +99,23 @@ impl StompSettings {
         headers.extend(self.client_id.as_deref().map(|id| ("client-id", id)));
         let mut connect = Vec::new();
         encode(&mut connect, Version::V1_2, Command::Connect, &headers, b"");
-        writing.write_all(&connect).await.map_err(broken)?;
+        writing.write_all(&connect).await.map_err(connection_lost)?;
         let mut reader = Reader {
             socket: reading,
-            decoder: Decoder::new(Version::V1_2, largest),
+            decoder: Decoder::new(Version::V1_2, max_body_bytes),
             buffer: BytesMut::new(),
             version: Version::V1_2,
-            early: VecDeque::new(),
-            silence: None,
+            early_messages: VecDeque::new(),
+            read_timeout: None,
             password: password.cloned(),
         };
-        let connected = reader.answer(Step::Connect).await?;
+        let connected = reader.wait_for_connected(Step::Connect).await?;
         let version = connected.header("version").unwrap_or("1.0");
         let version = Version::parse(version).ok_or_else(|| StompError::Version(version.to_owned()))?;
         let (sends, wants) = heart_beats(connected.header("heart-beat").unwrap_or_default());
-        // Twice its time, since a broker may be late; half of our time, since it may be strict.
-        reader.silence = sends.map(|every| every * 2);
+        // Wait twice the broker's interval, because a broker may be late. Send at half of ours, because it may
+        // be strict.
+        reader.read_timeout = sends.map(|every| every * 2);
         reader.version = version;
         reader.decoder.set_version(version);
         let writer = Writer {
@@ -135,12 +136,13 @@ impl StompSettings {
             ("destination", &self.destination),
             ("ack", self.acknowledge.mode()),
             ("receipt", SUBSCRIBED),
-            // The one is ActiveMQ's, the other RabbitMQ's; each leaves alone what it does not know.
+            // The first header is for ActiveMQ, the second for RabbitMQ. Brokers ignore unknown headers.
             ("activemq.prefetchSize", &prefetch),
             ("prefetch-count", &prefetch),
         ];
         if let Some(name) = &self.durable {
-            // The first is ActiveMQ's, the second Artemis's, the rest RabbitMQ's, which keeps a queue for the name in `id`.
+            // The first header is for ActiveMQ, the second for Artemis, the others for RabbitMQ, which names
+            // the queue after `id`.
             headers.extend([
                 ("activemq.subscriptionName", name.as_str()),
                 ("durable-subscription-name", name),
@@ -154,25 +156,25 @@ impl StompSettings {
     }
 }
 
-/// How often the broker says that it is there, and how often it wants to hear that of the gateway, by its CONNECTED:
-/// each as seldom as either side wants it.
-fn heart_beats(told: &str) -> (Option<Duration>, Option<Duration>) {
-    let (sends, wants) = told.split_once(',').unwrap_or_default();
-    let every = |told: &str| {
-        let told: u64 = told.trim().parse().unwrap_or(0);
-        (told > 0).then(|| Duration::from_millis(told.max(HEART_BEAT)))
+/// Returns the heart-beat intervals that a CONNECTED negotiates: of the broker, and of the gateway. Each is
+/// the longer one of what both sides want.
+fn heart_beats(value: &str) -> (Option<Duration>, Option<Duration>) {
+    let (sends, wants) = value.split_once(',').unwrap_or_default();
+    let every = |value: &str| {
+        let value: u64 = value.trim().parse().unwrap_or(0);
+        (value > 0).then(|| Duration::from_millis(value.max(HEART_BEAT)))
     };
     (every(sends), every(wants))
 }
 
 impl Reader {
-    /// The next MESSAGE. Dropping the future loses none.
+    /// Waits for the next MESSAGE. Dropping the future loses no message.
     ///
     /// # Errors
-    /// When the connection has ended, or the broker says nothing any more.
-    pub async fn next(&mut self) -> Result<Delivered, StompError> {
+    /// Fails if the connection has ended, or the heart-beats have stopped.
+    pub async fn next(&mut self) -> Result<Delivery, StompError> {
         let frame = loop {
-            let frame = match self.early.pop_front() {
+            let frame = match self.early_messages.pop_front() {
                 Some(frame) => frame,
                 None => self.frame(Step::Work).await?,
             };
@@ -180,21 +182,21 @@ impl Reader {
                 break frame;
             }
         };
-        let mark = match self.version {
+        let ack_id = match self.version {
             Version::V1_1 => "message-id",
             Version::V1_2 => "ack",
         };
-        let mark = frame.header(mark).unwrap_or_default().to_owned();
-        Ok(Delivered { frame, mark })
+        let ack_id = frame.header(ack_id).unwrap_or_default().to_owned();
+        Ok(Delivery { frame, ack_id })
     }
 
-    /// Waits until the broker has subscribed the gateway. It may send messages before it says so; when it has sent
-    /// all that it may it has.
+    /// Waits for the receipt of the subscription. The broker may send messages before the receipt. If it has
+    /// sent the whole prefetch, the subscription is established.
     async fn subscribed(&mut self, prefetch: u16) -> Result<(), StompError> {
-        while self.early.len() < usize::from(prefetch) {
+        while self.early_messages.len() < usize::from(prefetch) {
             let frame = self.frame(Step::Subscribe).await?;
             match frame.command {
-                Command::Message => self.early.push_back(frame),
+                Command::Message => self.early_messages.push_back(frame),
                 Command::Receipt if frame.header("receipt-id") == Some(SUBSCRIBED) => break,
                 _ => {}
             }
@@ -202,8 +204,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The answer to a CONNECT.
-    async fn answer(&mut self, step: Step) -> Result<Frame, StompError> {
+    /// Waits for the CONNECTED frame.
+    async fn wait_for_connected(&mut self, step: Step) -> Result<Frame, StompError> {
         loop {
             let frame = self.frame(step).await?;
             if frame.command == Command::Connected {
@@ -212,8 +214,8 @@ impl Reader {
         }
     }
 
-    /// Throws away what comes until the broker has said goodbye, or is gone.
-    async fn goodbye(&mut self) {
+    /// Discards frames until the receipt of DISCONNECT arrives or the connection ends.
+    async fn drain(&mut self) {
         while let Ok(frame) = self.frame(Step::Work).await {
             if frame.command == Command::Receipt && frame.header("receipt-id") == Some(GOODBYE) {
                 return;
@@ -226,48 +228,50 @@ impl Reader {
             let decoded = self.decoder.decode(&mut self.buffer);
             if let Some(frame) = decoded.map_err(|malformed| StompError::malformed(step, malformed))? {
                 return match frame.command {
-                    Command::Error => Err(StompError::told(step, &frame, self.password.as_ref())),
+                    Command::Error => Err(StompError::from_error_frame(step, &frame, self.password.as_ref())),
                     _ => Ok(frame),
                 };
             }
             self.buffer.reserve(READ);
             let reading = self.socket.read_buf(&mut self.buffer);
-            let read = match self.silence {
-                Some(silence) => timeout(silence, reading).await.map_err(|_| StompError::NoHeartBeat(silence))?,
+            let read = match self.read_timeout {
+                Some(read_timeout) => {
+                    timeout(read_timeout, reading).await.map_err(|_| StompError::NoHeartBeat(read_timeout))?
+                }
                 None => reading.await,
             };
-            if read.map_err(broken)? == 0 {
-                let within = if self.decoder.is_within(&self.buffer) { " within a frame" } else { "" };
-                return Err(StompError::Broken(format!("the broker closed it{within}")));
+            if read.map_err(connection_lost)? == 0 {
+                let suffix = if self.decoder.is_within(&self.buffer) { " within a frame" } else { "" };
+                return Err(StompError::ConnectionLost(format!("the broker closed it{suffix}")));
             }
         }
     }
 }
 
 impl Writer {
-    /// Acknowledges the messages of these marks, in the order in which they came; all that came before them are
-    /// acknowledged.
+    /// Acknowledges the messages of these identifiers, in the order of their arrival. All earlier messages
+    /// must be acknowledged.
     ///
     /// # Errors
-    /// When the connection is gone, or takes nothing for ten seconds. Then the broker delivers them again.
-    pub async fn acknowledge(&self, marks: &[String]) -> Result<(), StompError> {
-        let marks = match self.acknowledge {
-            Acknowledge::Cumulative => &marks[marks.len().saturating_sub(1)..],
-            Acknowledge::Individual => marks,
+    /// Fails if the connection is lost, or a write takes ten seconds. The broker delivers the messages again then.
+    pub async fn acknowledge(&self, ack_ids: &[String]) -> Result<(), StompError> {
+        let ack_ids = match self.acknowledge {
+            Acknowledge::Cumulative => &ack_ids[ack_ids.len().saturating_sub(1)..],
+            Acknowledge::Individual => ack_ids,
         };
         let mut frames = Vec::new();
-        for mark in marks {
+        for ack_id in ack_ids {
             let headers = match self.version {
-                Version::V1_1 => [("message-id", mark.as_str()), ("subscription", &self.subscription)],
-                Version::V1_2 => [("id", mark.as_str()), ("subscription", &self.subscription)],
+                Version::V1_1 => [("message-id", ack_id.as_str()), ("subscription", &self.subscription)],
+                Version::V1_2 => [("id", ack_id.as_str()), ("subscription", &self.subscription)],
             };
             encode(&mut frames, self.version, Command::Ack, &headers, b"");
         }
         self.write(&frames).await
     }
 
-    /// Sends heart-beats, as often as the broker wants them. It never ends: a connection that breaks is found out
-    /// where it is read.
+    /// Sends heart-beats at the interval that the broker wants. It never returns, because the reading side
+    /// detects a broken connection.
     pub async fn beat(&self) -> Infallible {
         if let Some(every) = self.beat {
             loop {
@@ -283,20 +287,20 @@ impl Writer {
     async fn write(&self, octets: &[u8]) -> Result<(), StompError> {
         let written = async {
             let mut socket = self.socket.lock().await;
-            socket.write_all(octets).await.map_err(broken)?;
-            socket.flush().await.map_err(broken)
+            socket.write_all(octets).await.map_err(connection_lost)?;
+            socket.flush().await.map_err(connection_lost)
         };
-        within(OPERATION, "take what it is sent", written).await
+        with_timeout(OPERATION, "accept the data that it is sent", written).await
     }
 
-    /// Says goodbye, and waits until the broker has: then it has taken every acknowledgement. It takes two seconds
-    /// at most.
+    /// Disconnects and waits for the receipt, which confirms that the broker has processed every
+    /// acknowledgement. The timeout is two seconds.
     pub async fn close(&self, reader: &mut Reader) {
         let mut disconnect = Vec::new();
         encode(&mut disconnect, self.version, Command::Disconnect, &[("receipt", GOODBYE)], b"");
         let closed = async {
             if self.write(&disconnect).await.is_ok() {
-                reader.goodbye().await;
+                reader.drain().await;
             }
         };
         let _ = timeout(CLOSE, closed).await;
@@ -304,16 +308,16 @@ impl Writer {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
-fn broken(error: std::io::Error) -> StompError {
-    StompError::Broken(error.to_string())
+fn connection_lost(error: std::io::Error) -> StompError {
+    StompError::ConnectionLost(error.to_string())
 }
 
-async fn within<T>(
+async fn with_timeout<T>(
     bound: Duration,
-    asked: &'static str,
-    answered: impl Future<Output = Result<T, StompError>>,
+    operation: &'static str,
+    future: impl Future<Output = Result<T, StompError>>,
 ) -> Result<T, StompError> {
-    timeout(bound, answered).await.unwrap_or(Err(StompError::Silent { asked, after: bound }))
+    timeout(bound, future).await.unwrap_or(Err(StompError::Timeout { operation, after: bound }))
 }
 
 #[cfg(test)]
@@ -323,7 +327,7 @@ mod tests {
     use super::heart_beats;
 
     #[test]
-    fn heart_beats_are_as_seldom_as_either_side_wants_them() {
+    fn heart_beat_interval_is_the_longer_one_of_both_sides() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(heart_beats("5000,5000"), (seconds(5), seconds(5)));
         assert_eq!(heart_beats("20000,0"), (seconds(20), None));

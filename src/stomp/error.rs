@@ -1,108 +1,110 @@
-//! Why a broker does not do as it is asked, and who has to act.
+//! Errors of STOMP operations, classified by who has to act.
 
 use std::time::Duration;
 
 use super::{Body, Frame};
 use crate::{
-    broker::{InvalidAuthority, SocketError},
+    broker::{InvalidCaCertificates, SocketError},
     web::Secret,
 };
 
-/// How much is repeated of what a broker says, in characters.
-const TOLD: usize = 300;
+/// Maximum length of a broker's text in an error, in characters.
+const MAX_QUOTED_CHARS: usize = 300;
 
-/// Why octets are not STOMP.
+/// Reason why octets are no STOMP frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// A frame begins with no command of STOMP.
+pub enum MalformedFrame {
+    /// The first line is no command of STOMP.
     #[error("a frame begins with {0:?}")]
     Command(String),
     /// A header has no colon.
     #[error("a header has no colon")]
     NoColon,
-    /// A head has a NUL in it.
+    /// The head contains a NUL.
     #[error("a frame has a NUL among its headers")]
     NulInHead,
-    /// The command and the headers of a frame are too long.
+    /// The command and the headers are too long.
     #[error("the headers of a frame have more than {} bytes", super::HEAD_BYTES)]
     LongHead,
-    /// A `content-length` is no number.
+    /// The `content-length` is no number.
     #[error("the content-length of a frame is no number")]
     ContentLength,
-    /// A body is not followed by a NUL.
+    /// No NUL follows the body.
     #[error("a frame does not end where its content-length says")]
     NoEnd,
 }
 
-impl Malformed {
-    /// A frame begins so; as much of it is kept as a person needs to know what it is.
+impl MalformedFrame {
+    /// Creates the error for an unknown command. Only its beginning is kept.
     #[must_use]
     pub fn command(line: &[u8]) -> Self {
         Self::Command(plain(&String::from_utf8_lossy(&line[..line.len().min(40)])))
     }
 }
 
-/// Why a broker did not do as it was asked. After any of them the connection is not used again.
+/// Reason why a STOMP operation failed. The connection is not used again after any of them.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StompError {
-    /// It does not answer.
-    #[error("the broker did not answer within {} seconds when asked to {asked}", .after.as_secs())]
-    Silent {
-        /// What it was asked.
-        asked: &'static str,
-        /// How long it was waited for.
+    /// The broker did not respond in time.
+    #[error("the broker did not respond within {} seconds when asked to {operation}", .after.as_secs())]
+    Timeout {
+        /// The operation, as an infinitive.
+        operation: &'static str,
+        /// The timeout.
         after: Duration,
     },
-    /// Its heart-beats have stopped.
+    /// The heart-beats of the broker have stopped.
     #[error("the broker sent nothing for {} seconds, not even a heart-beat", .0.as_secs())]
     NoHeartBeat(Duration),
-    /// There is no way to it, or nobody there.
+    /// The host cannot be resolved or accepts no connection.
     #[error("the broker cannot be reached: {0}")]
     Unreachable(String),
-    /// The connection was there and is gone.
+    /// The connection broke.
     #[error("the connection to the broker broke: {0}")]
-    Broken(String),
-    /// The broker ended it, with an ERROR frame.
-    #[error("the broker ended it: {0}")]
-    Ended(String),
-    /// The broker lets nobody in under this name.
-    #[error("the broker refused the gateway ({0}); mend user, password or virtual host in the url, or in the broker")]
+    ConnectionLost(String),
+    /// The broker closed the connection with an ERROR frame.
+    #[error("the broker closed the connection: {0}")]
+    ClosedByBroker(String),
+    /// The broker refused the user, the password or the virtual host.
+    #[error("the broker refused the gateway ({0}); fix user, password or virtual host in `url`, or in the broker")]
     Refused(String),
-    /// The client id, or the durable subscription, is in use.
+    /// The client id or the durable subscription is in use.
     #[error(
-        "another connection has the client id or the durable subscription ({0}); one that broke is let go of by the broker after a while, and else give this source a client_id of its own"
+        "another connection uses the client id or the durable subscription ({0}); the broker releases a broken connection after a while; otherwise give this source its own client_id"
     )]
     InUse(String),
-    /// The broker gives no messages of the destination.
+    /// The broker refused the subscription.
     #[error(
-        "the broker does not send the messages of the destination ({0}); mend `destination`, or give the user the permission in the broker"
+        "the broker does not send the messages of the destination ({0}); fix `destination`, or grant the user the permission in the broker"
     )]
     Destination(String),
-    /// Whoever is there speaks another version.
+    /// The peer speaks another version.
     #[error("the broker speaks STOMP {0} and neither 1.1 nor 1.2")]
     Version(String),
-    /// Whoever is there does not speak STOMP, or wrongly.
-    #[error("what came is not STOMP: {0}; see to it that the port is the broker's for STOMP")]
-    NotStomp(Malformed),
-    /// A frame cannot be read, although others before it could.
+    /// The peer does not speak STOMP.
+    #[error("the response is not STOMP: {0}; check that the port is the broker's STOMP port")]
+    NotStomp(MalformedFrame),
+    /// A frame cannot be decoded, although earlier ones could.
     #[error("a frame of the broker cannot be read: {0}")]
-    Frame(Malformed),
-    /// No encrypted connection can be made.
-    #[error("no encrypted connection can be made: {0}; see to the broker's certificate, or name its authority in `ca`")]
+    Frame(MalformedFrame),
+    /// No TLS connection can be established.
+    #[error(
+        "no encrypted connection can be made: {0}; check the broker's certificate, or name its CA certificate in `ca`"
+    )]
     Tls(String),
-    /// The authority's certificates cannot be read.
+    /// The CA certificates cannot be read.
     #[error(transparent)]
-    Authority(#[from] InvalidAuthority),
+    CaCertificates(#[from] InvalidCaCertificates),
 }
 
-/// What was being done: the same answer of a broker means one thing here and another there.
+/// Phase of a connection. The same error of a broker has different meanings in different phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The connection was being made.
+    /// Opening the connection.
     Connect,
-    /// A destination was being subscribed to.
+    /// Subscribing to a destination.
     Subscribe,
-    /// Messages were moving.
+    /// Transferring messages.
     Work,
 }
 
@@ -111,30 +113,31 @@ impl From<SocketError> for StompError {
         match error {
             SocketError::Unreachable(reason) => Self::Unreachable(reason),
             SocketError::Tls(reason) => Self::Tls(reason),
-            SocketError::Authority(error) => Self::Authority(error),
+            SocketError::CaCertificates(error) => Self::CaCertificates(error),
         }
     }
 }
 
 impl StompError {
-    /// Octets that are not STOMP came at that step.
-    pub(super) fn malformed(step: Step, malformed: Malformed) -> Self {
+    /// Creates the error for octets that are no STOMP.
+    pub(super) fn malformed(step: Step, malformed: MalformedFrame) -> Self {
         match step {
             Step::Connect => Self::NotStomp(malformed),
             Step::Subscribe | Step::Work => Self::Frame(malformed),
         }
     }
 
-    /// Whether the same may work soon without anybody doing anything. Where it is false, somebody must
-    /// act, in the broker or in the configuration; it is tried on, since that may happen in the broker.
+    /// True if the same operation may succeed soon without anyone's intervention. If false, an administrator
+    /// must change the broker or the configuration. The gateway retries anyway, because the change may happen
+    /// in the broker.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Silent { .. }
+            Self::Timeout { .. }
             | Self::NoHeartBeat(_)
             | Self::Unreachable(_)
-            | Self::Broken(_)
-            | Self::Ended(_)
+            | Self::ConnectionLost(_)
+            | Self::ClosedByBroker(_)
             | Self::InUse(_) => true,
             Self::Refused(_)
             | Self::Destination(_)
@@ -142,32 +145,32 @@ impl StompError {
             | Self::NotStomp(_)
             | Self::Frame(_)
             | Self::Tls(_)
-            | Self::Authority(_) => false,
+            | Self::CaCertificates(_) => false,
         }
     }
 
-    /// What an ERROR frame means at that step. Should it repeat the password, that is taken out.
-    pub(super) fn told(step: Step, frame: &Frame, password: Option<&Secret>) -> Self {
-        let told = told(frame);
+    /// Classifies an ERROR frame by the phase in which it arrived. The password is removed from its text.
+    pub(super) fn from_error_frame(step: Step, frame: &Frame, password: Option<&Secret>) -> Self {
+        let reason = describe(frame);
         let password = password.map(|password| String::from_utf8_lossy(password.expose()));
-        let told = match password {
-            Some(password) if !password.is_empty() => told.replace(password.as_ref(), "…"),
-            _ => told,
+        let reason = match password {
+            Some(password) if !password.is_empty() => reason.replace(password.as_ref(), "…"),
+            _ => reason,
         };
-        // ActiveMQ's words; no broker has codes.
-        let in_use = ["already connected", "in use for client"].iter().any(|words| told.contains(words));
+        // Texts of ActiveMQ; STOMP has no error codes.
+        let in_use = ["already connected", "in use for client"].iter().any(|words| reason.contains(words));
         match step {
-            Step::Connect | Step::Subscribe if in_use => Self::InUse(told),
-            Step::Connect => Self::Refused(told),
-            Step::Subscribe => Self::Destination(told),
-            Step::Work => Self::Ended(told),
+            Step::Connect | Step::Subscribe if in_use => Self::InUse(reason),
+            Step::Connect => Self::Refused(reason),
+            Step::Subscribe => Self::Destination(reason),
+            Step::Work => Self::ClosedByBroker(reason),
         }
     }
 }
 
-/// What an ERROR frame says: its header `message`, and the first line of its body where that is no more of the
-/// same (RabbitMQ) and not the trace of a Java program (ActiveMQ).
-fn told(frame: &Frame) -> String {
+/// Returns the text of an ERROR frame: its header `message` and the first line of its body. The line is
+/// dropped if it repeats the header (RabbitMQ) or begins a Java stack trace (ActiveMQ).
+fn describe(frame: &Frame) -> String {
     let message = frame.header("message").unwrap_or_default();
     let body = match &frame.body {
         Body::Whole(body) | Body::LongHead(_, body) => String::from_utf8_lossy(body),
@@ -184,9 +187,9 @@ fn told(frame: &Frame) -> String {
     }
 }
 
-/// What a peer says, fit to be shown: one line, no control characters, no more than so much.
+/// Makes a peer's text printable: one line without control characters, cut to the maximum length.
 fn plain(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TOLD).collect();
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTED_CHARS).collect();
     line.trim().to_owned()
 }
 
@@ -198,25 +201,25 @@ mod tests {
     fn error(step: Step, message: &str, body: &'static str) -> StompError {
         let headers = vec![("message".to_owned(), message.to_owned())];
         let frame = Frame { command: Command::Error, headers, body: Body::Whole(body.into()) };
-        StompError::told(step, &frame, Some(&Secret::new("hush")))
+        StompError::from_error_frame(step, &frame, Some(&Secret::new("hush")))
     }
 
     #[test]
-    fn an_error_is_told_in_the_brokers_words_without_a_trace_or_a_password() {
+    fn error_frame_is_described_without_a_stack_trace_or_a_password() {
         let trace = "java.lang.SecurityException: User name [x] or password is invalid.\n\tat org.apache\n";
-        for (message, body, told) in [
+        for (message, body, reason) in [
             ("User name [x] or password is invalid.", trace, "(User name [x] or password is invalid.)"),
             ("Bad CONNECT", "Access refused for user 'x'\n", "(Bad CONNECT: Access refused for user 'x')"),
             ("", "", "(without a reason)"),
             ("hush is\nwrong", "", "(… is wrong)"),
         ] {
             let error = error(Step::Connect, message, body);
-            assert!(error.to_string().contains(told) && !error.is_transient(), "{error}");
+            assert!(error.to_string().contains(reason) && !error.is_transient(), "{error}");
         }
     }
 
     #[test]
-    fn the_same_words_mean_another_thing_at_another_step() {
+    fn meaning_of_an_error_frame_depends_on_the_phase() {
         let in_use = "Broker: b - Client: tidings already connected from tcp://127.0.0.1:1";
         assert!(matches!(error(Step::Connect, in_use, ""), StompError::InUse(_)));
         assert!(matches!(error(Step::Subscribe, "not authorized", ""), StompError::Destination(_)));

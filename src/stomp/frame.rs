@@ -1,24 +1,24 @@
-//! A frame of STOMP 1.1 and 1.2, and how one is written.
+//! Frames of STOMP 1.1 and 1.2, and their encoder.
 
 use bytes::Bytes;
 
 use super::modified_utf8;
 
-/// A version of the protocol, by which headers are escaped.
+/// A version of the protocol. It determines the escapes in headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// [STOMP 1.1](https://stomp.github.io/stomp-specification-1.1.html): line feed, colon and backslash are
-    /// escaped.
+    /// [STOMP 1.1](https://stomp.github.io/stomp-specification-1.1.html): escapes line feed, colon and
+    /// backslash.
     V1_1,
-    /// [STOMP 1.2](https://stomp.github.io/stomp-specification-1.2.html): so is the carriage return.
+    /// [STOMP 1.2](https://stomp.github.io/stomp-specification-1.2.html): escapes the carriage return as well.
     V1_2,
 }
 
 impl Version {
-    /// Both, as they stand in `accept-version`.
+    /// Value of the header `accept-version`.
     pub const ACCEPTED: &'static str = "1.1,1.2";
 
-    /// The version of that name.
+    /// Returns the version with that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         match name.trim() {
@@ -50,71 +50,70 @@ impl Version {
 }
 
 named_values! {
-    /// What a frame is.
+    /// Command of a frame.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Command {
-        /// A client asks to be let in.
+        /// A client connects.
         Connect = "CONNECT",
-        /// A client wants messages.
+        /// A client subscribes to a destination.
         Subscribe = "SUBSCRIBE",
-        /// A client has done with a message.
+        /// A client acknowledges a message.
         Ack = "ACK",
-        /// A client goes.
+        /// A client disconnects.
         Disconnect = "DISCONNECT",
         /// A client sends a message.
         Send = "SEND",
-        /// The broker has let the client in.
+        /// The broker has accepted the connection.
         Connected = "CONNECTED",
-        /// A message.
+        /// The broker delivers a message.
         Message = "MESSAGE",
-        /// The broker has done what was asked.
+        /// The broker has processed a frame of the client.
         Receipt = "RECEIPT",
-        /// The broker complains, and ends the connection.
+        /// The broker reports an error and closes the connection.
         Error = "ERROR",
     }
 }
 
 impl Command {
-    /// Whether its headers are escaped: those of the two that settle the version are not, for the sake of
-    /// STOMP 1.0.
+    /// True if headers are escaped. CONNECT and CONNECTED are exempt for compatibility with STOMP 1.0.
     fn escapes(self) -> bool {
         !matches!(self, Self::Connect | Self::Connected)
     }
 }
 
-/// What a frame carries.
+/// Body of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// These octets.
+    /// The complete body.
     Whole(Bytes),
-    /// So many that they were not kept.
+    /// Size of a body that was too large and was discarded.
     TooLarge(u64),
-    /// These octets, behind a head of so many bytes that most of its headers were left out.
+    /// Size of a head that was too long, so that most headers were dropped, and the complete body.
     LongHead(u64, Bytes),
 }
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// The command.
     pub command: Command,
-    /// Names and values, unescaped, in order. A name may come again: then the first counts.
+    /// Names and values, unescaped, in order. If a name repeats, the first value counts.
     pub headers: Vec<(String, String)>,
-    /// What it carries.
+    /// The body.
     pub body: Body,
 }
 
 impl Frame {
-    /// The first value of a header; names have a case.
+    /// Returns the first value of a header. Names are case-sensitive.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(held, _)| held == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Writes a frame. A frame with a body has a `content-length`, so that the body may have any octet.
+/// Encodes a frame. A frame with a body gets a `content-length`, so the body may contain any octet.
 ///
-/// The headers of CONNECT are written as they are: they must have no line break.
+/// The headers of CONNECT are not escaped and must contain no line break.
 pub fn encode(out: &mut Vec<u8>, version: Version, command: Command, headers: &[(&str, &str)], body: &[u8]) {
     out.extend(command.name().as_bytes());
     out.push(b'\n');
@@ -140,9 +139,9 @@ pub fn encode(out: &mut Vec<u8>, version: Version, command: Command, headers: &[
     out.push(0);
 }
 
-/// A name or a value as it was before it was escaped. An escape that the version does not know stays as it
-/// stands: the specification has the connection ended, but then one header that nobody reads would hold up
-/// its queue for ever. Java's modified UTF-8 is read as well; octets that are neither are replaced.
+/// Decodes the name or the value of a header. Unknown escapes are kept as they are: the specification requires
+/// closing the connection, but then an irrelevant header would block its queue forever. Java's modified UTF-8
+/// is accepted as well; other invalid octets are replaced.
 pub(super) fn unescape(text: &[u8], command: Command, version: Version) -> String {
     if !command.escapes() || !text.contains(&b'\\') {
         return plain_text(text);
@@ -171,7 +170,7 @@ mod tests {
     use super::{Command, Version, encode, unescape};
 
     #[test]
-    fn what_is_escaped_depends_on_the_version_and_the_frame() {
+    fn escapes_depend_on_the_version_and_the_command() {
         let value = b"http\\c//h\\r\\n\\\\c\\t";
         assert_eq!(unescape(value, Command::Message, Version::V1_2), "http://h\r\n\\c\\t");
         assert_eq!(unescape(value, Command::Message, Version::V1_1), "http://h\\r\n\\c\\t");
@@ -182,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_written_as_the_specification_has_it() {
-        let written = |command, body: &[u8]| {
+    fn frame_is_encoded_according_to_the_specification() {
+        let encoded = |command, body: &[u8]| {
             let mut out = Vec::new();
             encode(&mut out, Version::V1_2, command, &[("a:b", "c\\d\r\n")], body);
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(written(Command::Ack, b""), "ACK\na\\cb:c\\\\d\\r\\n\n\n\0");
-        assert_eq!(written(Command::Send, b"\0x"), "SEND\na\\cb:c\\\\d\\r\\n\ncontent-length:2\n\n\0x\0");
-        assert_eq!(written(Command::Connect, b""), "CONNECT\na:b:c\\d\r\n\n\n\0");
+        assert_eq!(encoded(Command::Ack, b""), "ACK\na\\cb:c\\\\d\\r\\n\n\n\0");
+        assert_eq!(encoded(Command::Send, b"\0x"), "SEND\na\\cb:c\\\\d\\r\\n\ncontent-length:2\n\n\0x\0");
+        assert_eq!(encoded(Command::Connect, b""), "CONNECT\na:b:c\\d\r\n\n\n\0");
     }
 }

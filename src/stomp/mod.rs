@@ -1,13 +1,13 @@
-//! Speaking STOMP 1.1 and 1.2 to a broker, as ActiveMQ, Artemis and RabbitMQ do.
+//! STOMP 1.1 and 1.2 client, for ActiveMQ, Artemis and RabbitMQ.
 //!
-//! The codec is our own. Of the clients on crates.io that are kept up, async-stomp is under a licence that
-//! `deny.toml` does not allow (EUPL-1.2), and iridium-stomp has no TLS and connects again by itself, behind the
-//! back of whoever must know that what was not acknowledged comes again; stomp, tokio-stomp, stomp-rs and
-//! stomp-parser have not been kept up, or leave the connection to their user. None can leave out a body that is
-//! too large and go on, so that one such message would hold up its queue for ever. What is needed of the
-//! protocol is small: four frames that go out, four that come in.
+//! The codec is our own. Of the maintained clients on crates.io, async-stomp has a licence that `deny.toml`
+//! does not allow (EUPL-1.2), and iridium-stomp has no TLS and reconnects without informing its caller, who
+//! must know that unacknowledged messages are delivered again. The crates stomp, tokio-stomp, stomp-rs and
+//! stomp-parser are unmaintained, or leave the connection to their caller. None of them can discard a body
+//! that is too large and continue, so one such message would block its queue forever. The gateway needs only a
+//! small part of the protocol: four outgoing and four incoming frames.
 //!
-//! It knows nothing of messages: headers and bytes go through.
+//! The client does not look into messages; it passes headers and bodies through.
 
 mod connection;
 mod decode;
@@ -17,8 +17,8 @@ pub mod modified_utf8;
 mod settings;
 mod socket;
 
-pub use connection::{Delivered, Reader, Writer};
+pub use connection::{Delivery, Reader, Writer};
 pub use decode::{Decoder, HEAD_BYTES};
-pub use error::{Malformed, StompError};
+pub use error::{MalformedFrame, StompError};
 pub use frame::{Body, Command, Frame, Version, encode};
-pub use settings::{Acknowledge, InvalidAddress, StompSettings, address, is_destination, is_header};
+pub use settings::{Acknowledge, InvalidBrokerUrl, StompSettings, address, is_destination, is_header};

@@ -1,9 +1,10 @@
-//! Java's modified UTF-8, in which ActiveMQ keeps the text of JMS messages and hands it out over STOMP.
+//! Java's modified UTF-8, in which ActiveMQ stores the text of JMS messages and sends it over STOMP.
 //!
-//! It differs from UTF-8 in two ways (JVM specification, section 4.4.7): a character beyond U+FFFF is a pair of
-//! surrogates of three octets each, and U+0000 is `C0 80`. Neither occurs in UTF-8, so both can be told apart.
+//! It differs from UTF-8 in two ways (JVM specification, section 4.4.7): a character beyond U+FFFF is a pair
+//! of surrogates of three octets each, and U+0000 is `C0 80`. Neither occurs in UTF-8, so the two encodings
+//! can be distinguished.
 
-/// The text of octets in UTF-8, in modified UTF-8, or in a mixture of both; `None` where they are something else.
+/// Decodes UTF-8, modified UTF-8, or a mixture of both; `None` for anything else.
 #[must_use]
 pub fn decode(octets: &[u8]) -> Option<String> {
     let mut text = Vec::with_capacity(octets.len());
@@ -35,7 +36,7 @@ mod tests {
 
     use super::decode;
 
-    /// The text as Java's `DataOutput.writeUTF` writes it.
+    /// Encodes a text as Java's `DataOutput.writeUTF` does.
     fn modified(text: &str) -> Vec<u8> {
         let octet = |bits: u16| u8::try_from(bits).unwrap();
         let unit = |unit: u16| match unit {
@@ -65,7 +66,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_makes_it_panic(octets in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xED), Just(0xC0)], 0..20)) {
+        fn decoder_never_panics(octets in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xED), Just(0xC0)], 0..20)) {
             let utf8 = String::from_utf8(octets.clone()).ok();
             prop_assert!(utf8.is_none() || utf8 == decode(&octets));
         }

@@ -1,11 +1,11 @@
-//! A destination to read: where it is, and how.
+//! Settings of a STOMP destination.
 
 use std::path::PathBuf;
 
 use crate::broker::{Endpoint, InvalidEndpoint, Schemes};
 
-/// `stomp`, or for TLS `stomp+ssl`, as ActiveMQ has it, or `stomps`. ActiveMQ has no port of its own for the
-/// encrypted one; 61614 is RabbitMQ's.
+/// URL schemes. ActiveMQ calls the scheme with TLS `stomp+ssl`. ActiveMQ has no default port for TLS; 61614 is
+/// RabbitMQ's.
 static SCHEMES: Schemes = Schemes {
     plain: &["stomp"],
     encrypted: &["stomp+ssl", "stomps"],
@@ -14,39 +14,39 @@ static SCHEMES: Schemes = Schemes {
     neither: "is none of stomp, stomp+ssl and stomps",
 };
 
-/// A destination as the configuration names it.
+/// Settings of a destination.
 #[derive(Clone, Debug)]
 pub struct StompSettings {
-    /// The broker.
+    /// URL of the broker.
     pub address: Endpoint,
-    /// A PEM file with the authority that the broker's certificate is checked against; what the operating
-    /// system trusts, where there is none.
+    /// PEM file of the CA certificates that the broker's certificate is checked against; `None` for those of
+    /// the operating system.
     pub ca: Option<PathBuf>,
-    /// The queue or the topic, as the broker names it: `/queue/NAME`, `/topic/NAME`.
+    /// Queue or topic in the broker's notation: `/queue/NAME`, `/topic/NAME`.
     pub destination: String,
-    /// The name of the durable subscription to a topic: the broker keeps its messages while nobody reads.
+    /// Name of the durable subscription to a topic. The broker stores its messages while the gateway is away.
     pub durable: Option<String>,
-    /// Under which name the gateway connects.
+    /// Client id of the connection.
     pub client_id: Option<String>,
-    /// How many messages come before one is acknowledged, 1 to 65535.
+    /// Maximum number of unacknowledged messages, 1 to 65535.
     pub prefetch: u16,
-    /// How messages are acknowledged.
+    /// Acknowledgement mode.
     pub acknowledge: Acknowledge,
 }
 
 named_values! {
-    /// How messages are acknowledged.
+    /// Acknowledgement mode.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Acknowledge {
-        /// One acknowledgement for a message and all before it (`ack:client`).
+        /// One acknowledgement for a message and all earlier ones (`ack:client`).
         Cumulative = "cumulative",
-        /// One for each (`ack:client-individual`).
+        /// One acknowledgement for each message (`ack:client-individual`).
         Individual = "individual",
     }
 }
 
 impl Acknowledge {
-    /// The name in a SUBSCRIBE.
+    /// Returns the value of the header `ack` in a SUBSCRIBE.
     pub(super) fn mode(self) -> &'static str {
         match self {
             Self::Cumulative => "client",
@@ -56,15 +56,15 @@ impl Acknowledge {
 }
 
 impl StompSettings {
-    /// Whether the destination is a topic, whose messages the broker keeps for nobody who is not there, unless the
-    /// subscription is durable.
+    /// True if the destination is a topic. The broker stores messages of a topic only for durable
+    /// subscriptions.
     #[must_use]
     pub fn is_topic(&self) -> bool {
         is_topic(&self.destination)
     }
 }
 
-/// The beginnings of destinations that ActiveMQ, Artemis and RabbitMQ know. Virtual topics are read from queues.
+/// Prefixes of destinations in ActiveMQ, Artemis and RabbitMQ. Virtual topics are read from queues.
 const PREFIXES: [&str; 10] = [
     "/queue/",
     "/topic/",
@@ -78,8 +78,8 @@ const PREFIXES: [&str; 10] = [
     "jms.topic.",
 ];
 
-/// Whether a destination says what it is. ActiveMQ takes a name alone for that of a queue, and makes the queue. A name
-/// with `::` in it is one of Artemis's, of an address and a queue.
+/// True if a destination names its kind. ActiveMQ would create a queue for a name without a prefix. A name
+/// with `::` is Artemis's notation for an address and a queue.
 #[must_use]
 pub fn is_destination(text: &str) -> bool {
     text.contains("::")
@@ -90,27 +90,28 @@ fn is_topic(destination: &str) -> bool {
     destination.starts_with("/topic/")
 }
 
-/// Why a text is no address of a broker. It does not repeat the text, which may hold a password.
+/// Reason why a text is no URL of a broker. The message does not repeat the text, which may contain a
+/// password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; give an address as in stomp://user:password@broker.example.org:61613")]
-pub struct InvalidAddress(InvalidEndpoint);
+#[error("{0}; use one such as stomp://user:password@broker.example.org:61613")]
+pub struct InvalidBrokerUrl(InvalidEndpoint);
 
-/// Takes `stomp://USER:PASSWORD@HOST:PORT/VHOST`. User and password may be left out, and so may the virtual host,
-/// which RabbitMQ has and ActiveMQ has not. The port is 61613 where none is given, 61614 with TLS.
+/// Parses `stomp://USER:PASSWORD@HOST:PORT/VHOST`. User and password are optional, and so is the virtual host,
+/// which RabbitMQ supports and ActiveMQ does not. The default port is 61613, or 61614 with TLS.
 ///
 /// # Errors
-/// When it is something else.
-pub fn address(text: &str) -> Result<Endpoint, InvalidAddress> {
-    let address = Endpoint::parse(text, &SCHEMES).map_err(InvalidAddress)?;
+/// Fails if the text is no such URL.
+pub fn address(text: &str) -> Result<Endpoint, InvalidBrokerUrl> {
+    let address = Endpoint::parse(text, &SCHEMES).map_err(InvalidBrokerUrl)?;
     let password = address.password().map(|password| String::from_utf8_lossy(password.expose()));
     if ![address.user(), password.as_deref(), address.vhost()].into_iter().flatten().all(is_header) {
-        return Err(InvalidAddress(InvalidEndpoint("has a control character where it is percent-encoded")));
+        return Err(InvalidBrokerUrl(InvalidEndpoint("has a control character where it is percent-encoded")));
     }
     Ok(address)
 }
 
-/// Whether a text may be the value of a header also where headers are not escaped: it has no line break and no
-/// other control character.
+/// True if a text may be the value of a header that is not escaped: it contains no control characters, such as
+/// line breaks.
 #[must_use]
 pub fn is_header(text: &str) -> bool {
     !text.contains(char::is_control)
@@ -121,7 +122,7 @@ mod tests {
     use super::{address, is_destination};
 
     #[test]
-    fn a_destination_says_whether_it_is_a_queue_or_a_topic() {
+    fn destination_must_name_its_kind() {
         for good in ["/queue/a", "/topic/a", "/exchange/e/k", "/amq/queue/q", "/temp-queue/t", "jms.queue.q", "a::q"] {
             assert!(is_destination(good), "{good}");
         }
@@ -131,28 +132,28 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_the_ports_of_the_protocol_and_no_user_unless_told() {
-        for (text, shown) in [
+    fn url_has_default_ports_and_no_default_user() {
+        for (text, display) in [
             ("stomp://h", "stomp://h:61613"),
             ("stomps://h", "stomp+ssl://h:61614"),
             ("stomp+ssl://me:hush@h:1/%2f", "stomp+ssl://me@h:1/%2F"),
         ] {
             let address = address(text).unwrap();
-            assert_eq!(address.to_string(), shown);
-            assert_eq!(format!("{address:?}"), shown);
+            assert_eq!(address.to_string(), display);
+            assert_eq!(format!("{address:?}"), display);
         }
         assert_eq!(address("stomp://me:a%3ab@h").unwrap().password().unwrap().expose(), b"a:b");
     }
 
     #[test]
-    fn what_is_none_is_refused_without_being_repeated() {
-        for (text, told) in [
+    fn invalid_url_is_refused_without_being_repeated() {
+        for (text, reason) in [
             ("http://me:hush@h", "it is none of stomp, stomp+ssl and stomps; "),
             ("stomp://me:hu%0ash@h", "it has a control character where it is percent-encoded; "),
             ("stomp://hush@h", "it has a user without a password; "),
         ] {
-            let refused = address(text).unwrap_err().to_string();
-            assert!(refused.starts_with(told) && !refused.contains("hush"), "{refused}");
+            let error = address(text).unwrap_err().to_string();
+            assert!(error.starts_with(reason) && !error.contains("hush"), "{error}");
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::{Router, http::Method, middleware::from_fn_with_state, routing::Method
 use utoipa::openapi::{ComponentsBuilder, Info, OpenApi, PathItem, Paths};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use super::access::{Access, Guard, Rule, guard};
+use super::access::{Access, OutboundPolicy, Rule, guard};
 
 /// A method of a path, and who may use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl<S: 'static> Routes<S> {
     pub fn into_router(self, all: &S, access: &Arc<Access>) -> Router {
         self.handlers.into_iter().fold(Router::new(), |router, (path, rule, make)| {
             let handlers = make(all);
-            let guarded = || from_fn_with_state(Guard { access: Arc::clone(access), rule }, guard);
+            let guarded = || from_fn_with_state(OutboundPolicy { access: Arc::clone(access), rule }, guard);
             let is_guarded = rule == Rule::Open || !access.is_open();
             router.route(&path, if is_guarded { handlers.route_layer(guarded()) } else { handlers })
         })

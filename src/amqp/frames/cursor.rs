@@ -1,18 +1,18 @@
-//! A position in the payload of a frame, which reads fields and corrects them in place.
+//! Cursor over the payload of a frame. It reads fields and corrects them in place.
 
 use super::{Correction, DEEPEST, MalformedFrame};
 
-/// The type octet of an octet array, which nobody parses further.
+/// Type octet of an octet array, whose content is not parsed.
 const OCTET_ARRAY: u8 = b'x';
 
 pub(super) struct Cursor<'a> {
     octets: &'a mut [u8],
     at: usize,
-    /// Where the innermost container ends.
+    /// End of the innermost container.
     end: usize,
 }
 
-/// A table or an array that the cursor is in.
+/// A table or an array around the cursor.
 struct Container {
     end: usize,
     is_table: bool,
@@ -24,21 +24,21 @@ impl<'a> Cursor<'a> {
         Self { octets, at: 0, end }
     }
 
-    /// Checks that the payload ends here.
+    /// Checks that the payload ends at the cursor.
     pub(super) fn finish(&self) -> Result<(), MalformedFrame> {
         if self.at == self.octets.len() { Ok(()) } else { Err(MalformedFrame::Length) }
     }
 
     pub(super) fn skip(&mut self, count: usize) -> Result<(), MalformedFrame> {
-        self.take(count).map(drop)
+        self.read(count).map(drop)
     }
 
     pub(super) fn short(&mut self) -> Result<u16, MalformedFrame> {
-        self.take_chunk().map(u16::from_be_bytes)
+        self.read_chunk().map(u16::from_be_bytes)
     }
 
     pub(super) fn long_long(&mut self) -> Result<u64, MalformedFrame> {
-        self.take_chunk().map(u64::from_be_bytes)
+        self.read_chunk().map(u64::from_be_bytes)
     }
 
     pub(super) fn long_string(&mut self) -> Result<(), MalformedFrame> {
@@ -46,21 +46,21 @@ impl<'a> Cursor<'a> {
         self.skip(length)
     }
 
-    /// Reads a short string; `part` names it where it has to be corrected.
+    /// Reads a short string. `part` names it in a correction.
     pub(super) fn short_string(
         &mut self,
         part: &'static str,
         corrections: &mut Vec<Correction>,
     ) -> Result<&[u8], MalformedFrame> {
-        let [length] = self.take_chunk()?;
-        let text = self.take(usize::from(length))?;
+        let [length] = self.read_chunk()?;
+        let text = self.read(usize::from(length))?;
         if replace_invalid_utf8(text) {
             note(corrections, Correction::NotUtf8(part));
         }
         Ok(text)
     }
 
-    /// Reads a table and all that is nested in it, without recursion.
+    /// Reads a table with all nested tables and arrays, without recursion.
     pub(super) fn table(&mut self, corrections: &mut Vec<Correction>) -> Result<(), MalformedFrame> {
         let outer = self.end;
         let mut containers = vec![self.container(true)?];
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
             if *is_table {
                 self.short_string("the name of a header", corrections)?;
             }
-            let [kind] = self.take_chunk()?;
+            let [kind] = self.read_chunk()?;
             match kind {
                 b'V' => {}
                 b't' | b'b' | b'B' => self.skip(1)?,
@@ -103,31 +103,32 @@ impl<'a> Cursor<'a> {
     }
 
     fn long(&mut self) -> Result<usize, MalformedFrame> {
-        // A frame is far smaller than four gigabytes, so that a length that does not fit is too long as well.
-        self.take_chunk().map(|octets| usize::try_from(u32::from_be_bytes(octets)).unwrap_or(usize::MAX))
+        // A frame is far smaller than four gigabytes, so a length that does not fit into `usize` is too long
+        // as well.
+        self.read_chunk().map(|octets| usize::try_from(u32::from_be_bytes(octets)).unwrap_or(usize::MAX))
     }
 
-    fn take_chunk<const N: usize>(&mut self) -> Result<[u8; N], MalformedFrame> {
-        let taken = self.take(N)?;
-        taken.first_chunk().copied().ok_or(MalformedFrame::Length)
+    fn read_chunk<const N: usize>(&mut self) -> Result<[u8; N], MalformedFrame> {
+        let octets_read = self.read(N)?;
+        octets_read.first_chunk().copied().ok_or(MalformedFrame::Length)
     }
 
-    fn take(&mut self, count: usize) -> Result<&mut [u8], MalformedFrame> {
+    fn read(&mut self, count: usize) -> Result<&mut [u8], MalformedFrame> {
         let end = self.at.checked_add(count).filter(|end| *end <= self.end).ok_or(MalformedFrame::Length)?;
-        let taken = &mut self.octets[self.at..end];
+        let octets_read = &mut self.octets[self.at..end];
         self.at = end;
-        Ok(taken)
+        Ok(octets_read)
     }
 }
 
-/// Adds a correction once, so that there are no more than kinds of corrections.
+/// Adds a correction unless it is already in the list, so the list stays short.
 fn note(corrections: &mut Vec<Correction>, correction: Correction) {
     if !corrections.contains(&correction) {
         corrections.push(correction);
     }
 }
 
-/// Replaces each octet that is not part of UTF-8 by `?`, and returns whether there was one.
+/// Replaces each octet that is not part of UTF-8 by `?`, and returns true if there was one.
 fn replace_invalid_utf8(text: &mut [u8]) -> bool {
     let (mut at, mut is_replaced) = (0, false);
     while let Err(error) = std::str::from_utf8(&text[at..]) {

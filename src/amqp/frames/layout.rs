@@ -1,18 +1,18 @@
-//! The fields of the methods that a broker sends, and of the properties of a message (AMQP 0-9-1, and RabbitMQ's
+//! Layout of the methods that a broker sends, and of the properties of a message (AMQP 0-9-1, and RabbitMQ's
 //! extensions).
 
 use std::collections::HashMap;
 
 use super::{Correction, Notes};
 
-/// A field, as far as the scanner distinguishes them.
+/// A field, as far as the scanner distinguishes types.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Field {
     /// That many octets that need no check.
     Octets(usize),
-    /// The tag of a delivery.
+    /// A delivery tag.
     DeliveryTag,
-    /// A short string, with its name for a reason.
+    /// A short string, with its name for a correction.
     ShortString(&'static str),
     LongString,
     Table,
@@ -25,10 +25,10 @@ const EXCHANGE: Field = ShortString("the exchange");
 const ROUTING_KEY: Field = ShortString("the routing key");
 const REPLY_TEXT: Field = ShortString("the reply text");
 
-/// A reply code, a reply text, and the class and the method that failed.
+/// Reply code, reply text, and the class and the method that failed.
 const CLOSE: &[Field] = &[Octets(2), REPLY_TEXT, Octets(4)];
 
-/// The arguments of a method that a broker sends, or `None` where no broker sends it.
+/// Returns the arguments of a method, or `None` if no broker sends it.
 #[expect(clippy::match_same_arms, reason = "the methods stand by class, as in the specification")]
 pub(super) fn method(class: u16, method: u16) -> Option<&'static [Field]> {
     Some(match (class, method) {
@@ -64,10 +64,10 @@ pub(super) fn method(class: u16, method: u16) -> Option<&'static [Field]> {
     })
 }
 
-/// The name of the property that identifies a message.
+/// Name of the property that identifies a message.
 pub(super) const MESSAGE_ID: &str = "message-id";
 
-/// The properties of a message, in the order of their flags.
+/// Properties of a message, in the order of their flags.
 pub(super) const PROPERTIES: [(&str, Field); 14] = [
     ("content-type", ShortString("the property content-type")),
     ("content-encoding", ShortString("the property content-encoding")),
@@ -87,26 +87,26 @@ pub(super) const PROPERTIES: [(&str, Field); 14] = [
 
 /// The kind of content that a method announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Announced {
+pub(super) enum AnnouncedContent {
     Delivery(u64),
     Return,
 }
 
-/// The content that the method with that tag announces, if the gateway has use for a note on it.
-pub(super) fn content(class: u16, method: u16, tag: Option<u64>) -> Option<Announced> {
+/// Returns the content that a method announces, if the scanner records notes about it.
+pub(super) fn announced_content(class: u16, method: u16, tag: Option<u64>) -> Option<AnnouncedContent> {
     match ((class, method), tag) {
-        ((60, 60), Some(tag)) => Some(Announced::Delivery(tag)),
-        ((60, 50), _) => Some(Announced::Return),
+        ((60, 60), Some(tag)) => Some(AnnouncedContent::Delivery(tag)),
+        ((60, 50), _) => Some(AnnouncedContent::Return),
         _ => None,
     }
 }
 
-/// What each channel has announced and whose content header has not come, with the corrections of the method.
+/// Announced contents by channel whose content header has not arrived yet, with the corrections of the method.
 #[derive(Debug, Default)]
-pub(super) struct Content(HashMap<u16, (Announced, Vec<Correction>)>);
+pub(super) struct PendingContents(HashMap<u16, (AnnouncedContent, Vec<Correction>)>);
 
-impl Content {
-    pub(super) fn begins(&mut self, channel: u16, announced: Option<Announced>, corrections: Vec<Correction>) {
+impl PendingContents {
+    pub(super) fn begins(&mut self, channel: u16, announced: Option<AnnouncedContent>, corrections: Vec<Correction>) {
         match announced {
             Some(announced) => self.0.insert(channel, (announced, corrections)),
             None => self.0.remove(&channel),
@@ -123,9 +123,9 @@ impl Content {
         let Some((announced, mut all)) = self.0.remove(&channel) else { return };
         all.extend(corrections);
         match announced {
-            Announced::Delivery(tag) if !all.is_empty() => notes.corrected(channel, tag, all),
-            Announced::Delivery(_) => {}
-            Announced::Return => notes.returned(channel, message_id.unwrap_or_default()),
+            AnnouncedContent::Delivery(tag) if !all.is_empty() => notes.corrected(channel, tag, all),
+            AnnouncedContent::Delivery(_) => {}
+            AnnouncedContent::Return => notes.returned(channel, message_id.unwrap_or_default()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Notes of the scanner on messages, for those who get the messages from the library.
+//! Notes of the scanner about messages, for the code that receives the messages from the library.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,7 +8,7 @@ use std::{
 
 use super::DEEPEST;
 
-/// A part of a message that the scanner changed.
+/// A correction by the scanner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Correction {
     /// Octets of this short string were not UTF-8.
@@ -26,10 +26,10 @@ impl fmt::Display for Correction {
     }
 }
 
-/// Notes on the messages of one connection. Clones share them.
+/// Notes about the messages of one connection. Clones share them.
 ///
-/// A note is removed when its message is. There are no more of them than messages that the broker sends before one is
-/// acknowledged, or that the gateway sends before one is confirmed.
+/// A note is removed together with its message. There are never more notes than unacknowledged incoming
+/// messages and unconfirmed outgoing messages.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Arc<Mutex<Inner>>);
 
@@ -48,20 +48,20 @@ impl Notes {
         self.lock().returned.insert((channel, message_id));
     }
 
-    /// Removes and returns the corrections of a delivery; there are none where it passed as it was.
+    /// Removes and returns the corrections of a delivery; empty if the delivery was not corrected.
     #[must_use]
     pub fn take_corrections(&self, channel: u16, tag: u64) -> Vec<Correction> {
         self.lock().corrected.remove(&(channel, tag)).unwrap_or_default()
     }
 
-    /// Removes the note that the broker returned the message with that identifier, and returns whether there was one.
+    /// Removes the note that the broker returned a message, and returns true if there was one.
     #[must_use]
     pub fn take_return(&self, channel: u16, message_id: &str) -> bool {
         self.lock().returned.remove(&(channel, message_id.to_owned()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Each change is one call, so that the notes are whole whenever the lock is free.
+        // Each change is a single call, so the notes are consistent even if a thread panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the scanner, with the parser of the library as the judge of what it passes.
+//! Tests of the scanner. The parser of the library checks the octets that the scanner passes.
 
 use lapin::{
     BasicProperties,
@@ -32,7 +32,7 @@ fn returned(text: &[u8], key: &[u8]) -> Vec<u8> {
     frame(1, 1, &method.concat())
 }
 
-/// A content header with these flags and properties, of a body of one octet.
+/// Returns a content header with these flags and properties, for a body of one octet.
 fn header(flags: u16, properties: &[u8]) -> Vec<u8> {
     let fixed = [&[0, 60, 0, 0][..], &1_u64.to_be_bytes(), &flags.to_be_bytes()].concat();
     frame(2, 1, &[&fixed[..], properties].concat())
@@ -42,7 +42,7 @@ const HEADERS: u16 = 1 << 13;
 const CONTENT_TYPE: u16 = 1 << 15;
 const MESSAGE_ID: u16 = 1 << 7;
 
-/// A table in a table, so many of them.
+/// Returns a table with `depth` levels of nested containers.
 fn nested(depth: usize, kind: u8) -> Vec<u8> {
     let mut inner = Vec::new();
     for level in 1..depth {
@@ -52,7 +52,7 @@ fn nested(depth: usize, kind: u8) -> Vec<u8> {
     long(&inner)
 }
 
-/// Scans all at once; gives what passed and the notes.
+/// Scans all octets in one call, and returns the passed octets and the notes.
 fn scanned(octets: &[u8]) -> Result<(Vec<u8>, Notes), MalformedFrame> {
     let notes = Notes::default();
     let mut octets = octets.to_vec();
@@ -61,7 +61,7 @@ fn scanned(octets: &[u8]) -> Result<(Vec<u8>, Notes), MalformedFrame> {
     Ok((octets, notes))
 }
 
-/// The depth of a table as the library reads it.
+/// Returns the depth of a table as the library parses it.
 fn depth(table: &FieldTable) -> usize {
     let of = |value: &AMQPValue| match value {
         AMQPValue::FieldTable(inner) => depth(inner),
@@ -80,16 +80,16 @@ fn array_depth(array: &FieldArray) -> usize {
     1 + array.as_slice().iter().map(of).max().unwrap_or(0)
 }
 
-/// The properties of a content header frame as the library parses them.
+/// Parses the properties of a content header frame with the library.
 fn properties(frame: &[u8]) -> BasicProperties {
-    // Behind the head of the frame, the class, the weight and the size of the body.
+    // Skip the frame header, the class, the weight and the size of the body.
     let (rest, properties) = basic::parse_properties(&frame[7 + 12..frame.len() - 1]).unwrap();
     assert!(rest.is_empty());
     properties
 }
 
 #[test]
-fn deep_tables_are_cut_where_the_library_can_parse_them() {
+fn deep_tables_are_truncated_to_the_library_limit() {
     for kind in [b'F', b'A'] {
         for (levels, is_corrected) in [(1, false), (DEEPEST, false), (DEEPEST + 1, true), (18_000, true)] {
             let before = [deliver(7, b"e", b"k"), header(HEADERS, &nested(levels, kind))].concat();
@@ -162,14 +162,14 @@ fn other_methods_are_corrected_too() {
 }
 
 #[test]
-fn octets_that_the_scanner_cannot_follow_never_pass() {
+fn octets_with_an_unknown_layout_never_pass() {
     let table = |octets: &[u8]| header(HEADERS, &long(octets));
     for (octets, expected) in [
         (frame(4, 0, b""), MalformedFrame::Type(4)),
         (frame(21, 0, b""), MalformedFrame::Type(21)),
         (vec![1, 0, 0, 0, 2, 0, 0], MalformedFrame::TooLarge(131_072)),
         ([&frame(1, 0, &[0, 20, 0, 41])[..11], &[0]].concat(), MalformedFrame::NoEnd),
-        // A client declares queues, with a table.
+        // Only a client declares queues, with a table.
         (frame(1, 1, &[0, 50, 0, 10]), MalformedFrame::Method(50, 10)),
         (frame(1, 1, &[0, 20, 0, 41, 0]), MalformedFrame::Length),
         (frame(1, 1, &[0, 60, 0, 60, 9]), MalformedFrame::Length),
@@ -190,7 +190,7 @@ fn a_broker_may_refuse_the_version() {
 }
 
 #[test]
-fn the_library_parses_all_methods_that_are_known_here() {
+fn library_parses_every_known_method() {
     for class in 0..=100 {
         for method in 0..=130 {
             let Some(fields) = super::layout::method(class, method) else { continue };
@@ -248,14 +248,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn messages_of_a_library_pass_as_they_are_however_they_are_cut(
+    fn valid_messages_pass_unchanged_with_any_split(
         value in values(), cuts in prop::collection::vec(1..40usize, 1..9),
     ) {
         let mut table = FieldTable::default();
         table.insert("it".into(), value);
-        let written = BasicProperties::default().with_headers(table).with_message_id("id".into()).with_priority(3);
+        let serialized = BasicProperties::default().with_headers(table).with_message_id("id".into()).with_priority(3);
         let mut payload = [&[0, 60, 0, 0][..], &3_u64.to_be_bytes()].concat();
-        payload = lapin_bytes(payload, &written);
+        payload = lapin_bytes(payload, &serialized);
         let octets = [deliver(1, b"e", b"k"), frame(2, 1, &payload), frame(3, 1, b"abc"), frame(8, 0, b"")].concat();
         let (mut passed, mut waiting) = (Vec::new(), Vec::new());
         let notes = Notes::default();
@@ -273,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic_and_all_that_passes_can_be_parsed(
+    fn scanner_never_panics_and_its_output_is_parseable(
         octets in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'F'), Just(b'A'), Just(0), Just(1)], 0..80),
         flags in any::<u16>(),
     ) {
@@ -287,8 +287,8 @@ proptest! {
     }
 }
 
-/// The properties behind what is there.
+/// Appends the properties, serialized by the library, to the given octets.
 fn lapin_bytes(before: Vec<u8>, properties: &BasicProperties) -> Vec<u8> {
-    let written = basic::gen_properties(properties)(before.into());
-    written.unwrap().into_inner().0
+    let serialized = basic::gen_properties(properties)(before.into());
+    serialized.unwrap().into_inner().0
 }

@@ -8,7 +8,7 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
 use serde::Deserialize;
-use tidings::http_client::{is_transient, trouble};
+use tidings::http_client::{describe_error, is_transient};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -72,7 +72,7 @@ impl Poster {
         timeout: Duration,
         stop: CancellationToken,
     ) -> Result<Self, String> {
-        let client = client_for(&to).timeout(timeout).build().map_err(|error| trouble(&error))?;
+        let client = client_for(&to).timeout(timeout).build().map_err(|error| describe_error(&error))?;
         Ok(Self { client, to, headers, retries, stop })
     }
 
@@ -113,8 +113,8 @@ impl Poster {
         let request = self.client.post(self.to.clone()).headers(headers.clone()).body(body.clone());
         match request.send().await {
             Ok(response) => classify(response).await,
-            Err(error) if is_tls_error(&error) => Attempt::Final(PostOutcome::HookUnusable(trouble(&error))),
-            Err(error) => Attempt::Retry { reason: trouble(&error), after: None },
+            Err(error) if is_tls_error(&error) => Attempt::Final(PostOutcome::HookUnusable(describe_error(&error))),
+            Err(error) => Attempt::Retry { reason: describe_error(&error), after: None },
         }
     }
 }
@@ -151,7 +151,7 @@ async fn classify(response: Response) -> Attempt {
     let after = retry_after(response.headers());
     let body = match read_body(response).await {
         Ok(body) => body,
-        Err(error) => return Attempt::Retry { reason: trouble(&error), after: None },
+        Err(error) => return Attempt::Retry { reason: describe_error(&error), after: None },
     };
     if status.is_success() {
         Attempt::Final(outcome_of(&body))

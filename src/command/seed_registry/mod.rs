@@ -14,7 +14,7 @@ use tidings::{
     format::{RepositoryKind, dialects_with_repository},
     lookup::{
         LookupError, Repository,
-        walk::{Manner, Pace, Walk, WalkError},
+        crawl::{CrawlError, CrawlOptions, Crawler, RateLimit},
     },
     model::SourceName,
     web::Secret,
@@ -171,18 +171,18 @@ impl SeedRegistry {
             CrawlStart::Beginning => None,
         };
         let repository = Repository::new(name, settings).await.map_err(|error| Failure::Failed(error.to_string()))?;
-        let manner = Manner {
+        let options = CrawlOptions {
             base_url: self.base_url.as_ref().map(|url| url.as_str().to_owned()),
-            pace: Pace { per_second: self.rate },
+            rate_limit: RateLimit { per_second: self.rate },
             retries: self.retries,
-            leave_out_failing: self.leave_out_failing,
-            ..Manner::default()
+            skip_failing: self.leave_out_failing,
+            ..CrawlOptions::default()
         };
-        let walk = Walk::new(repository, manner, position.as_deref()).map_err(|error| self.failure(&error))?;
+        let crawler = Crawler::new(repository, options, position.as_deref()).map_err(|error| self.failure(&error))?;
         let progress = Arc::new(CrawlProgress::new());
         let listener = tokio::spawn(progress::listen_for_ctrl_c(stop.clone(), Arc::clone(&progress)));
         let mut tally = Tally::default();
-        let outcome = self.run_crawl(walk, &mut uploader, &progress, &mut tally, &stop).await;
+        let outcome = self.run_crawl(crawler, &mut uploader, &progress, &mut tally, &stop).await;
         listener.abort();
         progress.finish();
         if self.publish.emit && tally.known > 0 {
@@ -200,7 +200,7 @@ impl SeedRegistry {
     /// Crawls the next part while the current one is uploaded.
     async fn run_crawl(
         &self,
-        mut walk: Walk,
+        mut crawler: Crawler,
         uploader: &mut Uploader<'_>,
         progress: &CrawlProgress,
         tally: &mut Tally,
@@ -208,22 +208,22 @@ impl SeedRegistry {
     ) -> Result<(), Failure> {
         let stopped = || Err(Failure::Failed("stopped; run the same command again to resume".to_owned()));
         let mut current = tokio::select! {
-            part = walk.next() => part,
+            part = crawler.next() => part,
             () = stop.cancelled() => return stopped(),
         };
         loop {
             let part = current.map_err(|error| self.failure(&error))?;
             let done = part.done;
-            for left_out in &part.left_out {
-                progress.note(&format!("{} is left out: {}", left_out.name, left_out.why));
+            for skipped in &part.skipped {
+                progress.note(&format!("{} is left out: {}", skipped.name, skipped.reason));
             }
-            tally.left_out += part.left_out.len();
+            tally.left_out += part.skipped.len();
             let next = async {
                 if done {
                     return None;
                 }
                 tokio::select! {
-                    part = walk.next() => Some(part),
+                    part = crawler.next() => Some(part),
                     () = stop.cancelled() => None,
                 }
             };
@@ -241,22 +241,25 @@ impl SeedRegistry {
         }
     }
 
-    fn failure(&self, error: &WalkError) -> Failure {
+    fn failure(&self, error: &CrawlError) -> Failure {
         let name = &self.source;
         let advice = match error {
-            WalkError::Asked { error: LookupError::Status(_), .. } => {
+            CrawlError::Request { error: LookupError::Status(_), .. } => {
                 "fix that, or leave such objects out with --leave-out-failing; run the command again to resume"
                     .to_owned()
             }
-            WalkError::Asked { error: LookupError::Nonsense(_), .. } => {
+            CrawlError::Request { error: LookupError::InvalidResponse(_), .. } => {
                 format!(
                     "is the url of [sources.{name}.repository] the URL of its REST API? Run the command again to resume"
                 )
             }
-            WalkError::Asked { error: LookupError::Silent(_), .. } => {
+            CrawlError::Request { error: LookupError::NoResponse(_), .. } => {
                 format!("is it running, at the url of [sources.{name}.repository]? Run the command again to resume")
             }
-            WalkError::Place | WalkError::BaseUrl(_) | WalkError::Foreign(_) | WalkError::NoRepository(_) => {
+            CrawlError::InvalidPosition
+            | CrawlError::InvalidBaseUrl(_)
+            | CrawlError::UnknownBaseUrl(_)
+            | CrawlError::NoRepository(_) => {
                 return Failure::Failed(error.to_string());
             }
             _ => "run the command again to resume".to_owned(),

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidings::{
-    lookup::walk::Part,
+    lookup::crawl::CrawlPart,
     model::{CrawledObject, SourceName},
 };
 use tokio_util::sync::CancellationToken;
@@ -100,8 +100,8 @@ impl<'g> Uploader<'g> {
     }
 
     /// Sends a part, in several requests if it is large.
-    pub(super) async fn post(&mut self, part: Part) -> Result<UploadCounts, String> {
-        let Part { found, place: position, done, .. } = part;
+    pub(super) async fn post(&mut self, part: CrawlPart) -> Result<UploadCounts, String> {
+        let CrawlPart { objects: found, position, done, .. } = part;
         let mut counts = UploadCounts::default();
         let mut pieces = pieces(found);
         let last = pieces.pop().unwrap_or_default();

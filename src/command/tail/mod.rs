@@ -18,7 +18,7 @@ use reqwest::{
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
 use tidings::{
-    http_client::{is_transient, trouble},
+    http_client::{describe_error, is_transient},
     retry::Backoff,
     web::Secret,
 };
@@ -130,7 +130,7 @@ impl Follower {
         let mut headers = with_token(HeaderMap::new(), tail.token.as_ref())?;
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let timeout = Duration::from_secs(tail.timeout);
-        let client = client_for(&tail.url).read_timeout(timeout).build().map_err(|error| trouble(&error))?;
+        let client = client_for(&tail.url).read_timeout(timeout).build().map_err(|error| describe_error(&error))?;
         Ok(Self {
             client,
             url: stream_url(tail.url, &tail.filter),
@@ -189,14 +189,14 @@ impl Follower {
                 Ok(stream) => stream,
                 Err(end) => return end,
             },
-            Err(error) => return ConnectionEnd::Interrupted { reason: trouble(&error), after: None },
+            Err(error) => return ConnectionEnd::Interrupted { reason: describe_error(&error), after: None },
         };
         let mut events = EventParser::after(&self.last_id);
         loop {
             let piece = match stream.chunk().await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => return ConnectionEnd::Closed,
-                Err(error) => return ConnectionEnd::Interrupted { reason: trouble(&error), after: None },
+                Err(error) => return ConnectionEnd::Interrupted { reason: describe_error(&error), after: None },
             };
             if self.backoff.failures() > 0 {
                 say("reconnected");
@@ -280,7 +280,7 @@ async fn into_stream(response: Response) -> Result<Response, ConnectionEnd> {
     let after = retry_after(response.headers());
     let body = read_body(response)
         .await
-        .map_err(|error| ConnectionEnd::Interrupted { reason: trouble(&error), after: None })?;
+        .map_err(|error| ConnectionEnd::Interrupted { reason: describe_error(&error), after: None })?;
     let reason = match describe_response(status, &body) {
         reason if status == StatusCode::NOT_FOUND => {
             let reason = reason.trim_end_matches('.');

@@ -76,7 +76,7 @@ impl Line {
         loop {
             tokio::time::sleep(BLOCKED).await;
             if self.connection.is_blocked() {
-                return AmqpError::Silent { asked: "take a message", after: BLOCKED };
+                return AmqpError::Timeout { operation: "accept a message", after: BLOCKED };
             }
         }
     }

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::{super::definition::take, Amqp, routing::RoutingKey};
 use crate::{
-    amqp::{Address, QueueType, Resolver},
+    amqp::{BrokerUrl, QueueType, Resolver},
     delivery::{Attempts, Blueprint, Delivery, InvalidDefinition, Key, Maker, Read, Takes, Window, secret_url},
-    http_client::{Guard, SystemNames},
+    http_client::{OutboundPolicy, SystemResolver},
     model::SubscriptionName,
 };
 
@@ -53,7 +53,7 @@ const DEFAULT_ROUTING_KEY: &str = "content.{kind}.{source}";
 
 /// The settings, checked.
 pub(super) struct Settings {
-    pub(super) address: Address,
+    pub(super) address: BrokerUrl,
     pub(super) ca: Option<PathBuf>,
     /// Finds the addresses that connections may go to.
     pub(super) resolver: Resolver,
@@ -105,7 +105,7 @@ struct QueueTable {
 
 pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     let url = secret_url::read("url", table.remove("url"), maker)?;
-    let address = Address::parse(&String::from_utf8_lossy(url.expose()));
+    let address = BrokerUrl::parse(&String::from_utf8_lossy(url.expose()));
     let address = address.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
     let allowed = maker.guard.check_named(address.host(), address.is_encrypted());
     allowed.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
@@ -140,12 +140,12 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
 
 /// A resolver that leaves out the addresses that the guard does not allow. The connection goes to the addresses that
 /// were checked, and the name is not looked up again.
-fn guarded(guard: Guard) -> Resolver {
+fn guarded(guard: OutboundPolicy) -> Resolver {
     Arc::new(move |endpoint| {
         let (guard, host) = (guard.clone(), endpoint.host().to_owned());
         let (port, is_encrypted) = (endpoint.port(), endpoint.is_encrypted());
         Box::pin(async move {
-            let found = guard.resolve(&SystemNames::default(), &host, is_encrypted).await?;
+            let found = guard.resolve(&SystemResolver::default(), &host, is_encrypted).await?;
             Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
         })
     })

@@ -11,7 +11,7 @@ use crate::{
         Attempts, Definition, Maker,
         status::{State, Status},
     },
-    http_client::Guard,
+    http_client::OutboundPolicy,
     journal::subscriptions::{MadeBy, SubscriptionRecord},
     model::SubscriptionName,
 };
@@ -36,7 +36,7 @@ pub(super) struct Running {
 
 impl Entry {
     /// As it was kept, with its definition in the configuration if it has one there.
-    pub(super) fn of(stored: SubscriptionRecord, configured: Option<Arc<Definition>>, guard: &Guard) -> Self {
+    pub(super) fn of(stored: SubscriptionRecord, configured: Option<Arc<Definition>>, guard: &OutboundPolicy) -> Self {
         let SubscriptionRecord { made_by, definition, cursor, paused, ended, dead_letters, .. } = stored;
         let mut state = State::Connecting;
         let mut trouble = ended.clone();

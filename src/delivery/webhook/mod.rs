@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     format::{Beside, Carrier, Header},
-    http_client::{Answer, Client, ClientError},
+    http_client::{BoundedResponse, Client, ClientError},
     model::{Seq, Timestamp},
     web::Secret,
 };
@@ -160,7 +160,7 @@ impl Line {
         post: Post,
         at: Timestamp,
         began: Instant,
-        answer: &Result<Answer, ClientError>,
+        answer: &Result<BoundedResponse, ClientError>,
         outcome: &Outcome,
     ) -> Attempt {
         let (outcome, reason) = match outcome {
@@ -172,7 +172,7 @@ impl Line {
             Outcome::Gone { reason } => (AttemptOutcome::Gone, Some(reason.clone())),
         };
         let (status, answer) = match answer {
-            Ok(answer) => (Some(answer.status.as_u16()), beginning(&answer.beginning, &self.secrets)),
+            Ok(answer) => (Some(answer.status.as_u16()), beginning(&answer.body_start, &self.secrets)),
             Err(_) => (None, String::new()),
         };
         let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -9,7 +9,7 @@ use crate::{
     delivery::{
         Attempts, Blueprint, Delivery, InvalidDefinition, Key, Maker, Read, Takes, Window, definition::take, secret_url,
     },
-    http_client::{self, Destination},
+    http_client::{self, OutboundUrl},
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
 };
@@ -65,9 +65,9 @@ const MOST_SECRETS: usize = 2;
 
 /// The settings, checked.
 pub(super) struct Settings {
-    pub(super) to: Destination,
+    pub(super) to: OutboundUrl,
     pub(super) keys: Vec<SigningKey>,
-    pub(super) client: http_client::Settings,
+    pub(super) client: http_client::ClientSettings,
     pub(super) window: Window,
     pub(super) refused: BTreeSet<u16>,
     is_ordered: bool,
@@ -84,9 +84,9 @@ impl Settings {
 pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     let is_by_value = table.get("url").is_some_and(Value::is_string);
     let url = secret_url::read("url", table.remove("url"), maker)?;
-    let to = Destination::parse(&String::from_utf8_lossy(url.expose()), maker.guard);
+    let to = OutboundUrl::parse(&String::from_utf8_lossy(url.expose()), maker.guard);
     let to = to.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
-    if to.is_as_shown() {
+    if to.is_redacted() {
         return Err(InvalidDefinition::new("url", "its query is what is shown of one; give the address as it is"));
     }
     if to.has_user() && maker.made_by == MadeBy::Api && is_by_value {
@@ -116,7 +116,12 @@ pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
     Ok(Arc::new(Blue(Arc::new(Settings {
         to,
         keys: keys(table.remove("secrets"), maker)?,
-        client: http_client::Settings { ca, connect, answer, ..http_client::Settings::new(maker.guard.clone()) },
+        client: http_client::ClientSettings {
+            ca,
+            connect_timeout: connect,
+            response_timeout: answer,
+            ..http_client::ClientSettings::new(maker.guard.clone())
+        },
         window,
         refused: refused(take(&mut table, "refused_statuses")?.unwrap_or_default())?,
         is_ordered,
@@ -178,8 +183,8 @@ impl Blueprint for Blue {
             "ordered": settings.is_ordered,
             "window": (!settings.is_ordered).then_some(settings.window.messages),
             "max_batch": settings.window.changes,
-            "connect_seconds": settings.client.connect.as_secs(),
-            "answer_seconds": settings.client.answer.as_secs(),
+            "connect_seconds": settings.client.connect_timeout.as_secs(),
+            "answer_seconds": settings.client.response_timeout.as_secs(),
             "pause_after_seconds": settings.pause_after.unwrap_or_default().as_secs(),
             "refused_statuses": settings.refused,
         });
@@ -195,14 +200,14 @@ mod tests {
     use std::ffi::OsString;
 
     use super::{MadeBy, Maker, Map, Value, json, read};
-    use crate::http_client::{AllowList, Guard};
+    use crate::http_client::{AllowList, OutboundPolicy};
 
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
     fn told(made_by: MadeBy, settings: Value) -> Result<Map<String, Value>, String> {
         let guard = match made_by {
-            MadeBy::Config => Guard::of_the_operator(),
-            MadeBy::Api | MadeBy::Hub => Guard::of_others(AllowList::default()),
+            MadeBy::Config => OutboundPolicy::unrestricted(),
+            MadeBy::Api | MadeBy::Hub => OutboundPolicy::restricted(AllowList::default()),
         };
         let variable = |name: &str| (name == "TIDINGS_SECRET_A").then(|| OsString::from(SECRET));
         let Value::Object(table) = settings else { panic!("give an object") };

@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
 use super::request::Mode;
-use crate::http_client::{Client, ClientError, Destination};
+use crate::http_client::{Client, ClientError, OutboundUrl};
 
 /// Why somebody is not taken for the one who asked.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub(super) enum NotVerified {
 /// Asks a callback whether it wants this: it has to answer 2xx, with the challenge and nothing else.
 pub(super) async fn verify(
     client: &Client,
-    callback: &Destination,
+    callback: &OutboundUrl,
     mode: Mode,
     topic: &str,
     lease_seconds: u64,
@@ -37,14 +37,14 @@ pub(super) async fn verify(
     if !answer.status.is_success() {
         return Err(NotVerified::Status(answer.status.as_u16()));
     }
-    match bool::from(answer.beginning.ct_eq(challenge.as_bytes())) {
+    match bool::from(answer.body_start.ct_eq(challenge.as_bytes())) {
         true => Ok(()),
         false => Err(NotVerified::Challenge),
     }
 }
 
 /// Tells a callback that there is no subscription, or no longer. Whether it hears that is its own affair.
-pub(super) async fn deny(client: &Client, callback: &Destination, topic: &str, reason: &str) {
+pub(super) async fn deny(client: &Client, callback: &OutboundUrl, topic: &str, reason: &str) {
     let parameters = [("hub.mode", "denied"), ("hub.topic", topic), ("hub.reason", reason)];
     if let Err(error) = client.get(&callback.with_query(parameters), HeaderMap::new()).await {
         tracing::debug!(to = callback.origin(), %error, "a subscriber could not be told that it is denied");

@@ -33,7 +33,7 @@ use crate::{
         Pending, Window, answer::judge,
     },
     format::{Batch, Beside, FormatKind},
-    http_client::{Answer, Client, ClientError},
+    http_client::{BoundedResponse, Client, ClientError},
     journal::RecordedChange,
     model::{SubscriptionName, Timestamp},
     web::Secret,
@@ -247,7 +247,7 @@ impl Delivery for Distribution {
 }
 
 /// Returns the outcome of a document with this number of entries. A document of one entry cannot be made smaller.
-fn outcome(answer: &Result<Answer, ClientError>, entries: usize) -> Outcome {
+fn outcome(answer: &Result<BoundedResponse, ClientError>, entries: usize) -> Outcome {
     match judge(answer, &BTreeSet::new()) {
         Outcome::TooLarge { reason } if entries <= 1 => Outcome::Retry { reason, after: None },
         outcome => outcome,
@@ -278,7 +278,7 @@ fn mac<M: Mac + KeyInit>(key: &[u8], body: &[u8]) -> String {
 mod tests {
     use axum::http::StatusCode;
 
-    use super::{Answer, Bytes, HeaderMap, Outcome, Secret, SignatureMethod, outcome};
+    use super::{BoundedResponse, Bytes, HeaderMap, Outcome, Secret, SignatureMethod, outcome};
 
     /// RFC 4231, test case 2.
     #[test]
@@ -296,8 +296,12 @@ mod tests {
     fn every_answer_but_success_and_the_end_is_a_failure() {
         for status in 200..600 {
             let status_code = StatusCode::from_u16(status).unwrap();
-            let answer =
-                Ok(Answer { status: status_code, headers: HeaderMap::new(), beginning: Bytes::new(), is_whole: true });
+            let answer = Ok(BoundedResponse {
+                status: status_code,
+                headers: HeaderMap::new(),
+                body_start: Bytes::new(),
+                is_complete: true,
+            });
             let judged = outcome(&answer, 1);
             assert_eq!(matches!(outcome(&answer, 2), Outcome::TooLarge { .. }), status == 413);
             let right = match status {

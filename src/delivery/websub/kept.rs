@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    http_client::{Destination, Guard, InvalidDestination},
+    http_client::{InvalidOutboundUrl, OutboundPolicy, OutboundUrl},
     model::{SubscriptionName, Timestamp},
     web::Secret,
 };
@@ -22,7 +22,7 @@ pub(in crate::delivery) fn is_of_hub(name: &SubscriptionName) -> bool {
 /// A subscriber, verified.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    pub(super) callback: Destination,
+    pub(super) callback: OutboundUrl,
     /// The address of the topic, in its one spelling.
     pub(super) topic: String,
     /// Until when.
@@ -45,12 +45,12 @@ pub(super) enum Unusable {
     #[error("it cannot be read")]
     Unreadable,
     #[error(transparent)]
-    Callback(#[from] InvalidDestination),
+    Callback(#[from] InvalidOutboundUrl),
 }
 
 impl Kept {
     /// The name of the subscription: callback and topic are its key (section 1, Subscription).
-    pub(super) fn name_of(callback: &Destination, topic: &str) -> Option<SubscriptionName> {
+    pub(super) fn name_of(callback: &OutboundUrl, topic: &str) -> Option<SubscriptionName> {
         let digest = Sha256::new().chain_update(callback.expose().as_str()).chain_update("\n").chain_update(topic);
         SubscriptionName::parse(&format!("{PREFIX}{}", hex::encode(&digest.finalize()[..16]))).ok()
     }
@@ -64,10 +64,10 @@ impl Kept {
     }
 
     /// What is kept, if it may still be used: where a callback may lead is a matter of the configuration.
-    pub(super) fn from_json(json: &str, guard: &Guard) -> Result<Self, Unusable> {
+    pub(super) fn from_json(json: &str, guard: &OutboundPolicy) -> Result<Self, Unusable> {
         // No error repeats it: it has a secret.
         let Json { callback, topic, lease, secret } = serde_json::from_str(json).map_err(|_| Unusable::Unreadable)?;
-        Ok(Self { callback: Destination::parse(&callback, guard)?, topic, lease, secret: secret.map(Secret::new) })
+        Ok(Self { callback: OutboundUrl::parse(&callback, guard)?, topic, lease, secret: secret.map(Secret::new) })
     }
 
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
@@ -77,13 +77,13 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::{Destination, Guard, Kept, Secret, SubscriptionName, Timestamp, is_of_hub};
+    use super::{Kept, OutboundPolicy, OutboundUrl, Secret, SubscriptionName, Timestamp, is_of_hub};
 
     #[test]
     fn comes_back_as_it_was_and_shows_no_secret() {
-        let guard = Guard::of_the_operator();
+        let guard = OutboundPolicy::unrestricted();
         let kept = Kept {
-            callback: Destination::parse("http://h/cb?key=abc", &guard).unwrap(),
+            callback: OutboundUrl::parse("http://h/cb?key=abc", &guard).unwrap(),
             topic: "http://g/feed".to_owned(),
             lease: Timestamp::from_millis(1_000_000).unwrap(),
             secret: Some(Secret::new("pssst")),

@@ -40,7 +40,7 @@ use self::{
 };
 use super::{Definition, OperationError, Start, Subscriptions};
 use crate::{
-    http_client::{Client, Destination, Guard},
+    http_client::{Client, OutboundPolicy, OutboundUrl},
     journal::{RecordedChange, subscriptions::MadeBy},
     model::{Filter, Seq, SubscriptionName},
 };
@@ -110,7 +110,7 @@ struct Inner {
     subscriptions: Subscriptions,
     shared: Arc<Shared>,
     topics: Arc<dyn Topics>,
-    guard: Guard,
+    guard: OutboundPolicy,
     settings: HubSettings,
     waiting: Mutex<Pending<Wanted>>,
     wake: Notify,
@@ -148,7 +148,7 @@ impl Hub {
         subscriptions: Subscriptions,
         topics: Arc<dyn Topics>,
         client: Client,
-        guard: Guard,
+        guard: OutboundPolicy,
         settings: HubSettings,
     ) -> Result<(Self, HubRunner), OperationError> {
         let (hub_url, signature) = (settings.url.clone(), settings.signature);
@@ -169,7 +169,7 @@ impl Hub {
 
     /// Where a callback may lead.
     #[must_use]
-    pub fn guard(&self) -> &Guard {
+    pub fn guard(&self) -> &OutboundPolicy {
         &self.0.guard
     }
 
@@ -203,7 +203,7 @@ impl Inner {
     }
 
     /// Whether a failure at a site is worth a line of the log, and not one of many.
-    fn is_news(&self, callback: &Destination) -> bool {
+    fn is_news(&self, callback: &OutboundUrl) -> bool {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.is_news(&callback.site(), Instant::now())
     }
@@ -237,12 +237,12 @@ impl Inner {
     }
 
     /// Why there cannot be one more subscription, if there cannot.
-    fn no_room(&self, name: &SubscriptionName, callback: &Destination) -> Option<String> {
+    fn no_room(&self, name: &SubscriptionName, callback: &OutboundUrl) -> Option<String> {
         let known = self.known();
         if known.contains_key(name) {
             return None;
         }
-        let of_callback = known.values().filter(|kept| kept.callback.is_same_place(callback)).count();
+        let of_callback = known.values().filter(|kept| kept.callback.is_same_without_query(callback)).count();
         if known.len() >= self.settings.subscriptions {
             Some("this hub has as many subscriptions as it may have".to_owned())
         } else if of_callback >= self.settings.per_callback {

@@ -4,7 +4,7 @@
 use url::form_urlencoded;
 
 use crate::{
-    http_client::{Destination, Guard, InvalidDestination},
+    http_client::{InvalidOutboundUrl, OutboundPolicy, OutboundUrl},
     web::Secret,
 };
 
@@ -18,7 +18,7 @@ const LONGEST_TOPIC: usize = 2048;
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(super) mode: Mode,
-    pub(super) callback: Destination,
+    pub(super) callback: OutboundUrl,
     /// The topic as the subscriber spelt it.
     pub(super) topic: String,
     /// For how long, in seconds, where that is told.
@@ -61,7 +61,7 @@ pub enum InvalidRequest {
     Publish,
     /// The callback is none.
     #[error("hub.callback: {0}")]
-    Callback(#[from] InvalidDestination),
+    Callback(#[from] InvalidOutboundUrl),
     /// The topic is too long.
     #[error("hub.topic has more than {LONGEST_TOPIC} bytes")]
     LongTopic,
@@ -133,7 +133,7 @@ impl Request {
     ///
     /// # Errors
     /// When a parameter is missing or wrong, or the callback leads where the `guard` lets nothing go.
-    pub fn read(body: &[u8], guard: &Guard) -> Result<Self, InvalidRequest> {
+    pub fn read(body: &[u8], guard: &OutboundPolicy) -> Result<Self, InvalidRequest> {
         let mut form = Form::read(body)?;
         let mode = match form.need(MODE)?.as_str() {
             "subscribe" => Mode::Subscribe,
@@ -141,7 +141,7 @@ impl Request {
             "publish" => return Err(InvalidRequest::Publish),
             other => return Err(InvalidRequest::Mode(other.chars().filter(|c| !c.is_control()).take(64).collect())),
         };
-        let callback = Destination::parse(&form.need(CALLBACK)?, guard)?;
+        let callback = OutboundUrl::parse(&form.need(CALLBACK)?, guard)?;
         let topic = form.need(TOPIC)?;
         if topic.len() > LONGEST_TOPIC {
             return Err(InvalidRequest::LongTopic);
@@ -159,10 +159,10 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guard, InvalidRequest, Mode, Request};
+    use super::{InvalidRequest, Mode, OutboundPolicy, Request};
 
     fn read(body: &str) -> Result<Request, InvalidRequest> {
-        Request::read(body.as_bytes(), &Guard::of_the_operator())
+        Request::read(body.as_bytes(), &OutboundPolicy::unrestricted())
     }
 
     const GOOD: &str = "hub.mode=subscribe&hub.callback=http%3A%2F%2Fh%2Fcb%3Fa%3D1&hub.topic=http%3A%2F%2Fg%2Ffeed";

@@ -1,105 +1,109 @@
-//! A queue of a broker that speaks AMQP 0-9-1, as a source.
+//! Source transport `amqp`: a queue of a broker that speaks AMQP 0-9-1.
 
-mod arrival;
+mod message;
 
 use std::{convert::Infallible, fmt::Display, path::Path, pin::Pin, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use self::arrival::arrived;
-use super::brokered::{Acknowledging, Arrivals, Broker, BrokerSettings, BrokeredSource, Failed, Message, Opened};
+use self::message::read_delivery;
+use super::consumer::{
+    Acker, Broker, BrokerSettings, Message, MessageStream, OpenConnection, SourceConsumer, TransportError,
+};
 use crate::{
-    amqp::{AmqpError, Channel, Connection, Consumer, OpenQueue, QueueSettings, QueueType, Received, ShortString},
-    intake::{Arrived, SourceName},
+    amqp::{
+        AmqpError, Channel, Connection, ConsumedMessage, Consumer, OpenQueue, QueueSettings, QueueType, ShortString,
+    },
+    intake::{ReceivedMessage, SourceName},
 };
 
-/// A consumer, and the channel that ends it.
-pub struct Consuming {
+/// The messages of a queue, with the channel that cancels the consumer.
+pub struct QueueMessages {
     channel: Channel,
     consumer: Consumer,
 }
 
-/// The channel on which messages are acknowledged, one for questions, their connection, and the queue.
-pub struct Acknowledged {
+/// Acknowledges messages: the channel of the consumer, a channel for queries, their connection, and the queue.
+pub struct QueueAcker {
     channel: Channel,
     questions: Channel,
     connection: Connection,
     queue: ShortString,
 }
 
-/// How often the broker is asked for the number of consumers.
+/// Interval at which the consumers of the queue are counted.
 const COUNT_CONSUMERS: Duration = Duration::from_secs(10);
 
-/// The warning that a queue has other consumers, if it has.
-fn shared(others: u32) -> Option<String> {
+/// Returns the warning that the queue has other consumers, if it has any.
+fn shared_queue_warning(others: u32) -> Option<String> {
     (others > 0).then(|| {
         format!(
-            "the queue has other consumers ({others}): the broker gives each of them a part of the messages, and this \
-             gateway never sees the rest; give each reader a queue of its own"
+            "the queue has other consumers ({others}): each of them receives a part of the messages, which this \
+             gateway never sees; give each consumer a queue of its own"
         )
     })
 }
 
 impl BrokerSettings for QueueSettings {
     fn describe(&self) -> String {
-        format!("the queue {} of {}", self.queue, self.address)
+        format!("the queue {} of {}", self.queue, self.broker_url)
     }
 
     fn ca(&self) -> Option<&Path> {
         self.ca.as_deref()
     }
 
-    fn read(&self, source: BrokeredSource<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn read(&self, source: SourceConsumer<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(source.read(self.clone(), stop))
     }
 }
 
 impl Broker for QueueSettings {
     type Error = AmqpError;
-    type Arrivals = Consuming;
-    type Acknowledging = Acknowledged;
+    type MessageStream = QueueMessages;
+    type Acker = QueueAcker;
 
-    fn place(&self) -> impl Display {
+    fn queue_name(&self) -> impl Display {
         &self.queue
     }
 
-    fn address(&self) -> impl Display {
-        &self.address
+    fn broker_url(&self) -> impl Display {
+        &self.broker_url
     }
 
     fn prefetch(&self) -> u16 {
         self.prefetch
     }
 
-    async fn open(&self, name: &str, prefetch: u16) -> Result<Opened<Consuming, Acknowledged>, AmqpError> {
+    async fn open(&self, name: &str, prefetch: u16) -> Result<OpenConnection<QueueMessages, QueueAcker>, AmqpError> {
         let OpenQueue { connection, channel, questions, consumer, others } =
             QueueSettings::open(self, name, prefetch).await?;
-        let arrivals = Consuming { channel: channel.clone(), consumer };
-        let acknowledging = Acknowledged { channel, questions, connection, queue: self.queue.clone() };
-        Ok(Opened { arrivals, acknowledging, warning: shared(others) })
+        let messages = QueueMessages { channel: channel.clone(), consumer };
+        let acker = QueueAcker { channel, questions, connection, queue: self.queue.clone() };
+        Ok(OpenConnection { messages, acker, warning: shared_queue_warning(others) })
     }
 
-    async fn close(Consuming { consumer, .. }: Consuming, acknowledged: Acknowledged) {
-        let Acknowledged { channel, questions, connection, .. } = acknowledged;
+    async fn close(QueueMessages { consumer, .. }: QueueMessages, acknowledged: QueueAcker) {
+        let QueueAcker { channel, questions, connection, .. } = acknowledged;
         OpenQueue { connection, channel, questions, consumer, others: 0 }.close().await;
     }
 }
 
-impl Failed for AmqpError {
+impl TransportError for AmqpError {
     fn is_transient(&self) -> bool {
         AmqpError::is_transient(self)
     }
 
     fn is_unexplained(&self) -> bool {
-        matches!(self, AmqpError::Broken(_))
+        matches!(self, AmqpError::ConnectionLost(_))
     }
 }
 
-impl Arrivals for Consuming {
-    type Message = Received;
+impl MessageStream for QueueMessages {
+    type Message = ConsumedMessage;
     type Error = AmqpError;
 
-    async fn next(&mut self) -> Result<Received, AmqpError> {
+    async fn next(&mut self) -> Result<ConsumedMessage, AmqpError> {
         self.consumer.next().await
     }
 
@@ -108,11 +112,11 @@ impl Arrivals for Consuming {
     }
 }
 
-impl Message for Received {
+impl Message for ConsumedMessage {
     /// The delivery tag.
-    type Mark = u64;
+    type AckToken = u64;
 
-    fn mark(&self) -> u64 {
+    fn ack_token(&self) -> u64 {
         self.delivery.delivery_tag
     }
 
@@ -120,13 +124,13 @@ impl Message for Received {
         self.delivery.data.len()
     }
 
-    fn arrived(self, largest: usize, source: &SourceName) -> Arrived {
-        arrived(self, largest, source)
+    fn into_received(self, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage {
+        read_delivery(self, max_body_bytes, source)
     }
 }
 
-impl Acknowledging for Acknowledged {
-    type Mark = u64;
+impl Acker for QueueAcker {
+    type AckToken = u64;
     type Error = AmqpError;
 
     async fn acknowledge(&self, tags: &[u64]) -> Result<(), AmqpError> {
@@ -136,13 +140,13 @@ impl Acknowledging for Acknowledged {
         }
     }
 
-    /// The library sends the heartbeats. The consumers of the queue are counted here.
+    /// Counts the consumers of the queue from time to time. The library sends the heartbeats.
     async fn keep_alive(&self, warn: &(dyn Fn(Option<String>) + Send + Sync)) -> Infallible {
         loop {
             tokio::time::sleep(COUNT_CONSUMERS).await;
-            // The type does not matter where the queue is only looked for.
+            // A passive declaration ignores the type.
             match self.questions.queue(&self.queue, QueueType::Quorum, true).await {
-                Ok(consumers) => warn(shared(consumers.saturating_sub(1))),
+                Ok(consumers) => warn(shared_queue_warning(consumers.saturating_sub(1))),
                 Err(_) => return std::future::pending().await,
             }
         }

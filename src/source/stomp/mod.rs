@@ -1,26 +1,29 @@
-//! A queue or a topic of a broker that speaks STOMP, as a source: where Fedora and Islandora send their events.
+//! Source transport `stomp`: a queue or a topic of a broker that speaks STOMP, such as the brokers of Fedora
+//! and Islandora.
 
-mod arrival;
+mod message;
 
 use std::{convert::Infallible, fmt::Display, path::Path, pin::Pin};
 
 use tokio_util::sync::CancellationToken;
 
-use self::arrival::arrived;
-use super::brokered::{Acknowledging, Arrivals, Broker, BrokerSettings, BrokeredSource, Failed, Message, Opened};
+use self::message::read_frame;
+use super::consumer::{
+    Acker, Broker, BrokerSettings, Message, MessageStream, OpenConnection, SourceConsumer, TransportError,
+};
 use crate::{
-    intake::{Arrived, SourceName},
-    stomp::{Body, Delivered, Reader, StompError, StompSettings, Writer},
+    intake::{ReceivedMessage, SourceName},
+    stomp::{Body, Delivery, Reader, StompError, StompSettings, Writer},
 };
 
-/// The largest body that is kept, in bytes, where a dialect is given none so large: it goes to the quarantine as it
-/// came. A larger one is left out.
-const KEPT: usize = 16 * 1024 * 1024;
+/// Minimum size limit of the decoder, in bytes. Bodies up to this size go to the quarantine even if they are
+/// too large for the dialect; larger bodies are dropped.
+const KEPT_BODY_BYTES: usize = 16 * 1024 * 1024;
 
-/// A destination that is read, and the largest message that a dialect is given, in bytes.
-struct Destination {
+/// A destination to read, and the maximum size of a message for the dialect, in bytes.
+struct StompDestination {
     settings: StompSettings,
-    largest: usize,
+    max_body_bytes: usize,
 }
 
 impl BrokerSettings for StompSettings {
@@ -34,25 +37,25 @@ impl BrokerSettings for StompSettings {
 
     fn warning(&self) -> Option<&'static str> {
         (self.is_topic() && self.durable.is_none())
-            .then_some("the subscription is not durable: what the topic is sent while Tidings is away is lost")
+            .then_some("the subscription is not durable: messages that are sent to the topic while Tidings is disconnected are lost")
     }
 
-    fn read(&self, source: BrokeredSource<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let destination = Destination { settings: self.clone(), largest: source.largest };
+    fn read(&self, source: SourceConsumer<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let destination = StompDestination { settings: self.clone(), max_body_bytes: source.max_body_bytes };
         Box::pin(source.read(destination, stop))
     }
 }
 
-impl Broker for Destination {
+impl Broker for StompDestination {
     type Error = StompError;
-    type Arrivals = Reader;
-    type Acknowledging = Writer;
+    type MessageStream = Reader;
+    type Acker = Writer;
 
-    fn place(&self) -> impl Display {
+    fn queue_name(&self) -> impl Display {
         &self.settings.destination
     }
 
-    fn address(&self) -> impl Display {
+    fn broker_url(&self) -> impl Display {
         &self.settings.address
     }
 
@@ -60,10 +63,10 @@ impl Broker for Destination {
         self.settings.prefetch
     }
 
-    /// The broker is told no name but the client id, which a durable subscription hangs on.
-    async fn open(&self, _name: &str, prefetch: u16) -> Result<Opened<Reader, Writer>, StompError> {
-        let (arrivals, acknowledging) = self.settings.open(self.largest.max(KEPT), prefetch).await?;
-        Ok(Opened { arrivals, acknowledging, warning: None })
+    /// STOMP has no connection name; the client id belongs to the durable subscription.
+    async fn open(&self, _name: &str, prefetch: u16) -> Result<OpenConnection<Reader, Writer>, StompError> {
+        let (messages, acker) = self.settings.open(self.max_body_bytes.max(KEPT_BODY_BYTES), prefetch).await?;
+        Ok(OpenConnection { messages, acker, warning: None })
     }
 
     async fn close(mut reader: Reader, writer: Writer) {
@@ -71,36 +74,37 @@ impl Broker for Destination {
     }
 }
 
-impl Failed for StompError {
+impl TransportError for StompError {
     fn is_transient(&self) -> bool {
         StompError::is_transient(self)
     }
 
     fn is_unexplained(&self) -> bool {
-        matches!(self, StompError::Broken(_) | StompError::Frame(_))
+        matches!(self, StompError::ConnectionLost(_) | StompError::Frame(_))
     }
 }
 
-impl Arrivals for Reader {
-    type Message = Delivered;
+impl MessageStream for Reader {
+    type Message = Delivery;
     type Error = StompError;
 
-    async fn next(&mut self) -> Result<Delivered, StompError> {
+    async fn next(&mut self) -> Result<Delivery, StompError> {
         Reader::next(self).await
     }
 
-    /// What comes until the broker has said goodbye is thrown away, and comes again. UNSUBSCRIBE would gain nothing,
-    /// and some brokers take it for the end of a durable subscription.
+    /// Does nothing. Messages that arrive before the receipt of DISCONNECT are dropped, and the broker
+    /// delivers them again. UNSUBSCRIBE would gain nothing, and some brokers would delete the durable
+    /// subscription.
     async fn end(&mut self) -> Result<(), StompError> {
         Ok(())
     }
 }
 
-impl Message for Delivered {
-    type Mark = String;
+impl Message for Delivery {
+    type AckToken = String;
 
-    fn mark(&self) -> String {
-        self.mark.clone()
+    fn ack_token(&self) -> String {
+        self.ack_id.clone()
     }
 
     fn size(&self) -> usize {
@@ -110,13 +114,13 @@ impl Message for Delivered {
         }
     }
 
-    fn arrived(self, largest: usize, source: &SourceName) -> Arrived {
-        arrived(self.frame, largest, source)
+    fn into_received(self, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage {
+        read_frame(self.frame, max_body_bytes, source)
     }
 }
 
-impl Acknowledging for Writer {
-    type Mark = String;
+impl Acker for Writer {
+    type AckToken = String;
     type Error = StompError;
 
     async fn acknowledge(&self, marks: &[String]) -> Result<(), StompError> {

@@ -1,13 +1,13 @@
-//! The head of a MESSAGE that is too long: the headers by which it is acknowledged are kept, and the others are left
-//! out as they come.
+//! Head of a MESSAGE that is too long. The headers for its acknowledgement are kept, and the others are
+//! dropped as they arrive.
 
 use bytes::{Buf, BytesMut};
 use memchr::memchr;
 
 use super::super::frame::{Command, Version, unescape};
 
-/// The headers that are kept: what an acknowledgement needs, and what tells where the body ends and what it is.
-const KEPT: [&str; 8] = [
+/// The headers that are kept: those for the acknowledgement, and those that describe the body.
+const KEPT_HEADERS: [&str; 8] = [
     "message-id",
     "ack",
     "subscription",
@@ -18,27 +18,27 @@ const KEPT: [&str; 8] = [
     "redelivered",
 ];
 
-/// The longest line with such a header, in bytes.
+/// Maximum length of a line with such a header, in bytes.
 const LINE_BYTES: usize = 4096;
 
-/// What has been read of a long head.
+/// State of a long head.
 #[derive(Debug, Default)]
 pub(super) struct LongHead {
     /// Size of the head so far, in bytes.
     pub(super) bytes: u64,
-    /// The headers that are kept, each once.
+    /// The headers that were kept, each once.
     pub(super) headers: Vec<(String, String)>,
-    /// Whether the beginning of the current line has been left out.
+    /// True if the beginning of the current line was dropped.
     is_within_line: bool,
 }
 
 impl LongHead {
-    /// Whether a frame that begins so may have its head shortened.
+    /// True if a frame with this beginning may have its head shortened.
     pub(super) fn is_for(buffer: &[u8]) -> bool {
         buffer.starts_with(b"MESSAGE\n") || buffer.starts_with(b"MESSAGE\r\n")
     }
 
-    /// Reads the lines in the buffer, and returns whether the head has ended.
+    /// Reads the lines in the buffer, and returns true if the head has ended.
     pub(super) fn read(&mut self, buffer: &mut BytesMut, version: Version) -> bool {
         while let Some(end) = memchr(b'\n', buffer) {
             let line = buffer.split_to(end + 1);
@@ -63,7 +63,7 @@ impl LongHead {
     fn keep(&mut self, line: &[u8], version: Version) {
         let Some(colon) = memchr(b':', line) else { return };
         let [name, value] = [&line[..colon], &line[colon + 1..]].map(|text| unescape(text, Command::Message, version));
-        if KEPT.contains(&name.as_str()) && !self.headers.iter().any(|(kept, _)| *kept == name) {
+        if KEPT_HEADERS.contains(&name.as_str()) && !self.headers.iter().any(|(kept, _)| *kept == name) {
             self.headers.push((name, value));
         }
     }

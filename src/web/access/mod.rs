@@ -152,14 +152,14 @@ enum Verdict<'a> {
 
 /// What the guard of one route knows.
 #[derive(Clone)]
-pub(super) struct Guard {
+pub(super) struct OutboundPolicy {
     pub(super) access: Arc<Access>,
     pub(super) rule: Rule,
 }
 
 /// For `middleware::from_fn_with_state`, on a route: lets those requests through that its rule allows.
 pub(super) async fn guard(
-    State(Guard { access, rule }): State<Guard>,
+    State(OutboundPolicy { access, rule }): State<OutboundPolicy>,
     parameters: Result<RawPathParams, RawPathParamsRejection>,
     mut request: Request,
     next: Next,

@@ -305,7 +305,7 @@ fn error_about_a_queue_does_not_contain_its_password() {
     let good = |lines: &str| url(&format!("\"amqp://me:{password}@h\"\n{lines}"));
     let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
     let address = |reason: &str| {
-        wrong("url", &format!("it {reason}; give an address as in amqp://user:password@broker.example.org:5672/%2f"))
+        wrong("url", &format!("it {reason}; use one such as amqp://user:password@broker.example.org:5672/%2f"))
     };
     let unreadable = "cannot read its file: No such file or directory (os error 2)";
     for (file, message) in [
@@ -371,7 +371,7 @@ fn error_about_a_stomp_destination_does_not_contain_its_password() {
     let good = |lines: &str| source(&format!("url = \"stomp://me:{password}@h\"\ndestination = \"/topic/t\"\n{lines}"));
     let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
     let address = |reason: &str| {
-        wrong("url", &format!("it {reason}; give an address as in stomp://user:password@broker.example.org:61613"))
+        wrong("url", &format!("it {reason}; use one such as stomp://user:password@broker.example.org:61613"))
     };
     let url = |url: &str| source(&format!("destination = \"/queue/q\"\nurl = \"{url}\""));
     for (file, message) in [

@@ -50,12 +50,12 @@ fn error_about_a_repository_does_not_contain_its_password() {
             url(&format!("\"http://me:{PASSWORD}@h/fedora\"")),
             wrong(
                 "repository.url",
-                "it has a user or a password; give username and password beside it, which are shown nowhere",
+                "it has a user or a password; set username and password instead, which are never shown",
             ),
         ),
         (
             url(&format!("\"http://h/fedora?key={PASSWORD}\"")),
-            wrong("repository.url", "it has a query; give the address that paths like /objects/demo:5 are put behind"),
+            wrong("repository.url", "it has a query; use the URL that paths like /objects/demo:5 can be appended to"),
         ),
         (url("\"fedora:8080\""), wrong("repository.url", "it begins with neither https:// nor http://")),
         (good("username = \"me\""), missing("password")),

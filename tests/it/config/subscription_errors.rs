@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tidings::{
     delivery::{Definition, Maker},
-    http_client::Guard,
+    http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
 };
 
@@ -94,7 +94,7 @@ async fn subscription_errors_over_http_name_the_key() {
 
 #[test]
 fn subscription_errors_in_a_file_name_the_key() {
-    let guard = Guard::of_the_operator();
+    let guard = OutboundPolicy::unrestricted();
     let maker = Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard };
     for (definition, at, told) in refusals() {
         let refusal = Definition::read(definition, &maker).unwrap_err();

@@ -24,10 +24,10 @@ async fn failed_resource_is_reported_and_can_be_skipped() {
     for (status, why) in [
         (
             500,
-            "the repository answers 500 (asked for /objects/demo:77/datastreams?format=xml&profiles=true); fix that, or leave such objects out with --leave-out-failing",
+            "the repository responds with status 500 (request: /objects/demo:77/datastreams?format=xml&profiles=true); fix that, or leave such objects out with --leave-out-failing",
         ),
-        (401, "the repository answers 401: it does not let the gateway in; check username and password"),
-        (403, "the repository answers 403: it does not let the gateway in"),
+        (401, "the repository denies access with status 401; check username and password"),
+        (403, "the repository denies access with status 403"),
     ] {
         fails(status);
         let (code, told, said) = place.seed("fedora3", &["--retries", "1"]).await;
@@ -35,7 +35,7 @@ async fn failed_resource_is_reported_and_can_be_skipped() {
         assert_eq!(said.lines().filter(|line| line.contains("the repository answers")).count(), 1, "{said}");
     }
     for (body, why) in [
-        ("<html><body>Log in</body></html>", "the repository's answer cannot be read"),
+        ("<html><body>Log in</body></html>", "cannot parse the response of the repository"),
         ("nonsense", "is the url of [sources.fedora3.repository] the URL of its REST API?"),
     ] {
         repository.trouble(move |_| Some(ResponseTemplate::new(200).set_body_string(body)));
@@ -95,7 +95,7 @@ async fn crawl_errors_are_one_sentence_with_advice() {
     let (code, _, said) = nobody.seed("fedora", &["--gateway", &gateway.url, "--retries", "0"]).await;
     assert!(
         code == 1
-            && said.contains("does not answer")
+            && said.contains("does not respond")
             && said.contains("is it running, at the url of [sources.fedora.repository]?"),
         "{said}"
     );

@@ -7,7 +7,7 @@ use tidings::{
     format::RepositoryApi,
     lookup::{
         BaseUrl, Repository, RepositorySettings,
-        walk::{Manner, Walk},
+        crawl::{CrawlOptions, Crawler},
     },
     model::{CrawledObject, SourceName},
 };
@@ -21,12 +21,12 @@ async fn walked<T: Answers>(repository: &Fake<T>, api: RepositoryApi, names: usi
     let settings = RepositorySettings::new(api, BaseUrl::parse(&repository.url()).unwrap());
     let source = SourceName::parse("s").unwrap();
     let asked = Repository::new(&source, settings).await.unwrap();
-    let mut walk = Walk::new(asked, Manner { names, ..Manner::default() }, place).unwrap();
+    let mut walk = Crawler::new(asked, CrawlOptions { max_names: names, ..CrawlOptions::default() }, place).unwrap();
     let mut parts = Parts::new();
     loop {
         let part = walk.next().await.unwrap();
-        assert!(part.left_out.is_empty(), "{part:?}");
-        parts.push((part.found, part.place));
+        assert!(part.skipped.is_empty(), "{part:?}");
+        parts.push((part.objects, part.position));
         if part.done {
             return parts;
         }

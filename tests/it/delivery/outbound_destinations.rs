@@ -10,7 +10,9 @@ use std::{
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use tidings::http_client::{AllowList, Client, ClientError, Destination, Finding, Guard, Names, Settings};
+use tidings::http_client::{
+    AllowList, Client, ClientError, ClientSettings, NameResolver, OutboundPolicy, OutboundUrl, ResolveFuture,
+};
 
 use crate::support::http_receiver::{Receiver, Reply};
 
@@ -20,8 +22,8 @@ const PRIVATE: &str = "127.0.0.1";
 /// DNS resolver that resolves every name, with one scripted answer for each query; the last one is repeated.
 struct Answers(Mutex<Vec<Vec<IpAddr>>>);
 
-impl Names for Answers {
-    fn find(&self, _: &str) -> Finding {
+impl NameResolver for Answers {
+    fn find(&self, _: &str) -> ResolveFuture {
         let mut answers = self.0.lock().unwrap();
         let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
         Box::pin(async move { if answer.is_empty() { Err(io::Error::other("no such name")) } else { Ok(answer) } })
@@ -32,11 +34,16 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-async fn client(allow: &[&str], answers: Vec<Vec<IpAddr>>) -> (Client, Guard) {
-    let guard = Guard::of_others(AllowList::parse(allow).unwrap());
-    let names = Arc::new(Answers(Mutex::new(answers)));
+async fn client(allow: &[&str], answers: Vec<Vec<IpAddr>>) -> (Client, OutboundPolicy) {
+    let guard = OutboundPolicy::restricted(AllowList::parse(allow).unwrap());
+    let resolver = Arc::new(Answers(Mutex::new(answers)));
     let wait = Duration::from_secs(5);
-    let settings = Settings { names, connect: wait, answer: wait, ..Settings::new(guard.clone()) };
+    let settings = ClientSettings {
+        resolver,
+        connect_timeout: wait,
+        response_timeout: wait,
+        ..ClientSettings::new(guard.clone())
+    };
     (Client::new(settings).await.unwrap(), guard)
 }
 
@@ -53,8 +60,8 @@ async fn servers(public: impl Fn(SocketAddr) -> Reply + Send + Sync + 'static) -
     }
 }
 
-async fn post(client: &Client, guard: &Guard, url: &str) -> Result<u16, ClientError> {
-    let to = Destination::parse(url, guard).unwrap();
+async fn post(client: &Client, guard: &OutboundPolicy, url: &str) -> Result<u16, ClientError> {
+    let to = OutboundUrl::parse(url, guard).unwrap();
     client.post(&to, HeaderMap::new(), Bytes::from_static(b"hello")).await.map(|answer| answer.status.as_u16())
 }
 
@@ -109,7 +116,7 @@ async fn url_is_checked_again_on_every_request() {
     let private = Receiver::start(|_, _| Reply::of(200)).await;
     let (client, _) = client(&["127.0.0.2"], vec![vec![ip(PUBLIC)]]).await;
     for url in [private.url(), format!("http://[::ffff:127.0.0.1]:{}/", private.address.port())] {
-        let refused = post(&client, &Guard::of_the_operator(), &url).await.unwrap_err();
+        let refused = post(&client, &OutboundPolicy::unrestricted(), &url).await.unwrap_err();
         assert!(matches!(refused, ClientError::NotAllowed(_)), "{refused}");
     }
     assert_eq!(private.connections(), 0);
@@ -177,12 +184,12 @@ async fn allow_list_name_may_resolve_to_a_private_ip() {
 #[tokio::test]
 async fn response_body_is_read_up_to_its_limit() {
     let endless = Receiver::start(|_, _| Reply::Flood(200)).await;
-    let settings = Settings::new(Guard::of_the_operator());
-    let most = settings.answer_bytes;
+    let settings = ClientSettings::new(OutboundPolicy::unrestricted());
+    let most = settings.max_body_bytes;
     let client = Client::new(settings).await.unwrap();
-    let to = Destination::parse(&endless.url(), &Guard::of_the_operator()).unwrap();
+    let to = OutboundUrl::parse(&endless.url(), &OutboundPolicy::unrestricted()).unwrap();
     let answer = client.post(&to, HeaderMap::new(), Bytes::new()).await.unwrap();
-    assert_eq!((answer.status.as_u16(), answer.beginning.len()), (200, most));
+    assert_eq!((answer.status.as_u16(), answer.body_start.len()), (200, most));
     // The client reads no more than the socket buffers hold.
     let began = std::time::Instant::now();
     let mut before = u64::MAX;
@@ -196,10 +203,10 @@ async fn response_body_is_read_up_to_its_limit() {
 #[tokio::test]
 async fn ca_certificates_matter_only_for_https() {
     let receiver = Receiver::start(|_, _| Reply::of(200)).await;
-    let guard = Guard::of_the_operator();
+    let guard = OutboundPolicy::unrestricted();
     let ca = Some("/nowhere/ca.pem".into());
-    let client = Client::new(Settings { ca, ..Settings::new(guard.clone()) }).await.unwrap();
+    let client = Client::new(ClientSettings { ca, ..ClientSettings::new(guard.clone()) }).await.unwrap();
     assert_eq!(post(&client, &guard, &receiver.url()).await.unwrap(), 200);
     let refused = post(&client, &guard, "https://127.0.0.1:1/").await.unwrap_err().to_string();
-    assert!(refused.starts_with("cannot read the authority's certificate /nowhere/ca.pem"), "{refused}");
+    assert!(refused.starts_with("cannot read the CA certificate /nowhere/ca.pem"), "{refused}");
 }

@@ -79,7 +79,7 @@ async fn webhook_retries_every_failure_until_410() {
     assert_eq!(told, expected, "{shown:#}");
     assert_eq!(attempts[6]["answer"], "the answer is 500");
     assert_eq!(attempts[6]["reason"], "it answered 500 Internal Server Error");
-    assert_eq!(attempts[5]["reason"], "no answer within 1 seconds");
+    assert_eq!(attempts[5]["reason"], "no response within 1 seconds");
     assert!(attempts[5]["millis"].as_u64().unwrap() >= 1000 && attempts[0]["millis"].as_u64().unwrap() < 1000);
     assert_eq!(attempts[3]["answer"].as_str().unwrap().len(), 256);
     assert_eq!(attempts[0]["id"], got[6].header("webhook-id"));

@@ -97,7 +97,7 @@ async fn credentials_appear_in_no_file_and_no_response() {
     assert_silent(folder.path());
     assert!(gateway.stop().success());
     assert_silent(folder.path());
-    assert!(fs::read_to_string(folder.path().join("log")).unwrap().contains("a message went to the quarantine"));
+    assert!(fs::read_to_string(folder.path().join("log")).unwrap().contains("message quarantined"));
 }
 
 #[test]

@@ -161,7 +161,7 @@ async fn unreachable_repository_completes_the_change_later() {
         assert_eq!(post(&gateway, second).await.0, 201);
     }
     let shown = lookup(&gateway, "fedora3").await;
-    assert_eq!((&shown["incomplete"], &shown["state"]), (&json!(18), &json!("left-alone")), "{shown}");
+    assert_eq!((&shown["incomplete"], &shown["state"]), (&json!(18), &json!("circuit-open")), "{shown}");
     assert!(shown["nextAttempt"].is_string(), "{shown}");
 }
 

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidings::amqp::{Address, AmqpError, Connection, Connector, QueueType};
+use tidings::amqp::{AmqpError, BrokerUrl, Connection, Connector, QueueType};
 
 use crate::support::rabbitmq::{Broker, Vhost};
 
 fn connector(url: &str) -> Connector {
-    Connector::new(Address::parse(url).unwrap(), "a test", None)
+    Connector::new(BrokerUrl::parse(url).unwrap(), "a test", None)
 }
 
 async fn connected(vhost: &Vhost<'_>) -> Connection {
@@ -40,7 +40,7 @@ async fn connect_times_out_on_a_silent_peer_and_closes_the_socket() {
         socket.read_to_end(&mut told).map(|_| told)
     });
     let error = refused(&format!("amqp://127.0.0.1:{port}")).await;
-    assert!(matches!(error, AmqpError::Silent { .. }) && error.is_transient(), "{error}");
+    assert!(matches!(error, AmqpError::Timeout { .. }) && error.is_transient(), "{error}");
     assert_eq!(accepting.join().unwrap().expect("the socket was closed"), b"AMQP\0\0\x09\x01");
 }
 
@@ -70,7 +70,7 @@ async fn connect_reports_errors_that_need_an_administrator() {
     assert!(matches!(error, AmqpError::NotFound(_)) && !error.is_transient(), "{error}");
     second.channel().await.unwrap().queue(&queue, QueueType::Quorum, false).await.unwrap();
     let error = third.channel().await.unwrap().queue(&queue, QueueType::Classic, false).await.unwrap_err();
-    assert!(matches!(error, AmqpError::Different(_)) && !error.is_transient(), "{error}");
+    assert!(matches!(error, AmqpError::Mismatch(_)) && !error.is_transient(), "{error}");
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn tls_connects_only_with_a_trusted_certificate() {
     let broker = Broker::shared();
     let vhost = broker.vhost();
     let url = |host: &str| format!("amqps://{host}:{}/{}", broker.tls_port, vhost.name);
-    let by = |host: &str, ca| Connector::new(Address::parse(&url(host)).unwrap(), "a test", ca);
+    let by = |host: &str, ca| Connector::new(BrokerUrl::parse(&url(host)).unwrap(), "a test", ca);
     for host in ["localhost", "127.0.0.1"] {
         let connection = by(host, Some(broker.certificate())).connect().await.unwrap();
         let channel = connection.channel().await.unwrap();
@@ -96,7 +96,7 @@ async fn tls_connects_only_with_a_trusted_certificate() {
     for (ca, told) in [
         (Some(other), "no encrypted connection can be made"),
         (None, "no encrypted connection can be made"),
-        (Some(empty), "it holds none"),
+        (Some(empty), "the file contains no certificate"),
         (Some(folder.path().join("none.pem")), "No such file"),
     ] {
         let Err(error) = by("localhost", ca).connect().await else { panic!("it was trusted") };
@@ -136,7 +136,7 @@ async fn heartbeat_detects_a_frozen_broker() {
     let began = Instant::now();
     // The heartbeat detects it, because no request is pending.
     let error = tokio::time::timeout(Duration::from_secs(20), consumer.next()).await.expect("it is noticed");
-    assert!(matches!(error, Err(AmqpError::Broken(_))), "{error:?}");
+    assert!(matches!(error, Err(AmqpError::ConnectionLost(_))), "{error:?}");
     assert!(began.elapsed() > Duration::from_secs(4), "the heartbeat was not waited for");
     let began = Instant::now();
     channel.close().await;
@@ -144,7 +144,7 @@ async fn heartbeat_detects_a_frozen_broker() {
     assert!(began.elapsed() < Duration::from_secs(6));
     // A new connection fails too, within the time limit.
     let error = refused(&vhost.url()).await;
-    assert!(matches!(error, AmqpError::Silent { .. }), "{error}");
+    assert!(matches!(error, AmqpError::Timeout { .. }), "{error}");
     broker.thaw();
     connected(&vhost).await.close().await;
 }
@@ -171,7 +171,7 @@ async fn memory_alarm_blocks_publishers_for_a_bounded_time() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     // The caller sets the time limit, because a large message takes longer than a request.
-    assert!(matches!(error, AmqpError::Silent { after, .. } if after.as_secs() == 3), "{error}");
+    assert!(matches!(error, AmqpError::Timeout { after, .. } if after.as_secs() == 3), "{error}");
     assert!(publishing.is_blocked());
     // Connections that only consume are not blocked.
     other.queue(&"q".into(), QueueType::Classic, true).await.unwrap();
@@ -195,7 +195,7 @@ async fn killed_broker_is_reported_immediately_and_reconnected() {
     let began = Instant::now();
     let ended = consumer.next().await.unwrap_err();
     assert!(ended.is_transient(), "{ended}");
-    assert!(began.elapsed() < Duration::from_secs(2), "the library tried to mend it");
+    assert!(began.elapsed() < Duration::from_secs(2), "the library tried to reconnect");
     assert!(channel.queue(&"q".into(), QueueType::Quorum, true).await.is_err());
     assert!(!connection.is_open());
     broker.start_again();

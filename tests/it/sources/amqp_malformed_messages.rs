@@ -165,7 +165,7 @@ async fn second_consumer_of_the_queue_is_reported() {
         assert!(shown.starts_with("the queue has other consumers (1)"), "{shown}");
     }
     let log = std::fs::read_to_string(other.path().join("log")).unwrap();
-    assert_eq!(log.matches("the source is read with a warning").count(), 1, "{log}");
+    assert_eq!(log.matches("reading the source with a warning").count(), 1, "{log}");
     assert!(first.stop().success());
     until(&second, "it is alone", async || connection(&second).await["warning"].is_null().then_some(())).await;
 }

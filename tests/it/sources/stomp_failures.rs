@@ -57,9 +57,9 @@ async fn non_stomp_bytes_are_reported_and_the_next_connection_works() {
     let broken: [(&[u8], &str); 6] = [
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            "what came is not STOMP: a frame begins with \"HTTP/1.1 400 Bad Request\"",
+            "the response is not STOMP: a frame begins with \"HTTP/1.1 400 Bad Request\"",
         ),
-        (b"\x15\x03\x01\0\x02\x02\x28\n\n", "what came is not STOMP"),
+        (b"\x15\x03\x01\0\x02\x02\x28\n\n", "the response is not STOMP"),
         (b"CONNECTED\nno colon here\n\n\0", "a header has no colon"),
         (b"CONNECTED\nversion:1.2\ncontent-length:x\n\n\0", "the content-length of a frame is no number"),
         (b"CONNECTED\nversion:1.2\ncontent-length:2\n\nabc\0", "a frame does not end where its content-length says"),
@@ -145,7 +145,7 @@ async fn prefetch_drops_to_one_after_an_unreadable_frame() {
     let (folder, peer) =
         (tempfile::tempdir().unwrap(), FakeStomp::plays(vec![bad(), bad(), bad(), bad(), good, sends(5..=5)]));
     let gateway = start(folder.path(), &peer.url(), "/queue/q", "prefetch = 3");
-    let expected = "a frame of the broker cannot be read: a header has no colon; one message at a time is read, and the \
+    let expected = "a frame of the broker cannot be read: a header has no colon; messages are read one at a time now, and the \
                     first one of /queue/q may be the cause: the journal ended with change 0";
     until_told(&gateway, expected).await;
     until_head(&gateway, 5).await;
@@ -153,9 +153,9 @@ async fn prefetch_drops_to_one_after_an_unreadable_frame() {
     assert!(gateway.stop().success());
     assert_eq!(peer.heard("SUBSCRIBE", "prefetch-count"), ["3", "1", "1", "1", "1", "3"]);
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
-    let warned = log.lines().filter(|line| line.contains("WARN") && line.contains("the source is not read"));
+    let warned = log.lines().filter(|line| line.contains("WARN") && line.contains("cannot read the source; retrying"));
     assert_eq!(warned.count(), 2, "one line for each trouble, and one message at a time is another: {log}");
-    assert!(log.contains("the source is read again"), "{log}");
+    assert!(log.contains("reading the source again"), "{log}");
 }
 
 #[tokio::test]
@@ -194,12 +194,12 @@ async fn error_frame_is_reported_without_the_password() {
     });
     let (folder, peer, gateway) = play(vec![refuses]);
     let waiting = until_state(&gateway, "waiting").await;
-    let told = "the broker refused the gateway (User me with … is not known); mend user, password or virtual host in the url, or in the broker";
+    let told = "the broker refused the gateway (User me with … is not known); fix user, password or virtual host in `url`, or in the broker";
     assert_eq!(reason(&waiting), told);
     assert_eq!(peer.heard("CONNECT", "passcode"), ["hush-hush"]);
     assert!(gateway.stop().success());
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
-    assert!(log.contains("the source is not read") && !log.contains("hush"), "{log}");
+    assert!(log.contains("cannot read the source; retrying") && !log.contains("hush"), "{log}");
 
     let ends = scene(|peer| {
         peer.let_in(&V1_2);
@@ -209,7 +209,7 @@ async fn error_frame_is_reported_without_the_password() {
         peer.hear_all();
     });
     let (_folder, _peer, gateway) = play(vec![ends, sends(1..=2)]);
-    until_told(&gateway, "the broker ended it: out").await;
+    until_told(&gateway, "the broker closed the connection: out").await;
     until_head(&gateway, 2).await;
 }
 
@@ -223,7 +223,7 @@ async fn heart_beats_detect_silence_and_go_both_ways() {
         peer.hear_all();
     });
     let (_folder, _peer, gateway) = play(vec![silent, quiet, sends(1..=1)]);
-    until_told(&gateway, "the broker did not answer within 10 seconds when asked to let the gateway in").await;
+    until_told(&gateway, "the broker did not respond within 10 seconds when asked to open the connection").await;
     until_state(&gateway, "connected").await;
     until_told(&gateway, "the broker sent nothing for 10 seconds, not even a heart-beat").await;
     until_head(&gateway, 1).await;
@@ -373,7 +373,7 @@ async fn activemq_errors_that_need_an_administrator_are_reported() {
         assert_eq!(gateway.json("/readyz").await["status"], "degraded");
         assert!(gateway.stop().success());
         let log = fs::read_to_string(folder.path().join("log")).unwrap();
-        assert!(log.contains("the source is not read") && !log.contains("wrong-word"), "{log}");
+        assert!(log.contains("cannot read the source; retrying") && !log.contains("wrong-word"), "{log}");
     }
     let gateway = start(folder.path(), &url(USER, PASSWORD), &private, "");
     until_head(&gateway, 5).await;
@@ -390,7 +390,7 @@ async fn client_id_in_use_is_reported_and_retried() {
     let second = start(other.path(), &broker.url(), &topic, &durable);
     let waiting = until_state(&second, "waiting").await;
     assert!(
-        reason(&waiting).contains("another connection has the client id or the durable subscription"),
+        reason(&waiting).contains("another connection uses the client id or the durable subscription"),
         "{waiting:#}"
     );
     assert!(first.stop().success());

@@ -1,21 +1,21 @@
-//! Where an address leads, however it is written.
+//! Tests of the policy with all spellings of a URL.
 
-use super::{AllowList, Destination, Guard, InvalidDestination, NotAllowed};
+use super::{AllowList, InvalidOutboundUrl, NotAllowed, OutboundPolicy, OutboundUrl};
 
-fn guard(allow: &[&str]) -> Guard {
-    Guard::of_others(AllowList::parse(allow).unwrap())
+fn policy(allow: &[&str]) -> OutboundPolicy {
+    OutboundPolicy::restricted(AllowList::parse(allow).unwrap())
 }
 
-fn refusal(text: &str, guard: &Guard) -> String {
-    match Destination::parse(text, guard) {
+fn refusal(text: &str, policy: &OutboundPolicy) -> String {
+    match OutboundUrl::parse(text, policy) {
         Ok(_) => "allowed".to_owned(),
         Err(error) => error.to_string(),
     }
 }
 
-/// Every way to write an address that ends somewhere inside.
+/// Every spelling of a URL whose target is internal is refused.
 #[test]
-fn odd_spellings_lead_where_they_lead() {
+fn every_spelling_of_an_internal_address_is_refused() {
     for (text, what) in [
         ("https://127.0.0.1/", "loopback"),
         ("https://127.1/", "loopback"),
@@ -64,42 +64,42 @@ fn odd_spellings_lead_where_they_lead() {
         ("https://256.1.1.1/", "not an address"),
         ("https://1.2.3.4.5/", "not an address"),
     ] {
-        let told = refusal(text, &guard(&[]));
-        assert!(told.contains(what), "{text}: {told}");
+        let error = refusal(text, &policy(&[]));
+        assert!(error.contains(what), "{text}: {error}");
     }
     let long = format!("https://indexer.example.org/{}", "a".repeat(2048));
-    assert!(matches!(Destination::parse(&long, &guard(&[])), Err(InvalidDestination::TooLong)));
+    assert!(matches!(OutboundUrl::parse(&long, &policy(&[])), Err(InvalidOutboundUrl::TooLong)));
 }
 
 #[test]
-fn the_public_internet_is_allowed_encrypted() {
+fn public_internet_is_allowed_over_tls() {
     for text in ["https://indexer.example.org/changes", "https://8.8.8.8:8443/", "https://[2606:4700::1111]/"] {
-        assert_eq!(refusal(text, &guard(&[])), "allowed", "{text}");
+        assert_eq!(refusal(text, &policy(&[])), "allowed", "{text}");
     }
 }
 
 #[test]
-fn what_is_listed_is_allowed_unencrypted_too() {
-    let listed = guard(&["10.0.0.0/8", "indexer.internal", "localhost"]);
+fn listed_hosts_are_allowed_without_tls() {
+    let listed = policy(&["10.0.0.0/8", "indexer.internal", "localhost"]);
     for text in [
         "http://10.1.2.3/",
         "https://10.1.2.3/",
         "http://[::ffff:10.1.2.3]/",
         "http://indexer.internal:8080/",
         "http://LOCALHOST:1/",
-        // Where it leads is seen when its name is looked up.
+        // This name is checked after resolution.
         "http://other.internal/",
     ] {
         assert_eq!(refusal(text, &listed), "allowed", "{text}");
     }
     assert!(refusal("http://11.0.0.1/", &listed).contains("not encrypted"));
     assert!(refusal("http://127.0.0.1/", &listed).contains("loopback"));
-    assert!(refusal("http://other.example/", &guard(&["indexer.internal"])).contains("not encrypted"));
+    assert!(refusal("http://other.example/", &policy(&["indexer.internal"])).contains("not encrypted"));
 }
 
 #[test]
-fn the_operators_own_word_leads_anywhere() {
-    let operator = Guard::of_the_operator();
+fn unrestricted_policy_allows_every_target() {
+    let operator = OutboundPolicy::unrestricted();
     for text in ["http://127.0.0.1:9000/", "http://localhost/", "http://[::1]/", "http://indexer/"] {
         assert_eq!(refusal(text, &operator), "allowed", "{text}");
     }
@@ -107,44 +107,44 @@ fn the_operators_own_word_leads_anywhere() {
 }
 
 #[test]
-fn of_the_addresses_of_a_name_those_are_left_out_that_lead_inside() {
+fn internal_addresses_of_a_name_are_dropped() {
     let ip = |text: &str| text.parse().unwrap();
     let mixed = vec![ip("10.0.0.1"), ip("8.8.8.8"), ip("::1"), ip("2606:4700::1111")];
-    let allowed = guard(&[]).allowed("mixed.example", mixed.clone(), true).unwrap();
+    let allowed = policy(&[]).allowed("mixed.example", mixed.clone(), true).unwrap();
     assert_eq!(allowed, [ip("8.8.8.8"), ip("2606:4700::1111")]);
-    assert_eq!(guard(&["::1"]).allowed("mixed.example", mixed.clone(), false).unwrap(), [ip("::1")]);
-    assert_eq!(guard(&["mixed.example"]).allowed("mixed.example", mixed.clone(), false).unwrap(), mixed);
-    let inside = guard(&[]).allowed("inside.example", vec![ip("10.0.0.1"), ip("::1")], true);
+    assert_eq!(policy(&["::1"]).allowed("mixed.example", mixed.clone(), false).unwrap(), [ip("::1")]);
+    assert_eq!(policy(&["mixed.example"]).allowed("mixed.example", mixed.clone(), false).unwrap(), mixed);
+    let inside = policy(&[]).allowed("inside.example", vec![ip("10.0.0.1"), ip("::1")], true);
     assert_eq!(inside, Err(NotAllowed::Special { address: ip("10.0.0.1"), what: "private" }));
-    assert_eq!(guard(&[]).allowed("none.example", Vec::new(), true), Ok(Vec::new()));
+    assert_eq!(policy(&[]).allowed("none.example", Vec::new(), true), Ok(Vec::new()));
 }
 
 #[test]
-fn nothing_secret_is_shown() {
+fn display_form_contains_no_secrets() {
     let text = "https://user:hush@indexer.example.org:8443/in?key=hush2";
-    let destination = Destination::parse(text, &guard(&[])).unwrap();
-    let shown = format!("{destination} {destination:?}");
-    assert_eq!(shown, ["https://indexer.example.org:8443/in?(hidden)"; 2].join(" "));
-    assert_eq!(destination.expose().as_str(), text);
-    let secrets: Vec<_> = destination.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
+    let outbound_url = OutboundUrl::parse(text, &policy(&[])).unwrap();
+    let display = format!("{outbound_url} {outbound_url:?}");
+    assert_eq!(display, ["https://indexer.example.org:8443/in?(hidden)"; 2].join(" "));
+    assert_eq!(outbound_url.expose().as_str(), text);
+    let secrets: Vec<_> = outbound_url.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
     let sent = b"dXNlcjpodXNo".to_vec();
     assert_eq!(secrets, [sent, b"key=hush2".to_vec(), b"hush2".to_vec(), b"hush".to_vec()]);
-    assert!(Destination::parse(&format!("{destination}"), &guard(&[])).unwrap().is_as_shown());
-    let token = Destination::parse("https://hush3@indexer.example.org/", &guard(&[])).unwrap();
+    assert!(OutboundUrl::parse(&format!("{outbound_url}"), &policy(&[])).unwrap().is_redacted());
+    let token = OutboundUrl::parse("https://hush3@indexer.example.org/", &policy(&[])).unwrap();
     let secrets: Vec<_> = token.secrets().iter().map(|secret| secret.expose().to_vec()).collect();
     assert_eq!(secrets, [b"aHVzaDM6".to_vec(), b"hush3".to_vec()]);
-    let more = destination.with_query([("hub.mode", "subscribe"), ("a b", "c&d")]);
+    let more = outbound_url.with_query([("hub.mode", "subscribe"), ("a b", "c&d")]);
     assert_eq!(more.expose().query(), Some("key=hush2&hub.mode=subscribe&a+b=c%26d"));
     for wrong in ["https://user:hush@/", "ftp://user:hush@a/", "http://user:hush@a/", "https://user:hush@10.0.0.1/"] {
-        assert!(!refusal(wrong, &guard(&[])).contains("hush"), "{wrong}");
+        assert!(!refusal(wrong, &policy(&[])).contains("hush"), "{wrong}");
     }
 }
 
 #[test]
-fn values_of_a_query_and_tokens_in_a_path_are_secrets() {
+fn query_values_and_path_tokens_are_secrets() {
     let text = "https://h.example/hooks/T024BE7LD/changes/xoxb-17653672481-a?key=hush%2Fa+b&t=ab&hush4&n=1#";
-    let destination = Destination::parse(text.trim_end_matches('#'), &guard(&[])).unwrap();
-    let secrets = destination.secrets();
+    let outbound_url = OutboundUrl::parse(text.trim_end_matches('#'), &policy(&[])).unwrap();
+    let secrets = outbound_url.secrets();
     let secrets: Vec<_> = secrets.iter().map(|secret| std::str::from_utf8(secret.expose()).unwrap()).collect();
     for secret in ["hush%2Fa+b", "hush/a+b", "hush/a b", "hush4", "T024BE7LD", "xoxb-17653672481-a"] {
         assert!(secrets.contains(&secret), "{secret}: {secrets:?}");
@@ -156,8 +156,8 @@ fn values_of_a_query_and_tokens_in_a_path_are_secrets() {
 }
 
 #[test]
-fn servers_of_one_owner_are_one_site() {
-    let site = |text: &str| Destination::parse(text, &Guard::of_the_operator()).unwrap().site();
+fn hosts_of_one_owner_have_one_site() {
+    let site = |text: &str| OutboundUrl::parse(text, &OutboundPolicy::unrestricted()).unwrap().site();
     for (text, expected) in [
         ("https://a.b.example.org:8443/x?y", "example.org"),
         ("https://EXAMPLE.org./", "example.org"),
@@ -173,8 +173,8 @@ fn servers_of_one_owner_are_one_site() {
         assert_eq!(site(text), expected, "{text}");
     }
     let same = |one: &str, other: &str| {
-        let [one, other] = [one, other].map(|text| Destination::parse(text, &Guard::of_the_operator()).unwrap());
-        one.is_same_place(&other)
+        let [one, other] = [one, other].map(|text| OutboundUrl::parse(text, &OutboundPolicy::unrestricted()).unwrap());
+        one.is_same_without_query(&other)
     };
     assert!(same("http://h/cb?1", "http://h/cb?2") && same("http://h/cb", "http://H:80/cb?"));
     assert!(!same("http://h/cb", "http://h/cb2") && !same("http://h/cb", "http://h:8080/cb"));

@@ -1,4 +1,4 @@
-//! Tests of the error that a session ends with, where both of its sides fail.
+//! Tests of the error that a session returns when both of its sides fail.
 
 use std::{
     convert::Infallible,
@@ -12,26 +12,26 @@ use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{Acknowledging, Arrivals, Broker, BrokeredSource, Failed, Message, Opened},
+    super::{Acker, Broker, Message, MessageStream, OpenConnection, SourceConsumer, TransportError},
     Session,
 };
 use crate::{
     broker::ConnectionStatus,
     format::{DIALECTS, Headers, Limits},
-    intake::{Arrived, Incoming, Intake, Source, SourceName},
+    intake::{Incoming, Intake, ReceivedMessage, Source, SourceName},
     journal::{
         Journal, JournalSettings,
         store::sqlite::{SqliteOptions, SqliteStore},
     },
 };
 
-/// How long a session may take, so that one that never ends fails its test.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a session in these tests.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The side of the connection that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    Arrivals,
+    MessageStream,
     Acknowledgement,
 }
 
@@ -41,7 +41,7 @@ impl Display for Failure {
     }
 }
 
-impl Failed for Failure {
+impl TransportError for Failure {
     fn is_transient(&self) -> bool {
         true
     }
@@ -51,26 +51,26 @@ impl Failed for Failure {
     }
 }
 
-/// One step of the arrivals.
+/// One step of the scripted message stream.
 #[derive(Clone, Copy)]
 enum Step {
     Message,
-    /// A message, as soon as an acknowledgement has failed.
+    /// A message, after an acknowledgement has failed.
     MessageAfterFailure,
-    /// The end of the connection, as soon as an acknowledgement has failed.
+    /// The end of the connection, after an acknowledgement has failed.
     EndAfterFailure,
-    /// Nothing for as long as this call waits.
+    /// No message while this call waits.
     Silence,
     /// The end of the connection.
     End,
 }
 
-struct Steps {
+struct ScriptedStream {
     steps: std::vec::IntoIter<Step>,
     acknowledgement_failed: Arc<Notify>,
 }
 
-struct Unread;
+struct ScriptedMessage;
 
 struct FailingAcknowledgement(Arc<Notify>);
 
@@ -78,14 +78,14 @@ struct ScriptedBroker;
 
 impl Broker for ScriptedBroker {
     type Error = Failure;
-    type Arrivals = Steps;
-    type Acknowledging = FailingAcknowledgement;
+    type MessageStream = ScriptedStream;
+    type Acker = FailingAcknowledgement;
 
-    fn place(&self) -> impl Display {
+    fn queue_name(&self) -> impl Display {
         "q"
     }
 
-    fn address(&self) -> impl Display {
+    fn broker_url(&self) -> impl Display {
         "h"
     }
 
@@ -93,18 +93,18 @@ impl Broker for ScriptedBroker {
         1
     }
 
-    async fn open(&self, _: &str, _: u16) -> Result<Opened<Steps, FailingAcknowledgement>, Failure> {
-        Err(Failure::Arrivals)
+    async fn open(&self, _: &str, _: u16) -> Result<OpenConnection<ScriptedStream, FailingAcknowledgement>, Failure> {
+        Err(Failure::MessageStream)
     }
 
-    async fn close(_: Steps, _: FailingAcknowledgement) {}
+    async fn close(_: ScriptedStream, _: FailingAcknowledgement) {}
 }
 
-impl Arrivals for Steps {
-    type Message = Unread;
+impl MessageStream for ScriptedStream {
+    type Message = ScriptedMessage;
     type Error = Failure;
 
-    async fn next(&mut self) -> Result<Unread, Failure> {
+    async fn next(&mut self) -> Result<ScriptedMessage, Failure> {
         let step = self.steps.next().unwrap_or(Step::Silence);
         match step {
             Step::MessageAfterFailure | Step::EndAfterFailure => self.acknowledgement_failed.notified().await,
@@ -112,8 +112,8 @@ impl Arrivals for Steps {
             Step::Message | Step::End => {}
         }
         match step {
-            Step::End | Step::EndAfterFailure => Err(Failure::Arrivals),
-            _ => Ok(Unread),
+            Step::End | Step::EndAfterFailure => Err(Failure::MessageStream),
+            _ => Ok(ScriptedMessage),
         }
     }
 
@@ -122,10 +122,10 @@ impl Arrivals for Steps {
     }
 }
 
-impl Message for Unread {
-    type Mark = u8;
+impl Message for ScriptedMessage {
+    type AckToken = u8;
 
-    fn mark(&self) -> u8 {
+    fn ack_token(&self) -> u8 {
         0
     }
 
@@ -133,8 +133,8 @@ impl Message for Unread {
         1
     }
 
-    fn arrived(self, _: usize, _: &SourceName) -> Arrived {
-        Arrived::Whole(Incoming {
+    fn into_received(self, _: usize, _: &SourceName) -> ReceivedMessage {
+        ReceivedMessage::Readable(Incoming {
             content_type: None,
             headers: Headers::default(),
             body: Bytes::from_static(b"for the quarantine"),
@@ -144,8 +144,8 @@ impl Message for Unread {
     }
 }
 
-impl Acknowledging for FailingAcknowledgement {
-    type Mark = u8;
+impl Acker for FailingAcknowledgement {
+    type AckToken = u8;
     type Error = Failure;
 
     async fn acknowledge(&self, _: &[u8]) -> Result<(), Failure> {
@@ -158,37 +158,37 @@ impl Acknowledging for FailingAcknowledgement {
     }
 }
 
-/// The error that a session ends with.
-async fn ended(steps: impl Into<Vec<Step>>) -> Failure {
+/// Returns the error of a session.
+async fn session_error(steps: impl Into<Vec<Step>>) -> Failure {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
     let (journal, _writer) = Journal::start(store, JournalSettings::default()).unwrap();
     let kind = DIALECTS.iter().find(|kind| kind.name == "content-change").unwrap();
     let name = SourceName::parse("s").unwrap();
     let source = Source::new(name, kind, serde_json::json!({}), false, Limits::default()).unwrap();
-    let source = BrokeredSource {
+    let source = SourceConsumer {
         intake: Intake::new(journal),
         source: Arc::new(source),
         broker: ScriptedBroker,
-        largest: 1000,
-        status: Arc::new(ConnectionStatus::of("sources.s".to_owned())),
+        max_body_bytes: 1000,
+        status: Arc::new(ConnectionStatus::new("sources.s".to_owned())),
     };
     let acknowledgement_failed = Arc::new(Notify::new());
-    let arrivals =
-        Steps { steps: steps.into().into_iter(), acknowledgement_failed: Arc::clone(&acknowledgement_failed) };
-    let opened = Opened { arrivals, acknowledging: FailingAcknowledgement(acknowledgement_failed), warning: None };
+    let messages =
+        ScriptedStream { steps: steps.into().into_iter(), acknowledgement_failed: Arc::clone(&acknowledgement_failed) };
+    let connection = OpenConnection { messages, acker: FailingAcknowledgement(acknowledgement_failed), warning: None };
     let (session, stop) = (Session::new(1, None, false), CancellationToken::new());
-    let read = timeout(PATIENCE, source.read(opened, &session, &stop)).await;
+    let read = timeout(TIMEOUT, source.read(connection, &session, &stop)).await;
     read.expect("the session ends by itself").unwrap_err()
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_is_reported_where_an_acknowledgement_failed_first() {
-    // The end comes while the messages before it are still worked on.
-    assert_eq!(ended([Step::Message, Step::EndAfterFailure]).await, Failure::Arrivals);
-    // The end comes after the failed acknowledgement has ended all work.
+async fn end_of_the_connection_is_reported_even_if_an_acknowledgement_failed_first() {
+    // The connection ends while earlier messages are still being written.
+    assert_eq!(session_error([Step::Message, Step::EndAfterFailure]).await, Failure::MessageStream);
+    // The connection ends after the failed acknowledgement has stopped the session.
     let late = [Step::Message, Step::MessageAfterFailure, Step::Silence, Step::End];
-    assert_eq!(ended(late).await, Failure::Arrivals);
-    // No end comes.
-    assert_eq!(ended([Step::Message, Step::MessageAfterFailure]).await, Failure::Acknowledgement);
+    assert_eq!(session_error(late).await, Failure::MessageStream);
+    // The connection does not end.
+    assert_eq!(session_error([Step::Message, Step::MessageAfterFailure]).await, Failure::Acknowledgement);
 }

@@ -1,9 +1,9 @@
-//! Where a request may go.
+//! URLs of outgoing requests, and the policy for their targets.
 //!
-//! Whoever may tell the gateway an address to send to can have it speak, in its own name, to whatever
-//! it reaches: services of its own host, of the network behind the firewall, of the cloud that it runs in. So an
-//! address that does not come from the operator's configuration leads to the public internet, encrypted, or to what
-//! the operator has listed.
+//! A user who can set a URL could make the gateway send requests to any host that it reaches: its own host,
+//! the network behind the firewall, or the metadata service of its cloud. So a URL that is not from the
+//! operator's configuration must lead to the public internet over TLS, or to a host that the operator has
+//! listed.
 
 use std::{
     fmt,
@@ -15,98 +15,96 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-use super::{address, allow::AllowList};
+use super::{allow::AllowList, ip_ranges};
 use crate::web::Secret;
 
-/// The longest address, in bytes.
+/// Maximum length of a URL, in bytes.
 const LONGEST: usize = 2048;
 
-/// Length of the shortest value of a query that may be a secret, in bytes.
+/// Minimum length of a query value that counts as a secret, in bytes.
 const SHORTEST_SECRET: usize = 4;
 
-/// What is shown in place of a query.
+/// Replacement for a query in the display form.
 const HIDDEN: &str = "(hidden)";
 
-/// The rule on where requests may go. Clones are the same one.
+/// Policy for the targets of outgoing requests. Clones share the allow list.
 #[derive(Clone, Debug)]
-pub struct Guard(Option<Arc<AllowList>>);
+pub struct OutboundPolicy(Option<Arc<AllowList>>);
 
-/// Why a request may not go there.
+/// Reason why the policy refuses a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAllowed {
-    /// It would not be encrypted.
-    #[error(
-        "it is not encrypted; give an address that begins with https:// (of a broker: amqps://), or list its host in delivery.allow"
-    )]
+    /// The request would not be encrypted.
+    #[error("it is not encrypted; use https:// (for a broker: amqps://), or list its host in delivery.allow")]
     Unencrypted,
-    /// It leads to no host of the public internet.
-    #[error("it leads to {address}, which is {what}; what is meant to be reached there is listed in delivery.allow")]
+    /// The address is no public internet host.
+    #[error("it leads to {address}, which is {what}; if that is intended, list it in delivery.allow")]
     Special {
-        /// Where it leads.
+        /// The address.
         address: IpAddr,
-        /// What that is.
+        /// Purpose of the address.
         what: &'static str,
     },
-    /// It leads to the gateway's own host.
-    #[error("it leads to the host of the gateway itself; if that is meant, list {0} in delivery.allow")]
+    /// The host is the gateway itself.
+    #[error("it leads to the host of the gateway itself; if that is intended, list {0} in delivery.allow")]
     Local(String),
 }
 
-/// Why an address is none that a request could go to.
+/// Reason why a text is no URL for outgoing requests.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidDestination {
-    /// It cannot be read. It is not repeated: it may have a password.
-    #[error("it is not an address; give one as in https://indexer.example.org/changes")]
+pub enum InvalidOutboundUrl {
+    /// The text cannot be parsed. The message does not repeat it, because it may contain a password.
+    #[error("it is not a URL; use one such as https://indexer.example.org/changes")]
     Unreadable,
-    /// It is too long.
+    /// The URL is too long.
     #[error("it has more than {LONGEST} bytes")]
     TooLong,
-    /// It is of another kind.
+    /// The scheme is not HTTP.
     #[error("it begins with neither https:// nor http://")]
     Scheme,
-    /// It has a fragment, which is never sent.
+    /// The URL has a fragment, which is never sent.
     #[error("it has a fragment (#), which is never sent; leave that out")]
     Fragment,
-    /// It leads where it may not.
+    /// The policy refuses the target.
     #[error(transparent)]
     NotAllowed(#[from] NotAllowed),
 }
 
-/// An address that requests may go to, as far as can be told before its name is looked up.
+/// A URL for outgoing requests, checked as far as possible before name resolution.
 ///
-/// It is shown without its user, its password and its query, which may be what lets one in.
+/// Its display form has no user, password or query, because these may be credentials.
 #[derive(Clone)]
-pub struct Destination(Url);
+pub struct OutboundUrl(Url);
 
-impl Guard {
-    /// For addresses that are the operator's own word: they may lead anywhere.
+impl OutboundPolicy {
+    /// Returns the policy for URLs from the operator's configuration: all targets are allowed.
     #[must_use]
-    pub fn of_the_operator() -> Self {
+    pub fn unrestricted() -> Self {
         Self(None)
     }
 
-    /// For all others: they lead to the public internet, encrypted, or to what is listed.
+    /// Returns the policy for all other URLs: the public internet over TLS, and the targets in `allow`.
     #[must_use]
-    pub fn of_others(allow: AllowList) -> Self {
+    pub fn restricted(allow: AllowList) -> Self {
         Self(Some(Arc::new(allow)))
     }
 
-    /// Whether a request may go to an address, as far as it tells.
+    /// Checks a URL before name resolution.
     ///
     /// # Errors
-    /// When it may not, whatever its name leads to.
+    /// Fails if the target is refused, whatever its name resolves to.
     pub fn check(&self, url: &Url) -> Result<(), NotAllowed> {
         url.host().map_or(Ok(()), |host| self.check_host(&host, url.scheme() == "https"))
     }
 
-    /// Checks a host of another protocol than HTTP, as far as its name tells. An IPv6 address has no brackets.
+    /// Checks a host of another protocol than HTTP before name resolution. An IPv6 address has no brackets.
     ///
     /// # Errors
-    /// When no connection may go there, whatever the name leads to.
+    /// Fails if the target is refused, whatever its name resolves to.
     pub fn check_named(&self, host: &str, is_encrypted: bool) -> Result<(), NotAllowed> {
         match host.parse().map_or_else(|_| Host::parse(host), |ip| Ok(ip_host(ip))) {
             Ok(host) => self.check_host(&host, is_encrypted),
-            // A name that is none has no address either.
+            // An invalid host name has no address either.
             Err(_) => Ok(()),
         }
     }
@@ -118,7 +116,7 @@ impl Guard {
             Host::Ipv6(ip) => return self.check_address("", (*ip).into(), is_encrypted),
             Host::Domain(name) => name.as_ref(),
         };
-        // With networks listed, a name may lead into one of them, which is known when it is resolved.
+        // With listed networks, the name may resolve to an allowed address; that is checked after resolution.
         if allow.has_name(name) || allow.has_networks() {
             Ok(())
         } else if !is_encrypted {
@@ -130,29 +128,29 @@ impl Guard {
         }
     }
 
-    /// Of the addresses of a host, those that a request may go to.
+    /// Returns the addresses of a host that the policy allows.
     ///
     /// # Errors
-    /// When there is none, why not to the first.
+    /// If none is allowed: the reason for the first one.
     pub(super) fn allowed(
         &self,
         host: &str,
-        found: Vec<IpAddr>,
+        addresses: Vec<IpAddr>,
         is_encrypted: bool,
     ) -> Result<Vec<IpAddr>, NotAllowed> {
-        let mut refused = None;
+        let mut first_refusal = None;
         let mut allowed = Vec::new();
-        for address in found {
+        for address in addresses {
             match self.check_address(host, address, is_encrypted) {
                 Ok(()) => allowed.push(address),
                 Err(error) => {
                     tracing::debug!(host, %address, reason = %error, "an address of a host is left out");
-                    refused.get_or_insert(error);
+                    first_refusal.get_or_insert(error);
                 }
             }
         }
-        match refused {
-            Some(refused) if allowed.is_empty() => Err(refused),
+        match first_refusal {
+            Some(first_refusal) if allowed.is_empty() => Err(first_refusal),
             _ => Ok(allowed),
         }
     }
@@ -162,7 +160,7 @@ impl Guard {
         if allow.has_name(host) || allow.has_address(address) {
             return Ok(());
         }
-        match address::special(address) {
+        match ip_ranges::special_purpose(address) {
             Some(what) => Err(NotAllowed::Special { address, what }),
             None if !is_encrypted => Err(NotAllowed::Unencrypted),
             None => Ok(()),
@@ -177,13 +175,14 @@ fn ip_host(ip: IpAddr) -> Host {
     }
 }
 
-/// Names that never leave the host (RFC 6761 section 6.3).
+/// True for names that always resolve to the local host (RFC 6761 section 6.3).
 fn is_local(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The last two labels of a name; three where the name ends as those below `co.uk` or `ac.at` do.
+/// Returns an estimate of the registrable domain: the last two labels, or three below suffixes such as `co.uk`
+/// and `ac.at`.
 fn registrable(name: &str) -> &str {
     let name = name.trim_end_matches('.');
     let dots: Vec<_> = name.rmatch_indices('.').map(|(at, _)| at).collect();
@@ -193,8 +192,8 @@ fn registrable(name: &str) -> &str {
     begins.map_or(name, |at| &name[at + 1..])
 }
 
-/// Whether a segment of a path may be a token: a long one, or one of letters and digits without the look of a word.
-fn looks_secret(segment: &str) -> bool {
+/// True if a path segment may be a token: it is long, or mixes letters and digits unlike a word.
+fn looks_like_token(segment: &str) -> bool {
     let has = |is: fn(char) -> bool| segment.chars().any(is);
     let kinds = [has(|c| c.is_ascii_digit()), has(|c| c.is_ascii_lowercase()), has(|c| c.is_ascii_uppercase())];
     let kinds = kinds.into_iter().filter(|has| *has).count();
@@ -205,33 +204,33 @@ fn looks_secret(segment: &str) -> bool {
     }
 }
 
-impl Destination {
-    /// Reads an address, and checks it as far as it tells where it leads.
+impl OutboundUrl {
+    /// Parses a URL and checks it before name resolution.
     ///
     /// # Errors
-    /// When it is no address of HTTP, or leads where it may not. No error repeats it.
-    pub fn parse(text: &str, guard: &Guard) -> Result<Self, InvalidDestination> {
+    /// Fails if the text is no HTTP URL, or the policy refuses the target. No error repeats the text.
+    pub fn parse(text: &str, policy: &OutboundPolicy) -> Result<Self, InvalidOutboundUrl> {
         if text.len() > LONGEST {
-            return Err(InvalidDestination::TooLong);
+            return Err(InvalidOutboundUrl::TooLong);
         }
-        let url = Url::parse(text).map_err(|_| InvalidDestination::Unreadable)?;
+        let url = Url::parse(text).map_err(|_| InvalidOutboundUrl::Unreadable)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(InvalidDestination::Scheme);
+            return Err(InvalidOutboundUrl::Scheme);
         }
         if url.fragment().is_some() {
-            return Err(InvalidDestination::Fragment);
+            return Err(InvalidOutboundUrl::Fragment);
         }
-        guard.check(&url)?;
+        policy.check(&url)?;
         Ok(Self(url))
     }
 
-    /// The whole address, for the one place that connects to it.
+    /// Returns the whole URL, with its credentials, for the code that connects to it.
     #[must_use]
     pub fn expose(&self) -> &Url {
         &self.0
     }
 
-    /// The same address with more parameters behind its query.
+    /// Returns the URL with more query parameters.
     #[must_use]
     pub fn with_query<'a>(&self, parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut url = self.0.clone();
@@ -239,20 +238,20 @@ impl Destination {
         Self(url)
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     #[must_use]
     pub fn origin(&self) -> String {
         self.0.origin().ascii_serialization()
     }
 
-    /// Name or address of the host by which its owner is known: of a name, the part that is registered, as far as that
-    /// can be told without a list of registries; of an IPv6 address, its network.
+    /// Returns a key for the owner of the host: an estimate of the registrable domain, an IPv4 address, or the
+    /// /64 network of an IPv6 address.
     #[must_use]
     pub fn site(&self) -> String {
         match self.0.host() {
             Some(Host::Domain(name)) => registrable(name).to_owned(),
             Some(Host::Ipv4(ip)) => ip.to_string(),
-            Some(Host::Ipv6(ip)) => match address::carried(ip.into()) {
+            Some(Host::Ipv6(ip)) => match ip_ranges::effective_address(ip.into()) {
                 IpAddr::V4(ip) => ip.to_string(),
                 IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).to_string(),
             },
@@ -260,14 +259,14 @@ impl Destination {
         }
     }
 
-    /// Whether another address differs from this one in its query alone, or in nothing.
+    /// True if another URL differs at most in its query.
     #[must_use]
-    pub fn is_same_place(&self, other: &Self) -> bool {
+    pub fn is_same_without_query(&self, other: &Self) -> bool {
         self.0.origin() == other.0.origin() && self.0.path() == other.0.path()
     }
 
-    /// What of it may be what lets one in: the password, the query and the values in it, and segments of the path that
-    /// look like a token; each as it stands in it and decoded. Longer ones come first.
+    /// Returns the parts of the URL that may be credentials: the password, the query and its values, and path
+    /// segments that look like tokens. Each is returned as written and decoded. Longer ones come first.
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
         let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -282,39 +281,39 @@ impl Destination {
         };
         let query = self.0.query().unwrap_or_default();
         let values = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
-        let segments = self.0.path().split('/').filter(|segment| looks_secret(segment));
-        // Shorter values are no secrets, and would be found in every text.
+        let segments = self.0.path().split('/').filter(|segment| looks_like_token(segment));
+        // Shorter values are no secrets, and would match in every text.
         let parts =
             values.chain(segments).flat_map(|part| [part.to_owned(), plain(part), plain(&part.replace('+', " "))]);
         let parts = parts.filter(|part| part.len() >= SHORTEST_SECRET);
-        let whole = [credentials, password.to_owned(), plain(password), query.to_owned(), plain(query)];
-        let mut all: Vec<_> = whole.into_iter().filter(|part| !part.is_empty()).chain(parts).collect();
+        let whole_parts = [credentials, password.to_owned(), plain(password), query.to_owned(), plain(query)];
+        let mut all: Vec<_> = whole_parts.into_iter().filter(|part| !part.is_empty()).chain(parts).collect();
         all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         all.dedup();
         all.into_iter().map(Secret::new).collect()
     }
 
-    /// Whether it has a user or a password.
+    /// True if the URL has a user or a password.
     #[must_use]
     pub fn has_user(&self) -> bool {
         !self.0.username().is_empty() || self.0.password().is_some()
     }
 
-    /// Whether it is what is shown of one that has a query, and not the address itself.
+    /// True if the URL is the display form of a URL with a query, and not the URL itself.
     #[must_use]
-    pub fn is_as_shown(&self) -> bool {
+    pub fn is_redacted(&self) -> bool {
         self.0.query() == Some(HIDDEN)
     }
 }
 
-impl fmt::Display for Destination {
+impl fmt::Display for OutboundUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.0.path())?;
         if self.0.query().is_some() { write!(f, "?{HIDDEN}") } else { Ok(()) }
     }
 }
 
-impl fmt::Debug for Destination {
+impl fmt::Debug for OutboundUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -1,44 +1,48 @@
-//! The body of a message as a dialect is given it: inflated, and no larger than it may be.
+//! Decompression of message bodies, with a size limit.
 
 use crate::{
     format::{Place, Rejection},
-    intake::{Arrived, Incoming},
+    intake::{Incoming, ReceivedMessage},
     web::{Inflated, inflate},
 };
 
-/// The message with its body inflated, if it tells a content encoding. A body of more than `largest` bytes,
-/// as it came or inflated, is for no dialect.
-pub(in crate::source) fn whole(mut incoming: Incoming, coding: Option<&str>, largest: usize) -> Arrived {
-    let unreadable = |incoming, rejection, coded| Arrived::Unreadable { incoming, rejection, coded };
+/// Decompresses the body of a message according to its content encoding. A body of more than `max_body_bytes` bytes,
+/// compressed or decompressed, is unreadable.
+pub(in crate::source) fn decompress(
+    mut incoming: Incoming,
+    encoding: Option<&str>,
+    max_body_bytes: usize,
+) -> ReceivedMessage {
+    let unreadable = |incoming, rejection, encoded| ReceivedMessage::Unreadable { incoming, rejection, encoded };
     let bytes = incoming.body.len();
-    if bytes > largest {
-        let is_coded = coding.is_some_and(|coding| !matches!(inflate(coding, b"", 0), Inflated::AsItIs));
-        return unreadable(incoming, too_large(&format!("it has {bytes} bytes"), largest), is_coded);
+    if bytes > max_body_bytes {
+        let is_encoded = encoding.is_some_and(|encoding| !matches!(inflate(encoding, b"", 0), Inflated::AsItIs));
+        return unreadable(incoming, too_large(&format!("it has {bytes} bytes"), max_body_bytes), is_encoded);
     }
-    let Some(coding) = coding else { return Arrived::Whole(incoming) };
-    match inflate(coding, &incoming.body, largest) {
-        Inflated::AsItIs => Arrived::Whole(incoming),
+    let Some(encoding) = encoding else { return ReceivedMessage::Readable(incoming) };
+    match inflate(encoding, &incoming.body, max_body_bytes) {
+        Inflated::AsItIs => ReceivedMessage::Readable(incoming),
         Inflated::Body(body) => {
             incoming.body = body;
-            Arrived::Whole(incoming)
+            ReceivedMessage::Readable(incoming)
         }
         Inflated::TooLarge => {
-            let what = format!("its {bytes} bytes of {coding} inflate to more");
-            unreadable(incoming, too_large(&what, largest), true)
+            let what = format!("its {bytes} bytes of {encoding} inflate to more");
+            unreadable(incoming, too_large(&what, max_body_bytes), true)
         }
         Inflated::Corrupt(reason) => {
-            let reason = format!("it tells the content encoding {coding:?} and is not of it: {reason}");
+            let reason = format!("the body does not match its content encoding {encoding:?}: {reason}");
             unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
         }
         Inflated::Unknown => {
-            let reason = format!("the content encoding {coding:?} is not read; gzip and zstd are");
+            let reason = format!("the content encoding {encoding:?} is not supported; use gzip or zstd");
             unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
         }
     }
 }
 
-fn too_large(what: &str, largest: usize) -> Rejection {
-    let reason = format!("{what}, and limits.body_bytes is {largest}; raise it if such messages are meant");
+fn too_large(what: &str, max_body_bytes: usize) -> Rejection {
+    let reason = format!("{what}, and limits.body_bytes is {max_body_bytes}; raise it if such messages are expected");
     Rejection::unprocessable(Place::Message, reason)
 }
 
@@ -53,7 +57,7 @@ mod tests {
         write::{DeflateEncoder, GzEncoder, ZlibEncoder},
     };
 
-    use super::{Incoming, whole};
+    use super::{Incoming, decompress};
     use crate::{
         format::{DIALECTS, Limits},
         intake::{Batch, Source, SourceName},
@@ -80,7 +84,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// A brotli stream of one meta-block that is not compressed.
+    /// Returns a brotli stream of one uncompressed meta-block.
     fn brotli() -> Vec<u8> {
         let length = u32::try_from(START.len() - 1).unwrap();
         let header = (length << 4) | (1 << 20);
@@ -89,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_body_whose_credentials_cannot_be_seen() {
+    fn body_with_unreadable_encoding_is_dropped_if_it_may_contain_credentials() {
         let kind = DIALECTS.iter().find(|kind| kind.name == "sfm").unwrap();
         let settings = serde_json::json!({ "base_url": "https://h" });
         let name = SourceName::parse("sfm").unwrap();
@@ -105,11 +109,11 @@ mod tests {
             ("gzip that is cut short", broken, Some("gzip")),
             ("deflated, told to be UTF-8", deflated(), Some("utf-8")),
         ];
-        for (way, body, coding) in ways {
+        for (way, body, encoding) in ways {
             let headers = [("routing-key", "harvest.start.twitter.twitter_filter")].into_iter().collect();
             let body = Bytes::from(body);
             let incoming = Incoming { content_type: None, headers, body, transport_id: None, redelivered: false };
-            let batch = Batch::read(&source, vec![whole(incoming, coding, 1 << 20)]);
+            let batch = Batch::read(&source, vec![decompress(incoming, encoding, 1 << 20)]);
             assert_eq!(batch.rejected_bodies(), [Bytes::new()], "{way}");
         }
     }

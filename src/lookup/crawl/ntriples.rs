@@ -1,33 +1,34 @@
-//! N-Triples (RDF 1.1), line by line as they come: a container may have more of them than are to be held.
+//! Streaming parser of N-Triples (RDF 1.1). A container may have more triples than fit in memory, so lines are
+//! parsed as they arrive.
 
-/// The longest line that is looked at, in bytes; a longer one has a text in it, and nothing that is wanted here.
+/// Maximum length of a line, in bytes. A longer line contains a long literal, which the crawl does not need.
 const LONGEST_LINE: usize = 16 * 1024;
 
-/// What stands in the place of a triple's object.
+/// The object of a triple.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Object<'l> {
-    /// A resource.
+    /// An IRI.
     Resource(&'l str),
-    /// A text; one with escapes in it is left out.
+    /// A literal. Literals with escapes are skipped.
     Text(&'l str),
 }
 
-/// Takes pieces of a body and gives its lines.
+/// Splits chunks of a body into lines.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     is_too_long: bool,
 }
 
 impl Lines {
-    /// Gives each line that ends in this piece.
-    pub(super) fn take(&mut self, piece: &[u8], mut line: impl FnMut(&str)) {
+    /// Calls `line` for each line that ends in this chunk.
+    pub(super) fn push(&mut self, piece: &[u8], mut line: impl FnMut(&str)) {
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            if self.begun.len() + part.len() > LONGEST_LINE {
-                self.begun.clear();
+            if self.partial.len() + part.len() > LONGEST_LINE {
+                self.partial.clear();
                 self.is_too_long = true;
             } else if !self.is_too_long {
-                self.begun.extend_from_slice(part);
+                self.partial.extend_from_slice(part);
             }
             if part.ends_with(b"\n") {
                 self.end(&mut line);
@@ -35,23 +36,23 @@ impl Lines {
         }
     }
 
-    /// Gives the last line, which need not end.
+    /// Calls `line` for the last line, which may have no line feed.
     pub(super) fn finish(mut self, mut line: impl FnMut(&str)) {
         self.end(&mut line);
     }
 
     fn end(&mut self, line: &mut impl FnMut(&str)) {
-        if let Ok(text) = std::str::from_utf8(&self.begun)
+        if let Ok(text) = std::str::from_utf8(&self.partial)
             && !text.trim().is_empty()
         {
             line(text.trim());
         }
-        self.begun.clear();
+        self.partial.clear();
         self.is_too_long = false;
     }
 }
 
-/// The subject, the predicate and the object of a line; `None` where it has no such, as one about a blank node.
+/// Returns the subject, predicate and object of a line; `None` if one of them is a blank node or has escapes.
 pub(super) fn triple(line: &str) -> Option<(&str, &str, Object<'_>)> {
     let (subject, rest) = resource(line)?;
     let (predicate, rest) = resource(rest)?;
@@ -62,7 +63,8 @@ pub(super) fn triple(line: &str) -> Option<(&str, &str, Object<'_>)> {
     (!text.contains('\\')).then_some((subject, predicate, Object::Text(text)))
 }
 
-/// A resource in angle brackets, and what follows. One with escapes in it is left out: no URL needs them.
+/// Returns an IRI in angle brackets and the rest of the line. IRIs with escapes are skipped, because URLs do
+/// not need them.
 fn resource(text: &str) -> Option<(&str, &str)> {
     let (resource, rest) = text.trim_start().strip_prefix('<')?.split_once('>')?;
     (!resource.contains('\\')).then_some((resource, rest))
@@ -73,21 +75,21 @@ mod tests {
     use super::{LONGEST_LINE, Lines, Object, triple};
 
     #[test]
-    fn lines_are_put_together_from_any_pieces() {
+    fn lines_are_assembled_from_any_chunks() {
         let long = "x".repeat(LONGEST_LINE + 1);
         let text = format!("a\r\nbb\n\n{long}\ncé\n{long}");
         for size in [1, 2, 3, 7, 1024, text.len()] {
-            let (mut lines, mut seen) = (Lines::default(), Vec::new());
+            let (mut lines, mut lines_seen) = (Lines::default(), Vec::new());
             for piece in text.as_bytes().chunks(size) {
-                lines.take(piece, |line| seen.push(line.to_owned()));
+                lines.push(piece, |line| lines_seen.push(line.to_owned()));
             }
-            lines.finish(|line| seen.push(line.to_owned()));
-            assert_eq!(seen, ["a", "bb", "cé"], "in pieces of {size}");
+            lines.finish(|line| lines_seen.push(line.to_owned()));
+            assert_eq!(lines_seen, ["a", "bb", "cé"], "in pieces of {size}");
         }
     }
 
     #[test]
-    fn a_triple_has_three_parts() {
+    fn triple_is_split_into_three_parts() {
         assert_eq!(
             triple("<http://h/a> <p:q> <http://h/b> ."),
             Some(("http://h/a", "p:q", Object::Resource("http://h/b")))

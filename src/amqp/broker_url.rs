@@ -1,4 +1,4 @@
-//! Where a broker is and who asks: the URL of the configuration, taken apart.
+//! Parsed URL of an AMQP broker.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserIn
 use super::frames::LARGEST_FRAME;
 use crate::broker::{Endpoint, InvalidEndpoint, Schemes};
 
-/// The user and the password of a broker as it is installed; it lets them in from its own machine alone.
+/// Default user and password of RabbitMQ, which accepts them only from its own host.
 const GUEST: &str = "guest";
 
-/// The virtual host of a broker as it is installed.
+/// Default virtual host.
 const DEFAULT_VHOST: &str = "/";
 
 static SCHEMES: Schemes = Schemes {
@@ -21,58 +21,59 @@ static SCHEMES: Schemes = Schemes {
     neither: "is neither amqp nor amqps",
 };
 
-/// The address of a broker: `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps` for TLS.
+/// URL of a broker: `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps` for TLS.
 ///
-/// It prints without its password.
+/// Its display form has no password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Address(Endpoint);
+pub struct BrokerUrl(Endpoint);
 
-/// Why a text is no address of a broker. It does not repeat the text, which may hold a password.
+/// Reason why a text is no URL of a broker. The message does not repeat the text, which may contain a
+/// password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; give an address as in amqp://user:password@broker.example.org:5672/%2f")]
-pub struct InvalidAddress(InvalidEndpoint);
+#[error("{0}; use one such as amqp://user:password@broker.example.org:5672/%2f")]
+pub struct InvalidBrokerUrl(InvalidEndpoint);
 
-impl Address {
-    /// Takes an address. The port is 5672 where none is given, 5671 with TLS; the virtual host is `/`;
-    /// user and password are `guest`.
+impl BrokerUrl {
+    /// Parses a URL. The default port is 5672, or 5671 with TLS. The default virtual host is `/`, and the
+    /// default user and password are `guest`.
     ///
     /// # Errors
-    /// When it is something else.
-    pub fn parse(text: &str) -> Result<Self, InvalidAddress> {
-        let endpoint = Endpoint::parse(text, &SCHEMES).map_err(InvalidAddress)?;
+    /// Fails if the text is no such URL.
+    pub fn parse(text: &str) -> Result<Self, InvalidBrokerUrl> {
+        let endpoint = Endpoint::parse(text, &SCHEMES).map_err(InvalidBrokerUrl)?;
         let endpoint = endpoint.or(GUEST, GUEST, DEFAULT_VHOST);
-        // AMQP 0-9-1 carries the name in a short string.
+        // AMQP 0-9-1 encodes the name as a short string.
         if endpoint.vhost().is_some_and(|vhost| vhost.len() > 255) {
-            return Err(InvalidAddress(InvalidEndpoint("has a virtual host of more than 255 bytes")));
+            return Err(InvalidBrokerUrl(InvalidEndpoint("has a virtual host of more than 255 bytes")));
         }
         Ok(Self(endpoint))
     }
 
-    /// Whether the connection is encrypted.
+    /// True if the connection uses TLS.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.0.is_encrypted()
     }
 
-    /// The name or IP address of the host; an IPv6 address stands without brackets.
+    /// Returns the host name or IP address. An IPv6 address has no brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         self.0.host()
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.0.port()
     }
 
-    /// The parts of the address that it shares with those of other protocols.
+    /// Returns the parts of the URL that all broker protocols share.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.0
     }
 
-    /// The library's form of it, with the password: it must not be printed.
+    /// Converts the URL to the library's type. It contains the password and must not be logged.
     pub(super) fn to_uri(&self, heartbeat_seconds: u16) -> AMQPUri {
         let password = self.0.password().map(|password| String::from_utf8_lossy(password.expose()).into_owned());
         AMQPUri {
@@ -95,14 +96,14 @@ impl Address {
     }
 }
 
-/// Without the password.
-impl fmt::Display for Address {
+/// Writes the URL without its password.
+impl fmt::Display for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -110,36 +111,36 @@ impl fmt::Debug for Address {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, InvalidAddress};
+    use super::{BrokerUrl, InvalidBrokerUrl};
     use crate::broker::InvalidEndpoint;
 
-    fn shown(text: &str) -> String {
-        Address::parse(text).unwrap().to_string()
+    fn display(text: &str) -> String {
+        BrokerUrl::parse(text).unwrap().to_string()
     }
 
     #[test]
-    fn what_is_left_out_is_as_a_broker_is_installed() {
-        assert_eq!(shown("amqp://h"), "amqp://guest@h:5672/%2F");
-        assert_eq!(shown("amqps://h"), "amqps://guest@h:5671/%2F");
-        assert_eq!(Address::parse("amqp://h").unwrap(), Address::parse("amqp://guest:guest@h:5672/%2f").unwrap());
+    fn missing_parts_have_the_defaults_of_a_broker() {
+        assert_eq!(display("amqp://h"), "amqp://guest@h:5672/%2F");
+        assert_eq!(display("amqps://h"), "amqps://guest@h:5671/%2F");
+        assert_eq!(BrokerUrl::parse("amqp://h").unwrap(), BrokerUrl::parse("amqp://guest:guest@h:5672/%2f").unwrap());
     }
 
     #[test]
     fn every_part_is_decoded_and_the_password_is_not_shown() {
-        let address = Address::parse("amqp://me%40x:hush%2f@[::1]:7/a%20b").unwrap();
-        assert_eq!(address.to_string(), "amqp://me%40x@[::1]:7/a%20b");
-        assert_eq!(format!("{address:?}"), address.to_string());
-        let uri = address.to_uri(5);
+        let broker_url = BrokerUrl::parse("amqp://me%40x:hush%2f@[::1]:7/a%20b").unwrap();
+        assert_eq!(broker_url.to_string(), "amqp://me%40x@[::1]:7/a%20b");
+        assert_eq!(format!("{broker_url:?}"), broker_url.to_string());
+        let uri = broker_url.to_uri(5);
         assert_eq!((uri.authority.host.as_str(), uri.vhost.as_str()), ("::1", "a b"));
         assert_eq!(uri.authority.userinfo.username, "me@x");
         assert_eq!(uri.authority.userinfo.password, "hush/");
-        // An address as a number is a host too, though the scheme is none that URLs know.
-        assert_eq!(Address::parse("amqp://127.0.0.1:1").unwrap().host(), "127.0.0.1");
+        // A numeric address is a valid host, although the scheme is not special for URL parsers.
+        assert_eq!(BrokerUrl::parse("amqp://127.0.0.1:1").unwrap().host(), "127.0.0.1");
     }
 
     #[test]
-    fn what_is_none_is_refused_without_being_repeated() {
-        for (text, told) in [
+    fn invalid_url_is_refused_without_being_repeated() {
+        for (text, reason) in [
             ("hush", "is not a URL"),
             ("http://me:hush@h", "is neither amqp nor amqps"),
             ("amqp:///hush", "has no host"),
@@ -148,10 +149,10 @@ mod tests {
             ("amqp://me:hush@h/", "ends in a slash: leave it out, or name the virtual host / by /%2f"),
             ("amqp://me:hush@h//", "has a slash in its virtual host: write it as %2f"),
             ("amqp://me:hush@h/a/b", "has a slash in its virtual host: write it as %2f"),
-            ("amqp://me:hush@h/a?heartbeat=1", "has a query or a fragment, and neither means anything here"),
+            ("amqp://me:hush@h/a?heartbeat=1", "has a query or a fragment, which a broker does not support"),
             ("amqp://me:%ff@h", "is not UTF-8 where it is percent-encoded"),
         ] {
-            assert_eq!(Address::parse(text), Err(InvalidAddress(InvalidEndpoint(told))), "{text}");
+            assert_eq!(BrokerUrl::parse(text), Err(InvalidBrokerUrl(InvalidEndpoint(reason))), "{text}");
         }
     }
 }

@@ -1,31 +1,31 @@
-//! A delivery of a broker as the intake takes it: headers as text, the body inflated.
+//! Conversion of an AMQP delivery to a message for the intake: headers as text, body decompressed.
 
 use bytes::Bytes;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::{
-    amqp::{Delivery, Received},
-    broker::delivered_again,
+    amqp::{ConsumedMessage, Delivery},
+    broker::count_redelivery,
     format::{Headers, Place, Rejection},
-    intake::{Arrived, EventId, Incoming, SourceName},
-    source::brokered::whole,
+    intake::{EventId, Incoming, ReceivedMessage, SourceName},
+    source::consumer::decompress,
 };
 
-/// Under this name dialects find the routing key.
+/// Header name of the routing key, for dialects.
 const ROUTING_KEY: &str = "routing-key";
 
-/// Under this name stands the exchange.
+/// Header name of the exchange.
 const EXCHANGE: &str = "exchange";
 
-/// The message of a delivery as the intake takes it. A body of more than `largest` bytes, deflated or inflated, is
-/// for no dialect, and neither is a message that is not as it was published.
-pub(super) fn arrived(received: Received, largest: usize, source: &SourceName) -> Arrived {
-    let Received { delivery, corrections } = received;
+/// Converts a delivery. A body of more than `max_body_bytes` bytes, compressed or decompressed, is unreadable, and so
+/// is a message that the frame scanner had to correct.
+pub(super) fn read_delivery(received: ConsumedMessage, max_body_bytes: usize, source: &SourceName) -> ReceivedMessage {
+    let ConsumedMessage { delivery, corrections } = received;
     if delivery.redelivered {
-        delivered_again(source.as_str());
+        count_redelivery(source.as_str());
     }
     let properties = &delivery.properties;
-    let coding = properties.content_encoding().as_ref().map(ToString::to_string);
+    let encoding = properties.content_encoding().as_ref().map(ToString::to_string);
     let incoming = Incoming {
         content_type: properties.content_type().as_ref().map(ToString::to_string),
         headers: headers(&delivery),
@@ -33,39 +33,43 @@ pub(super) fn arrived(received: Received, largest: usize, source: &SourceName) -
         redelivered: delivery.redelivered,
         body: Bytes::from(delivery.data),
     };
-    match whole(incoming, coding.as_deref(), largest) {
-        Arrived::Whole(incoming) if !corrections.is_empty() => {
+    match decompress(incoming, encoding.as_deref(), max_body_bytes) {
+        ReceivedMessage::Readable(incoming) if !corrections.is_empty() => {
             let reasons: Vec<_> = corrections.iter().map(ToString::to_string).collect();
             let reason = format!(
-                "{}; the gateway reads no such message, and shows it corrected: `?` stands for each octet that is not \
-                 UTF-8, and deep headers are left out",
+                "{}; the message is quarantined and shown corrected: `?` replaces each octet that is not \
+                 UTF-8, and deeply nested headers are dropped",
                 reasons.join(", and ")
             );
-            Arrived::Unreadable { incoming, rejection: Rejection::malformed(Place::Message, reason), coded: false }
+            ReceivedMessage::Unreadable {
+                incoming,
+                rejection: Rejection::malformed(Place::Message, reason),
+                encoded: false,
+            }
         }
-        arrived => arrived,
+        received => received,
     }
 }
 
-/// The routing key and the exchange, then what the sender has given, as far as it is text or can be
-/// written as such. What the sender gives under the names of the first two does not count.
+/// Returns the routing key and the exchange, followed by the headers of the sender that have a text form.
+/// Headers of the sender with one of the first two names are dropped.
 fn headers(delivery: &Delivery) -> Headers {
     let mut headers = Headers::default();
     headers.push(ROUTING_KEY, delivery.routing_key.as_str());
     headers.push(EXCHANGE, delivery.exchange.as_str());
     let none = FieldTable::default();
-    let told = delivery.properties.headers().as_ref().unwrap_or(&none);
-    for (name, value) in told {
+    let sent = delivery.properties.headers().as_ref().unwrap_or(&none);
+    for (name, value) in sent {
         let name = name.as_str();
-        let is_taken = [ROUTING_KEY, EXCHANGE].iter().any(|taken| name.eq_ignore_ascii_case(taken));
-        if let Some(text) = text(value).filter(|_| !is_taken) {
+        let is_reserved = [ROUTING_KEY, EXCHANGE].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
+        if let Some(text) = text(value).filter(|_| !is_reserved) {
             headers.push(name, text);
         }
     }
     headers
 }
 
-/// A value of a header as text; `None` where it is a table, a list, bytes or nothing.
+/// Converts the value of a header to text; `None` for tables, lists, bytes and void.
 fn text(value: &AMQPValue) -> Option<String> {
     Some(match value {
         AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok()?.to_owned(),
@@ -100,10 +104,10 @@ mod tests {
         types::{AMQPValue, FieldArray, FieldTable},
     };
 
-    use super::{Received, arrived};
+    use super::{ConsumedMessage, read_delivery};
     use crate::{
         amqp::Correction,
-        intake::{Arrived, SourceName},
+        intake::{ReceivedMessage, SourceName},
     };
 
     fn delivery(properties: BasicProperties, body: &[u8]) -> Delivery {
@@ -112,13 +116,13 @@ mod tests {
         delivery
     }
 
-    fn of(properties: BasicProperties, body: &[u8]) -> Arrived {
+    fn of(properties: BasicProperties, body: &[u8]) -> ReceivedMessage {
         corrected(properties, body, &[])
     }
 
-    fn corrected(properties: BasicProperties, body: &[u8], corrections: &[Correction]) -> Arrived {
-        let received = Received { delivery: delivery(properties, body), corrections: corrections.to_vec() };
-        arrived(received, 1000, &SourceName::parse("s").unwrap())
+    fn corrected(properties: BasicProperties, body: &[u8], corrections: &[Correction]) -> ReceivedMessage {
+        let received = ConsumedMessage { delivery: delivery(properties, body), corrections: corrections.to_vec() };
+        read_delivery(received, 1000, &SourceName::parse("s").unwrap())
     }
 
     fn gzip(body: &[u8]) -> Vec<u8> {
@@ -127,22 +131,22 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn encoded(coding: &str) -> BasicProperties {
-        BasicProperties::default().with_content_encoding(coding.into())
+    fn encoded(encoding: &str) -> BasicProperties {
+        BasicProperties::default().with_content_encoding(encoding.into())
     }
 
     #[test]
     fn headers_are_text_and_the_routing_key_is_the_brokers() {
-        let mut told = FieldTable::default();
-        told.insert("Routing-Key".into(), AMQPValue::LongString("forged".into()));
-        told.insert("org.example.count".into(), AMQPValue::LongInt(-3));
-        told.insert("List".into(), AMQPValue::FieldArray(FieldArray::default()));
-        told.insert("bytes".into(), AMQPValue::LongString(vec![0xff].into()));
+        let mut sent = FieldTable::default();
+        sent.insert("Routing-Key".into(), AMQPValue::LongString("forged".into()));
+        sent.insert("org.example.count".into(), AMQPValue::LongInt(-3));
+        sent.insert("List".into(), AMQPValue::FieldArray(FieldArray::default()));
+        sent.insert("bytes".into(), AMQPValue::LongString(vec![0xff].into()));
         let properties = BasicProperties::default()
-            .with_headers(told)
+            .with_headers(sent)
             .with_content_type("application/json".into())
             .with_message_id(" id-1 ".into());
-        let Arrived::Whole(incoming) = of(properties, b"{}") else { panic!() };
+        let ReceivedMessage::Readable(incoming) = of(properties, b"{}") else { panic!() };
         let headers: Vec<_> = incoming.headers.iter().collect();
         let expected =
             [("routing-key", "harvest.start.x.y"), ("exchange", "sfm_exchange"), ("org.example.count", "-3")];
@@ -152,35 +156,37 @@ mod tests {
     }
 
     #[test]
-    fn a_corrected_message_is_for_no_dialect() {
+    fn corrected_message_is_unreadable() {
         let corrections = [Correction::NotUtf8("the routing key"), Correction::TooDeep];
-        let arrived = corrected(encoded("gzip"), &gzip(b"text"), &corrections);
-        let Arrived::Unreadable { incoming, rejection, coded: false } = arrived else { panic!() };
+        let received = corrected(encoded("gzip"), &gzip(b"text"), &corrections);
+        let ReceivedMessage::Unreadable { incoming, rejection, encoded: false } = received else { panic!() };
         assert_eq!(incoming.body, "text");
         let expected = "the routing key is not UTF-8, and its headers are nested more than 32 levels deep; ";
         assert!(rejection.reason.starts_with(expected), "{rejection}");
     }
 
     #[test]
-    fn a_body_is_inflated_and_a_charset_is_no_coding() {
-        for (coding, body) in [("gzip", gzip(b"text")), ("utf-8", b"text".to_vec()), ("", b"text".to_vec())] {
-            let Arrived::Whole(incoming) = of(encoded(coding), &body) else { panic!("{coding}") };
+    fn body_is_decompressed_and_a_charset_is_no_content_encoding() {
+        for (encoding, body) in [("gzip", gzip(b"text")), ("utf-8", b"text".to_vec()), ("", b"text".to_vec())] {
+            let ReceivedMessage::Readable(incoming) = of(encoded(encoding), &body) else { panic!("{encoding}") };
             assert_eq!(incoming.body, "text");
         }
     }
 
     #[test]
-    fn what_no_dialect_may_see_is_kept_as_it_came_with_its_reason() {
+    fn unreadable_body_is_kept_unchanged_with_its_reason() {
         let bomb = gzip(&[0; 1001]);
-        for (coding, body, told) in [
+        for (encoding, body, sent) in [
             ("utf-8", &[b'x'; 1001][..], "it has 1001 bytes, and limits.body_bytes is 1000"),
             ("gzip", &bomb, "of gzip inflate to more, and limits.body_bytes is 1000"),
-            ("gzip", b"text", "it tells the content encoding \"gzip\" and is not of it"),
-            ("br", b"text", "the content encoding \"br\" is not read; gzip and zstd are"),
+            ("gzip", b"text", "the body does not match its content encoding \"gzip\""),
+            ("br", b"text", "the content encoding \"br\" is not supported; use gzip or zstd"),
         ] {
-            let Arrived::Unreadable { incoming, rejection, .. } = of(encoded(coding), body) else { panic!("{told}") };
+            let ReceivedMessage::Unreadable { incoming, rejection, .. } = of(encoded(encoding), body) else {
+                panic!("{sent}")
+            };
             assert_eq!(incoming.body, body);
-            assert!(rejection.reason.contains(told), "{rejection}");
+            assert!(rejection.reason.contains(sent), "{rejection}");
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Which addresses are no hosts of the public internet, after IANA's registries of special-purpose
-//! addresses (RFC 6890 and its successors).
+//! Addresses that are no public internet hosts, according to IANA's registries of special-purpose addresses
+//! (RFC 6890 and its successors).
 //!
-//! An address of IPv6 may carry one of IPv4 and lead there. Two of these forms are in use for public hosts:
-//! mapped addresses, and those that a resolver makes up for a network without IPv4 (NAT64). They count as what
-//! they carry. The others are history (RFC 4291 section 2.5.5.1, RFC 7526, RFC 4380) or lead wherever a network
-//! has decided (RFC 8215), and count as reserved, whatever they carry.
+//! Some IPv6 addresses embed an IPv4 address and lead to it. Two of these forms are used for public hosts:
+//! mapped addresses, and the addresses that NAT64 resolvers create. They are treated as the embedded address.
+//! The other forms are obsolete (RFC 4291 section 2.5.5.1, RFC 7526, RFC 4380) or depend on the local network
+//! (RFC 8215), and are treated as reserved.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Blocks of addresses and what they are, the narrower before the wider.
+/// Address blocks and their descriptions. Narrower blocks precede wider ones.
 const BLOCKS: [(IpNet, &str); 34] = [
     (v4([0, 0, 0, 0], 8), "of this host (unspecified)"),
     (v4([10, 0, 0, 0], 8), "private"),
@@ -43,13 +43,13 @@ const BLOCKS: [(IpNet, &str); 34] = [
     (v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local"),
     (v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10), "private (site-local)"),
     (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "multicast"),
-    // What is left below and above global unicast (2000::/3) has not been given to anybody.
+    // The blocks outside global unicast (2000::/3) are unassigned.
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 3), "reserved"),
     (v6([0x4000, 0, 0, 0, 0, 0, 0, 0], 2), "reserved"),
     (v6([0x8000, 0, 0, 0, 0, 0, 0, 0], 1), "reserved"),
 ];
 
-/// The well-known prefix of NAT64 (RFC 6052 section 2.1).
+/// Well-known prefix of NAT64 (RFC 6052 section 2.1).
 const NAT64: IpNet = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 
 const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> IpNet {
@@ -60,8 +60,9 @@ const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> IpNet {
     IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix)
 }
 
-/// The address that a packet for this one ends at: what a mapped or a NAT64 address carries, or itself.
-pub(super) fn carried(address: IpAddr) -> IpAddr {
+/// Returns the address where packets for this address arrive: the IPv4 address that a mapped or NAT64 address
+/// embeds, or the address itself.
+pub(super) fn effective_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if NAT64.contains(&IpAddr::V6(v6)) => {
             let [.., a, b, c, d] = v6.octets();
@@ -71,15 +72,15 @@ pub(super) fn carried(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What an address is, if it is not that of a host of the public internet.
-pub(super) fn special(address: IpAddr) -> Option<&'static str> {
-    let address = carried(address);
+/// Returns the purpose of an address that is no public internet host.
+pub(super) fn special_purpose(address: IpAddr) -> Option<&'static str> {
+    let address = effective_address(address);
     BLOCKS.iter().find(|(block, _)| block.contains(&address)).map(|(_, what)| *what)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCKS, IpAddr, IpNet, Ipv6Addr, carried, special};
+    use super::{BLOCKS, IpAddr, IpNet, Ipv6Addr, effective_address, special_purpose};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -112,12 +113,12 @@ mod tests {
             "::ffff:8.8.8.8",
             "64:ff9b::8.8.8.8",
         ] {
-            assert_eq!(special(ip(public)), None, "{public}");
+            assert_eq!(special_purpose(ip(public)), None, "{public}");
         }
     }
 
     #[test]
-    fn each_form_is_told() {
+    fn purpose_of_each_range_is_reported() {
         for (address, what) in [
             ("0.0.0.0", "unspecified"),
             ("0.1.2.3", "unspecified"),
@@ -169,21 +170,21 @@ mod tests {
             ("200::1", "reserved"),
             ("e000::1", "reserved"),
         ] {
-            let told = special(ip(address)).unwrap_or("public");
-            assert!(told.contains(what), "{address}: {told}");
+            let purpose = special_purpose(ip(address)).unwrap_or("public");
+            assert!(purpose.contains(what), "{address}: {purpose}");
         }
     }
 
-    /// Whatever is refused in IPv4 is refused in the forms of IPv6 that carry it.
+    /// An IPv4 address that is refused is also refused in every IPv6 form that embeds it.
     #[test]
-    fn what_carries_a_special_address_is_special() {
+    fn embedded_special_address_is_special() {
         for (block, what) in BLOCKS {
             let IpNet::V4(block) = block else { continue };
             let v4 = block.addr();
             let [a, b, c, d] = v4.octets().map(u16::from);
             let (high, low) = (a << 8 | b, c << 8 | d);
             for v6 in [v4.to_ipv6_mapped(), Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low)] {
-                assert_eq!((special(v6.into()), carried(v6.into())), (Some(what), v4.into()), "{v6}");
+                assert_eq!((special_purpose(v6.into()), effective_address(v6.into())), (Some(what), v4.into()), "{v6}");
             }
             for v6 in [
                 Ipv6Addr::new(0, 0, 0, 0, 0, 0, high, low),
@@ -191,7 +192,7 @@ mod tests {
                 Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
                 Ipv6Addr::new(0x2001, 0, 0x4136, 0xe378, 0x8000, 0x63bf, !high, !low),
             ] {
-                assert!(special(v6.into()).is_some(), "{v6}");
+                assert!(special_purpose(v6.into()).is_some(), "{v6}");
             }
         }
     }
