@@ -7,7 +7,7 @@ use std::{ffi::OsString, fs::File, io::Read};
 use serde::Deserialize;
 
 use super::{error::ConfigError, setting::Setting};
-use crate::web::Secret;
+use crate::{suggestion::describe_variable, web::Secret};
 
 /// Minimum length of a secret, in bytes. A shorter one can be guessed.
 const SHORTEST: usize = 16;
@@ -61,20 +61,9 @@ fn from_file(path: &str) -> Result<String, String> {
 }
 
 fn from_environment(name: &str, environment: &[(OsString, OsString)]) -> Result<String, String> {
-    let variable = match is_variable_name(name) {
-        true => format!("the environment variable {name}"),
-        false => "the environment variable that it names".to_owned(),
-    };
+    let variable = describe_variable(name);
     let entry = environment.iter().find(|(key, _)| key == name);
     let (_, value) = entry.ok_or_else(|| format!("{variable} is not set"))?;
     let text = value.to_str().ok_or_else(|| format!("{variable} is not UTF-8"))?;
     Ok(text.to_owned())
-}
-
-/// Returns whether the text is the name of a variable and cannot be a random secret in the wrong place: it consists of
-/// capital letters, digits and underscores, and it either has an underscore or is shorter than a secret.
-fn is_variable_name(text: &str) -> bool {
-    let has_name_characters =
-        text.bytes().all(|byte| byte == b'_' || byte.is_ascii_uppercase() || byte.is_ascii_digit());
-    has_name_characters && (text.contains('_') || text.len() < SHORTEST)
 }

@@ -11,7 +11,7 @@ use crate::{
     http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
     model::Filter,
-    suggestion::advice,
+    suggestion::{advice, plain_reason},
 };
 
 /// The format of messages where the definition names none.
@@ -179,6 +179,6 @@ pub(super) fn take<T: DeserializeOwned>(
             place if place.starts_with('[') => format!("{key}{place}"),
             place => format!("{key}.{place}"),
         };
-        InvalidDefinition::new(key, error.inner().to_string())
+        InvalidDefinition::new(key, plain_reason(&error.inner().to_string()))
     })
 }

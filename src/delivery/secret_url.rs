@@ -10,7 +10,7 @@ use std::{fs::File, io::Read};
 use serde_json::{Map, Value};
 
 use super::{InvalidDefinition, Maker};
-use crate::{journal::subscriptions::MadeBy, web::Secret};
+use crate::{journal::subscriptions::MadeBy, suggestion::describe_variable, web::Secret};
 
 /// What the names of variables begin with that the interface may refer to.
 const VARIABLES: &str = "TIDINGS_SECRET_";
@@ -71,8 +71,9 @@ fn variable(name: &str, maker: &Maker<'_>) -> Result<String, String> {
     if maker.made_by == MadeBy::Api && !name.starts_with(VARIABLES) {
         return Err(format!("only variables whose names begin with {VARIABLES} may be named here"));
     }
-    let value = (maker.variable)(name).ok_or("the environment variable that it names is not set")?;
-    value.into_string().map_err(|_| "the environment variable that it names is not UTF-8".to_owned())
+    let variable = describe_variable(name);
+    let value = (maker.variable)(name).ok_or_else(|| format!("{variable} is not set"))?;
+    value.into_string().map_err(|_| format!("{variable} is not UTF-8"))
 }
 
 fn from_file(path: &str) -> Result<String, String> {

@@ -4,7 +4,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Limits, Rejection};
-use crate::model::{Draft, NonEmpty};
+use crate::{
+    model::{Draft, NonEmpty},
+    suggestion::plain_reason,
+};
 
 /// The reading side of a wire format, set up for one source.
 pub trait Dialect: Send + Sync {
@@ -177,25 +180,11 @@ pub fn settings<T: DeserializeOwned>(value: Value) -> Result<T, InvalidSettings>
     serde_path_to_error::deserialize(value).map_err(|error| InvalidSettings(describe(&error)))
 }
 
-/// Describes an error of serde in the terms of a user. The rejected value is omitted, because it may be a secret.
+/// Describes an error of serde and its location in the words of the configuration.
 fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (path, message) = (error.path().to_string(), error.inner().to_string());
-    let prefix = if path == "." { String::new() } else { format!("{path}: ") };
-    // serde puts names into backticks.
-    let names = |text: &str| text.split('`').skip(1).step_by(2).collect::<Vec<_>>().join(", ");
-    if let Some(field) = message.strip_prefix("missing field ") {
-        format!("{prefix}{} is missing", names(field))
-    } else if let Some((_, known)) = message.strip_prefix("unknown field ").and_then(|rest| rest.split_once(", ")) {
-        match names(known).as_str() {
-            "" => format!("there is no setting {path}; leave it out"),
-            known => format!("there is no setting {path}; there are {known}"),
-        }
-    } else if let Some((_, expected)) = message.strip_prefix("invalid ").and_then(|rest| rest.split_once(", expected "))
-    {
-        format!("{prefix}give {expected}")
-    } else {
-        format!("{prefix}{message}")
-    }
+    let reason = plain_reason(&message);
+    if path == "." || message.starts_with("unknown field") { reason } else { format!("{path}: {reason}") }
 }
 
 #[cfg(test)]

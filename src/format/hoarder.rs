@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn the_base_is_needed() {
         for (settings, complaint) in [
-            (json!(null), "missing field `base_url`"),
+            (json!(null), "base_url is missing"),
             (json!({"base_url": "librairy"}), "base_url: it is not an absolute URI"),
-            (json!({"base_url": "http://h", "x": 1}), "unknown field `x`"),
+            (json!({"base_url": "http://h", "x": 1}), "there is no setting \"x\""),
         ] {
             let error = (DIALECT.build)(settings, Limits::default()).err().unwrap().to_string();
             assert!(error.contains(complaint), "{error}");

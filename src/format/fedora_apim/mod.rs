@@ -150,7 +150,7 @@ mod tests {
             super::build(json!({ "base_url": "https://repository.example.org/fedora/" }), Limits::default()).is_ok()
         );
         for (settings, complaint) in [
-            (json!({ "base_uri": "http://h/fedora" }), "unknown field `base_uri`"),
+            (json!({ "base_uri": "http://h/fedora" }), "there is no setting \"base_uri\""),
             (json!({ "base_url": "/fedora" }), "base_url: it is not an absolute URI"),
             (json!({ "base_url": "info:fedora" }), "base_url: a base URL begins with http"),
             (json!({ "base_url": "http://h/fedora?x=1" }), "base_url: a base URL has no query"),

@@ -152,6 +152,6 @@ mod tests {
         assert_eq!(complaint(Value::Null), "");
         assert_eq!(complaint(json!({"base_url": "http://h/rest"})), "");
         assert!(complaint(json!({"base_url": "/rest"})).starts_with("base_url: it is not an absolute URI"));
-        assert!(complaint(json!({"baseUrl": "http://h/rest"})).contains("unknown field `baseUrl`"));
+        assert!(complaint(json!({"baseUrl": "http://h/rest"})).contains("there is no setting \"baseUrl\""));
     }
 }

@@ -194,11 +194,11 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[sources.fedora.settings]\nbase = \"x\"",
-            "sources.fedora.settings is wrong for the dialect fedora-events: there is no setting base; there are base_url, files_url, files_path, templates, depth, names",
+            "sources.fedora.settings is wrong for the dialect fedora-events: there is no setting \"base\"; there are base_url, files_url, files_path, templates, depth, names",
         ),
         (
             "[sources.fedora]\nsettings = { names = [1] }",
-            "sources.fedora.settings is wrong for the dialect fedora-events: names[0]: give a string",
+            "sources.fedora.settings is wrong for the dialect fedora-events: names[0]: give text",
         ),
     ] {
         assert_eq!(load(file, &[]).map(|_| ()), Err(message.to_owned()), "{file}");

@@ -37,8 +37,8 @@ fn refusals() -> Vec<(Value, &'static str, &'static str)> {
         (with(json!({ "start": 0 })), "start", "give \"now\", \"beginning\", a number"),
         (with(json!({ "start": true })), "start", "give \"now\", \"beginning\", a number"),
         (with(json!({ "dead_letters": 1_000_001 })), "dead_letters", "give a whole number from 0 to 1000000"),
-        (with(json!({ "filter": { "source": ["a"] } })), "filter.source", "expected one of `sources`"),
-        (with(json!({ "filter": { "changes": ["add"] } })), "filter.changes[0]", "`ADD`"),
+        (with(json!({ "filter": { "source": ["a"] } })), "filter.source", "did you mean \"sources\"?"),
+        (with(json!({ "filter": { "changes": ["add"] } })), "filter.changes[0]", "there are ADD, "),
         (with(json!({ "filter": { "media_types": ["png"] } })), "filter.media_types[0]", "write it as in image/jpeg"),
         (with(json!({ "filter": { "states": vec!["A"; 51] } })), "filter.states", "more than 50 values"),
         (with(json!({ "filter": { "since": "2026-01-01T00:00:00Z" } })), "filter.since", "give that"),
@@ -49,12 +49,12 @@ fn refusals() -> Vec<(Value, &'static str, &'static str)> {
         (with(json!({ "exchange": "" })), "exchange", "it is empty"),
         (with(json!({ "exchange": "x".repeat(256) })), "exchange", "it has 256 bytes; AMQP takes 255"),
         (with(json!({ "routing_key": "a.{object}" })), "routing_key", "there are {kind} and {source}"),
-        (with(json!({ "queues": [{}] })), "queues[0]", "missing field `name`"),
+        (with(json!({ "queues": [{}] })), "queues[0]", "name is missing"),
         (with(json!({ "queues": [{ "name": "q", "type": "stream" }] })), "queues.0.type", "give quorum or classic"),
-        (with(json!({ "queues": [{ "name": "q", "durable": true }] })), "queues[0].durable", "expected one of"),
-        (with(json!({ "unroutable": "drop" })), "unroutable", "`hold` or `count`"),
+        (with(json!({ "queues": [{ "name": "q", "durable": true }] })), "queues[0].durable", "there are name, "),
+        (with(json!({ "unroutable": "drop" })), "unroutable", "there are hold, count"),
         (with(json!({ "window": 0 })), "window", "give a whole number from 1 to 65535"),
-        (with(json!({ "confirm_seconds": "5" })), "confirm_seconds", "expected u64"),
+        (with(json!({ "confirm_seconds": "5" })), "confirm_seconds", "give a whole number"),
     ]
 }
 

@@ -21,7 +21,7 @@ const TABLE: [(&str, &[&str]); 24] = [
     ("amqp", &["broker"]),
     ("stomp", &["broker", "web"]),
     ("http_client", &["web"]),
-    ("format", &["model"]),
+    ("format", &["model", "suggestion"]),
     ("journal", &["model", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "retry"]),
