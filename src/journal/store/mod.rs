@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use limits::StoreLimits;
-// The store that the gateway opens and that commands copy, restore and check. Its name stands here alone.
 pub use prefetch::{ItemSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
+// The store that the gateway opens, and that the commands copy, restore and verify. Only this module names it.
 pub use sqlite::{
     FILE_NAME, OpenError,
     backup::{BackupError, JournalSummary, back_up},

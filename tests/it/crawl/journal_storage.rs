@@ -125,9 +125,9 @@ async fn verify_locates_errors_in_crawl_results() {
             "UPDATE seeds SET filled = replace(filled, 'DC?1', 'DC?2')",
             "object http://h/1, item http://h/1/DC: its content",
         ),
-        ("DELETE FROM seeds", "object http://h/1, item http://h/1/DC: no change tells of it"),
-        ("DELETE FROM items WHERE uri = 'http://h/1/DC'", "item http://h/1/DC: it is not there"),
-        ("UPDATE seeds SET filled = '{'", "what walks told cannot be read"),
+        ("DELETE FROM seeds", "object http://h/1, item http://h/1/DC: no change contains it"),
+        ("DELETE FROM items WHERE uri = 'http://h/1/DC'", "item http://h/1/DC: it is missing"),
+        ("UPDATE seeds SET filled = '{'", "the seeds cannot be read"),
     ] {
         let copy = tempfile::tempdir().unwrap();
         let file = journal_file(copy.path());

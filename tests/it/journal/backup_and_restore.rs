@@ -96,7 +96,7 @@ fn backup_and_restore_overwrite_nothing() {
     fs::write(&file, "mine").unwrap();
     let ended = to(&file);
     assert_eq!(ended.status.code(), Some(1));
-    assert!(stderr(&ended).contains("is there already and is not overwritten"), "{}", stderr(&ended));
+    assert!(stderr(&ended).contains("exists already and is not overwritten"), "{}", stderr(&ended));
     assert_eq!(fs::read(&file).unwrap(), b"mine");
     // The file of an interrupted backup does not matter.
     fs::write(folder.path().join("other.partial"), "half").unwrap();

@@ -94,7 +94,7 @@ fn open_refuses_a_file_that_is_not_sqlite() {
     let text = "Dear diary, ".repeat(1000);
     fs::write(folder.path().join(FILE_NAME), &text).unwrap();
     let refusal = refusal(folder.path());
-    assert!(refusal.contains("it is no SQLite file"), "{refusal}");
+    assert!(refusal.contains("it is not an SQLite file"), "{refusal}");
     assert_eq!(fs::read_to_string(folder.path().join(FILE_NAME)).unwrap(), text);
 }
 

@@ -86,47 +86,47 @@ async fn verify_locates_each_error() {
     for (sql, told, [in_whole, in_pruned]) in [
         (
             "UPDATE changes SET json = replace(json, 'xxxxx', 'xxxxy') WHERE seq = NEWEST",
-            "change NEWEST is not as it was written",
+            "change NEWEST is damaged: its checksum is wrong",
             BOTH,
         ),
         ("UPDATE changes SET json = substr(json, 1, 100) WHERE seq = NEWEST", "change NEWEST cannot be read", BOTH),
         ("DELETE FROM changes WHERE seq = NEWEST - 3", "are missing", BOTH),
-        ("DELETE FROM changes WHERE seq = NEWEST - 3", "an event is known as change", PRUNED),
-        ("UPDATE changes SET id = randomblob(16) WHERE seq = NEWEST", "kept under another id", BOTH),
-        ("UPDATE changes SET received = received + 1 WHERE seq = NEWEST", "under another time", BOTH),
+        ("DELETE FROM changes WHERE seq = NEWEST - 3", "the key of an event refers to change", PRUNED),
+        ("UPDATE changes SET id = randomblob(16) WHERE seq = NEWEST", "but its row has another id", BOTH),
+        ("UPDATE changes SET received = received + 1 WHERE seq = NEWEST", "but its row has another time", BOTH),
         ("UPDATE changes SET received = 5 WHERE seq = NEWEST", "was received before", BOTH),
-        ("UPDATE changes SET seq = 9999 WHERE seq = NEWEST", "it has the number NEWEST", BOTH),
-        ("UPDATE key_runs SET keys = keys - 1", "are not as they were written", PRUNED),
-        (
-            "UPDATE key_parts SET keys = CAST(substr(keys, 25) || substr(keys, 1, 24) AS BLOB)",
-            "are not as they were written",
-            PRUNED,
-        ),
-        ("UPDATE key_parts SET keys = substr(keys, 5)", "is cut short", PRUNED),
-        ("DELETE FROM key_parts", "the event of change NEWEST would not be known again", PRUNED),
-        ("UPDATE items SET existence = 1 - existence", "whether it is there", BOTH),
-        ("UPDATE items SET existence_at = existence_at - 1", "whether it is there", BOTH),
+        ("UPDATE changes SET seq = 9999 WHERE seq = NEWEST", "has the number NEWEST", BOTH),
+        ("UPDATE key_runs SET keys = keys - 1", "are damaged", PRUNED),
+        ("UPDATE key_parts SET keys = CAST(substr(keys, 25) || substr(keys, 1, 24) AS BLOB)", "are damaged", PRUNED),
+        ("UPDATE key_parts SET keys = substr(keys, 5)", "is truncated", PRUNED),
+        ("DELETE FROM key_parts", "a repeat of the event of change NEWEST would not be detected", PRUNED),
+        ("UPDATE items SET existence = 1 - existence", "its existence", BOTH),
+        ("UPDATE items SET existence_at = existence_at - 1", "its existence", BOTH),
         ("UPDATE items SET content = NULL, state = 'LOST'", "its state", BOTH),
         // An item without any retained change.
         (
             "UPDATE items SET content = '{\"url\":' WHERE object = (SELECT object FROM objects WHERE uri LIKE '%/0')",
-            "the place of a content",
+            "cannot parse a content location",
             BOTH,
         ),
-        ("DELETE FROM items", "it is not there", BOTH),
+        ("DELETE FROM items", "it is missing", BOTH),
         ("DELETE FROM items; DELETE FROM objects", "the registry lacks the object", BOTH),
-        ("DELETE FROM objects WHERE uri LIKE '%/1'", "refers to one that is not there", BOTH),
+        ("DELETE FROM objects WHERE uri LIKE '%/1'", "refers to a missing row", BOTH),
         ("UPDATE objects SET parent = 'http://h/', parent_at = 1", "its parent", WHOLE),
-        ("UPDATE objects SET purged_at = 1 WHERE purged_at IS NOT NULL", "when it was purged", WHOLE),
+        ("UPDATE objects SET purged_at = 1 WHERE purged_at IS NOT NULL", "its time of purge", WHOLE),
         ("INSERT INTO objects (uri, types) VALUES ('http://h/', '[\"http://t/\"]')", "its types", WHOLE),
-        ("UPDATE objects SET uri = 'no uri' WHERE uri LIKE '%/1'", "no URI", BOTH),
+        ("UPDATE objects SET uri = 'no uri' WHERE uri LIKE '%/1'", "whose URI is invalid", BOTH),
         ("UPDATE objects SET types = '' WHERE uri LIKE '%/1'", "the registry, object http", BOTH),
         (
             "INSERT INTO subscriptions VALUES ('s', 'api', '', NEWEST + 1, 0, NULL)",
-            "the subscription s is at change",
+            "the cursor of the subscription s is",
             WHOLE,
         ),
-        ("INSERT INTO subscriptions VALUES ('s', 'me', '', 0, 0, NULL)", "me makes no subscriptions", WHOLE),
+        (
+            "INSERT INTO subscriptions VALUES ('s', 'me', '', 0, 0, NULL)",
+            "unknown creator of a subscription: me",
+            WHOLE,
+        ),
         ("INSERT INTO dead_letters VALUES (7, 's', 1, 0, '', 1, 0, '{')", "the dead letter 7 cannot be read", WHOLE),
         (
             "INSERT INTO dead_letters SELECT 7, 's', seq + 1, 0, '', 1, 0, json FROM changes WHERE seq = NEWEST",
@@ -135,18 +135,18 @@ async fn verify_locates_each_error() {
         ),
         (
             "INSERT INTO incomplete SELECT seq - 1, 's', 'items', json FROM changes WHERE seq = NEWEST",
-            "and says NEWEST",
+            "but its JSON has the number NEWEST",
             WHOLE,
         ),
         (
             "INSERT INTO incomplete SELECT seq, 's', 'much', json FROM changes WHERE seq = NEWEST",
-            "lacks \"much\" of the source \"s\"",
+            "invalid values: missing facts \"much\", source \"s\"",
             WHOLE,
         ),
-        ("INSERT INTO walks VALUES ('s', x'00', 1, '', 0, 0, 0, 0)", "the walk through the repository of \"s\"", WHOLE),
+        ("INSERT INTO walks VALUES ('s', x'00', 1, '', 0, 0, 0, 0)", "the crawl of the repository of \"s\"", WHOLE),
         (
             "INSERT INTO quarantine VALUES (9, 0, 's', NULL, '[]', '', '', 5, x'0102')",
-            "the message 9 of the quarantine has 2 bytes, and its row says 5",
+            "the message 9 of the quarantine has 2 bytes, but its row says 5",
             WHOLE,
         ),
         (
@@ -187,7 +187,9 @@ async fn verify_detects_a_flipped_bit_that_is_never_served() {
     fs::write(&file, bytes).unwrap();
     let ended = run("verify", &[&file]);
     let named = stderr(&ended);
-    let seq = named.split_once("tidings: change ").and_then(|(_, rest)| rest.split_once(" is not as it was written"));
+    let seq = named
+        .split_once("tidings: change ")
+        .and_then(|(_, rest)| rest.split_once(" is damaged: its checksum is wrong"));
     let seq: u64 = seq.unwrap_or_else(|| panic!("{named}")).0.parse().unwrap();
     let config = crate::support::journal_fixture::configuration(folder.path(), "[journal]\ntail_changes = 5");
     let gateway = Gateway::start_with(folder.path(), &["--config", &config]);

@@ -1,9 +1,8 @@
-//! A copy of a journal, of one moment, while the gateway runs.
+//! Backup: a consistent copy of a journal while the gateway runs.
 //!
-//! The copy is made by another process on a read-only connection, with SQLite's online backup, which
-//! copies page by page and so can tell how far it is. The source is held in one read transaction: the
-//! writer goes on beside it, and nothing that it writes makes the copy begin again. Meanwhile its
-//! write-ahead log grows, since what the copy still reads cannot be put into the file.
+//! Another process makes the copy on a read-only connection, with SQLite's online backup, which copies page by page and
+//! reports its progress. One read transaction keeps the source consistent, so the writer can continue without restarting the
+//! copy. Meanwhile the write-ahead log grows, because the pages that the copy still reads cannot be moved into the file.
 
 use std::{
     fs::{self, File},
@@ -21,53 +20,53 @@ use super::{
 };
 use crate::{journal::private_files, model::Seq};
 
-/// How many pages are copied between two reports of progress: 4 MiB.
-const PAGES_AT_ONCE: i32 = 512;
+/// Number of pages that are copied between two reports of progress: 4 MiB.
+const PAGES_PER_STEP: i32 = 512;
 
-/// Why there is no backup.
+/// Reasons why a backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The journal cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// There is something already where the copy is to be.
-    #[error("{0} is there already and is not overwritten; give another name, or remove it")]
+    /// The target exists already.
+    #[error("{0} exists already and is not overwritten; give another name, or remove it")]
     Exists(PathBuf),
-    /// Another process makes a copy of that name.
+    /// Another process makes a copy with this name.
     #[error("another process is writing {0}; wait until it is done, or give another name")]
     InUse(PathBuf),
     /// The copy cannot be written.
-    #[error("{path} cannot be written: {error}")]
+    #[error("cannot write {path}: {error}")]
     Write {
         /// The copy.
         path: PathBuf,
-        /// What the operating system, or SQLite, said.
+        /// Error of the operating system or of SQLite.
         error: String,
     },
-    /// What was copied is not whole.
-    #[error("the copy is not whole ({0}): look at the journal with `tidings verify`")]
+    /// The copy is damaged.
+    #[error("the copy is damaged ({0}); check the journal with `tidings verify`")]
     Damaged(String),
 }
 
-/// What a backup holds.
+/// Range of changes and size of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSummary {
-    /// The oldest change; `None` when there is none.
+    /// Number of the oldest change; `None` if there is none.
     pub first: Option<Seq>,
-    /// The newest change, 0 when there is none.
+    /// Number of the newest change; 0 if there is none.
     pub head: Seq,
-    /// The size of the file in bytes.
+    /// Size of the file, in bytes.
     pub bytes: u64,
 }
 
-/// Copies the journal in `folder`, which may be in use, to the new file `target`. `progress` is told
-/// the pages that are done and those that there are.
+/// Copies the journal in `folder`, which may be in use, to the new file `target`. Calls `progress` with the number of copied
+/// pages and of all pages.
 ///
-/// The copy is written as `target` with `.partial` after its name, checked, synced and then renamed:
-/// `target` is there whole or not at all.
+/// The copy is written to `target` with the suffix `.partial`, checked, synced and then renamed, so that `target` is always
+/// complete.
 ///
 /// # Errors
-/// Fails if there is no journal, `target` is there, or something cannot be read or written.
+/// Fails if there is no journal, if `target` exists, or if a file cannot be read or written.
 pub fn back_up(
     folder: &Path,
     target: &Path,
@@ -79,24 +78,24 @@ pub fn back_up(
     }
     let journal = folder.join(FILE_NAME);
     let source = open_to_read(&journal)?;
-    let partial = Partial::begin(target)?;
-    let held = copy(&journal, &source, &partial.path, progress)?;
-    // Looked for again: a copy of a large journal takes a while.
+    let partial = PartialFile::create(target)?;
+    let summary = copy(&journal, &source, &partial.path, progress)?;
+    // Checked again, because the copy of a large journal takes a while.
     if exists(target)? {
         return Err(BackupError::Exists(target.to_owned()));
     }
     partial.finish(target)?;
-    Ok(held)
+    Ok(summary)
 }
 
-/// A copy on its way; locked, so that two processes do not write the same.
-struct Partial {
+/// An unfinished copy. It is locked, so that two processes cannot write the same file.
+struct PartialFile {
     path: PathBuf,
     file: File,
 }
 
-impl Partial {
-    fn begin(target: &Path) -> Result<Self, BackupError> {
+impl PartialFile {
+    fn create(target: &Path) -> Result<Self, BackupError> {
         let mut name = target.as_os_str().to_owned();
         name.push(".partial");
         let path = PathBuf::from(name);
@@ -104,20 +103,20 @@ impl Partial {
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| cannot_write(&path, error))?;
         file.try_lock().map_err(|_| BackupError::InUse(path.clone()))?;
-        // What an earlier one left, that was broken off, is of no use.
-        let emptied = private_files::restrict_to_owner(&file).and_then(|()| file.set_len(0));
-        emptied.map_err(|error| cannot_write(&path, error))?;
+        // Discards the rest of an earlier copy that was interrupted.
+        let truncated = private_files::restrict_to_owner(&file).and_then(|()| file.set_len(0));
+        truncated.map_err(|error| cannot_write(&path, error))?;
         Ok(Self { path, file })
     }
 
     fn finish(self, target: &Path) -> Result<(), BackupError> {
-        let done =
+        let renamed =
             self.file.sync_all().and_then(|()| fs::rename(&self.path, target)).and_then(|()| sync_folder(target));
-        done.map_err(|error| cannot_write(target, error))
+        renamed.map_err(|error| cannot_write(target, error))
     }
 }
 
-/// Copies a journal page by page, and looks whether what came out is whole.
+/// Copies a journal page by page, and checks the copy.
 pub(super) fn copy(
     journal: &Path,
     source: &Connection,
@@ -126,15 +125,15 @@ pub(super) fn copy(
 ) -> Result<JournalSummary, BackupError> {
     let unwritable = |error: rusqlite::Error| cannot_write(target, error);
     let unreadable = |error: rusqlite::Error| BackupError::Open(explain(journal, &error));
-    // From here on the source stays as it is at this moment.
+    // From here on, a read transaction keeps the source consistent.
     source.execute_batch("BEGIN; SELECT count(*) FROM meta").map_err(unreadable)?;
     let mut copy = Connection::open(target).map_err(unwritable)?;
-    // It is synced as a whole when it is complete.
+    // The file is synced once, when it is complete.
     copy.pragma_update(None, "synchronous", "OFF").map_err(unwritable)?;
     {
         let backup = Backup::new(source, &mut copy).map_err(unwritable)?;
         loop {
-            let step = backup.step(PAGES_AT_ONCE).map_err(unwritable)?;
+            let step = backup.step(PAGES_PER_STEP).map_err(unwritable)?;
             let (left, pages) = (backup.progress().remaining, backup.progress().pagecount);
             progress(u64::try_from(pages - left).unwrap_or(0), u64::try_from(pages).unwrap_or(0));
             match step {
@@ -145,12 +144,11 @@ pub(super) fn copy(
         }
     }
     source.execute_batch("COMMIT").map_err(unreadable)?;
-    // One file, with no write-ahead log beside it: it can be carried about, and read from where
-    // nothing can be written.
+    // Without a write-ahead log the copy is a single file, and can be read on a read-only file system.
     copy.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).map_err(unwritable)?;
-    let found: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(unwritable)?;
-    if found != "ok" {
-        return Err(BackupError::Damaged(found));
+    let result: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(unwritable)?;
+    if result != "ok" {
+        return Err(BackupError::Damaged(result));
     }
     let damaged = |error: crate::journal::store::StoreError| BackupError::Damaged(error.to_string());
     let (first, head) = (changes::first(&copy).map_err(damaged)?, changes::head(&copy).map_err(damaged)?);
@@ -159,29 +157,29 @@ pub(super) fn copy(
     Ok(JournalSummary { first, head, bytes })
 }
 
-/// Opens a journal, or a backup of one, to read it while others may write.
+/// Opens a journal or a backup for reading, while other processes may write.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let open = |options: &str| -> rusqlite::Result<(Connection, i64)> {
-        let connection = Connection::open_with_flags(address(path, options), flags)?;
+        let connection = Connection::open_with_flags(file_uri(path, options), flags)?;
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
         let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         Ok((connection, tables))
     };
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    // While a write-ahead log stands beside it, the file itself need not be complete.
+    // With a write-ahead log beside it, the file itself may be incomplete.
     let is_alone = !Path::new(&log).exists();
     let opened = match open("") {
-        // To share a journal, SQLite makes a file beside it. Where that cannot be, nobody writes, and
-        // there is nothing to share.
+        // SQLite creates a file beside a journal for sharing it. On a read-only file system this fails, but there nobody
+        // writes either.
         Err(error) if is_alone && error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && path.exists() => {
             open("?immutable=1")
         }
         opened => opened,
     };
     let (connection, tables) = opened.map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => OpenError::Foreign { path: path.to_owned(), what: "it is no SQLite file" },
+        Some(ErrorCode::NotADatabase) => OpenError::Foreign { path: path.to_owned(), what: "it is not an SQLite file" },
         _ => explain(path, &error),
     })?;
     if tables == 0 {
@@ -194,21 +192,21 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// A path as SQLite takes it with options (RFC 3986 section 2.1).
-fn address(path: &Path, options: &str) -> String {
-    let mut address = "file:".to_owned();
+/// Returns the file URI of a path with options for SQLite, percent-encoded (RFC 3986 section 2.1).
+fn file_uri(path: &Path, options: &str) -> String {
+    let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
         if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
-            address.push(char::from(*byte));
+            uri.push(char::from(*byte));
         } else {
-            address.push('%');
-            address.push_str(&hex::encode_upper([*byte]));
+            uri.push('%');
+            uri.push_str(&hex::encode_upper([*byte]));
         }
     }
-    address + options
+    uri + options
 }
 
-/// Puts a rename in the folder of `path` on disk.
+/// Syncs the folder of `path`, so that a rename in it is durable.
 pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

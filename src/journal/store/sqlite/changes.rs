@@ -1,4 +1,4 @@
-//! The table of changes.
+//! The table `changes`.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -9,7 +9,7 @@ use crate::{
     model::{ChangeId, Seq, Timestamp},
 };
 
-/// The newest change's number, and when it was received.
+/// Returns the number of the newest change and its time of receipt.
 pub(super) fn newest(connection: &Connection) -> Result<(Seq, Option<Timestamp>), StoreError> {
     let sql = "SELECT seq, received FROM changes ORDER BY seq DESC LIMIT 1";
     let row = connection.prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
@@ -23,18 +23,18 @@ pub(super) fn head(connection: &Connection) -> Result<Seq, StoreError> {
     newest(connection).map(|(seq, _)| seq)
 }
 
-// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite keeps a copy of every page, so that it can take back
-// one statement. The gateway takes back the whole transaction.
+// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a single
+// statement. The gateway rolls back the whole transaction.
 const INSERT: &str =
     "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
-/// Inserts changes under the numbers that they have.
+/// Inserts numbered changes.
 pub(super) fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(INSERT)?;
     let mut before: Option<Seq> = None;
     for NewChange { change, json, visibility, key, .. } in changes {
         if before.is_some_and(|before| change.seq != before.next()) {
-            return Err(StoreError::Refused(format!("change {} does not follow the one before", change.seq)));
+            return Err(StoreError::Refused(format!("change {} does not follow the previous change", change.seq)));
         }
         before = Some(change.seq);
         let seq = rows::number(change.seq.0);
@@ -49,7 +49,7 @@ pub(super) fn insert(connection: &Connection, changes: &[NewChange]) -> Result<(
     Ok(())
 }
 
-/// Reads changes after a place; `None` where it is no place of this journal.
+/// Reads changes after a cursor; returns `None` if the cursor is not valid in this journal.
 pub(super) fn after(
     connection: &Connection,
     after: Seq,
@@ -58,13 +58,13 @@ pub(super) fn after(
 ) -> Result<Option<Vec<StoredChange>>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
     let sql = "SELECT seq, checksum, json, sight FROM changes WHERE seq > ? ORDER BY seq LIMIT ?";
-    let found = changes(&transaction, sql, after, limit, bytes)?;
-    let is_place = match found.first() {
+    let page = changes(&transaction, sql, after, limit, bytes)?;
+    let is_valid = match page.first() {
         Some(first) if first.seq == after.next() => true,
         None if after == Seq::ZERO => true,
-        _ => holds(&transaction, after)?,
+        _ => is_valid_cursor(&transaction, after)?,
     };
-    Ok(is_place.then_some(found))
+    Ok(is_valid.then_some(page))
 }
 
 pub(super) fn before(
@@ -77,7 +77,7 @@ pub(super) fn before(
     changes(connection, sql, before, limit, bytes)
 }
 
-/// The newest number before `seq`, where a restore left out the numbers between them.
+/// Returns the newest number before `seq` if a restore skipped the numbers between the two.
 pub(super) fn before_restore(connection: &Connection, seq: Seq) -> Result<Option<Seq>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT head FROM restores WHERE head < ?1 AND floor >= ?1 - 1")?;
     let head: Option<i64> = statement.query_row([rows::number(seq.0)], |row| row.get(0)).optional()?;
@@ -92,11 +92,11 @@ fn changes(
     bytes: usize,
 ) -> Result<Vec<StoredChange>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(params![rows::number(bound.0), rows::number(limit as u64)])?;
+    let mut result = statement.query(params![rows::number(bound.0), rows::number(limit as u64)])?;
     let mut changes = Vec::new();
     let mut size = 0_usize;
     while size < bytes
-        && let Some(row) = found.next()?
+        && let Some(row) = result.next()?
     {
         let change = change(row)?;
         size = size.saturating_add(change.json.len());
@@ -107,38 +107,38 @@ fn changes(
 
 pub(super) fn by_id(connection: &Connection, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT seq, checksum, json, sight FROM changes WHERE id = ?")?;
-    let mut found = statement.query([id.uuid().as_bytes().as_slice()])?;
-    found.next()?.map(change).transpose()
+    let mut result = statement.query([id.uuid().as_bytes().as_slice()])?;
+    result.next()?.map(change).transpose()
 }
 
-/// A change whose bytes are not those that were written is never shown to anybody.
+/// Reads a change and verifies its checksum, so that no reader gets a damaged change.
 pub(super) fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
     let (seq, json): (i64, String) = (row.get(0)?, row.get(2)?);
     let visibility: Option<String> = row.get(3)?;
     if row.get::<_, i64>(1)? != rows::checksum(seq, json.as_bytes(), visibility.as_deref().map(str::as_bytes)) {
-        return Err(rows::damaged(format!("change {seq} is not as it was written: its checksum is wrong")));
+        return Err(rows::damaged(format!("change {seq} is damaged: its checksum is wrong")));
     }
     Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json), visibility: visibility.map(Bytes::from) })
 }
 
-/// Whether the change of that number is there, or a restore made the numbering go on after it and the first change after the
-/// restore is there: a reader at that place has missed nothing.
-fn holds(connection: &Connection, seq: Seq) -> Result<bool, StoreError> {
+/// Returns whether a reader with this cursor has missed nothing: the change with this number is available, or it was the
+/// newest one before a restore and the first change after the restore is available.
+fn is_valid_cursor(connection: &Connection, seq: Seq) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM changes WHERE seq = ?1
                UNION ALL
                SELECT 1 FROM restores JOIN changes ON changes.seq = restores.floor + 1 WHERE restores.head = ?1";
     Ok(connection.prepare_cached(sql)?.exists([rows::number(seq.0)])?)
 }
 
-/// The oldest change's number.
+/// Returns the number of the oldest change.
 pub(super) fn first(connection: &Connection) -> Result<Option<Seq>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT seq FROM changes ORDER BY seq LIMIT 1")?;
     let first: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
     first.map(rows::seq).transpose()
 }
 
-/// The first change that was received at `time` or later. Numbers and times of receipt grow
-/// together, so it is found by halving, without an index over the times.
+/// Returns the first change received at `time` or later. Numbers and times of receipt increase together, so a binary search
+/// finds the change without an index of the times.
 pub(super) fn first_since(connection: &Connection, time: Timestamp) -> Result<Option<Seq>, StoreError> {
     let Some(first) = first(connection)? else { return Ok(None) };
     let (newest, received) = newest(connection)?;
@@ -160,7 +160,7 @@ pub(super) fn first_since(connection: &Connection, time: Timestamp) -> Result<Op
     rows::seq(low).map(Some)
 }
 
-/// Counts back from the newest change. Numbers have no gaps but those that restores have made.
+/// Returns the number of the first of the newest `count` changes. Only restores leave gaps in the numbering.
 pub(super) fn first_of_newest(connection: &Connection, count: u64) -> Result<Option<Seq>, StoreError> {
     let (mut newest, received) = newest(connection)?;
     if received.is_none() {
@@ -171,22 +171,23 @@ pub(super) fn first_of_newest(connection: &Connection, count: u64) -> Result<Opt
     let mut restores = statement.query([])?;
     while let Some(row) = restores.next()? {
         let (head, floor) = (rows::seq(row.get(0)?)?, rows::seq(row.get(1)?)?);
-        let since = newest.0.saturating_sub(floor.0);
-        if older < since {
+        let since_restore = newest.0.saturating_sub(floor.0);
+        if older < since_restore {
             break;
         }
-        older -= since;
+        older -= since_restore;
         newest = newest.min(head);
     }
     Ok(Some(Seq(newest.0.saturating_sub(older))))
 }
-/// The runs of numbers that restores have left out.
+
+/// Returns the ranges of numbers that restores have skipped.
 pub(super) fn skipped_ranges(connection: &Connection) -> Result<Vec<(Seq, Seq)>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT head, floor FROM restores ORDER BY head")?;
-    let mut found = statement.query([])?;
-    let mut runs = Vec::new();
-    while let Some(row) = found.next()? {
-        runs.push((rows::seq(row.get(0)?)?, rows::seq(row.get(1)?)?));
+    let mut result = statement.query([])?;
+    let mut ranges = Vec::new();
+    while let Some(row) = result.next()? {
+        ranges.push((rows::seq(row.get(0)?)?, rows::seq(row.get(1)?)?));
     }
-    Ok(runs)
+    Ok(ranges)
 }

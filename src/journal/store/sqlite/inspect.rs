@@ -1,6 +1,6 @@
-//! A look at a journal's folder without any effect on it: nothing is made or written, and no lock is taken.
+//! Inspection of a journal's folder without side effects: it creates and writes no file, and takes no lock.
 //!
-//! The header of the file is read, and SQLite is not used: it would make files beside a journal that nobody has open.
+//! The module reads the header of the file itself, because SQLite would create files beside a journal that is not open.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -10,25 +10,26 @@ use std::{
 
 use super::{FILE_NAME, open::OpenError, restore::READY_NAME, schema};
 
-/// The header of an SQLite file (sqlite.org/fileformat2.html, 1.3), in bytes.
+/// Size of the header of an SQLite file (sqlite.org/fileformat2.html, 1.3), in bytes.
 const HEADER: usize = 100;
 
-/// What a file of SQLite begins with.
+/// First bytes of an SQLite file.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Content of a folder that a journal could be opened in.
+/// Content of a folder in which a journal can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderContent {
     /// A journal.
     Journal,
-    /// No journal: opening makes a new one.
+    /// No journal; opening creates a new one.
     Empty,
 }
 
-/// Looks whether a journal could be opened in `folder`, or made there.
+/// Checks whether a journal can be opened or created in `folder`.
 ///
 /// # Errors
-/// Fails if opening would fail, as far as the file system and the header of the file tell. Damage further in is not looked for.
+/// Fails if opening would fail because of the file system or the header of the file. Does not detect damage in the rest of
+/// the file.
 pub fn inspect(folder: &Path) -> Result<FolderContent, OpenError> {
     let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
     let Some(existing) = folder.ancestors().find(|path| path.exists()) else {
@@ -63,34 +64,36 @@ fn header(file: &File) -> io::Result<Vec<u8>> {
     Ok(header)
 }
 
-/// A journal whose first changes are in the write-ahead log alone has an empty file, or no application in its header.
+/// Checks the header of a journal. If the first changes are only in the write-ahead log, the file is empty, or its header
+/// has no application id.
 fn check_header(path: &Path, header: &[u8]) -> Result<(), OpenError> {
     let foreign = |what| OpenError::Foreign { path: path.to_owned(), what };
     if header.is_empty() {
         return Ok(());
     }
     if !header.starts_with(MAGIC) || header.len() < HEADER {
-        return Err(foreign("it is no SQLite file, or its beginning is destroyed"));
+        return Err(foreign("it is not an SQLite file, or its header is damaged"));
     }
     let number = |at: usize| i32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let (version, application) = (i64::from(number(60)), number(68));
     if application != 0 && application != schema::APPLICATION_ID {
         return Err(foreign("it is an SQLite file of another program"));
     }
-    let known = schema::current_version();
-    if version > known {
-        return Err(OpenError::Newer { path: path.to_owned(), found: version, known });
+    let supported = schema::current_version();
+    if version > supported {
+        return Err(OpenError::Newer { path: path.to_owned(), version, supported });
     }
     Ok(())
 }
 
-/// Whether this process may write to a folder, as far as its permissions tell: `false` is certain, and `true` is not.
+/// Returns whether this process may write to a folder according to the folder's permissions: `false` is certain, `true` is
+/// not.
 #[cfg(unix)]
 fn may_write(folder: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     const OF_OWNER: u32 = 0o200;
     const OF_OTHERS: u32 = 0o022;
-    // The owner of a process's own folder in /proc is its user; elsewhere nothing is known.
+    // The owner of /proc/self is the user of this process. Systems without /proc give no information.
     match fs::metadata("/proc/self").map(|own| own.uid()) {
         Ok(0) | Err(_) => true,
         Ok(user) if user == folder.uid() => folder.mode() & OF_OWNER != 0,
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_as_it_was() {
+    fn inspection_has_no_side_effects() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("a/b");
         assert_eq!(inspect(&data).unwrap(), FolderContent::Empty);
@@ -134,9 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_refused_for_the_same_reason() {
+    fn inspection_and_opening_fail_for_the_same_reason() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = |data: &std::path::Path| {
+        let errors = |data: &std::path::Path| {
             let [inspected, opened] = [
                 inspect(data).map(|_| ()).unwrap_err().to_string(),
                 SqliteStore::open(data, SqliteOptions::default()).map(|_| ()).unwrap_err().to_string(),
@@ -145,21 +148,21 @@ mod tests {
         };
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(refused(&file.join("data")).0.contains("cannot be used"));
+        assert!(errors(&file.join("data")).0.contains("cannot be used"));
         let path = folder.path().join(FILE_NAME);
         fs::write(&path, "not a database, but long enough to be one, as far as its length goes".repeat(9)).unwrap();
-        let (inspected, opened) = refused(folder.path());
+        let (inspected, opened) = errors(folder.path());
         assert_eq!(inspected, opened);
         fs::remove_file(&path).unwrap();
         let other = Connection::open(&path).unwrap();
         other.pragma_update(None, "application_id", 7).unwrap();
         drop(other);
-        let (inspected, opened) = refused(folder.path());
+        let (inspected, opened) = errors(folder.path());
         assert_eq!(inspected, opened);
         fs::remove_file(&path).unwrap();
         drop(SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap());
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 9999).unwrap();
-        let (inspected, opened) = refused(folder.path());
+        let (inspected, opened) = errors(folder.path());
         assert_eq!(inspected, opened);
     }
 }

@@ -79,7 +79,7 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { limits: StoreLimits::default(), run_keys: dedupe::runs::USUAL }
+        Self { limits: StoreLimits::default(), run_keys: dedupe::runs::DEFAULT_KEYS }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Opening a journal, and refusing to open what is not one.
+//! Opening a journal, with checks that the file is an intact journal.
 
 use std::{
     fs::{File, TryLockError},
@@ -20,65 +20,65 @@ use super::{
 };
 use crate::journal::{private_files, store::StoreError};
 
-/// A journal up to this size is checked from end to end when it is opened, which takes a fraction
-/// of a second; a larger one is checked where damage shows at once.
+/// Maximum size of a journal that is checked completely when it is opened, which takes a fraction of a second. A larger
+/// journal is only checked for damage that is quickly detected.
 const FULL_CHECK_BYTES: u64 = 32 * 1024 * 1024;
 
-/// How long another holder of the journal is waited for.
+/// Maximum time to wait for another process to release the journal.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why a journal could not be opened.
+/// Reasons why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder cannot be made or used.
+    /// The folder cannot be created or used.
     #[error("the journal's folder {path} cannot be used: {error}; give another with --data or make it writable")]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         error: std::io::Error,
     },
-    /// Another process has it open.
+    /// Another process has the journal open.
     #[error(
         "the journal {path} is in use by another process{pid}; stop that one, or give this one another folder with --data"
     )]
     InUse {
         /// The journal.
         path: PathBuf,
-        /// The other process, if it could be told.
+        /// Text with the id of the other process; empty if unknown.
         pid: String,
     },
-    /// The file is something else.
+    /// The file is not a journal.
     #[error("{path} is not a journal of Tidings ({what}); move it away, or give another folder with --data")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// Description of the file.
         what: &'static str,
     },
-    /// A newer version wrote it.
+    /// A newer version of the gateway wrote the journal.
     #[error(
-        "the journal {path} was written by a newer version of Tidings (format {found}, this version reads up to {known}); use that version"
+        "the journal {path} was written by a newer version of Tidings (format {version}, this version reads up to {supported}); use that version"
     )]
     Newer {
         /// The journal.
         path: PathBuf,
-        /// Its version.
-        found: i64,
-        /// The newest version known here.
-        known: i64,
+        /// Format version of the journal.
+        version: i64,
+        /// Newest format version that this gateway supports.
+        supported: i64,
     },
-    /// The file is broken.
+    /// The journal is damaged.
     #[error("the journal {path} is damaged ({what}); restore it from a backup, or move it away to begin a new one")]
     Damaged {
         /// The journal.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
-    /// A restore was broken off.
+    /// A restore was interrupted.
     #[error(
-        "restoring a backup into the journal's folder {path} was broken off; run `tidings restore` again with --force"
+        "the restore of a backup into the journal's folder {path} was interrupted; run `tidings restore` again with --force"
     )]
     HalfRestored {
         /// The folder.
@@ -89,17 +89,16 @@ pub enum OpenError {
     Storage {
         /// The journal.
         path: PathBuf,
-        /// What SQLite said.
+        /// Error of SQLite.
         error: String,
     },
 }
 
 impl SqliteStore {
-    /// Opens the journal in `folder`, or makes a new one there.
+    /// Opens the journal in `folder`, or creates a new one.
     ///
     /// # Errors
-    /// Fails if the folder cannot be used, or the file is foreign, newer, damaged or in use: nothing is
-    /// changed then.
+    /// Fails without changes if the folder cannot be used, or the file is foreign, newer, damaged or in use.
     pub fn open(folder: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = folder.join(FILE_NAME);
         private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
@@ -115,7 +114,7 @@ impl SqliteStore {
         let version = version(&writer).map_err(|error| explain(&path, &error))?;
         configure(&writer, version == 0).map_err(|error| explain(&path, &error))?;
         schema::migrate(&mut writer, version).map_err(|error| explain_store(&path, error))?;
-        check_is_whole(&path, &writer)?;
+        check_is_intact(&path, &writer)?;
         let identity = identity(&writer).map_err(|error| explain(&path, &error))?;
         let floor = schema::floor(&writer).map_err(|error| explain(&path, &error))?;
         let damaged = |error: StoreError| OpenError::Damaged { path: path.clone(), what: error.to_string() };
@@ -129,8 +128,8 @@ impl SqliteStore {
         if private_files::is_readable_by_everybody(folder, &path) {
             tracing::warn!(
                 folder = %folder.display(),
-                "every user of this machine can read the journal, which holds secrets of subscribers; \
-                 take that permission away, as with chmod -R go= on the folder"
+                "every user of this machine can read the journal, which contains secrets of subscribers; \
+                 remove that permission, for example with chmod -R go= on the folder"
             );
         }
         Ok(Self {
@@ -147,8 +146,8 @@ impl SqliteStore {
     }
 }
 
-/// Creates an empty file for the journal where there is none, before SQLite does: SQLite would let everybody read the file.
-/// SQLite gives the files beside the journal the permissions of the journal.
+/// Creates an empty file for a new journal before SQLite does, because SQLite would make the file readable for everybody.
+/// SQLite copies the permissions of the journal to the files beside it.
 fn create(path: &Path) -> Result<(), OpenError> {
     match private_files::options().write(true).create_new(true).open(path) {
         Ok(_) => Ok(()),
@@ -157,7 +156,7 @@ fn create(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Takes the lock file, which says who holds it. The lock goes with the process, however it ends.
+/// Locks the lock file, and writes the process id to it. The operating system releases the lock when the process ends.
 pub(super) fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
     let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
     let mut options = private_files::options();
@@ -170,16 +169,16 @@ pub(super) fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
         }
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
-            let told = file.rewind().and_then(|()| file.read_to_string(&mut pid)).is_ok() && !pid.trim().is_empty();
-            let pid = if told { format!(" (pid {})", pid.trim()) } else { String::new() };
+            let is_read = file.rewind().and_then(|()| file.read_to_string(&mut pid)).is_ok();
+            let pid = if is_read && !pid.trim().is_empty() { format!(" (pid {})", pid.trim()) } else { String::new() };
             Err(OpenError::InUse { path: journal.to_owned(), pid })
         }
         Err(TryLockError::Error(error)) => Err(unusable(error)),
     }
 }
 
-/// Tries for [`LOCK_PATIENCE`]: a gateway that has just been told to stop, or a copy of the handle
-/// on its way into a process being started, may let go any moment.
+/// Tries for [`LOCK_PATIENCE`], because a gateway that is stopping, or a starting process that inherited the file handle,
+/// may release the lock at any moment.
 fn try_lock(file: &File) -> Result<(), TryLockError> {
     let began = Instant::now();
     loop {
@@ -190,13 +189,13 @@ fn try_lock(file: &File) -> Result<(), TryLockError> {
     }
 }
 
-/// Looks before anything is written.
+/// Checks, before anything is written, that the file is a journal of a supported version.
 pub(super) fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let foreign = |what| OpenError::Foreign { path: path.to_owned(), what };
     let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let tables = match read("SELECT count(*) FROM sqlite_schema") {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            return Err(foreign("it is no SQLite file, or its beginning is destroyed"));
+            return Err(foreign("it is not an SQLite file, or its header is damaged"));
         }
         tables => tables.map_err(|error| explain(path, &error))?,
     };
@@ -208,18 +207,18 @@ pub(super) fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), 
     if application != i64::from(schema::APPLICATION_ID) {
         return Err(foreign("it is an SQLite file of another program"));
     }
-    let known = schema::current_version();
-    if version > known {
-        return Err(OpenError::Newer { path: path.to_owned(), found: version, known });
+    let supported = schema::current_version();
+    if version > supported {
+        return Err(OpenError::Newer { path: path.to_owned(), version, supported });
     }
     Ok(())
 }
 
 fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     if is_new {
-        // What is settled when the file is made: 8 KiB keeps a 2 kB row off overflow pages, and room
-        // can be given back a little at a time. Asked of a file that is there, the latter would write
-        // to it, and its header would no longer tell that it was cut short.
+        // Only a new file can get these settings. With pages of 8 KiB a row of 2 kB needs no overflow pages, and incremental
+        // vacuum returns free space in small steps. Setting the latter on an existing file would rewrite the header, which
+        // would then no longer show that the file was truncated.
         connection.pragma_update(None, "page_size", 8192)?;
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
@@ -228,21 +227,21 @@ fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_IN_COMMIT)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // What refers to what is ours to keep, and `verify` looks; each row would cost one more search.
+    // The gateway maintains the references itself, and `verify` checks them; SQLite's check would cost a search per row.
     connection.pragma_update(None, "foreign_keys", false)?;
-    plan_once(connection)?;
+    use_stable_plans(connection)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }
 
-/// Has a statement keep its plan: SQLite would look at what is bound to a parameter of a join, and plan anew for the next.
-fn plan_once(connection: &Connection) -> rusqlite::Result<()> {
+/// Makes query plans stable. Otherwise SQLite would plan a join again for each new value of a parameter.
+fn use_stable_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 fn read_write(path: &Path) -> rusqlite::Result<Connection> {
-    // Each connection is used by one thread at a time, so it needs no locks of its own.
+    // Only one thread at a time uses a connection, so SQLite's own locks are not needed.
     let flags = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_FULL_MUTEX);
     Connection::open_with_flags(path, flags.union(OpenFlags::SQLITE_OPEN_NO_MUTEX))
 }
@@ -250,18 +249,18 @@ fn read_write(path: &Path) -> rusqlite::Result<Connection> {
 fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
-    // The system has the file in memory; to have more of it here, once for each connection, makes reading no faster.
+    // A larger cache per connection does not make reads faster, because the operating system caches the file.
     connection.pragma_update(None, "cache_size", -1024)?;
-    plan_once(&connection)?;
+    use_stable_plans(&connection)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     Ok(connection)
 }
 
-/// Looks for damage: a file cut short, pages that make no sense, a newest change that cannot be read.
-fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+/// Checks for damage: a truncated file, invalid pages, an unreadable newest change.
+fn check_is_intact(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
     let explain = |error: rusqlite::Error| explain(path, &error);
-    // After a crash the write-ahead log may hold pages that the file lacks, so the log is moved into the file first.
+    // After a crash the write-ahead log may have pages that the file lacks, so a checkpoint moves them into the file first.
     // While another process reads, the log stays (`busy`), and the length of the file proves nothing.
     let is_busy: bool =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(explain)?;
@@ -270,9 +269,9 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
     }
     let length = path.metadata().map_err(|error| explain_io(path, &error))?.len();
     if length <= FULL_CHECK_BYTES {
-        let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explain)?;
-        if found != "ok" {
-            return Err(damaged(found));
+        let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explain)?;
+        if result != "ok" {
+            return Err(damaged(result));
         }
     }
     let newest = super::changes::before(connection, crate::model::Seq(u64::MAX), 1, usize::MAX)
@@ -284,9 +283,9 @@ fn check_is_whole(path: &Path, connection: &Connection) -> Result<(), OpenError>
     Ok(())
 }
 
-/// Checks that the file is as long as its header says. SQLite reads the header, and `metadata` asks for the length without
-/// opening the file: the process must not open the file by itself, because closing *any* descriptor of a file cancels all
-/// POSIX locks that the process holds on it, SQLite's among them ("How To Corrupt An SQLite Database File", section 2.2).
+/// Checks that the file has the length that its header declares. SQLite reads the header, and `metadata` reads the length
+/// without opening the file. The process must not open the file itself, because closing *any* descriptor of a file cancels
+/// all POSIX locks of the process on it, including SQLite's ("How To Corrupt An SQLite Database File", section 2.2).
 pub(super) fn check_length(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let expected = read("PRAGMA page_size")
@@ -297,7 +296,7 @@ pub(super) fn check_length(path: &Path, connection: &Connection) -> Result<(), O
     if length < expected {
         return Err(OpenError::Damaged {
             path: path.to_owned(),
-            what: format!("the file has {length} bytes of {expected}"),
+            what: format!("the file has only {length} of {expected} bytes"),
         });
     }
     Ok(())

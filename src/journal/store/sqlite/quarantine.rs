@@ -1,4 +1,4 @@
-//! The quarantine's table.
+//! The table `quarantine`.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -14,20 +14,20 @@ use crate::{
 
 const COLUMNS: &str = "id, received, source, content_type, headers, place, reason, size";
 
-/// Reads every message without its body, for [`message`], and the length of the body.
+/// Query for all messages without their bodies, for [`message`], with the lengths of the bodies.
 pub(super) const READ_LENGTHS: &str = "SELECT id, received, source, content_type, headers, place, reason, size, \
      length(body) AS length FROM quarantine ORDER BY id";
 
-/// Inserts messages and drops the oldest beyond the limits. `held` is the size of the quarantine; counting it anew for each
-/// insertion would read the whole table.
+/// Inserts messages and drops the oldest beyond the limits. `total` is the size of the quarantine, because counting it for
+/// each insertion would read the whole table.
 pub(super) fn put(
     connection: &mut Connection,
     limits: StoreLimits,
-    held: &mut QuarantineSize,
+    total: &mut QuarantineSize,
     messages: &[NewQuarantinedMessage],
 ) -> Result<QuarantineReceipt, StoreError> {
     let transaction = connection.transaction()?;
-    let mut size = *held;
+    let mut size = *total;
     let mut ids = Vec::with_capacity(messages.len());
     for message in messages {
         transaction
@@ -51,24 +51,25 @@ pub(super) fn put(
     }
     let dropped = make_room(&transaction, limits, &mut size)?;
     transaction.commit()?;
-    *held = size;
+    *total = size;
     Ok(QuarantineReceipt { ids, dropped })
 }
 
-/// Drops the oldest messages until the bounds hold; says how many. The newest message always stays.
+/// Drops the oldest messages until the size is within the limits; returns the number of dropped messages. The newest message
+/// always stays.
 fn make_room(transaction: &Transaction<'_>, limits: StoreLimits, size: &mut QuarantineSize) -> Result<u64, StoreError> {
     let mut dropped = 0;
     while size.messages > 1 && (size.messages > limits.quarantine_entries || size.bytes > limits.quarantine_bytes) {
         let sql = "DELETE FROM quarantine WHERE id = (SELECT min(id) FROM quarantine) RETURNING size";
         let bytes: i64 = transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-        size.removed(bytes);
+        size.subtract(bytes);
         dropped += 1;
     }
     Ok(dropped)
 }
 
 impl QuarantineSize {
-    fn removed(&mut self, bytes: i64) {
+    fn subtract(&mut self, bytes: i64) {
         self.messages = self.messages.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes.unsigned_abs());
     }
@@ -108,10 +109,14 @@ pub(super) fn get(connection: &Connection, id: QuarantineId) -> Result<Option<Qu
     row.map(|row| message(row, Bytes::from(row.get::<_, Vec<u8>>(8)?))).transpose()
 }
 
-pub(super) fn remove(connection: &Connection, held: &mut QuarantineSize, id: QuarantineId) -> Result<bool, StoreError> {
+pub(super) fn remove(
+    connection: &Connection,
+    total: &mut QuarantineSize,
+    id: QuarantineId,
+) -> Result<bool, StoreError> {
     let mut statement = connection.prepare_cached("DELETE FROM quarantine WHERE id = ? RETURNING size")?;
     let removed: Option<i64> = statement.query_row([rows::number(id.0)], |row| row.get(0)).optional()?;
-    removed.into_iter().for_each(|bytes| held.removed(bytes));
+    removed.into_iter().for_each(|bytes| total.subtract(bytes));
     Ok(removed.is_some())
 }
 
@@ -169,26 +174,26 @@ mod tests {
     }
 
     #[test]
-    fn size_is_that_of_the_table_after_insertions_and_removals() {
+    fn size_matches_the_table_after_insertions_and_removals() {
         let mut connection = journal();
-        let mut held = QuarantineSize::default();
+        let mut total = QuarantineSize::default();
         let limits = StoreLimits { quarantine_entries: 3, quarantine_bytes: 1000, ..StoreLimits::default() };
         for (bytes, messages, sum) in [(10, 1, 10), (20, 2, 30), (30, 3, 60), (40, 3, 90), (990, 1, 990), (5, 2, 995)] {
-            put(&mut connection, limits, &mut held, &[message(bytes)]).unwrap();
-            assert_eq!(held, QuarantineSize { messages, bytes: sum }, "{bytes}");
-            assert_eq!(size(&connection).unwrap(), held);
+            put(&mut connection, limits, &mut total, &[message(bytes)]).unwrap();
+            assert_eq!(total, QuarantineSize { messages, bytes: sum }, "{bytes}");
+            assert_eq!(size(&connection).unwrap(), total);
         }
-        let ids = put(&mut connection, limits, &mut held, &[message(1)]).unwrap().ids;
-        assert!(remove(&connection, &mut held, ids[0]).unwrap());
-        assert!(!remove(&connection, &mut held, ids[0]).unwrap());
-        assert_eq!(held, QuarantineSize { messages: 2, bytes: 995 });
-        assert_eq!(size(&connection).unwrap(), held);
+        let ids = put(&mut connection, limits, &mut total, &[message(1)]).unwrap().ids;
+        assert!(remove(&connection, &mut total, ids[0]).unwrap());
+        assert!(!remove(&connection, &mut total, ids[0]).unwrap());
+        assert_eq!(total, QuarantineSize { messages: 2, bytes: 995 });
+        assert_eq!(size(&connection).unwrap(), total);
     }
 
     #[test]
     fn insertion_into_a_full_quarantine_takes_as_long_as_into_an_empty_one() {
         let mut connection = journal();
-        let mut held = QuarantineSize::default();
+        let mut total = QuarantineSize::default();
         let limits = StoreLimits { quarantine_entries: 1000, ..StoreLimits::default() };
         let steps = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&steps);
@@ -199,7 +204,7 @@ mod tests {
         connection.progress_handler(1, Some(count)).unwrap();
         let mut steps_of_one = |connection: &mut Connection| {
             steps.store(0, Ordering::Relaxed);
-            put(connection, limits, &mut held, &[message(1)]).unwrap();
+            put(connection, limits, &mut total, &[message(1)]).unwrap();
             steps.load(Ordering::Relaxed)
         };
         let into_empty = steps_of_one(&mut connection);

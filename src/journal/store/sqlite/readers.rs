@@ -1,4 +1,4 @@
-//! The connections over which the journal is read.
+//! The pool of reading connections.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -6,18 +6,18 @@ use rusqlite::Connection;
 
 use crate::journal::store::StoreError;
 
-/// The reading connections. A caller that finds none idle waits for the next one, so that there are never more.
+/// A fixed pool of reading connections. A caller waits until a connection is idle.
 pub(super) struct Readers {
     connections: Vec<Mutex<Connection>>,
-    /// Positions of the connections that nobody uses.
+    /// Indexes of the idle connections.
     idle: Mutex<Vec<usize>>,
     freed: Condvar,
 }
 
-/// A reading connection in use. It is idle again when this is dropped, after a panic of its user too.
+/// Use of a reading connection. Dropping it returns the connection to the pool, also after a panic.
 struct Lease<'a> {
     readers: &'a Readers,
-    position: usize,
+    index: usize,
 }
 
 impl Readers {
@@ -28,16 +28,16 @@ impl Readers {
 
     pub(super) fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let lease = self.lease();
-        // After a panic the connection is as good as before: its transaction was rolled back when it was dropped.
-        let connection = self.connections[lease.position].lock().unwrap_or_else(PoisonError::into_inner);
+        // A connection is usable after a panic, because its transaction was rolled back when it was dropped.
+        let connection = self.connections[lease.index].lock().unwrap_or_else(PoisonError::into_inner);
         read(&connection)
     }
 
     fn lease(&self) -> Lease<'_> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(position) = idle.pop() {
-                return Lease { readers: self, position };
+            if let Some(index) = idle.pop() {
+                return Lease { readers: self, index };
             }
             idle = self.freed.wait(idle).unwrap_or_else(PoisonError::into_inner);
         }
@@ -46,7 +46,7 @@ impl Readers {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.position);
+        self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
         self.readers.freed.notify_one();
     }
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::{Connection, Readers, StoreError};
 
     #[test]
-    fn reader_that_panics_gives_its_connection_back() {
+    fn a_reader_that_panics_returns_its_connection() {
         let readers = Arc::new(Readers::new(vec![Connection::open_in_memory().unwrap()]));
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             readers.read(|connection| -> Result<(), StoreError> {

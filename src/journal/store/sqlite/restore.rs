@@ -1,14 +1,14 @@
-//! A backup in the place of a journal.
+//! Restore: replacing a journal by a backup.
 //!
-//! A restored journal lacks what came after the backup, and readers may have seen it. If it went on
-//! at the next number, a reader whose place is past that would miss other changes under numbers that it
-//! knows. So the numbering leaves out everything that the lost journal can have given: it goes on at
-//! the time of the restore, [`NUMBERS_PER_MILLISECOND`] numbers for every millisecond since 1970. No journal
-//! gives that many, so no number of any journal of this descent is ever used twice, however often one
-//! backup is restored. A place in between is none of the restored journal's, and its reader is told so.
+//! A restored journal lacks the changes after the backup, which readers may have seen. If it continued with the next number,
+//! a reader with a later cursor would miss new changes under numbers that it has already processed. The numbering therefore
+//! skips all numbers that the lost journal can have given: it continues at the time of the restore, with
+//! [`NUMBERS_PER_MILLISECOND`] numbers for every millisecond since 1970. No journal gives that many numbers, so no number is
+//! ever used twice, however often the same backup is restored. A cursor in a skipped range is invalid in the restored
+//! journal, and its reader gets an error.
 //!
-//! The restored journal is another one than the lost, so it has an identity of its own, and whatever
-//! was made from the lost one (archive pages on disk) is made again.
+//! The restored journal gets a new identity, so that everything derived from the lost journal (archive pages on disk) is
+//! created again.
 
 use std::{
     fs::{self, File},
@@ -29,23 +29,23 @@ use crate::{
     model::{Seq, Timestamp},
 };
 
-/// More changes than any journal takes in a millisecond, all the while. As many as a page of the archived
-/// feed has, so that no page has numbers from before a restore and after it.
+/// Upper bound on the sustained number of changes per millisecond of any journal. Equals the length of a page of the
+/// archived feed, so that no page has numbers from before and after a restore.
 const NUMBERS_PER_MILLISECOND: i64 = 100;
 
-/// The copy while it is being made.
+/// Name of the incomplete copy.
 const PARTIAL_NAME: &str = "journal.sqlite.partial";
 
-/// The copy when it is complete. While it is there, the folder has no journal that can be opened.
+/// Name of the complete copy. While a file with this name exists, the journal in the folder cannot be opened.
 pub(super) const READY_NAME: &str = "journal.sqlite.restoring";
 
-/// Why a backup was not restored.
+/// Reasons why a restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is a journal already.
+    /// The folder already has a journal.
     #[error("there is a journal in {0}; give another folder with --data, or --force to move that journal aside")]
     Exists(PathBuf),
-    /// The folder is in use or cannot be used, or the backup is none.
+    /// The folder cannot be used or is in use, or the file is not a backup.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The copy failed.
@@ -53,24 +53,24 @@ pub enum RestoreError {
     Copy(#[from] BackupError),
 }
 
-/// What is there after a restore.
+/// Result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreSummary {
-    /// What the journal holds.
+    /// Changes and size of the restored journal.
     pub summary: JournalSummary,
-    /// The number that the next change will have.
+    /// Number of the next change.
     pub next_seq: Seq,
-    /// Where the journal is that was there before.
+    /// Folder to which the previous journal was moved.
     pub moved_aside: Option<PathBuf>,
 }
 
-/// Makes the backup `file` the journal in `folder`. A journal that is there is moved aside if `force`
-/// says so; where restoring is broken off, it is either still there, or the folder is refused until
-/// restoring is done again.
+/// Restores the backup `file` as the journal in `folder`. With `force`, an existing journal is moved aside. If the restore
+/// is interrupted, either the existing journal is still in place, or the folder cannot be opened until the restore is
+/// repeated.
 ///
 /// # Errors
-/// Fails if the backup is none or not whole, when there is a journal (without `force`), or one that is in
-/// use, or when something cannot be written.
+/// Fails if the file is not an intact backup, if there is a journal (without `force`) or one that is in use, or if a file
+/// cannot be written.
 pub fn restore(
     file: &Path,
     folder: &Path,
@@ -78,43 +78,44 @@ pub fn restore(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RestoreSummary, RestoreError> {
     let backup = open_to_read(file)?;
-    let found: String =
+    let result: String =
         backup.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(|error| explain(file, &error))?;
-    if found != "ok" {
-        return Err(OpenError::Damaged { path: file.to_owned(), what: found }.into());
+    if result != "ok" {
+        return Err(OpenError::Damaged { path: file.to_owned(), what: result }.into());
     }
     private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
     let journal = folder.join(FILE_NAME);
     let _lock = lock(folder, &journal)?;
     let ready = folder.join(READY_NAME);
-    let there = parts(folder).iter().any(|part| part.exists()) || ready.exists();
-    if there && !force {
+    let has_journal = parts(folder).iter().any(|part| part.exists()) || ready.exists();
+    if has_journal && !force {
         return Err(RestoreError::Exists(folder.to_owned()));
     }
 
     let partial = folder.join(PARTIAL_NAME);
     let unwritable = |error: std::io::Error| RestoreError::Copy(cannot_write(&partial, error));
-    // Closed before SQLite opens it: closing it later would cancel SQLite's locks.
+    // Closed before SQLite opens the file, because closing it later would cancel SQLite's locks.
     drop(private_files::create_file(&partial).map_err(unwritable)?);
-    let held = copy(file, &backup, &partial, progress)?;
-    let next = begin_anew(&partial, held.head).map_err(|error| RestoreError::Copy(cannot_write(&partial, error)))?;
+    let summary = copy(file, &backup, &partial, progress)?;
+    let next_seq = continue_numbering(&partial, summary.head)
+        .map_err(|error| RestoreError::Copy(cannot_write(&partial, error)))?;
     File::open(&partial).and_then(|file| file.sync_all()).map_err(unwritable)?;
-    // From this rename to the last one the folder is refused by whoever opens it: a crash between them
-    // must not leave the new file with the old write-ahead log, or the old file without its own.
+    // Between this rename and the last one the journal cannot be opened, because a crash in between could leave the new file
+    // with the old write-ahead log, or the old file without its log.
     fs::rename(&partial, &ready).and_then(|()| sync_folder(&ready)).map_err(unwritable)?;
-    let aside = move_aside(folder).map_err(unwritable)?;
+    let moved_aside = move_aside(folder).map_err(unwritable)?;
     fs::rename(&ready, &journal).and_then(|()| sync_folder(&journal)).map_err(unwritable)?;
-    Ok(RestoreSummary { summary: held, next_seq: next, moved_aside: aside })
+    Ok(RestoreSummary { summary, next_seq, moved_aside })
 }
 
-/// Gives the copy an identity of its own, and numbers that nobody has seen.
-fn begin_anew(path: &Path, head: Seq) -> rusqlite::Result<Seq> {
+/// Gives the copy a new identity, and moves its numbering past all numbers that readers may have seen.
+fn continue_numbering(path: &Path, head: Seq) -> rusqlite::Result<Seq> {
     let mut connection = Connection::open(path)?;
     let transaction = connection.transaction()?;
     let identity = Uuid::new_v4();
     transaction.execute("UPDATE meta SET value = ? WHERE name = 'identity'", [identity.as_bytes().as_slice()])?;
     let clock = Timestamp::now().millis().saturating_mul(NUMBERS_PER_MILLISECOND);
-    // A clock that was set back must not lead back either.
+    // The numbering must not go back even if the clock was set back.
     let given = rows::number(head.0).max(schema::floor(&transaction)?);
     let floor = clock.max((given / NUMBERS_PER_MILLISECOND + 2).saturating_mul(NUMBERS_PER_MILLISECOND));
     transaction.execute("INSERT OR REPLACE INTO restores VALUES (?, ?)", params![rows::number(head.0), floor])?;
@@ -123,12 +124,12 @@ fn begin_anew(path: &Path, head: Seq) -> rusqlite::Result<Seq> {
     Ok(Seq(u64::try_from(floor).unwrap_or_default()).next())
 }
 
-/// The files of a journal: a crash may have left any of them.
+/// Returns the paths of a journal's files. A crash may have left any of them.
 fn parts(folder: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|suffix| folder.join(format!("{FILE_NAME}{suffix}")))
 }
 
-/// Moves the files of the journal that is there into a folder of their own.
+/// Moves the files of an existing journal to a new folder; returns the folder.
 fn move_aside(folder: &Path) -> std::io::Result<Option<PathBuf>> {
     let parts: Vec<_> = parts(folder).into_iter().filter(|part| part.exists()).collect();
     if parts.is_empty() {

@@ -1,5 +1,5 @@
-//! How values of the model are written as columns and read back. What cannot be read back was not
-//! written by us: the journal is damaged.
+//! Conversions between values of the model and columns. A column that cannot be converted was not written by the gateway:
+//! the journal is damaged.
 
 use std::fmt::Display;
 
@@ -10,27 +10,27 @@ use crate::{
     model::{Seq, Timestamp, Uri},
 };
 
-/// Error for a value that the gateway has not written.
+/// Returns the error for a value that the gateway has not written.
 pub(super) fn damaged(what: impl Display) -> StoreError {
     StoreError::Damaged(what.to_string())
 }
 
-/// Reads a time in milliseconds since 1970.
+/// Converts milliseconds since 1970 to a time.
 pub(super) fn time(millis: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_millis(millis).ok_or_else(|| damaged(format!("{millis} is not a time")))
 }
 
-/// Reads a URI.
+/// Parses a URI.
 pub(super) fn uri(text: &str) -> Result<Uri, StoreError> {
     Uri::parse(text).map_err(damaged)
 }
 
-/// Reads a value from JSON.
+/// Parses a value from JSON.
 pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(damaged)
 }
 
-/// SQLite has no unsigned numbers; a number past `i64::MAX` is past every row.
+/// Converts a number to SQLite's signed integers. A number beyond `i64::MAX` becomes `i64::MAX`, which is beyond every row.
 pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -39,8 +39,8 @@ pub(super) fn seq(value: i64) -> Result<Seq, StoreError> {
     u64::try_from(value).map(Seq).map_err(damaged)
 }
 
-/// The checksum of a change: CRC-32 (IEEE 802.3) of its number, as 8 bytes with the highest first, its JSON, and the JSON of
-/// its sight where there is one. It tells every flipped bit, and costs a reader less than a microsecond.
+/// Computes the checksum of a change: CRC-32 (IEEE 802.3) of its number (8 bytes, big-endian), its JSON, and the JSON of its
+/// visibility notes, if any. It detects every flipped bit, and costs a reader less than a microsecond.
 pub(super) fn checksum(seq: i64, json: &[u8], visibility: Option<&[u8]>) -> i64 {
     let mut crc = flate2::Crc::new();
     crc.update(&seq.to_be_bytes());
@@ -49,7 +49,7 @@ pub(super) fn checksum(seq: i64, json: &[u8], visibility: Option<&[u8]>) -> i64 
     i64::from(crc.sum())
 }
 
-/// A value as JSON text, for writing.
+/// Serializes a value to JSON.
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(damaged)
 }

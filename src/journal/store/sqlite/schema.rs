@@ -1,25 +1,25 @@
-//! The tables, and how a journal of an older version is brought up to this one.
+//! The tables, and the migrations of journals of older versions.
 
 use rusqlite::Connection;
 
 use super::{dedupe, version_8};
 use crate::journal::store::StoreError;
 
-/// Marks a file as a journal of ours (`PRAGMA application_id`): the letters `TDNG`.
+/// Identifies a file as a journal of Tidings (`PRAGMA application_id`): the letters `TDNG`.
 pub(super) const APPLICATION_ID: i32 = 0x5444_4E47;
 
-/// How a journal gets from one version to the next.
-pub(super) enum Step {
-    /// By statements.
+/// Migration from one version to the next.
+pub(super) enum Migration {
+    /// SQL statements.
     Sql(&'static str),
-    /// By statements, then by moving what is there, then by statements.
-    Moving(&'static str, fn(&Connection) -> Result<(), StoreError>, &'static str),
+    /// SQL statements, then a function that moves data, then SQL statements.
+    SqlWithData(&'static str, fn(&Connection) -> Result<(), StoreError>, &'static str),
 }
 
-/// What to do to get from each version to the next; the version is `PRAGMA user_version`. An entry
-/// is never changed once it has been released: a new one is added.
-pub(super) const MIGRATIONS: [Step; 9] = [
-    Step::Sql(
+/// Migrations from each version to the next; the version is `PRAGMA user_version`. A released migration never changes,
+/// because journals exist that it has migrated; new migrations are added at the end.
+pub(super) const MIGRATIONS: [Migration; 9] = [
+    Migration::Sql(
         "
     CREATE TABLE meta (
         name TEXT PRIMARY KEY,
@@ -85,7 +85,7 @@ pub(super) const MIGRATIONS: [Step; 9] = [
     ),
     // Keys are random: an index over all of them, kept up with each append, had a page written for each
     // key. They gather, and move to the tree in their order (see `dedupe`).
-    Step::Sql(
+    Migration::Sql(
         "
     CREATE TABLE event_keys (
         key BLOB PRIMARY KEY,
@@ -96,7 +96,7 @@ pub(super) const MIGRATIONS: [Step; 9] = [
     DROP INDEX events_by_key;
     ",
     ),
-    Step::Sql(
+    Migration::Sql(
         "
     -- The events of the last while that changed nothing, of sources whose states may come back: one
     -- that is told again must not undo what has changed since.
@@ -107,7 +107,7 @@ pub(super) const MIGRATIONS: [Step; 9] = [
     );
     ",
     ),
-    Step::Sql(
+    Migration::Sql(
         "
     -- What the public sees of a change, where the change does not tell it by itself: JSON.
     ALTER TABLE changes ADD COLUMN sight TEXT;
@@ -137,8 +137,8 @@ pub(super) const MIGRATIONS: [Step; 9] = [
     CREATE INDEX dead_letters_by_subscription ON dead_letters (subscription, id);
     ",
     ),
-    // The registry gathers in memory (until version 8).
-    Step::Sql(
+    // The newest rows of the registry are only in memory (until version 8).
+    Migration::Sql(
         "
     -- The registry's tables hold everything up to the change `registry_moved` in `meta`, and may hold
     -- something of what came later: the changes tell that again. What events confirmed that are in no change
@@ -156,8 +156,8 @@ pub(super) const MIGRATIONS: [Step; 9] = [
     INSERT INTO meta SELECT 'registry_moved', max(seq) FROM changes HAVING max(seq) IS NOT NULL;
     ",
     ),
-    // The keys of events are in runs, and those of the newest changes in their rows (see `dedupe`).
-    Step::Moving(
+    // Event keys are in sorted runs, and those of the newest changes in the rows of the changes (see `dedupe`).
+    Migration::SqlWithData(
         "
     -- The event that told a change, so that a repeat is known; none where it cannot be, or is in a run alone.
     ALTER TABLE changes ADD COLUMN key BLOB;
@@ -177,14 +177,14 @@ pub(super) const MIGRATIONS: [Step; 9] = [
         keys BLOB NOT NULL
     );
     ",
-        dedupe::move_from_tree,
+        dedupe::migrate_from_tree,
         "
     DROP TABLE event_keys;
     DROP TABLE events;
     DELETE FROM meta WHERE name = 'events_moved';
     ",
     ),
-    Step::Sql(
+    Migration::Sql(
         "
     -- Changes about which the repository that they come from did not tell all that it knows: it is asked again.
     CREATE TABLE incomplete (
@@ -196,8 +196,8 @@ pub(super) const MIGRATIONS: [Step; 9] = [
     CREATE INDEX incomplete_by_source ON incomplete (source, seq);
     ",
     ),
-    // A registry that starts full: what walks through repositories found, which no change tells.
-    Step::Sql(
+    // Seeding: facts from crawls of repositories, which no change contains.
+    Migration::Sql(
         "
     -- What was new to the registry of what a walk found, in its place: after the change `seq` and before the next
     -- one. The registry's tables hold it up to `seeds_moved` in `meta`; it stays until retention has taken the changes
@@ -224,8 +224,8 @@ pub(super) const MIGRATIONS: [Step; 9] = [
     ) WITHOUT ROWID;
     ",
     ),
-    // The registry's tables hold everything: each batch writes the rows that it touches.
-    Step::Moving(
+    // The registry's tables are complete again, because each batch writes the rows that it changes.
+    Migration::SqlWithData(
         "",
         version_8::write_registry,
         "
@@ -235,22 +235,22 @@ pub(super) const MIGRATIONS: [Step; 9] = [
     ),
 ];
 
-/// The version that this program writes.
+/// Returns the version that this program writes.
 pub(super) fn current_version() -> i64 {
     MIGRATIONS.len() as i64
 }
 
-/// Takes the journal from `version` to the current one, each step in a transaction of its own with
-/// the new version number, so that a crash leaves it at one version or the next.
+/// Migrates the journal from `version` to the current version. Each migration and its new version number are committed in
+/// one transaction, so a crash leaves the journal at one of the versions.
 pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), StoreError> {
     let done = usize::try_from(version).unwrap_or(0);
-    for (index, step) in MIGRATIONS.iter().enumerate().skip(done) {
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
         let transaction = connection.transaction()?;
-        match step {
-            Step::Sql(sql) => transaction.execute_batch(sql)?,
-            Step::Moving(before, moving, after) => {
+        match migration {
+            Migration::Sql(sql) => transaction.execute_batch(sql)?,
+            Migration::SqlWithData(before, move_data, after) => {
                 transaction.execute_batch(before)?;
-                moving(&transaction)?;
+                move_data(&transaction)?;
                 transaction.execute_batch(after)?;
             }
         }
@@ -265,8 +265,8 @@ pub(super) fn migrate(connection: &mut Connection, version: i64) -> Result<(), S
     Ok(())
 }
 
-/// The number after which new changes are numbered, where that is past the newest change: a restored
-/// journal leaves out the numbers that the lost one may have given.
+/// Returns the number after which new changes are numbered, if it is greater than that of the newest change. A restored
+/// journal skips the numbers that the lost journal may have given.
 pub(super) fn floor(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT coalesce(max(floor), 0) FROM restores", [], |row| row.get(0))
 }

@@ -1,4 +1,4 @@
-//! What walks through repositories told the registry, in its place between the changes; and how far the walks are.
+//! The tables `seeds` (facts from crawls, ordered between the changes) and `walks` (progress of crawls).
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
@@ -16,7 +16,7 @@ const INSERT: &str = "INSERT OR FAIL INTO seeds (number, seq, object, filled) VA
 
 const READ: &str = "SELECT number, seq, object, filled FROM seeds WHERE number > ? ORDER BY number";
 
-/// The same of a journal that no newer version has opened yet: none.
+/// Query without results, for a journal of an older version that has no table `seeds`.
 const READ_NONE: &str = "SELECT number, seq, '', '' FROM (SELECT 0 AS number, 0 AS seq) WHERE number > ?";
 
 const WRITE_WALK: &str = "INSERT OR REPLACE INTO walks (source, id, part, place, objects, began, moved, done) \
@@ -24,29 +24,29 @@ const WRITE_WALK: &str = "INSERT OR REPLACE INTO walks (source, id, part, place,
 
 const READ_WALK: &str = "SELECT id, part, place, objects, began, moved, done FROM walks WHERE source = ?";
 
-/// Name in `meta` of the number of the newest seed, which is there after retention has removed the seed.
+/// Name in `meta` of the number of the newest seed, which outlasts the removal of the seed by retention.
 const NEWEST: &str = "seeds_moved";
 
-/// Number of the newest seed ever written.
+/// Returns the number of the newest seed ever written.
 pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
     let sql = "SELECT max(coalesce((SELECT max(number) FROM seeds), 0), \
                    coalesce((SELECT value FROM meta WHERE name = ?), 0))";
     connection.query_row(sql, [NEWEST], |row| row.get(0))
 }
 
-/// Writes the seeds of a batch as the rows after `newest`, in their place after the changes of the batch; gives the number of
-/// the last one, if there is any.
-pub(super) fn write(connection: &Connection, newest: i64, decision: &WriteBatch) -> Result<Option<i64>, StoreError> {
-    if decision.seeds.is_empty() {
+/// Writes the seeds of a batch as the rows after `newest`, ordered after the changes of the batch; returns the number of the
+/// last seed, if there is one.
+pub(super) fn write(connection: &Connection, newest: i64, batch: &WriteBatch) -> Result<Option<i64>, StoreError> {
+    if batch.seeds.is_empty() {
         return Ok(None);
     }
-    let head = match decision.changes.last() {
+    let head = match batch.changes.last() {
         Some(newest) => newest.change.seq,
         None => changes::head(connection)?,
     };
     let mut statement = connection.prepare_cached(INSERT)?;
     let mut number = newest;
-    for Seed { object, delta } in &decision.seeds {
+    for Seed { object, delta } in &batch.seeds {
         number += 1;
         let delta = rows::to_json(delta)?;
         statement.execute(params![number, rows::number(head.0), object.as_str(), delta])?;
@@ -57,35 +57,35 @@ pub(super) fn write(connection: &Connection, newest: i64, decision: &WriteBatch)
     Ok(Some(number))
 }
 
-/// A row: what a walk told of an object.
-pub(super) struct Told {
-    /// The newest change at its moment.
+/// A row of `seeds`: new facts about one object.
+pub(super) struct SeedRow {
+    /// Change after which the seed is ordered.
     pub(super) change: Seq,
     pub(super) object: Uri,
     pub(super) delta: RegistryDelta,
 }
 
-/// The statement for [`Rows`], whose parameter is the number of the row to begin after.
-pub(super) fn reading(connection: &Connection) -> rusqlite::Result<&'static str> {
-    let are_kept = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'seeds'")?.exists([])?;
-    Ok(if are_kept { READ } else { READ_NONE })
+/// Returns the SQL for [`SeedRows`]. Its parameter is the number of a seed; the query returns later seeds.
+pub(super) fn select_sql(connection: &Connection) -> rusqlite::Result<&'static str> {
+    let has_table = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'seeds'")?.exists([])?;
+    Ok(if has_table { READ } else { READ_NONE })
 }
 
-/// Rows that are read beside the changes.
-pub(super) struct Rows<'s> {
+/// Cursor over the seeds, for merging them with the changes.
+pub(super) struct SeedRows<'s> {
     rows: rusqlite::Rows<'s>,
-    next: Option<Told>,
+    next: Option<SeedRow>,
 }
 
-impl<'s> Rows<'s> {
-    pub(super) fn of(rows: rusqlite::Rows<'s>) -> Result<Self, StoreError> {
+impl<'s> SeedRows<'s> {
+    pub(super) fn new(rows: rusqlite::Rows<'s>) -> Result<Self, StoreError> {
         let mut rows = Self { rows, next: None };
         rows.step()?;
         Ok(rows)
     }
 
-    /// The next that has its place before this change; any, where there is no further one.
-    pub(super) fn before(&mut self, change: Option<Seq>) -> Result<Option<Told>, StoreError> {
+    /// Returns the next seed if it is ordered before this change; the next of all seeds if there is no further change.
+    pub(super) fn next_before(&mut self, change: Option<Seq>) -> Result<Option<SeedRow>, StoreError> {
         let due = self.next.take_if(|next| change.is_none_or(|change| next.change < change));
         if due.is_some() {
             self.step()?;
@@ -94,20 +94,20 @@ impl<'s> Rows<'s> {
     }
 
     fn step(&mut self) -> Result<(), StoreError> {
-        self.next = self.rows.next()?.map(told).transpose()?;
+        self.next = self.rows.next()?.map(read_seed).transpose()?;
         Ok(())
     }
 }
 
-fn told(row: &Row<'_>) -> Result<Told, StoreError> {
-    Ok(Told {
+fn read_seed(row: &Row<'_>) -> Result<SeedRow, StoreError> {
+    Ok(SeedRow {
         change: rows::seq(row.get(1)?)?,
         object: rows::uri(&row.get::<_, String>(2)?)?,
         delta: rows::json(&row.get::<_, String>(3)?)?,
     })
 }
 
-/// Writes how far walks are.
+/// Writes the progress of crawls.
 pub(super) fn write_crawls(connection: &Connection, walks: &[CrawlProgress]) -> Result<(), StoreError> {
     for CrawlProgress { source, id, parts, position, objects, started, updated, finished } in walks {
         connection.prepare_cached(WRITE_WALK)?.execute(params![
@@ -124,16 +124,16 @@ pub(super) fn write_crawls(connection: &Connection, walks: &[CrawlProgress]) -> 
     Ok(())
 }
 
-/// How far the newest walk of a source is.
+/// Reads the progress of the newest crawl of a source.
 pub(super) fn crawl_progress(
     connection: &Connection,
     source: &SourceName,
 ) -> Result<Option<CrawlProgress>, StoreError> {
     let mut statement = connection.prepare_cached(READ_WALK)?;
     let read = |row: &Row<'_>| -> rusqlite::Result<_> {
-        let whole = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
+        let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
         let (id, position): (Vec<u8>, String) = (row.get(0)?, row.get(2)?);
-        Ok((id, whole(1)?, position, whole(3)?, row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get(6)?))
+        Ok((id, unsigned(1)?, position, unsigned(3)?, row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get(6)?))
     };
     let found = statement.query_row([source.as_str()], read).optional()?;
     let Some((id, parts, position, objects, started, updated, finished)) = found else { return Ok(None) };

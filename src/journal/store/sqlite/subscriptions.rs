@@ -1,4 +1,4 @@
-//! The tables of subscriptions and their dead letters.
+//! The tables `subscriptions` and `dead_letters`.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
@@ -12,9 +12,9 @@ use crate::{
     model::{Seq, SubscriptionName, Timestamp},
 };
 
-const LETTER: &str = "id, seq, refused, reason, attempts, replay, json";
+const LETTER_COLUMNS: &str = "id, seq, refused, reason, attempts, replay, json";
 
-/// Reads every dead letter, for [`read_letter`].
+/// Query for all dead letters, for [`read_letter`].
 pub(super) const READ_LETTERS: &str =
     "SELECT id, seq, refused, reason, attempts, replay, json FROM dead_letters ORDER BY id";
 
@@ -23,14 +23,14 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<SubscriptionRecord>, St
                       (SELECT count(*) FROM dead_letters WHERE subscription = name)
                FROM subscriptions ORDER BY name";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query([])?;
-    let mut all = Vec::new();
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([])?;
+    let mut subscriptions = Vec::new();
+    while let Some(row) = result.next()? {
         let (name, origin): (String, String) = (row.get(0)?, row.get(1)?);
         let made_by = MadeBy::ALL.into_iter().find(|made_by| made_by.as_str() == origin);
-        all.push(SubscriptionRecord {
+        subscriptions.push(SubscriptionRecord {
             name: SubscriptionName::parse(&name).map_err(rows::damaged)?,
-            made_by: made_by.ok_or_else(|| rows::damaged(format!("{origin} makes no subscriptions")))?,
+            made_by: made_by.ok_or_else(|| rows::damaged(format!("unknown creator of a subscription: {origin}")))?,
             definition: row.get::<_, String>(2)?.into(),
             cursor: rows::seq(row.get(3)?)?,
             paused: row.get(4)?,
@@ -38,24 +38,24 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<SubscriptionRecord>, St
             dead_letters: number(row.get(6)?)?,
         });
     }
-    Ok(all)
+    Ok(subscriptions)
 }
 
-/// Moves a cursor forward, and never back.
+/// Moves a cursor forward, and never back; returns the number of affected rows.
 pub(super) fn advance(connection: &Connection, name: &SubscriptionName, cursor: Seq) -> Result<u64, StoreError> {
     let sql = "UPDATE subscriptions SET cursor = ?2 WHERE name = ?1 AND cursor < ?2";
-    let concerned = connection.prepare_cached(sql)?.execute(params![name.as_str(), rows::number(cursor.0)])?;
-    Ok(concerned as u64)
+    let affected = connection.prepare_cached(sql)?.execute(params![name.as_str(), rows::number(cursor.0)])?;
+    Ok(affected as u64)
 }
 
 pub(super) fn write(connection: &mut Connection, writes: &[SubscriptionWrite]) -> Result<Vec<u64>, StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let concerned = writes.iter().map(|write| one(&transaction, write)).collect::<Result<_, _>>()?;
+    let affected = writes.iter().map(|write| execute(&transaction, write)).collect::<Result<_, _>>()?;
     transaction.commit()?;
-    Ok(concerned)
+    Ok(affected)
 }
 
-fn one(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u64, StoreError> {
+fn execute(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u64, StoreError> {
     let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<u64, StoreError> {
         Ok(transaction.prepare_cached(sql)?.execute(values)? as u64)
     };
@@ -78,7 +78,7 @@ fn one(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u64, 
         SubscriptionWrite::SetEnded(name, reason) => {
             run("UPDATE subscriptions SET ended = ?2 WHERE name = ?1", &[&name.as_str(), reason])
         }
-        SubscriptionWrite::AddDeadLetter(name, letter) => park(transaction, name, letter),
+        SubscriptionWrite::AddDeadLetter(name, letter) => add_dead_letter(transaction, name, letter),
         SubscriptionWrite::ReplayDeadLetters(name, id) => run(
             "UPDATE dead_letters SET replay = 1 WHERE subscription = ?1 AND id = coalesce(?2, id)",
             &[&name.as_str(), &id.map(|id| rows::number(id.0))],
@@ -95,7 +95,11 @@ fn one(transaction: &Transaction<'_>, write: &SubscriptionWrite) -> Result<u64, 
     }
 }
 
-fn park(transaction: &Transaction<'_>, name: &SubscriptionName, letter: &NewDeadLetter) -> Result<u64, StoreError> {
+fn add_dead_letter(
+    transaction: &Transaction<'_>,
+    name: &SubscriptionName,
+    letter: &NewDeadLetter,
+) -> Result<u64, StoreError> {
     let json = std::str::from_utf8(&letter.json).map_err(rows::damaged)?;
     let sql = "INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
                VALUES (?, ?, ?, ?, 1, 0, ?)";
@@ -116,7 +120,8 @@ pub(super) fn letters_before(
     before: Option<DeadLetterId>,
     limit: usize,
 ) -> Result<Vec<DeadLetter>, StoreError> {
-    let sql = format!("SELECT {LETTER} FROM dead_letters WHERE subscription = ? AND id < ? ORDER BY id DESC LIMIT ?");
+    let sql =
+        format!("SELECT {LETTER_COLUMNS} FROM dead_letters WHERE subscription = ? AND id < ? ORDER BY id DESC LIMIT ?");
     let bound = before.map_or(i64::MAX, |id| rows::number(id.0));
     letters(connection, &sql, params![subscription.as_str(), bound, rows::number(limit as u64)])
 }
@@ -128,7 +133,7 @@ pub(super) fn replays(
     limit: usize,
 ) -> Result<Vec<DeadLetter>, StoreError> {
     let sql = format!(
-        "SELECT {LETTER} FROM dead_letters WHERE subscription = ? AND id > ? AND replay = 1 ORDER BY id LIMIT ?"
+        "SELECT {LETTER_COLUMNS} FROM dead_letters WHERE subscription = ? AND id > ? AND replay = 1 ORDER BY id LIMIT ?"
     );
     let bound = after.map_or(0, |id| rows::number(id.0));
     letters(connection, &sql, params![subscription.as_str(), bound, rows::number(limit as u64)])
@@ -136,9 +141,9 @@ pub(super) fn replays(
 
 fn letters(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> Result<Vec<DeadLetter>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(values)?;
+    let mut result = statement.query(values)?;
     let mut letters = Vec::new();
-    while let Some(row) = found.next()? {
+    while let Some(row) = result.next()? {
         letters.push(read_letter(row)?);
     }
     Ok(letters)
@@ -149,7 +154,7 @@ pub(super) fn letter(
     subscription: &SubscriptionName,
     id: DeadLetterId,
 ) -> Result<Option<DeadLetter>, StoreError> {
-    let sql = format!("SELECT {LETTER} FROM dead_letters WHERE subscription = ? AND id = ?");
+    let sql = format!("SELECT {LETTER_COLUMNS} FROM dead_letters WHERE subscription = ? AND id = ?");
     let mut statement = connection.prepare_cached(&sql)?;
     let read = |row: &Row<'_>| Ok(read_letter(row));
     statement.query_row(params![subscription.as_str(), rows::number(id.0)], read).optional()?.transpose()

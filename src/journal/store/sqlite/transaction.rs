@@ -1,4 +1,4 @@
-//! The transaction of a batch.
+//! The transaction of one batch.
 
 use std::{mem, sync::MutexGuard};
 
@@ -6,9 +6,9 @@ use foldhash::HashMap;
 
 use super::{
     SqliteStore, WriteSide, changes,
-    dedupe::{Lookup, Written, unchanged},
+    dedupe::{FirstChangeSearch, KeyUpdates, unchanged},
     incomplete,
-    registry::{Reader, Writer},
+    registry::{RegistryReader, RegistryWriter},
     seeds, subscriptions,
 };
 use crate::{
@@ -19,20 +19,20 @@ use crate::{
     model::{Timestamp, Uri},
 };
 
-/// A transaction on the writing connection, which it holds until it ends.
+/// A transaction on the writing connection, which it locks until it ends.
 pub(super) struct SqliteTransaction<'s> {
     store: &'s SqliteStore,
     side: MutexGuard<'s, WriteSide>,
-    /// Row numbers of the known objects that the batch asked for.
-    numbers: HashMap<Uri, i64>,
-    /// Updates of memory that follow the commit.
-    follow_up: FollowUp,
+    /// Row numbers of the prefetched objects.
+    row_numbers: HashMap<Uri, i64>,
+    /// Updates of the data in memory, applied after the commit.
+    memory_updates: MemoryUpdates,
 }
 
-/// Updates of memory that follow a commit.
+/// Updates of the data in memory that follow a commit.
 #[derive(Default)]
-struct FollowUp {
-    keys: Written,
+struct MemoryUpdates {
+    keys: KeyUpdates,
     item_counts: Vec<(Uri, usize)>,
     seeds: Option<i64>,
 }
@@ -42,18 +42,21 @@ impl<'s> SqliteTransaction<'s> {
         let side = store.write_side();
         // Immediate, so that it never fails later because another connection has written meanwhile.
         side.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        Ok(Self { store, side, numbers: HashMap::default(), follow_up: FollowUp::default() })
+        Ok(Self { store, side, row_numbers: HashMap::default(), memory_updates: MemoryUpdates::default() })
     }
 
-    fn objects(&mut self, asked: &HashMap<Uri, ItemSelection>) -> Result<HashMap<Uri, PrefetchedObject>, StoreError> {
+    fn objects(
+        &mut self,
+        selected: &HashMap<Uri, ItemSelection>,
+    ) -> Result<HashMap<Uri, PrefetchedObject>, StoreError> {
         let WriteSide { connection, item_counts, .. } = &*self.side;
-        let mut reader = Reader::new(connection)?;
+        let mut reader = RegistryReader::new(connection)?;
         let mut count = connection.prepare_cached("SELECT count(*) FROM items WHERE object = ?")?;
-        let mut known = HashMap::default();
-        known.reserve(asked.len());
-        for (uri, items) in asked {
+        let mut objects = HashMap::default();
+        objects.reserve(selected.len());
+        for (uri, items) in selected {
             let Some((number, state)) = reader.object(uri, items)? else {
-                known.insert(uri.clone(), PrefetchedObject { other_items: Some(0), ..PrefetchedObject::default() });
+                objects.insert(uri.clone(), PrefetchedObject { other_items: Some(0), ..PrefetchedObject::default() });
                 continue;
             };
             let is_lacking = |items: &[Uri]| items.iter().any(|item| !state.items.contains_key(item));
@@ -69,22 +72,22 @@ impl<'s> SqliteTransaction<'s> {
                 }
                 ItemSelection::Some(_) => None,
             };
-            self.numbers.insert(uri.clone(), number);
-            known.insert(uri.clone(), PrefetchedObject { state, other_items });
+            self.row_numbers.insert(uri.clone(), number);
+            objects.insert(uri.clone(), PrefetchedObject { state, other_items });
         }
-        Ok(known)
+        Ok(objects)
     }
 
     fn write_objects(&self, objects: &[ObjectUpdate]) -> Result<Vec<(Uri, usize)>, StoreError> {
         let connection = &self.side.connection;
-        let (mut writer, mut reader) = (Writer::new(connection)?, Reader::new(connection)?);
+        let (mut writer, mut reader) = (RegistryWriter::new(connection)?, RegistryReader::new(connection)?);
         let mut counts = Vec::new();
         for ObjectUpdate { uri, object_changed, state, changed_items, item_count } in objects {
-            let known = match self.numbers.get(uri) {
+            let row_number = match self.row_numbers.get(uri) {
                 Some(number) => Some(*number),
                 None => reader.number(uri)?,
             };
-            let number = match known {
+            let number = match row_number {
                 Some(number) => {
                     if *object_changed {
                         writer.update(number, state)?;
@@ -105,48 +108,49 @@ impl<'s> SqliteTransaction<'s> {
 }
 
 impl Transaction for SqliteTransaction<'_> {
-    fn prefetch(&mut self, questions: &PrefetchKeys) -> Result<PrefetchedRows, StoreError> {
-        let (connection, keys) = (&self.side.connection, &self.side.keys);
+    fn prefetch(&mut self, keys: &PrefetchKeys) -> Result<PrefetchedRows, StoreError> {
+        let (connection, event_keys) = (&self.side.connection, &self.side.keys);
         let (head, received) = changes::newest(connection)?;
-        let mut known = PrefetchedRows { head: head.max(self.store.floor), received, ..PrefetchedRows::default() };
+        let mut rows = PrefetchedRows { head: head.max(self.store.floor), received, ..PrefetchedRows::default() };
         let now = Timestamp::now();
-        let mut lookup = Lookup::new(connection, self.store.options.limits)?;
-        for key in &questions.keys {
-            known.first_changes.extend(lookup.change(*key, keys.held(*key), now)?.map(|first| (*key, first)));
+        let mut search = FirstChangeSearch::new(connection, self.store.options.limits)?;
+        for key in &keys.keys {
+            rows.first_changes
+                .extend(search.first_change(*key, event_keys.locate(*key), now)?.map(|first| (*key, first)));
         }
-        unchanged::find(connection, &questions.unchanged, &mut known.unchanged)?;
-        let mut taken = connection.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
-        for id in &questions.ids {
-            if taken.exists([id.uuid().as_bytes()])? {
-                known.used_ids.insert(*id);
+        unchanged::find(connection, &keys.unchanged, &mut rows.unchanged)?;
+        let mut id_exists = connection.prepare_cached("SELECT 1 FROM changes WHERE id = ?")?;
+        for id in &keys.ids {
+            if id_exists.exists([id.uuid().as_bytes()])? {
+                rows.used_ids.insert(*id);
             }
         }
-        drop((lookup, taken));
-        known.objects = self.objects(&questions.objects)?;
-        Ok(known)
+        drop((search, id_exists));
+        rows.objects = self.objects(&keys.objects)?;
+        Ok(rows)
     }
 
-    fn write(&mut self, decision: &WriteBatch) -> Result<(), StoreError> {
+    fn write(&mut self, batch: &WriteBatch) -> Result<(), StoreError> {
         let WriteSide { connection, keys, seeds, .. } = &*self.side;
         let options = self.store.options;
-        changes::insert(connection, &decision.changes)?;
-        unchanged::write(connection, options.limits, decision)?;
-        incomplete::write(connection, decision)?;
-        for (name, cursor) in &decision.cursors {
+        changes::insert(connection, &batch.changes)?;
+        unchanged::write(connection, options.limits, batch)?;
+        incomplete::write(connection, batch)?;
+        for (name, cursor) in &batch.cursors {
             subscriptions::advance(connection, name, *cursor)?;
         }
-        let seeds = seeds::write(connection, *seeds, decision)?;
-        seeds::write_crawls(connection, &decision.crawls)?;
-        let keys = keys.write(connection, options, &decision.changes)?;
-        let item_counts = self.write_objects(&decision.objects)?;
-        self.follow_up = FollowUp { keys, item_counts, seeds };
+        let seeds = seeds::write(connection, *seeds, batch)?;
+        seeds::write_crawls(connection, &batch.crawls)?;
+        let keys = keys.write(connection, options, &batch.changes)?;
+        let item_counts = self.write_objects(&batch.objects)?;
+        self.memory_updates = MemoryUpdates { keys, item_counts, seeds };
         Ok(())
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
         self.side.connection.prepare_cached("COMMIT")?.execute([])?;
-        let FollowUp { keys, item_counts, seeds } = mem::take(&mut self.follow_up);
-        self.side.keys.committed(keys);
+        let MemoryUpdates { keys, item_counts, seeds } = mem::take(&mut self.memory_updates);
+        self.side.keys.apply(keys);
         for (uri, count) in item_counts {
             self.side.item_counts.set(uri, count);
         }
@@ -160,11 +164,11 @@ impl Transaction for SqliteTransaction<'_> {
 
 impl Drop for SqliteTransaction<'_> {
     fn drop(&mut self) {
-        // After a full disk or a failed read SQLite has rolled back by itself.
+        // SQLite rolls back automatically after some errors, for example if the disk is full.
         if !self.side.connection.is_autocommit()
             && let Err(error) = self.side.connection.execute_batch("ROLLBACK")
         {
-            tracing::error!(%error, "a transaction of the journal cannot be rolled back");
+            tracing::error!(%error, "cannot roll back a transaction of the journal");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Journals of versions 5 to 8, which kept the newest rows of the registry in memory.
 //!
-//! In such a file the registry's tables hold everything up to the change `registry_moved` in `meta`, and may hold parts of
-//! later changes. The rest is replayed from three tables: `changes`, `confirmations` (times at which events found a fact
-//! unchanged) and `seeds` (facts that crawls found). The migration to version 9 writes the result to the tables;
-//! `tidings verify` replays without writing, because a backup may be of any version.
+//! In such a file the registry's tables are complete up to the change `registry_moved` in `meta`, and may contain parts of
+//! later changes. The rest is replayed from three tables: `changes`, `confirmations` (times at which events confirmed facts)
+//! and `seeds` (facts from crawls). The migration to version 9 writes the result to the tables. `tidings verify` replays
+//! without writing, because a backup may have any version.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -11,8 +11,9 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::{
     changes,
-    registry::{self, Reader, Writer},
-    rows, seeds,
+    registry::{self, RegistryReader, RegistryWriter},
+    rows,
+    seeds::{self, SeedRows},
 };
 use crate::{
     journal::{
@@ -28,23 +29,23 @@ const CONFIRMATIONS: &str = "SELECT number, seq, object, item, purged_confirmed,
 
 const CHANGES: &str = "SELECT seq, checksum, json, sight FROM changes WHERE seq > ? ORDER BY seq";
 
-/// Objects that the tables do not hold for certain, each with those of its items that were replayed.
+/// Objects whose rows may be outdated, each with its replayed items.
 pub(super) type Replayed = BTreeMap<Uri, ObjectState>;
 
-/// Whether the file is of a version that kept rows of the registry in memory.
+/// Returns whether the file has one of the versions that kept rows of the registry in memory.
 pub(super) fn is_version(connection: &Connection) -> rusqlite::Result<bool> {
     connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'confirmations'")?.exists([])
 }
 
-/// Number of the change up to which the registry's tables hold everything.
+/// Returns the number of the change up to which the registry's tables are complete.
 pub(super) fn complete_up_to(connection: &Connection) -> rusqlite::Result<Seq> {
-    Ok(Seq(mark(connection, "registry_moved")?.unsigned_abs()))
+    Ok(Seq(meta_number(connection, "registry_moved")?.unsigned_abs()))
 }
 
-/// Writes to the registry's tables what they lack.
+/// Completes the registry's tables.
 pub(super) fn write_registry(connection: &Connection) -> Result<(), StoreError> {
     let replayed = replay(connection)?;
-    let (mut reader, mut writer) = (Reader::new(connection)?, Writer::new(connection)?);
+    let (mut reader, mut writer) = (RegistryReader::new(connection)?, RegistryWriter::new(connection)?);
     for (uri, state) in &replayed {
         let number = match reader.number(uri)? {
             Some(number) => {
@@ -60,27 +61,27 @@ pub(super) fn write_registry(connection: &Connection) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Replays the changes, confirmations and seeds that the registry's tables do not hold for certain.
+/// Replays the changes, confirmations and seeds that the registry's tables may lack.
 pub(super) fn replay(connection: &Connection) -> Result<Replayed, StoreError> {
-    let moved = complete_up_to(connection)?;
-    let mut replay = Replay { reader: Reader::new(connection)?, objects: Replayed::new() };
-    let mut seeds = connection.prepare(seeds::reading(connection)?)?;
-    let mut seeds = seeds::Rows::of(seeds.query([mark(connection, "seeds_moved")?])?)?;
+    let complete_up_to = complete_up_to(connection)?;
+    let mut replay = Replay { reader: RegistryReader::new(connection)?, objects: Replayed::new() };
+    let mut seeds = connection.prepare(seeds::select_sql(connection)?)?;
+    let mut seeds = SeedRows::new(seeds.query([meta_number(connection, "seeds_moved")?])?)?;
     let mut confirmations = connection.prepare(CONFIRMATIONS)?;
-    let mut confirmations = confirmations.query([mark(connection, "confirmations_moved")?])?;
+    let mut confirmations = confirmations.query([meta_number(connection, "confirmations_moved")?])?;
     let mut confirmation = confirmations.next()?.map(Confirmation::read).transpose()?;
     let mut changes = connection.prepare(CHANGES)?;
-    let mut changes = changes.query([rows::number(moved.0)])?;
+    let mut changes = changes.query([rows::number(complete_up_to.0)])?;
     loop {
         let change = changes.next()?;
         let number = change.map(|row| row.get::<_, i64>(0)).transpose()?.map(rows::seq).transpose()?;
-        // The seeds first: a confirmation may be of a fact that a seed has brought.
-        while let Some(due) = seeds.before(number)? {
-            replay.object(&due.object, due.delta.items())?.apply_delta(&due.delta);
+        // Seeds come first, because a confirmation may concern a fact from a seed.
+        while let Some(seed) = seeds.next_before(number)? {
+            replay.object(&seed.object, seed.delta.items())?.apply_delta(&seed.delta);
         }
-        while let Some(due) = confirmation.take_if(|due| number.is_none_or(|number| due.change < number)) {
-            let object = replay.object(&due.object, due.item.iter())?;
-            due.apply(object);
+        while let Some(next) = confirmation.take_if(|next| number.is_none_or(|number| next.change < number)) {
+            let object = replay.object(&next.object, next.item.iter())?;
+            next.apply(object);
             confirmation = confirmations.next()?.map(Confirmation::read).transpose()?;
         }
         let Some(row) = change else { return Ok(replay.objects) };
@@ -90,14 +91,14 @@ pub(super) fn replay(connection: &Connection) -> Result<Replayed, StoreError> {
                 let items = modification.items.iter().map(|item| &item.uri);
                 replay.object(&modification.object, items)?.apply_change(&change);
             }
-            // No reader gets such a change either; `tidings verify` reports it.
-            Err(error) => tracing::error!(%error, "the registry lacks the facts of a change that cannot be read"),
+            // Readers get an error for such a change as well, and `tidings verify` reports it.
+            Err(error) => tracing::error!(%error, "cannot add an unreadable change to the registry"),
         }
     }
 }
 
-/// Reads a number of `meta`; 0 where there is none.
-fn mark(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+/// Reads a number from `meta`; returns 0 if there is none.
+fn meta_number(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = ?")?;
     Ok(statement.query_row([name], |row| row.get(0)).optional()?.unwrap_or_default())
 }
@@ -107,12 +108,12 @@ fn read_change(row: &Row<'_>) -> Result<Change, StoreError> {
 }
 
 struct Replay<'c> {
-    reader: Reader<'c>,
+    reader: RegistryReader<'c>,
     objects: Replayed,
 }
 
 impl Replay<'_> {
-    /// State of an object with these items, as far as the tables or the replay have them.
+    /// Returns the state of an object with these items, as far as the tables or the replay have them.
     fn object<'i>(&mut self, uri: &Uri, items: impl Iterator<Item = &'i Uri>) -> Result<&mut ObjectState, StoreError> {
         let state = match self.objects.entry(uri.clone()) {
             Entry::Occupied(replayed) => replayed.into_mut(),
@@ -133,9 +134,9 @@ impl Replay<'_> {
     }
 }
 
-/// A row of `confirmations`: all times of confirmation of an item, or of the purge of an object, at one moment.
+/// A row of `confirmations`: all times of confirmation of an item, or of the purge of an object.
 struct Confirmation {
-    /// Number of the newest change at that moment.
+    /// Change after which the confirmation is ordered.
     change: Seq,
     object: Uri,
     item: Option<Uri>,

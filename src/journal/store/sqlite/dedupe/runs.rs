@@ -1,7 +1,7 @@
-//! Runs of event keys in the file: the keys of a run of changes, in their own order, and never moved again.
+//! Sorted runs of event keys in the file. A run has the keys of consecutive changes, in order of the keys.
 //!
-//! A run is cut into parts by the first bits of the keys, so that one row is read to look for a key. Keys are random and so
-//! fall evenly; a part has about a page.
+//! The first bits of the keys divide a run into parts, and each part is one row, so that a search reads one row. Keys are
+//! random and therefore evenly distributed; a part fills about one page.
 
 use std::cmp::Reverse;
 
@@ -13,50 +13,50 @@ use crate::{
     model::Seq,
 };
 
-/// How many keys a run has, where nothing else is set: a part of as many fills most of a page.
-pub(in super::super) const USUAL: usize = 16 * 1024;
+/// Default number of keys of a run, with which a part fills most of a page.
+pub(in super::super) const DEFAULT_KEYS: usize = 16 * 1024;
 
-/// Into how many parts a run is cut.
+/// Number of parts of a run.
 const PARTS: u64 = 64;
 
-/// A key, and the number of its change with the highest byte first.
+/// Size of an entry in bytes: a key, and the number of its change in big-endian order.
 const ENTRY: usize = 16 + 8;
 
-/// A run, without its keys.
+/// Description of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Run {
-    /// Its number; each is one more than that of the run before.
+    /// Number of the run, one more than the number of the previous run.
     pub(in super::super) number: u64,
-    /// The oldest of its changes, …
+    /// Oldest change of the run.
     pub(in super::super) first: Seq,
-    /// … the newest, …
+    /// Newest change of the run.
     pub(in super::super) last: Seq,
-    /// … and when that was received, in milliseconds since 1970.
+    /// Time of receipt of the newest change, in milliseconds since 1970.
     pub(in super::super) received: i64,
-    /// How many keys it has.
+    /// Number of keys.
     pub(in super::super) keys: usize,
 }
 
-/// Puts keys in their order. Of a key that is there twice, since it came again after the window, the newest change counts.
+/// Sorts keys. A key occurs twice if its event was repeated after the window; then the newest change counts.
 pub(in super::super) fn in_order(mut keys: Vec<(EventKey, Seq)>) -> Vec<(EventKey, Seq)> {
-    // As numbers they compare faster than octet by octet.
+    // Numbers compare faster than byte arrays.
     keys.sort_unstable_by_key(|(key, seq)| (u128::from_be_bytes(key.0), Reverse(*seq)));
     keys.dedup_by_key(|(key, _)| *key);
     keys
 }
 
-/// Every run, oldest first.
+/// Returns all runs, oldest first.
 pub(in super::super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
     let mut statement = connection.prepare("SELECT run, first, last, received, keys FROM key_runs ORDER BY run")?;
-    let found = statement.query_map([], |row| {
-        let whole = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
-        let (number, first, last, keys) = (whole(0)?, Seq(whole(1)?), Seq(whole(2)?), whole(4)?);
+    let runs = statement.query_map([], |row| {
+        let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
+        let (number, first, last, keys) = (unsigned(0)?, Seq(unsigned(1)?), Seq(unsigned(2)?), unsigned(4)?);
         Ok(Run { number, first, last, received: row.get(3)?, keys: usize::try_from(keys).unwrap_or(usize::MAX) })
     })?;
-    found.collect()
+    runs.collect()
 }
 
-/// Writes a run with its keys, which are in their order, in place of what it had before.
+/// Writes a run with its sorted keys; replaces the run if it exists.
 pub(in super::super) fn write(connection: &Connection, run: Run, keys: &[(EventKey, Seq)]) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO key_runs (run, first, last, received, keys) VALUES (?, ?, ?, ?, ?)";
     let count = rows::number(keys.len() as u64);
@@ -83,42 +83,42 @@ pub(in super::super) fn remove(connection: &Connection, run: Run) -> rusqlite::R
     Ok(())
 }
 
-/// The keys of a run.
+/// Reads the keys of a run.
 pub(in super::super) fn read(connection: &Connection, run: Run) -> Result<Vec<(EventKey, Seq)>, StoreError> {
     let mut keys = Vec::with_capacity(run.keys);
     let parts = "SELECT keys FROM key_parts WHERE part >= ? AND part < ?";
     let mut statement = connection.prepare_cached(parts)?;
-    let mut found = statement.query([rows::number(run.number * PARTS), rows::number((run.number + 1) * PARTS)])?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([rows::number(run.number * PARTS), rows::number((run.number + 1) * PARTS)])?;
+    while let Some(row) = result.next()? {
         keys.extend(entries(row.get_ref(0)?)?);
     }
     Ok(keys)
 }
 
-/// Every key that is in a run, with the number of that run.
-pub(in super::super) fn each(connection: &Connection, mut take: impl FnMut(u64, EventKey)) -> Result<(), StoreError> {
+/// Calls `visit` with each key of each run, and the number of the run.
+pub(in super::super) fn each(connection: &Connection, mut visit: impl FnMut(u64, EventKey)) -> Result<(), StoreError> {
     let mut statement = connection.prepare("SELECT part, keys FROM key_parts ORDER BY part")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([])?;
+    while let Some(row) = result.next()? {
         let run = row.get::<_, i64>(0)?.unsigned_abs() / PARTS;
-        entries(row.get_ref(1)?)?.for_each(|(key, _)| take(run, key));
+        entries(row.get_ref(1)?)?.for_each(|(key, _)| visit(run, key));
     }
     Ok(())
 }
 
-/// Looks for keys in runs.
-pub(in super::super) struct Finding<'a>(CachedStatement<'a>);
+/// Search for keys in runs.
+pub(in super::super) struct RunSearch<'a>(CachedStatement<'a>);
 
-impl<'a> Finding<'a> {
+impl<'a> RunSearch<'a> {
     pub(in super::super) fn new(connection: &'a Connection) -> rusqlite::Result<Self> {
         connection.prepare_cached("SELECT keys FROM key_parts WHERE part = ?").map(Self)
     }
 
-    /// The change of that key, if the run has it.
+    /// Returns the change of the key, if the run has the key.
     pub(in super::super) fn find(&mut self, run: Run, key: EventKey) -> Result<Option<Seq>, StoreError> {
         let part = rows::number(part_of(run.number, key));
-        let found = self.0.query_row([part], |row| Ok(find(row.get_ref(0)?, key))).optional()?;
-        found.transpose().map(Option::flatten)
+        let entry = self.0.query_row([part], |row| Ok(find(row.get_ref(0)?, key))).optional()?;
+        entry.transpose().map(Option::flatten)
     }
 }
 
@@ -134,7 +134,7 @@ fn entries(part: ValueRef<'_>) -> Result<impl Iterator<Item = (EventKey, Seq)>, 
 
 fn slices(part: ValueRef<'_>) -> Result<&[[u8; ENTRY]], StoreError> {
     let (entries, rest) = part.as_blob().map_err(rows::damaged)?.as_chunks();
-    if rest.is_empty() { Ok(entries) } else { Err(rows::damaged("a part of a run of event keys is cut short")) }
+    if rest.is_empty() { Ok(entries) } else { Err(rows::damaged("a part of a run of event keys is truncated")) }
 }
 
 fn entry(entry: &[u8; ENTRY]) -> (EventKey, Seq) {
@@ -142,7 +142,7 @@ fn entry(entry: &[u8; ENTRY]) -> (EventKey, Seq) {
     (key, Seq(u64::from_be_bytes(std::array::from_fn(|byte| entry[16 + byte]))))
 }
 
-/// The row of the part in which a run has a key, if it has it.
+/// Returns the row number of the part of a run that would have the key.
 fn part_of(run: u64, EventKey(key): EventKey) -> u64 {
     run * PARTS + u64::from(key[0]) * PARTS / 256
 }

@@ -1,5 +1,5 @@
-//! The columns of objects and items, and their values. A value that cannot be read was not written by the gateway: the
-//! journal is damaged.
+//! Conversions between the registry's columns and objects and items. A column that cannot be converted was not written by
+//! the gateway: the journal is damaged.
 
 use rusqlite::{Row, types::ToSqlOutput};
 
@@ -28,7 +28,7 @@ macro_rules! item_columns {
     };
 }
 
-/// The columns of an item in a file that no version since the column `unheard` has opened, as a backup may be.
+/// The columns of an item in a file of version 7 or earlier, which lacks the column `unheard`, for example a backup.
 macro_rules! item_columns_of_version_7 {
     () => {
         "uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, \
@@ -38,7 +38,7 @@ macro_rules! item_columns_of_version_7 {
 
 pub(super) use {item_columns, item_columns_of_version_7, object_columns};
 
-/// JSON of an empty list of types, which most objects have.
+/// JSON of an empty list of types, as in most rows.
 const NO_TYPES: &str = "[]";
 
 /// Reads [`object_columns`], the first of them at `index`.
@@ -68,20 +68,20 @@ pub(super) fn item(row: &Row<'_>) -> Result<(Uri, Box<ItemRecord>), StoreError> 
     Ok((uri, Box::new(record)))
 }
 
-/// Reads the three columns of a beginning, the first of them at `index`.
+/// Reads the three columns of an initial state, the first of them at `index`.
 pub(in super::super) fn initial_state(row: &Row<'_>, index: usize) -> Result<Option<InitialState>, StoreError> {
     let (Some(name), Some(at)) = (text(row, index)?, time(row, index + 1)?) else { return Ok(None) };
     Ok(Some(InitialState { state: state(name)?, at, confirmed: time(row, index + 2)? }))
 }
 
-/// Values of the three columns of a beginning.
+/// Returns the values of the three columns of an initial state.
 pub(super) fn write_initial_state(initial_state: Option<&InitialState>) -> (Option<&str>, Option<i64>, Option<i64>) {
     let confirmed = initial_state.and_then(|initial_state| initial_state.confirmed);
     let at = initial_state.map(|initial_state| initial_state.at.millis());
     (initial_state.map(|initial_state| initial_state.state.as_str()), at, confirmed.map(Timestamp::millis))
 }
 
-/// Value of the column `types`.
+/// Returns the value of the column `types`.
 pub(super) fn write_types(types: &[Uri]) -> Result<ToSqlOutput<'static>, StoreError> {
     Ok(if types.is_empty() { NO_TYPES.into() } else { rows::to_json(&types)?.into() })
 }

@@ -1,7 +1,7 @@
-//! Cache of the numbers of items per object, for the limit on them.
+//! Cache of the numbers of items per object, which the limit on items needs.
 //!
-//! To count the items of a large object reads all their rows. The store counts them when an object gets its first new item,
-//! and keeps the number up to date with each batch that it commits. The cache has two generations, so it is bounded.
+//! Counting the items of a large object reads all their rows. The store therefore counts them when an object gets a new item
+//! for the first time, and updates the number with each commit. The cache has two generations, which bounds its size.
 
 use std::mem;
 
@@ -9,10 +9,10 @@ use foldhash::HashMap;
 
 use crate::model::Uri;
 
-/// Most counts in one generation; there are two generations.
+/// Maximum number of counts in one generation; there are two generations.
 const GENERATION: usize = 8192;
 
-/// Numbers of items of the objects that got new items last.
+/// Numbers of items of the objects that got new items most recently.
 #[derive(Debug, Default)]
 pub(in super::super) struct ItemCounts {
     young: HashMap<Uri, usize>,
@@ -20,7 +20,7 @@ pub(in super::super) struct ItemCounts {
 }
 
 impl ItemCounts {
-    /// Number of items of an object, if the cache has it.
+    /// Returns the number of items of an object, if it is cached.
     pub(in super::super) fn get(&self, object: &Uri) -> Option<usize> {
         self.young.get(object).or_else(|| self.old.get(object)).copied()
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::{GENERATION, ItemCounts, Uri};
 
     #[test]
-    fn counts_are_kept_for_a_generation_and_bounded() {
+    fn counts_stay_for_a_generation_and_are_bounded() {
         let uri = |number: usize| Uri::parse(&format!("http://h/{number}")).unwrap();
         let mut counts = ItemCounts::default();
         for number in 0..3 * GENERATION {

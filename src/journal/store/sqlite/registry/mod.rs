@@ -1,7 +1,6 @@
-//! The registry's tables: `objects` has a row for each object, `items` one for each item.
+//! The registry's tables: `objects` has one row per object, `items` one row per item.
 //!
-//! Every batch writes the rows that it touched in its own transaction, so that a reader finds in the registry what the
-//! newest change did to it.
+//! Every batch writes the rows that it changes in its own transaction, so the registry always includes the newest change.
 
 mod columns;
 mod counts;
@@ -12,5 +11,5 @@ mod write;
 pub(super) use columns::initial_state;
 pub(super) use counts::ItemCounts;
 pub(super) use page::{object, page};
-pub(super) use read::Reader;
-pub(super) use write::Writer;
+pub(super) use read::RegistryReader;
+pub(super) use write::RegistryWriter;

@@ -1,8 +1,8 @@
-//! Reads whole objects, for views.
+//! Reading of whole objects, for views.
 
 use rusqlite::{Connection, params};
 
-use super::{super::rows, Reader};
+use super::{super::rows, RegistryReader};
 use crate::{
     journal::{
         registry::ObjectState,
@@ -20,11 +20,11 @@ const PAGE_BYTES: usize = 4 << 20;
 /// Reads an object with all its items.
 pub(in super::super) fn object(connection: &Connection, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
-    let found = Reader::new(&transaction)?.object(uri, &ItemSelection::All)?;
-    Ok(found.map(|(_, state)| state))
+    let object = RegistryReader::new(&transaction)?.object(uri, &ItemSelection::All)?;
+    Ok(object.map(|(_, state)| state))
 }
 
-/// Reads up to `limit` objects after `after`, in order of their URIs, as of one moment.
+/// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot.
 pub(in super::super) fn page(
     connection: &Connection,
     after: Option<&Uri>,
@@ -32,13 +32,13 @@ pub(in super::super) fn page(
 ) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
     let transaction = connection.unchecked_transaction()?;
     let mut statement = transaction.prepare_cached("SELECT uri FROM objects WHERE uri > ? ORDER BY uri LIMIT ?")?;
-    let mut found = statement.query(params![after.map_or("", Uri::as_str), rows::number(limit as u64)])?;
-    let mut reader = Reader::new(&transaction)?;
+    let mut uris = statement.query(params![after.map_or("", Uri::as_str), rows::number(limit as u64)])?;
+    let mut reader = RegistryReader::new(&transaction)?;
     let mut page = Vec::new();
     let (mut items, mut bytes) = (0, 0);
     while items < PAGE_ITEMS
         && bytes < PAGE_BYTES
-        && let Some(row) = found.next()?
+        && let Some(row) = uris.next()?
     {
         let uri = rows::uri(&row.get::<_, String>(0)?)?;
         let Some((_, state)) = reader.object(&uri, &ItemSelection::All)? else { continue };
@@ -49,7 +49,7 @@ pub(in super::super) fn page(
     Ok(page)
 }
 
-/// About the number of bytes that a page spends on an object.
+/// Returns the approximate size of an object in a page, in bytes.
 fn size(state: &ObjectState) -> usize {
     let item = |item: &Uri| item.as_str().len() + state.content(item).map_or(0, |content| content.json().len());
     let types = state.types().iter().map(|uri| uri.as_str().len()).sum::<usize>();

@@ -1,4 +1,4 @@
-//! Reads single objects and items.
+//! Reading of single objects and items.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ const ITEM_OF_VERSION_7: &str =
     concat!("SELECT ", item_columns_of_version_7!(), " FROM items WHERE object = ? AND uri = ?");
 
 /// Prepared statements that read objects and items.
-pub(in super::super) struct Reader<'c> {
+pub(in super::super) struct RegistryReader<'c> {
     number: CachedStatement<'c>,
     object: CachedStatement<'c>,
     items: CachedStatement<'c>,
     item: CachedStatement<'c>,
 }
 
-impl<'c> Reader<'c> {
+impl<'c> RegistryReader<'c> {
     pub(in super::super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             number: connection.prepare_cached(NUMBER)?,
@@ -39,20 +39,20 @@ impl<'c> Reader<'c> {
         })
     }
 
-    /// Reads an object with the items that are asked for; gives its row number too.
+    /// Reads an object with the selected items; returns its row number and its state.
     pub(in super::super) fn object(
         &mut self,
         uri: &Uri,
         items: &ItemSelection,
     ) -> Result<Option<(i64, ObjectState)>, StoreError> {
-        let mut found = self.object.query([uri.as_str()])?;
-        let Some(row) = found.next()? else { return Ok(None) };
+        let mut result = self.object.query([uri.as_str()])?;
+        let Some(row) = result.next()? else { return Ok(None) };
         let (number, mut state) = (row.get::<_, i64>(0)?, columns::object(row, 1)?);
-        drop(found);
+        drop(result);
         match items {
             ItemSelection::All => self.items(number, &mut state.items)?,
-            ItemSelection::Some(asked) => {
-                for item in asked.as_slice() {
+            ItemSelection::Some(selected) => {
+                for item in selected.as_slice() {
                     let record = self.item(number, item)?;
                     state.items.extend(record.map(|record| (item.clone(), record)));
                 }
@@ -61,20 +61,20 @@ impl<'c> Reader<'c> {
         Ok(Some((number, state)))
     }
 
-    /// Row number of an object, if it has a row.
+    /// Returns the row number of an object, if it has a row.
     pub(in super::super) fn number(&mut self, uri: &Uri) -> Result<Option<i64>, StoreError> {
         Ok(self.number.query_row([uri.as_str()], |row| row.get(0)).optional()?)
     }
 
-    /// Reads one item of the object with that row number.
+    /// Reads one item of the object with this row number.
     pub(in super::super) fn item(&mut self, number: i64, item: &Uri) -> Result<Option<Box<ItemRecord>>, StoreError> {
-        let mut found = self.item.query(params![number, item.as_str()])?;
-        found.next()?.map(|row| Ok(columns::item(row)?.1)).transpose()
+        let mut result = self.item.query(params![number, item.as_str()])?;
+        result.next()?.map(|row| Ok(columns::item(row)?.1)).transpose()
     }
 
     fn items(&mut self, number: i64, items: &mut BTreeMap<Uri, Box<ItemRecord>>) -> Result<(), StoreError> {
-        let mut found = self.items.query([number])?;
-        while let Some(row) = found.next()? {
+        let mut result = self.items.query([number])?;
+        while let Some(row) = result.next()? {
             items.extend([columns::item(row)?]);
         }
         Ok(())

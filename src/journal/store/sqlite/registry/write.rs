@@ -1,4 +1,4 @@
-//! Writes single objects and items.
+//! Writing of single objects and items.
 
 use rusqlite::{
     CachedStatement, Connection, params, params_from_iter,
@@ -15,8 +15,8 @@ use crate::{
     model::{State, Timestamp, Uri},
 };
 
-// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite keeps a copy of every page, so that it can take back
-// one statement. The gateway takes back the whole transaction.
+// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a single
+// statement. The gateway rolls back the whole transaction.
 const INSERT_OBJECT: &str =
     concat!("INSERT OR FAIL INTO objects (", object_columns!(), ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
 const UPDATE_OBJECT: &str =
@@ -28,14 +28,14 @@ const PUT_ITEM: &str = concat!(
 );
 
 /// Prepared statements that write objects and items.
-pub(in super::super) struct Writer<'c> {
+pub(in super::super) struct RegistryWriter<'c> {
     connection: &'c Connection,
     insert: CachedStatement<'c>,
     update: CachedStatement<'c>,
     put_item: CachedStatement<'c>,
 }
 
-impl<'c> Writer<'c> {
+impl<'c> RegistryWriter<'c> {
     pub(in super::super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             connection,
@@ -45,7 +45,7 @@ impl<'c> Writer<'c> {
         })
     }
 
-    /// Inserts an object without items; gives its row number.
+    /// Inserts an object without items; returns its row number.
     pub(in super::super) fn insert(&mut self, uri: &Uri, state: &ObjectState) -> Result<i64, StoreError> {
         self.insert.execute(params_from_iter(object_values(state)?.into_iter().chain([uri.as_str().into()])))?;
         Ok(self.connection.last_insert_rowid())
@@ -57,7 +57,7 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    /// Inserts or replaces an item of the object with that row number.
+    /// Inserts or replaces an item of the object with this row number.
     pub(in super::super) fn put_item(&mut self, number: i64, uri: &Uri, record: &ItemRecord) -> Result<(), StoreError> {
         let ItemRecord { existence, content, state, initial_state, unannounced } = record;
         let [existence_at, existence_confirmed] = times(existence.clock);
@@ -85,7 +85,7 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// Values of [`object_columns`].
+/// Returns the values of [`object_columns`].
 fn object_values(state: &ObjectState) -> Result<[ToSqlOutput<'_>; 8], StoreError> {
     let ObjectState { parent, types, purged, items: _ } = state;
     let [parent_at, parent_confirmed] = times(parent.clock).map(time_value);
@@ -100,7 +100,7 @@ fn time_value(time: Option<i64>) -> ToSqlOutput<'static> {
     time.map_or(Null.into(), ToSqlOutput::from)
 }
 
-/// Values of the columns `<fact>_at` and `<fact>_confirmed`.
+/// Returns the values of the columns `<fact>_at` and `<fact>_confirmed`.
 fn times(clock: Clock) -> [Option<i64>; 2] {
     [clock.at, clock.confirmed].map(|time| time.map(Timestamp::millis))
 }

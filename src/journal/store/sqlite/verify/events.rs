@@ -1,4 +1,4 @@
-//! Whether events would be known again: the runs of their keys against the changes.
+//! Checks of the event keys: whether the journal would detect every repeated event.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ use crate::{
     model::Seq,
 };
 
-/// An event leads to a change that is there, or that retention has removed; and its key leads to it. What is in no run
-/// has its key in the row of its change.
+/// Compares the runs of keys with the changes. Each key must refer to a change that exists or that retention has removed,
+/// and each change with a key must have it in a run, unless it is newer than all runs.
 pub(super) fn examine(connection: &Connection, report: &mut Report) -> rusqlite::Result<()> {
     // An older version had no runs.
     if !connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'key_runs'")?.exists([])? {
@@ -27,7 +27,7 @@ pub(super) fn examine(connection: &Connection, report: &mut Report) -> rusqlite:
         match runs::read(connection, run) {
             Ok(keys) => examine_run(connection, run, &keys, report)?,
             Err(error) => {
-                report.find(format!("the keys of the events of changes {} to {}: {error}", run.first, run.last));
+                report.add(format!("the event keys of changes {} to {}: {error}", run.first, run.last));
             }
         }
     }
@@ -42,24 +42,25 @@ fn examine_run(
 ) -> rusqlite::Result<()> {
     let Run { first, last, .. } = run;
     if keys.len() != run.keys || !keys.is_sorted_by(|(one, _), (next, _)| one < next) {
-        report.find(format!("the keys of the events of changes {first} to {last} are not as they were written"));
+        report.add(format!("the event keys of changes {first} to {last} are damaged"));
     }
-    let mut told: HashMap<Seq, EventKey> = keys.iter().map(|(key, seq)| (*seq, *key)).collect();
+    let mut keys_by_change: HashMap<Seq, EventKey> = keys.iter().map(|(key, seq)| (*seq, *key)).collect();
     let mut statement = connection.prepare_cached("SELECT seq, key FROM changes WHERE seq >= ? AND seq <= ?")?;
-    let mut found = statement.query([first, last].map(|seq| rows::number(seq.0)))?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([first, last].map(|seq| rows::number(seq.0)))?;
+    while let Some(row) = result.next()? {
         let seq = Seq(row.get::<_, i64>(0)?.unsigned_abs());
         let key = row.get::<_, Option<[u8; 16]>>(1)?.map(EventKey);
-        let in_run = told.remove(&seq);
-        // One that came again after the window is that of the later change.
+        let in_run = keys_by_change.remove(&seq);
+        // The key of an event that was repeated after the window belongs to the later change.
         if let Some(key) = key.filter(|key| in_run != Some(*key))
             && !keys.iter().any(|(other, later)| *other == key && *later > seq)
         {
-            report.find(format!("the event of change {seq} would not be known again"));
+            report.add(format!("a repeat of the event of change {seq} would not be detected"));
         }
     }
-    let mut lost: Vec<_> = told.into_keys().filter(|seq| report.first.is_some_and(|first| *seq >= first)).collect();
-    lost.sort_unstable();
-    lost.iter().for_each(|seq| report.find(format!("an event is known as change {seq}, which is not there")));
+    let is_available = |seq: &Seq| report.first.is_some_and(|first| *seq >= first);
+    let mut missing: Vec<_> = keys_by_change.into_keys().filter(is_available).collect();
+    missing.sort_unstable();
+    missing.iter().for_each(|seq| report.add(format!("the key of an event refers to change {seq}, which is missing")));
     Ok(())
 }

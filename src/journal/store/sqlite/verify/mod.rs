@@ -1,7 +1,7 @@
-//! Is a journal what was written? Every change against its checksum and its columns, the numbering,
-//! the events, the registry against the changes, and the tables beside them.
+//! Verification of a journal: every change against its checksum and its columns, the numbering, the event keys, the registry
+//! against the changes, and all other tables.
 //!
-//! It reads a journal that is in use as well as a backup, as of one moment, and changes nothing.
+//! Verification reads a consistent snapshot of a journal, which may be in use, or of a backup, and changes nothing.
 
 mod events;
 mod registry;
@@ -19,7 +19,8 @@ use self::registry::compare;
 use super::{
     backup::open_to_read,
     open::{OpenError, explain},
-    rows, seeds,
+    rows,
+    seeds::{self, SeedRows},
     version_8::{self, Replayed},
 };
 use crate::{
@@ -27,51 +28,51 @@ use crate::{
     model::{Change, Seq, Timestamp, Uri},
 };
 
-/// How many findings are told one by one; the others are counted.
-const FINDINGS_TOLD: usize = 100;
+/// Maximum number of findings in a report; further findings are only counted.
+const MAX_FINDINGS: usize = 100;
 
-/// How many objects are rebuilt in memory at once; the changes of a journal with more are read again for
-/// each such part of them.
-const OBJECTS_AT_ONCE: u64 = 100_000;
+/// Maximum number of objects that are rebuilt in memory at the same time. For a larger registry, the changes are read again
+/// for each part of the objects.
+const MAX_OBJECTS_IN_MEMORY: u64 = 100_000;
 
-/// How many changes are read between two reports of progress.
-const CHANGES_AT_ONCE: u64 = 1_000;
+/// Number of changes between two reports of progress.
+const CHANGES_PER_PROGRESS: u64 = 1_000;
 
-/// What is in a journal, and what is wrong with it.
+/// Content of a journal, and its errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many changes there are.
+    /// Number of changes.
     pub changes: u64,
-    /// The oldest.
+    /// Number of the oldest change.
     pub first: Option<Seq>,
-    /// The newest.
+    /// Number of the newest change.
     pub head: Seq,
-    /// How many objects the registry has.
+    /// Number of objects in the registry.
     pub objects: u64,
-    /// Whether every change since the first is there, so that the registry was compared as a whole;
-    /// else only those facts were that the changes which are kept have set.
+    /// Whether the journal has every change since the first one. If not, only the facts that the remaining changes set were
+    /// compared with the registry.
     pub complete: bool,
-    /// What is wrong, and where: the first 100.
+    /// Descriptions of the first 100 errors.
     pub findings: Vec<String>,
-    /// How much more is wrong.
+    /// Number of further errors.
     pub more: u64,
 }
 
 impl Report {
-    fn find(&mut self, what: String) {
-        if self.findings.len() < FINDINGS_TOLD {
-            self.findings.push(what);
+    fn add(&mut self, finding: String) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(finding);
         } else {
             self.more += 1;
         }
     }
 }
 
-/// Verifies the journal, or backup, at `path`. `progress` is told what is done and how much there is,
-/// in changes read.
+/// Verifies the journal or backup at `path`. Calls `progress` with the number of changes that were read, and with the number
+/// of all changes to read.
 ///
 /// # Errors
-/// Fails if the file cannot be opened as a journal. What is wrong in it stands in the report.
+/// Fails if the file cannot be opened as a journal. The report contains the errors in the file.
 pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, OpenError> {
     let connection = open_to_read(path)?;
     let mut report = Report::default();
@@ -80,13 +81,13 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report,
         if matches!(explained, OpenError::Storage { .. }) {
             return Err(explained);
         }
-        report.find(format!("the file cannot be read on: {error}"));
+        report.add(format!("cannot read the rest of the file: {error}"));
     }
     Ok(report)
 }
 
 fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
-    // From here on everything is as of this moment.
+    // A read transaction gives all queries the same snapshot.
     connection.execute_batch("BEGIN")?;
     let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(u64::try_from);
     let mut failed = None;
@@ -101,16 +102,16 @@ fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMu
         let mut statement = connection.prepare_cached(without_row)?;
         report.objects += statement.query_row([uri.as_str()], |row| row.get::<_, i64>(0))?.unsigned_abs();
     }
-    let parts = report.objects / OBJECTS_AT_ONCE + 1;
+    let parts = report.objects / MAX_OBJECTS_IN_MEMORY + 1;
     for part in 0..parts {
-        let mut walk = Walk { connection, report, parts, part, registry: Registry::default(), before: None };
-        walk.changes(&mut |done| progress(part * total + done, parts * total))?;
+        let mut replay = JournalReplay { connection, report, parts, part, registry: Registry::default(), before: None };
+        replay.changes(&mut |done| progress(part * total + done, parts * total))?;
         if part == 0
-            && let Some(moved) = complete_up_to
+            && let Some(complete_up_to) = complete_up_to
         {
-            walk.all_can_be_told(moved)?;
+            replay.check_registry_can_be_completed(complete_up_to)?;
         }
-        let Walk { registry, .. } = walk;
+        let JournalReplay { registry, .. } = replay;
         compare(connection, &replayed, registry, |uri| part_of(uri, parts) == part, report)?;
     }
     events::examine(connection, report)?;
@@ -118,57 +119,57 @@ fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMu
     failed.map_or(Ok(()), Err)
 }
 
-/// Objects that the registry's tables do not hold, and the change up to which they hold everything, in a file of versions 5
-/// to 8. All others hold everything.
+/// Returns, for a file of versions 5 to 8, the objects that the registry's tables lack, and the change up to which the tables
+/// are complete. In all other versions the tables are complete.
 fn replayed(connection: &Connection, report: &mut Report) -> rusqlite::Result<(Replayed, Option<Seq>)> {
     if !version_8::is_version(connection)? {
         return Ok((Replayed::new(), None));
     }
     let replayed = version_8::replay(connection).unwrap_or_else(|error| {
-        report.find(format!("the registry: {error}"));
+        report.add(format!("the registry: {error}"));
         Replayed::new()
     });
     Ok((replayed, Some(version_8::complete_up_to(connection)?)))
 }
 
-/// SQLite's own checks of the file: pages, trees, indexes, references.
+/// Runs SQLite's own checks of the file: pages, trees, indexes, references.
 fn structure(connection: &Connection, check: &str, report: &mut Report) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(check)?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         match row.get::<_, String>(0)? {
             ok if ok == "ok" => {}
-            wrong if check.contains("foreign") => {
-                report.find(format!("a row of {wrong} refers to one that is not there"));
+            table if check.contains("foreign") => {
+                report.add(format!("a row of {table} refers to a missing row"));
             }
-            wrong => report.find(format!("the file: {wrong}")),
+            error => report.add(format!("the file: {error}")),
         }
     }
     Ok(())
 }
 
-/// One reading of all changes, which rebuilds one part of the registry, and the first time checks
-/// each change.
-struct Walk<'a> {
+/// One pass over all changes, which rebuilds one part of the registry. The first pass also checks each change.
+struct JournalReplay<'a> {
     connection: &'a Connection,
     report: &'a mut Report,
     parts: u64,
     part: u64,
     registry: Registry,
+    /// Number and time of receipt of the previous change.
     before: Option<(i64, i64)>,
 }
 
-impl Walk<'_> {
+impl JournalReplay<'_> {
     fn changes(&mut self, progress: &mut dyn FnMut(u64)) -> rusqlite::Result<()> {
-        // A journal that no newer version has opened yet has no such column.
+        // A journal of an older version lacks the column.
         let visibility = self.connection.prepare("SELECT sight FROM changes").map_or("NULL", |_| "sight");
         let sql =
             format!("SELECT seq, id, received, checksum, json, {visibility} FROM changes NOT INDEXED ORDER BY seq");
         let mut statement = self.connection.prepare(&sql)?;
         let mut found = statement.query([])?;
         let mut done = 0;
-        let mut seeds = self.connection.prepare(seeds::reading(self.connection)?)?;
-        let mut seeds = self.unless_damaged(seeds::Rows::of(seeds.query([0])?));
+        let mut seeds = self.connection.prepare(seeds::select_sql(self.connection)?)?;
+        let mut seeds = self.unless_damaged(SeedRows::new(seeds.query([0])?));
         let mut is_first = true;
         while let Some(row) = found.next()? {
             let seq = row.get(0)?;
@@ -177,23 +178,23 @@ impl Walk<'_> {
             is_first = false;
             self.change(row)?;
             done += 1;
-            if done % CHANGES_AT_ONCE == 0 {
+            if done % CHANGES_PER_PROGRESS == 0 {
                 progress(done);
             }
         }
         self.seeds(&mut seeds, None, true);
-        // The newest change always stays, so where there is none there has been none.
+        // Retention never removes the newest change, so a journal without changes is complete.
         self.report.complete |= is_first;
         progress(done);
         Ok(())
     }
 
-    /// Takes over what walks told before this change. Where changes before it are gone, they may have set what was
-    /// told among them, so only what was told after the last of them counts.
-    fn seeds(&mut self, seeds: &mut Option<seeds::Rows<'_>>, before: Option<i64>, is_complete: bool) {
+    /// Applies the seeds that are ordered before this change. If earlier changes are missing, they may have set the facts of
+    /// the seeds between them, so only the seeds after the last of them count.
+    fn seeds(&mut self, seeds: &mut Option<SeedRows<'_>>, before: Option<i64>, is_complete: bool) {
         let change = before.map(|seq| Seq(seq.unsigned_abs()));
         while let Some(rows) = seeds {
-            let seed = match rows.before(change) {
+            let seed = match rows.next_before(change) {
                 Ok(Some(seed)) => seed,
                 Ok(None) => return,
                 Err(error) => {
@@ -209,7 +210,7 @@ impl Walk<'_> {
     }
 
     fn unless_damaged<T>(&mut self, read: Result<T, StoreError>) -> Option<T> {
-        read.inspect_err(|error| self.report.find(format!("what walks told cannot be read: {error}"))).ok()
+        read.inspect_err(|error| self.report.add(format!("the seeds cannot be read: {error}"))).ok()
     }
 
     fn change(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
@@ -238,36 +239,35 @@ impl Walk<'_> {
         json: &[u8],
         change: Result<&Change, &serde_json::Error>,
     ) -> rusqlite::Result<()> {
-        self.place(seq, received)?;
+        self.check_order(seq, received)?;
         let visibility = match row.get_ref(5)? {
             rusqlite::types::ValueRef::Text(visibility) => Some(visibility),
             _ => None,
         };
         if row.get::<_, i64>(3)? != rows::checksum(seq, json, visibility) {
-            self.report.find(format!("change {seq} is not as it was written: its checksum is wrong"));
+            self.report.add(format!("change {seq} is damaged: its checksum is wrong"));
         }
         match change {
-            Err(error) => self.report.find(format!("change {seq} cannot be read: {error}")),
+            Err(error) => self.report.add(format!("change {seq} cannot be read: {error}")),
             Ok(change) => {
                 if rows::number(change.seq.0) != seq {
-                    self.report.find(format!("change {seq} says of itself that it has the number {}", change.seq));
+                    self.report.add(format!("the JSON of change {seq} has the number {}", change.seq));
                 }
                 if Uuid::from_slice(&row.get::<_, Vec<u8>>(1)?).ok() != Some(change.modification.id.uuid()) {
-                    self.report.find(format!("change {seq} is {} and kept under another id", change.modification.id));
+                    let id = change.modification.id;
+                    self.report.add(format!("change {seq} has the id {id}, but its row has another id"));
                 }
                 if change.received.millis() != received {
-                    self.report.find(format!(
-                        "change {seq} was received at {} and is kept under another time",
-                        change.received
-                    ));
+                    let received = change.received;
+                    self.report.add(format!("change {seq} was received at {received}, but its row has another time"));
                 }
             }
         }
         Ok(())
     }
 
-    /// Numbers and times of receipt go up, numbers one by one but for what restores have left out.
-    fn place(&mut self, seq: i64, received: i64) -> rusqlite::Result<()> {
+    /// Checks that numbers and times of receipt increase, and that only restores skip numbers.
+    fn check_order(&mut self, seq: i64, received: i64) -> rusqlite::Result<()> {
         let number = Seq(u64::try_from(seq).unwrap_or_default());
         match self.before {
             None => {
@@ -278,11 +278,12 @@ impl Walk<'_> {
                 if before + 1 != seq && !self.is_restored(before, seq)? {
                     self.report.complete = false;
                     let (gap, end) = (before + 1, seq - 1);
-                    self.report.find(format!("the changes {gap} to {end} are missing"));
+                    self.report.add(format!("the changes {gap} to {end} are missing"));
                 }
                 if received < earlier {
                     let earlier = Timestamp::from_millis(earlier).map(|time| time.to_string()).unwrap_or_default();
-                    self.report.find(format!("change {seq} was received before {earlier}, when the one before it was"));
+                    self.report
+                        .add(format!("change {seq} was received before {earlier}, the time of the previous change"));
                 }
             }
         }
@@ -292,18 +293,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The registry's tables hold everything up to `moved`, so that no change after it may be gone.
-    fn all_can_be_told(&mut self, moved: Seq) -> rusqlite::Result<()> {
+    /// Checks that no change after `complete_up_to` is missing, because the registry's tables lack these changes.
+    fn check_registry_can_be_completed(&mut self, complete_up_to: Seq) -> rusqlite::Result<()> {
         if let Some(first) = self.report.first
-            && first > moved.next()
-            && !self.is_restored(rows::number(moved.0), rows::number(first.0))?
+            && first > complete_up_to.next()
+            && !self.is_restored(rows::number(complete_up_to.0), rows::number(first.0))?
         {
-            self.report.find(format!("the registry is as of change {moved}, and what it lacks is gone up to {first}"));
+            self.report.add(format!(
+                "the registry is complete up to change {complete_up_to}, but the changes from there to {first} are missing"
+            ));
         }
         Ok(())
     }
 
-    /// Whether a restore made the numbering go on at `after` when `before` was the newest change.
+    /// Returns whether a restore continued the numbering at `after` when `before` was the newest change.
     fn is_restored(&self, before: i64, after: i64) -> rusqlite::Result<bool> {
         let sql = "SELECT 1 FROM restores WHERE head = ? AND floor + 1 = ?";
         self.connection.prepare_cached(sql)?.exists([before, after])

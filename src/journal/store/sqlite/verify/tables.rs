@@ -1,4 +1,4 @@
-//! The tables beside the changes and the registry: subscriptions, dead letters, incomplete changes, crawls, quarantine.
+//! Checks of the other tables: subscriptions, dead letters, incomplete changes, crawls, quarantine.
 
 use rusqlite::{Connection, Row};
 
@@ -11,7 +11,7 @@ use crate::{
     model::{Change, MissingFacts, Seq, SourceName},
 };
 
-/// Checks each table that the journal has: an older version lacked some of them.
+/// Checks the tables that the journal has, because older versions lacked some of them.
 pub(super) fn examine(connection: &Connection, report: &mut Report) -> rusqlite::Result<()> {
     type Check = fn(&Connection, &mut Report) -> Result<(), StoreError>;
     let checks: [(&str, Check); 5] = [
@@ -25,18 +25,18 @@ pub(super) fn examine(connection: &Connection, report: &mut Report) -> rusqlite:
         if connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?")?.exists([table])?
             && let Err(error) = check(connection, report)
         {
-            report.find(format!("the table {table} cannot be read: {error}"));
+            report.add(format!("the table {table} cannot be read: {error}"));
         }
     }
     Ok(())
 }
 
-/// A cursor past the newest change would skip changes to come.
+/// Checks that no cursor is past the newest change, because it would skip later changes.
 fn cursors(connection: &Connection, report: &mut Report) -> Result<(), StoreError> {
     let head = report.head;
     for stored in subscriptions::all(connection)?.into_iter().filter(|stored| stored.cursor > head) {
         let (name, cursor) = (stored.name, stored.cursor);
-        report.find(format!("the subscription {name} is at change {cursor}, and the newest is {head}"));
+        report.add(format!("the cursor of the subscription {name} is {cursor}, but the newest change is {head}"));
     }
     Ok(())
 }
@@ -47,10 +47,10 @@ fn dead_letters(connection: &Connection, report: &mut Report) -> Result<(), Stor
     while let Some(row) = found.next()? {
         match subscriptions::read_letter(row) {
             Ok(dead) => {
-                let place = format!("the dead letter {}", dead.id);
-                copy_of_change(report, &place, dead.letter.seq, &dead.letter.json);
+                let row_name = format!("the dead letter {}", dead.id);
+                copy_of_change(report, &row_name, dead.letter.seq, &dead.letter.json);
             }
-            Err(error) => report.find(format!("the dead letter {}: {error}", identifier(row)?)),
+            Err(error) => report.add(format!("the dead letter {}: {error}", identifier(row)?)),
         }
     }
     Ok(())
@@ -61,26 +61,28 @@ fn incomplete(connection: &Connection, report: &mut Report) -> Result<(), StoreE
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         let seq = rows::seq(row.get(0)?)?;
-        let (source, untold): (String, String) = (row.get(1)?, row.get(2)?);
-        let place = format!("the incomplete change {seq}");
-        if SourceName::parse(&source).is_err() || !MissingFacts::ALL.into_iter().any(|known| known.name() == untold) {
-            report.find(format!("{place} lacks {untold:?} of the source {source:?}, which makes no sense"));
+        let (source, missing): (String, String) = (row.get(1)?, row.get(2)?);
+        let row_name = format!("the incomplete change {seq}");
+        if SourceName::parse(&source).is_err() || !MissingFacts::ALL.into_iter().any(|facts| facts.name() == missing) {
+            report.add(format!("{row_name} has invalid values: missing facts {missing:?}, source {source:?}"));
         }
-        copy_of_change(report, &place, seq, row.get::<_, String>(3)?.as_bytes());
+        copy_of_change(report, &row_name, seq, row.get::<_, String>(3)?.as_bytes());
     }
     Ok(())
 }
 
-/// Checks a copy of a change that a table has because the change itself may have been removed.
-fn copy_of_change(report: &mut Report, place: &str, seq: Seq, json: &[u8]) {
+/// Checks a copy of a change, which a row contains because retention may have removed the change itself.
+fn copy_of_change(report: &mut Report, row_name: &str, seq: Seq, json: &[u8]) {
     let head = report.head;
     if seq > head {
-        report.find(format!("{place} is a copy of change {seq}, and the newest is {head}"));
+        report.add(format!("{row_name} is a copy of change {seq}, but the newest change is {head}"));
     }
     match serde_json::from_slice::<Change>(json) {
-        Ok(change) if change.seq != seq => report.find(format!("{place} is of change {seq} and says {}", change.seq)),
+        Ok(change) if change.seq != seq => {
+            report.add(format!("{row_name} is of change {seq}, but its JSON has the number {}", change.seq));
+        }
         Ok(_) => {}
-        Err(error) => report.find(format!("{place} cannot be read: {error}")),
+        Err(error) => report.add(format!("{row_name} cannot be read: {error}")),
     }
 }
 
@@ -92,13 +94,13 @@ fn crawls(connection: &Connection, report: &mut Report) -> Result<(), StoreError
         let read =
             SourceName::parse(&source).map_err(rows::damaged).and_then(|name| seeds::crawl_progress(connection, &name));
         if let Err(error) = read {
-            report.find(format!("the walk through the repository of {source:?}: {error}"));
+            report.add(format!("the crawl of the repository of {source:?}: {error}"));
         }
     }
     Ok(())
 }
 
-/// The bounds of the quarantine are kept by the sizes that the table has.
+/// Checks the sizes of messages in the table, because the limits of the quarantine depend on them.
 fn quarantined(connection: &Connection, report: &mut Report) -> Result<(), StoreError> {
     let mut statement = connection.prepare(quarantine::READ_LENGTHS)?;
     let mut found = statement.query([])?;
@@ -106,10 +108,10 @@ fn quarantined(connection: &Connection, report: &mut Report) -> Result<(), Store
         let id = identifier(row)?;
         let (size, length): (i64, i64) = (row.get("size")?, row.get("length")?);
         if size != length {
-            report.find(format!("the message {id} of the quarantine has {length} bytes, and its row says {size}"));
+            report.add(format!("the message {id} of the quarantine has {length} bytes, but its row says {size}"));
         }
         if let Err(error) = quarantine::message(row, bytes::Bytes::new()) {
-            report.find(format!("the message {id} of the quarantine: {error}"));
+            report.add(format!("the message {id} of the quarantine: {error}"));
         }
     }
     Ok(())
