@@ -1,144 +1,97 @@
-//! Wiring: puts the parts together, starts them, and stops them in order. The only place that starts
-//! anything. A thread or task that dies by a fault of the program stops the gateway as well ([`supervision`](crate::supervision)).
+//! Wiring: builds the components, starts them, and stops them in order. Only this module starts threads and tasks. A
+//! thread or task that dies because of a bug stops the gateway ([`supervision`](crate::supervision)).
 //!
-//! Stopping: first nothing new is accepted, then what was accepted is finished, then what is on its way
-//! to subscribers is confirmed and where they are is written, then the journal is closed; all of it within the grace time.
+//! Order of a shutdown, all within the grace time: refuse new requests and messages, finish accepted ones, wait for
+//! confirmations of in-flight deliveries, write the subscription cursors, close the journal.
 
+mod error;
 mod hub;
 mod signals;
 mod sources;
 
-use std::{collections::BTreeMap, io::Write, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io::Write, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+pub use self::error::ServeError;
 use crate::{
-    admin::{health::Ready, metrics::Metrics, quarantine::Quarantine, registry::Seeds, sources::Listed},
+    admin::{
+        health::Readiness, metrics::Metrics, quarantine::Quarantine, registry::RegistrySeeder,
+        sources::ConfiguredSource,
+    },
     config::{Config, MessageRate, SourceConfig},
-    delivery::{OperationError, Subscriptions, Tuning},
-    http_client::{ClientError, OutboundPolicy},
+    delivery::{Subscriptions, Tuning},
+    http_client::OutboundPolicy,
     intake::Intake,
     journal::{
         self, Journal, JournalThreads,
         retention::Retention,
-        store::{self, FolderContent, OpenError, StoreError, StoreLimits, inspect},
+        store::{self, FolderContent, StoreLimits, inspect},
     },
     model::SourceName,
     openapi::Documentation,
     router::{self, Surfaces, router},
     source::{http::Hooks, rate::RateLimiter},
-    supervision::{Death, Supervisor, Worker},
+    supervision::{Supervisor, Worker},
     view::{
         changes::Changes,
         feed::FeedView,
+        live_readers::{self, LiveReaders},
         service::{Hook, Service},
-        waiting::{self, Waiting},
     },
-    web::{OwnSite, Scope, Spool, Tls, TlsError, server},
+    web::{OwnSite, Scope, Spool, Tls, server},
 };
 
-/// How much of the grace time is kept for closing the journal, after the last request.
-const CLOSING_TIME: Duration = Duration::from_secs(2);
+/// Part of the grace time that is reserved for closing the journal, after the last request.
+const JOURNAL_CLOSE_TIME: Duration = Duration::from_secs(2);
 
-/// How much of it, at the most, for what is on its way to subscribers.
-const DRAINING_TIME: Duration = Duration::from_secs(3);
+/// Maximum part of the grace time that is reserved for in-flight deliveries.
+const MAX_DELIVERY_DRAIN_TIME: Duration = Duration::from_secs(3);
 
-/// How often what was measured is sorted into its buckets.
-const SETTLE_METRICS: Duration = Duration::from_secs(5);
+/// Interval at which measurements are aggregated into their histograms.
+const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 
 const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// Why the gateway could not start, or did not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The journal cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The journal cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A source's settings do not fit its dialect.
-    #[error("sources.{name}.settings: {reason}")]
-    Source {
-        /// The source.
-        name: SourceName,
-        /// Why.
-        reason: String,
-    },
-    /// What asks a source's repository cannot be set up.
-    #[error("sources.{name}.repository: {error}")]
-    Repository {
-        /// The source.
-        name: SourceName,
-        /// Why.
-        error: ClientError,
-    },
-    /// The certificate cannot be served with.
-    #[error("server.tls: {0}")]
-    Tls(#[from] TlsError),
-    /// SIGHUP cannot be waited for.
-    #[error("SIGHUP cannot be waited for: {0}")]
-    Hangup(std::io::Error),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {error}; stop what is there, or give another address with --listen")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the operating system said.
-        error: std::io::Error,
-    },
-    /// The subscriptions cannot be set up.
-    #[error("the subscriptions cannot be set up: {0}")]
-    Subscriptions(#[from] OperationError),
-    /// The hub cannot be set up.
-    #[error("the hub cannot be set up: {0}")]
-    Hub(#[from] ClientError),
-    /// A thread or task has died, by a fault of the gateway.
-    #[error("{0}, which is a fault of this program: the gateway has stopped")]
-    Died(Death),
-    /// What is counted cannot be received.
-    #[error("cannot set up the metrics: {0}")]
-    Metrics(#[from] metrics_exporter_prometheus::BuildError),
-}
-
-/// Serves until it is told to stop, by SIGTERM or Ctrl-C.
+/// Runs the gateway until SIGTERM or Ctrl-C.
 ///
 /// # Errors
-/// When it cannot start, or a thread or task of it has died.
+/// When the gateway cannot start, or one of its threads or tasks has died.
 pub async fn serve(config: Config) -> Result<(), ServeError> {
     let gateway = Gateway::build(config, signals::terminated()).await?;
     {
         let mut out = std::io::stdout().lock();
-        // Nobody may be reading; that is no reason not to serve.
+        // An unread standard output is no reason not to serve.
         let _ = writeln!(out, "tidings is listening on {}", gateway.url()).and_then(|()| out.flush());
     }
     gateway.run().await
 }
 
-/// A gateway that is set up and listens. [`Gateway::run`] serves; without it, dropping the gateway ends its tasks.
+/// Gateway that is set up and listening. [`Gateway::run`] serves requests. Dropping the gateway ends its tasks.
 pub struct Gateway {
     url: String,
     grace: Duration,
     server: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Stops everything. Its child, the token of the supervisor, stops only what accepts messages and requests, and is
-    /// cancelled first.
+    /// Stops everything. The supervisor's token is its child and is cancelled first; it stops only components that
+    /// accept messages and requests.
     stop: CancellationToken,
     supervisor: Supervisor,
     sources: JoinSet<()>,
     follow_ups: JoinSet<()>,
     deliveries: JoinSet<()>,
     retention: Option<AbortOnDropHandle<()>>,
-    /// Tasks that end with the gateway, whatever they are doing.
+    /// Tasks that are aborted when the gateway is dropped.
     _background: [AbortOnDropHandle<()>; 4],
     writer: JournalThreads,
 }
 
 impl Gateway {
-    /// Opens the journal, listens, and starts everything but the HTTP server. The gateway stops when `stop_signal` is ready.
+    /// Opens the journal, listens, and starts everything except the HTTP server. The gateway stops when `stop_signal`
+    /// is ready.
     ///
     /// # Errors
-    /// When something cannot be set up, or a thread or task has died meanwhile.
+    /// When a component cannot be set up, or a thread or task has died meanwhile.
     pub async fn build(
         config: Config,
         stop_signal: impl Future<Output = ()> + Send + 'static,
@@ -151,9 +104,9 @@ impl Gateway {
             stop_accepting.cancel();
         };
         let signals = spawn(&supervisor, Worker::Signals, signals);
-        let built = Self::start(&config, stop, supervisor.clone(), signals).await;
-        // Whatever failed may have failed because of a death.
-        built.map_err(|error| supervisor.death().map_or(error, |death| ServeError::Died(death.clone())))
+        let result = Self::start(&config, stop, supervisor.clone(), signals).await;
+        // Any error may be the consequence of a death.
+        result.map_err(|error| supervisor.death().map_or(error, |death| ServeError::Died(death.clone())))
     }
 
     async fn start(
@@ -166,8 +119,8 @@ impl Gateway {
         let metrics = Metrics::install()?;
         let sources = sources::set_up(config).await?;
         let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
-        let reloading = signals::reload_on_hangup(tls.clone(), &supervisor)?;
-        let (journal, writer) = open(config, &supervisor)?;
+        let certificate_reload = signals::reload_on_hangup(tls.clone(), &supervisor)?;
+        let (journal, writer) = open_journal(config, &supervisor)?;
         let address = config.server.listen;
         let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
@@ -178,18 +131,19 @@ impl Gateway {
                 .await?;
         let retention =
             retention(config).map(|retention| spawn(&supervisor, Worker::Retention, retention.run(journal.clone())));
-        let reading = sources::read_brokers(config, &journal, &sources, stop_accepting, &supervisor);
+        let consumers = sources::read_brokers(config, &journal, &sources, stop_accepting, &supervisor);
         let follow_ups = sources::follow_up(&journal, &sources, stop_accepting, &supervisor);
         let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
-        let (waiting, herald) = Waiting::new(journal.clone(), spool, readers(config));
-        // Streams end when it does.
-        let telling = spawn(&supervisor, Worker::Herald, herald.run(stop_accepting.clone().cancelled_owned()));
+        let (readers, notifier) = LiveReaders::new(journal.clone(), spool, reader_limits(config));
+        // Streams end when the notifier ends.
+        let notifications =
+            spawn(&supervisor, Worker::Notifier, notifier.run(stop_accepting.clone().cancelled_owned()));
         let mut surfaces =
-            surfaces(config, journal, sources, subscriptions, waiting, public_url.as_str(), metrics.clone());
+            surfaces(config, journal, sources, subscriptions, readers, public_url.as_str(), metrics.clone());
         let hub = hub::open(config, &surfaces, guard, public_url.as_str()).await?;
         surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
         let limits = &config.limits;
-        let bounds = router::Bounds {
+        let request_limits = router::RequestLimits {
             body: limits.body_bytes,
             held: limits.held_bytes,
             time: limits.request_timeout,
@@ -198,56 +152,60 @@ impl Gateway {
         let url = config.server.url_at(address);
         let urls = [public_url.as_str(), &url];
         let site = OwnSite::new(&urls, &config.server.hosts, config.server.tls.is_some(), config.access.is_open());
-        let router = router(&surfaces, bounds, &Arc::new(config.access.clone()), site);
+        let router = router(&surfaces, request_limits, &Arc::new(config.access.clone()), site);
         drop(surfaces);
         let connections = limits.connections;
         let per_client = limits.share_of(connections);
-        let bounds =
-            server::Bounds { connections, per_client, head: limits.header_timeout, stall: limits.request_timeout };
-        let server = Box::pin(server::serve(listener, tls, router, stop_accepting.clone(), bounds));
+        let connection_limits = server::ConnectionLimits {
+            connections,
+            per_client,
+            header_timeout: limits.header_timeout,
+            stall_timeout: limits.request_timeout,
+        };
+        let server = Box::pin(server::serve(listener, tls, router, stop_accepting.clone(), connection_limits));
 
-        warn_of_access(config);
+        warn_about_access(config);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
         let grace = config.server.grace;
         let mut deliveries = JoinSet::new();
-        let running = runner.run(stop.clone(), draining_time(grace), supervisor.clone());
-        deliveries.spawn(supervisor.clone().run(Worker::Deliveries, None, running));
+        let runner = runner.run(stop.clone(), delivery_drain_time(grace), supervisor.clone());
+        deliveries.spawn(supervisor.clone().run(Worker::Deliveries, None, runner));
         if let Some((_, hub)) = hub {
             deliveries.spawn(supervisor.clone().run(Worker::Hub, None, hub.run(stop.clone())));
         }
-        let settling = spawn(&supervisor, Worker::Metrics, settle_metrics(metrics));
+        let metrics_upkeep = spawn(&supervisor, Worker::Metrics, aggregate_metrics(metrics));
         Ok(Self {
             url,
             grace,
             server,
             stop,
             supervisor,
-            sources: reading,
+            sources: consumers,
             follow_ups,
             deliveries,
             retention,
-            _background: [signals, reloading, telling, settling],
+            _background: [signals, certificate_reload, notifications, metrics_upkeep],
             writer,
         })
     }
 
-    /// The URL of the address that the gateway listens on.
+    /// Returns the URL of the socket address that the gateway listens on.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Serves until the gateway is told to stop or a thread or task of it dies, and shuts it down.
+    /// Serves until the gateway is asked to stop or a thread or task dies, then shuts it down.
     ///
     /// # Errors
     /// When a thread or task has died.
     pub async fn run(mut self) -> Result<(), ServeError> {
         let Self { grace, server, supervisor, sources, .. } = &mut self;
         let stop_accepting = supervisor.stop_token();
-        let cut_off = async {
+        let deadline = async {
             stop_accepting.cancelled().await;
-            tracing::info!("stopping: no new requests are taken");
-            tokio::time::sleep(grace.saturating_sub(CLOSING_TIME + draining_time(*grace))).await;
+            tracing::info!("stopping: no new requests are accepted");
+            tokio::time::sleep(grace.saturating_sub(JOURNAL_CLOSE_TIME + delivery_drain_time(*grace))).await;
         };
         let finished = async {
             server.await;
@@ -255,35 +213,35 @@ impl Gateway {
         };
         tokio::select! {
             () = finished => {}
-            () = cut_off => tracing::warn!("some messages were cut off: they were not finished within the grace time"),
+            () = deadline => tracing::warn!("some requests or messages were aborted: the grace time has elapsed"),
         }
         self.shutdown().await
     }
 
-    /// Lets go of what was not finished in time, writes where each subscription is, and closes the journal.
+    /// Aborts unfinished work, writes the subscription cursors, and closes the journal.
     async fn shutdown(self) -> Result<(), ServeError> {
         let Self { server, mut sources, mut follow_ups, mut deliveries, stop, supervisor, .. } = self;
         drop(server);
         sources.shutdown().await;
         follow_ups.shutdown().await;
-        // Nothing comes in any more; what is on its way out is finished, and where each subscription is is written.
+        // No more changes arrive. Finish in-flight deliveries and write the subscription cursors.
         stop.cancel();
         while deliveries.join_next().await.is_some() {}
         if let Some(retention) = self.retention {
             retention.abort();
             let _ = retention.await;
         }
-        close(self.writer).await;
+        close_journal(self.writer).await;
         supervisor.death().map_or(Ok(()), |death| Err(ServeError::Died(death.clone())))
     }
 }
 
-/// How much of the grace time is kept for what is on its way to subscribers when the last request is done.
-fn draining_time(grace: Duration) -> Duration {
-    (grace / 4).min(DRAINING_TIME)
+/// Returns the part of the grace time that is reserved for in-flight deliveries.
+fn delivery_drain_time(grace: Duration) -> Duration {
+    (grace / 4).min(MAX_DELIVERY_DRAIN_TIME)
 }
 
-/// Starts a supervised task, which ends when the handle is dropped.
+/// Spawns a supervised task, which is aborted when the handle is dropped.
 fn spawn(
     supervisor: &Supervisor,
     worker: Worker,
@@ -292,44 +250,44 @@ fn spawn(
     AbortOnDropHandle::new(tokio::spawn(supervisor.clone().run(worker, None, task)))
 }
 
-/// What is allowed, and is perhaps not meant.
-fn warn_of_access(config: &Config) {
+/// Warns about settings that are allowed but may not be intended.
+fn warn_about_access(config: &Config) {
     let Config { server, access, .. } = config;
     if server.lacks_public_url() {
         let url = server.url_on_this_machine();
-        tracing::warn!(url, "server.public_url is not set: links lead to an address that only this machine reaches");
+        tracing::warn!(url, "server.public_url is not set: links contain a URL that only this machine can reach");
     }
     let on_loopback = server.listen.ip().to_canonical().is_loopback();
     if access.is_open() && !on_loopback {
-        tracing::warn!("there is no access control: whoever reaches this address may post, read and administer");
+        tracing::warn!("access control is off: anybody who can reach this address may post, read and administer");
     } else if !access.is_open() && !access.grants(&Scope::Read) {
-        tracing::warn!("no token may read: nobody can read the feed");
+        tracing::warn!("no token has the scope read: nobody can read the feed");
     }
     for (name, source) in config.sources.iter().filter(|(_, source)| source.signature.is_some()) {
         if !source.dialect.headers.is_empty() {
             let (dialect, headers) = (source.dialect.name, source.dialect.headers.join(", "));
             tracing::warn!(
                 source = %name, dialect, headers,
-                "the dialect also reads headers, and a signature covers the body alone: headers of a message that is let in \
-                 by its signature are not read; give senders that need them a token"
+                "the dialect also reads headers, but a signature covers only the body: headers of signed messages are \
+                 ignored; give senders that need them a token"
             );
         }
     }
     if !access.is_open() && !on_loopback && server.tls.is_none() {
-        tracing::warn!("tokens and messages come in unencrypted unless a proxy in front encrypts: see server.tls");
+        tracing::warn!("tokens and messages are not encrypted, unless a reverse proxy encrypts them: see server.tls");
     }
 }
 
-/// Every hook of the journal is gone by now, so the writer ends when its last order is done.
-async fn close(writer: JournalThreads) {
+/// Joins the writer. All handles to the journal are dropped by now, so it ends after its last command.
+async fn close_journal(writer: JournalThreads) {
     let closed = tokio::task::spawn_blocking(move || writer.join());
-    match tokio::time::timeout(CLOSING_TIME, closed).await {
+    match tokio::time::timeout(JOURNAL_CLOSE_TIME, closed).await {
         Ok(_) => tracing::info!("stopped: the journal is closed"),
-        Err(_) => tracing::warn!("stopped before the journal was closed; it repairs itself when it is opened again"),
+        Err(_) => tracing::warn!("stopped before the journal was closed; the next start recovers it"),
     }
 }
 
-fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, JournalThreads), ServeError> {
+fn open_journal(config: &Config, supervisor: &Supervisor) -> Result<(Journal, JournalThreads), ServeError> {
     let limits = StoreLimits {
         dedupe_events: config.journal.dedupe_events,
         dedupe_millis: i64::from(config.journal.dedupe_days) * MILLIS_PER_DAY,
@@ -346,12 +304,12 @@ fn open(config: &Config, supervisor: &Supervisor) -> Result<(Journal, JournalThr
     let is_new = inspect(&config.journal.data).is_ok_and(|found| found == FolderContent::Empty);
     let store = store::open(&config.journal.data, limits)?;
     if is_new {
-        tracing::info!(data = %config.journal.data.display(), "a new, empty journal was made");
+        tracing::info!(data = %config.journal.data.display(), "created a new, empty journal");
     }
     Ok(Journal::start_supervised(store, settings, supervisor)?)
 }
 
-/// What is kept; `None` for everything. In the configuration 0 stands for no bound.
+/// Returns the limits of retention; `None` keeps everything. In the configuration, 0 means no limit.
 fn retention(config: &Config) -> Option<Retention> {
     let retention = Retention {
         days: Some(config.journal.keep_days).filter(|days| *days > 0),
@@ -360,11 +318,11 @@ fn retention(config: &Config) -> Option<Retention> {
     Some(retention).filter(|retention| *retention != Retention::default())
 }
 
-/// A connection is left for others, however many streams there may be.
-fn readers(config: &Config) -> waiting::Bounds {
+/// Returns the limits on waiting readers. They always leave one connection for other requests.
+fn reader_limits(config: &Config) -> live_readers::ReaderLimits {
     let limits = &config.limits;
     let readers = limits.streams.min(limits.connections - 1).max(1);
-    waiting::Bounds {
+    live_readers::ReaderLimits {
         readers,
         per_client: limits.share_of(readers),
         wait: limits.long_poll_wait,
@@ -373,52 +331,57 @@ fn readers(config: &Config) -> waiting::Bounds {
     }
 }
 
-async fn settle_metrics(metrics: Metrics) {
-    let mut ticks = tokio::time::interval(SETTLE_METRICS);
+async fn aggregate_metrics(metrics: Metrics) {
+    let mut ticks = tokio::time::interval(METRICS_INTERVAL);
     loop {
         ticks.tick().await;
-        metrics.settle();
+        metrics.aggregate();
     }
 }
 
 fn surfaces(
     config: &Config,
     journal: Journal,
-    sources: BTreeMap<String, Listed>,
+    sources: BTreeMap<String, ConfiguredSource>,
     subscriptions: Subscriptions,
-    waiting: Waiting,
+    readers: LiveReaders,
     public_url: &str,
     metrics: Metrics,
 ) -> Surfaces {
     let intake = Intake::new(journal.clone());
-    let by_http: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.connection.is_none()).collect();
-    let hook = |(name, listed): (&&String, &&Listed)| Hook {
+    let http_sources: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.connection.is_none()).collect();
+    let hook = |(name, listed): (&&String, &&ConfiguredSource)| Hook {
         source: (*name).clone(),
         about: listed.source.kind().about,
         accepts: listed.source.kind().accepts,
     };
-    let hooks = by_http.iter().map(hook).collect();
-    let by_http = by_http.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
+    let hooks = http_sources.iter().map(hook).collect();
+    let http_sources =
+        http_sources.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
     let sources = Arc::new(sources);
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
         source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
     };
     let rates = config.sources.iter().filter_map(rate).collect();
     Surfaces {
-        hooks: Hooks { intake: intake.clone(), sources: Arc::new(by_http), rates: Arc::new(rates) },
-        changes: Changes { journal: journal.clone(), waiting: waiting.clone(), largest_page: config.limits.page },
+        hooks: Hooks { intake: intake.clone(), sources: Arc::new(http_sources), rates: Arc::new(rates) },
+        changes: Changes { journal: journal.clone(), readers: readers.clone(), max_page: config.limits.page },
         feed: FeedView::new(
             journal.clone(),
             public_url,
             &config.journal.data,
             hub::url(config, public_url),
-            waiting.spool().clone(),
+            readers.spool().clone(),
         ),
-        waiting,
+        readers,
         service: Service { public_url: public_url.into(), hooks },
-        seeds: Seeds::new(journal.clone(), intake.clone(), Arc::clone(&sources)),
+        seeds: RegistrySeeder::new(journal.clone(), intake.clone(), Arc::clone(&sources)),
         quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
-        ready: Ready { journal: journal.clone(), sources: Arc::clone(&sources), subscriptions: subscriptions.clone() },
+        readiness: Readiness {
+            journal: journal.clone(),
+            sources: Arc::clone(&sources),
+            subscriptions: subscriptions.clone(),
+        },
         sources,
         subscriptions,
         hub: None,

@@ -1,14 +1,14 @@
-//! A cache in memory, bounded in number and bytes.
+//! In-memory cache with limits on the number and size of its entries.
 
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Cache that evicts the values used longest ago. It searches all of them for a key, so it is for a few hundred.
+/// Cache that evicts the least recently used values. A lookup compares all keys, so it is for a few hundred entries.
 ///
-/// Its bounds hold after each insertion. The crate `moka` evicts later, after up to 64 insertions, each of which may be a
-/// megabyte here.
+/// Its limits hold after each insertion. The crate `moka` evicts only after up to 64 insertions, each of which may be
+/// a megabyte here.
 #[derive(Debug)]
 pub(crate) struct LruCache<K, V> {
     max_entries: usize,
@@ -29,17 +29,17 @@ impl<K: PartialEq, V: Clone> LruCache<K, V> {
         Self { max_entries, max_bytes, entries: Mutex::default() }
     }
 
-    /// Returns the value of a key, which counts as a use of it.
+    /// Returns the value of a key and marks it as used.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut entries = self.lock();
-        let at = entries.iter().position(|entry| entry.key == *key)?;
-        let entry = entries.remove(at)?;
+        let index = entries.iter().position(|entry| entry.key == *key)?;
+        let entry = entries.remove(index)?;
         let value = entry.value.clone();
         entries.push_back(entry);
         Some(value)
     }
 
-    /// Caches a value of this size, and evicts as many others as it needs. A value larger than the cache is not cached.
+    /// Caches a value of `bytes` bytes and evicts others if needed. A value larger than the cache is not cached.
     pub(crate) fn insert(&self, key: K, value: V, bytes: usize) {
         if bytes > self.max_bytes {
             return;
@@ -54,7 +54,7 @@ impl<K: PartialEq, V: Clone> LruCache<K, V> {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Entry<K, V>>> {
-        // The entries are whole whenever the lock is free.
+        // The entries are consistent whenever the lock is free, even after a panic.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn values_used_longest_ago_are_evicted_first() {
+    fn least_recently_used_values_are_evicted_first() {
         let cache = LruCache::new(10, 300);
         (1..=3).for_each(|key| cache.insert(key, (), 100));
         assert!(cache.get(&1).is_some() && cache.get(&9).is_none());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_bounded_in_number_too() {
+    fn number_of_entries_is_limited() {
         let cache = LruCache::new(2, 300);
         (1..=3).for_each(|key| cache.insert(key, (), 0));
         assert_eq!(cached(&cache, [1, 2, 3]), [false, true, true]);

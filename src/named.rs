@@ -1,6 +1,6 @@
-//! Enums whose values have names: in the configuration, in a protocol or in the journal.
+//! Macro for enums whose variants have names in the configuration, a protocol or the journal.
 
-/// Defines such an enum. Each of its values stands once, with its name.
+/// Defines an enum whose variants have names. Each variant and its name are declared once.
 macro_rules! named_values {
     ($(#[$of_type:meta])* pub enum $Type:ident { $($(#[$of_value:meta])* $Value:ident = $name:literal,)* }) => {
         $(#[$of_type])*
@@ -9,10 +9,10 @@ macro_rules! named_values {
         }
 
         impl $Type {
-            /// Every value.
+            /// All variants.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$Value),*];
 
-            /// The name of the value.
+            /// Returns the name of the variant.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {

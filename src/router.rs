@@ -1,4 +1,5 @@
-//! Every route, and who may use it. The path and the method of each stand above its handler; `docs/access.md` has them all.
+//! All routes with their access rules. The path and the method of a route are declared at its handler;
+//! `docs/access.md` lists them all.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,11 +16,11 @@ use utoipa_axum::routes;
 use crate::{
     admin::{
         attempts, dead_letters,
-        health::{self, Ready},
+        health::{self, Readiness},
         home,
         metrics::{self, Metrics},
         quarantine::{self, Quarantine},
-        registry::{self, Seeds},
+        registry::{self, RegistrySeeder},
         sources::{self, Sources},
         subscriptions,
     },
@@ -33,80 +34,81 @@ use crate::{
     view::{
         changes::{self, Changes},
         feed::{self, FeedView},
-        live, objects,
+        live,
+        live_readers::LiveReaders,
+        objects,
         service::{self, Service},
         snapshot, stream,
-        waiting::Waiting,
     },
     web::{
-        self, Access, Around, OwnSite, Routes,
+        self, Access, OwnSite, RequestPolicy, Routes,
         Rule::{Admin, Open, Publish, Read},
     },
 };
 
-/// What the surfaces work with.
+/// State of the HTTP surfaces.
 pub struct Surfaces {
     /// The journal.
     pub journal: Journal,
     /// The hooks.
     pub hooks: Hooks,
-    /// The journal's pages.
+    /// State of the journal's pages.
     pub changes: Changes,
     /// The feed.
     pub feed: FeedView,
     /// The readers that wait for changes.
-    pub waiting: Waiting,
+    pub readers: LiveReaders,
     /// The AtomPub service document.
     pub service: Service,
     /// The quarantine.
     pub quarantine: Quarantine,
-    /// Whether the gateway can do its work.
-    pub ready: Ready,
+    /// Readiness checks.
+    pub readiness: Readiness,
     /// The sources.
     pub sources: Sources,
-    /// What fills the registry from the sources' repositories.
-    pub seeds: Seeds,
+    /// Seeding of the registry from the sources' repositories.
+    pub seeds: RegistrySeeder,
     /// The subscriptions.
     pub subscriptions: Subscriptions,
-    /// The WebSub hub, where there is one.
+    /// The WebSub hub, if enabled.
     pub hub: Option<Hub>,
-    /// What is counted and measured.
+    /// The metrics.
     pub metrics: Metrics,
-    /// The description of this very interface.
+    /// The description of the HTTP interface.
     pub documentation: Documentation,
 }
 
-/// Bounds on requests.
+/// Limits on requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// The largest request body, in bytes.
+pub struct RequestLimits {
+    /// Maximum size of a request body, in bytes.
     pub body: usize,
-    /// How many bytes of request bodies are held at once.
+    /// Maximum size of all request bodies in memory, in bytes.
     pub held: usize,
-    /// How long a request may take until its answer begins.
+    /// Maximum time until the response to a request begins.
     pub time: Duration,
-    /// How much longer, at the most, if it asks to wait for what is not there yet.
+    /// Maximum additional time if a request asks to wait for changes.
     pub wait: Duration,
 }
 
-/// Every route, and who may use it.
+/// Returns all routes with their access rules.
 #[must_use]
 pub fn routes() -> Routes<Surfaces> {
     Routes::<Surfaces>::default()
-        .add(Open, routes!(home::page), |all| all.ready.clone())
+        .add(Open, routes!(home::page), |all| all.readiness.clone())
         .add(Publish, routes!(http::receive), |all| all.hooks.clone())
         .add(Read, routes!(feed::newest), |all| all.feed.clone())
         .add(Read, routes!(feed::archive), |all| all.feed.clone())
         .add(Read, routes!(websub::http::receive), |all| all.hub.clone())
         .add(Read, routes!(changes::page), |all| all.changes.clone())
         .add(Read, routes!(changes::one), |all| all.changes.clone())
-        .add(Read, routes!(stream::follow), |all| all.waiting.clone())
+        .add(Read, routes!(stream::follow), |all| all.readers.clone())
         .add(Read, routes!(live::page), |_| ())
         .add(Read, routes!(snapshot::page), |all| all.changes.clone())
         .add(Read, routes!(objects::one), |all| all.changes.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(sources::list), |all| all.sources.clone())
-        .add(Admin, routes!(registry::show, registry::take), |all| all.seeds.clone())
+        .add(Admin, routes!(registry::show, registry::seed), |all| all.seeds.clone())
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::retry), |all| all.quarantine.clone())
@@ -123,35 +125,35 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Admin, routes!(dead_letters::one, dead_letters::delete), |all| all.subscriptions.clone())
         .add(Admin, routes!(dead_letters::replay), |all| all.subscriptions.clone())
         .add(Open, routes!(health::alive), |_| ())
-        .add(Open, routes!(health::ready), |all| all.ready.clone())
+        .add(Open, routes!(health::ready), |all| all.readiness.clone())
         .add(Read, routes!(metrics::scrape), |all| all.metrics.clone())
         .add(Read, routes!(openapi::document), |all| all.documentation.clone())
         .add(Read, routes!(openapi::page), |_| ())
 }
 
-/// Routes, and what holds for all of them.
-pub fn router(surfaces: &Surfaces, bounds: Bounds, access: &Arc<Access>, site: OwnSite) -> Router {
-    surrounded(routes().into_router(surfaces, access), bounds, site)
+/// Returns the router of the gateway: all routes with the policy of all requests.
+pub fn router(surfaces: &Surfaces, limits: RequestLimits, access: &Arc<Access>, site: OwnSite) -> Router {
+    with_request_policy(routes().into_router(surfaces, access), limits, site)
 }
 
-/// What holds for all routes, put around these. It is one layer, from the outermost inwards: axum copies
-/// each that it is given, and all inside it, for each request.
-pub fn surrounded(routes: Router, bounds: Bounds, site: OwnSite) -> Router {
-    let around =
-        Around::new(bounds.body, bounds.held, bounds.time, bounds.wait).waiting_on(changes::PATH).of_site(site);
+/// Wraps routes with the policy of all requests. It is one layer, because axum clones each layer and all layers
+/// inside it for each request. The elements are in order from the outermost to the innermost.
+pub fn with_request_policy(routes: Router, limits: RequestLimits, site: OwnSite) -> Router {
+    let policy =
+        RequestPolicy::new(limits.body, limits.held, limits.time, limits.wait).waiting_on(changes::PATH).of_site(site);
     routes.fallback(web::not_found).method_not_allowed_fallback(web::method_not_allowed).layer((
-        from_fn_with_state(around, web::around),
-        CatchPanicLayer::custom(web::panicked),
-        // An event that waits for others to be compressed with comes late.
-        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(NotForContentType::SSE).and(HasNoTag)),
+        from_fn_with_state(policy, web::apply_request_policy),
+        CatchPanicLayer::custom(web::panic_response),
+        // Compression would delay server-sent events until more data arrives.
+        CompressionLayer::new().compress_when(SizeAbove::new(1024).and(NotForContentType::SSE).and(HasNoEntityTag)),
     ))
 }
 
-/// A document with an entity tag is compressed where it is made: its tag is for these very bytes.
+/// Excludes documents with an entity tag, which are compressed before, because the tag identifies the exact bytes.
 #[derive(Clone, Copy)]
-struct HasNoTag;
+struct HasNoEntityTag;
 
-impl Predicate for HasNoTag {
+impl Predicate for HasNoEntityTag {
     fn should_compress<B: axum::body::HttpBody>(&self, response: &axum::http::Response<B>) -> bool {
         !response.headers().contains_key(axum::http::header::ETAG)
     }

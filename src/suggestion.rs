@@ -1,6 +1,6 @@
-//! Texts that errors of the configuration share: "did you mean" for an unknown name, and plain words for errors of serde.
+//! Texts shared by error messages: "did you mean" for unknown names, and plain words for errors of serde.
 
-/// Returns the known name that `name` was most likely meant to be, if it is like any.
+/// Returns the known name that is most similar to `name`, if any is similar enough.
 pub(crate) fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     known
         .into_iter()
@@ -10,7 +10,7 @@ pub(crate) fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k s
         .map(|(_, known)| known)
 }
 
-/// Returns what to write instead of `name`: the known name that was most likely meant, and all of them.
+/// Returns a suggestion for the unknown name `name`: the most similar known name, if any, and the list of all.
 pub(crate) fn advice(name: &str, known: &[&str]) -> String {
     let all = known.join(", ");
     match nearest_name(name, known.iter().copied()) {
@@ -66,7 +66,7 @@ mod tests {
     use super::{advice, nearest_name, plain_reason};
 
     #[test]
-    fn nearest_name_is_like_the_given_one() {
+    fn nearest_name_is_found() {
         let known = ["after", "limit", "listen"];
         for (name, nearest) in
             [("limt", Some("limit")), ("lisetn", Some("listen")), ("after", Some("after")), ("x", None)]

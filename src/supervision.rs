@@ -1,7 +1,7 @@
-//! Supervision of the threads and tasks that run for as long as the gateway does. The first one that panics, or that
-//! returns although nothing has stopped the gateway, is logged and remembered, and the gateway stops.
+//! Supervision of threads and tasks that run as long as the gateway. The first one that panics, or that returns
+//! although the gateway is not stopping, is logged and recorded, and the gateway stops.
 //!
-//! Every such thread and task is a [`Worker`] and runs under [`Supervisor::run`] or [`Supervisor::guard`].
+//! Each such thread or task is a [`Worker`] and runs under [`Supervisor::run`] or [`Supervisor::guard`].
 
 use std::{
     fmt,
@@ -10,49 +10,50 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-/// Names the worker that panics as soon as it starts. Read in builds with debug assertions alone, for the tests.
+/// Environment variable with the name of a worker that panics when it starts. For tests, and only in builds with
+/// debug assertions.
 #[cfg(debug_assertions)]
 const FAULT_POINT: &str = "FAULT_POINT";
 
 named_values! {
-    /// A thread or task that runs for as long as the gateway does.
+    /// Thread or task that runs as long as the gateway.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Worker {
-        /// The thread that settles drafts and writes them to the store.
+        /// Thread that settles drafts and writes them to the store.
         JournalWriter = "journal-writer",
-        /// The thread that maintains the store.
-        JournalUpkeep = "journal-upkeep",
-        /// The task that waits for SIGTERM and Ctrl-C.
+        /// Thread that runs maintenance of the store.
+        JournalMaintenance = "journal-maintenance",
+        /// Task that waits for SIGTERM and Ctrl-C.
         Signals = "signals",
-        /// The task that reads the certificate again at SIGHUP.
+        /// Task that reloads the certificate at SIGHUP.
         CertificateReload = "certificate-reload",
-        /// A task that reads a source from its broker.
+        /// Task that reads a source from its broker.
         Source = "source",
-        /// A task that asks a source's repository about incomplete changes.
+        /// Task that completes changes by lookups in a source's repository.
         FollowUps = "follow-ups",
-        /// The task that removes old changes.
+        /// Task that removes expired changes.
         Retention = "retention",
-        /// The task that starts the engines and writes their cursors.
+        /// Task that starts the engines and writes their cursors.
         Deliveries = "deliveries",
-        /// The engine of a subscription.
+        /// Engine of a subscription.
         Engine = "engine",
         /// The WebSub hub.
         Hub = "hub",
-        /// The task that wakes streams and long polls.
-        Herald = "herald",
-        /// The task that maintains the metrics.
+        /// Task that notifies streams and long polls of changes.
+        Notifier = "notifier",
+        /// Task that aggregates the metrics.
         Metrics = "metrics",
     }
 }
 
-/// The end of a worker that ended by a fault of the gateway.
+/// Unexpected end of a worker, caused by a bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Death {
     /// The worker.
     pub worker: Worker,
-    /// The source or subscription that it worked for.
+    /// Source or subscription that the worker belongs to.
     pub of: Option<String>,
-    /// Whether it panicked; otherwise it returned too early.
+    /// `true` if the worker panicked, `false` if it returned too early.
     pub panicked: bool,
 }
 
@@ -66,43 +67,44 @@ impl fmt::Display for Death {
     }
 }
 
-/// Collects the deaths of workers. Clones are handles to the same.
+/// Records the first death of a worker. Clones share the same state.
 #[derive(Clone, Debug, Default)]
-pub struct Supervisor(Arc<State>);
+pub struct Supervisor(Arc<SupervisorState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SupervisorState {
     stop: CancellationToken,
-    first: OnceLock<Death>,
+    first_death: OnceLock<Death>,
 }
 
 impl Supervisor {
-    /// A supervisor for workers that may return once `stop` is cancelled, as it is when one dies.
+    /// Creates a supervisor for workers that may return once `stop` is cancelled. The death of a worker also cancels
+    /// it.
     #[must_use]
     pub fn new(stop: CancellationToken) -> Self {
-        Self(Arc::new(State { stop, first: OnceLock::new() }))
+        Self(Arc::new(SupervisorState { stop, first_death: OnceLock::new() }))
     }
 
-    /// The token after which workers may return.
+    /// Returns the token after whose cancellation workers may return.
     #[must_use]
     pub fn stop_token(&self) -> &CancellationToken {
         &self.0.stop
     }
 
-    /// The first death, if a worker has died.
+    /// Returns the first death, if any worker has died.
     #[must_use]
     pub fn death(&self) -> Option<&Death> {
-        self.0.first.get()
+        self.0.first_death.get()
     }
 
-    /// Runs a worker's task. Dropping the future before it is ready is no death.
+    /// Runs the task of a worker. Dropping the future before it completes is no death.
     pub async fn run(self, worker: Worker, of: Option<String>, task: impl Future<Output = ()>) {
         let guard = self.guard(worker, of);
         task.await;
         guard.returned();
     }
 
-    /// Watches the worker that holds the guard, usually a thread, for a panic.
+    /// Returns a guard that reports a panic of the worker that holds it, usually a thread.
     #[must_use]
     pub fn guard(self, worker: Worker, of: Option<String>) -> WorkerGuard {
         let guard = WorkerGuard { supervisor: self, worker, of };
@@ -110,17 +112,17 @@ impl Supervisor {
         guard
     }
 
-    /// Remembers and logs the first death. Workers that fail because of it are not logged.
+    /// Records and logs the first death. Later ones may be its consequences and are ignored.
     fn report(&self, death: Death) {
-        let line = death.to_string();
-        if self.0.first.set(death).is_ok() {
-            tracing::error!("{line}, which is a fault of this program: the gateway stops; please report it");
+        let message = death.to_string();
+        if self.0.first_death.set(death).is_ok() {
+            tracing::error!("{message}, which is a bug in Tidings; the gateway stops; please report it");
             self.0.stop.cancel();
         }
     }
 }
 
-/// Reports a panic of the thread or task that holds it.
+/// Guard that reports a panic of the thread or task that holds it.
 #[derive(Debug)]
 pub struct WorkerGuard {
     supervisor: Supervisor,
@@ -149,7 +151,7 @@ impl Drop for WorkerGuard {
     }
 }
 
-/// Panics where a test has asked for it.
+/// Panics if a test has requested it.
 #[cfg(debug_assertions)]
 fn fault_point(worker: Worker) {
     let is_named = std::env::var_os(FAULT_POINT).is_some_and(|name| name == worker.name());
@@ -164,10 +166,10 @@ mod tests {
     use super::{CancellationToken, Supervisor, Worker};
 
     #[tokio::test]
-    async fn an_early_return_and_a_panic_are_deaths_and_a_return_after_stop_and_an_abort_are_none() {
+    async fn only_early_returns_and_panics_are_deaths() {
         let stop = CancellationToken::new();
         let supervisor = Supervisor::new(stop.clone());
-        let aborted = tokio::spawn(supervisor.clone().run(Worker::Herald, None, std::future::pending()));
+        let aborted = tokio::spawn(supervisor.clone().run(Worker::Notifier, None, std::future::pending()));
         tokio::task::yield_now().await;
         aborted.abort();
         assert!(aborted.await.unwrap_err().is_cancelled());

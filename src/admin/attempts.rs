@@ -1,4 +1,4 @@
-//! The last attempts to deliver: `GET /subscriptions/{name}/attempts`.
+//! Recent delivery attempts: `GET /subscriptions/{name}/attempts`.
 
 use axum::{
     Json,
@@ -15,17 +15,18 @@ use crate::{
     web::{Path, Problem, problems},
 };
 
-/// The last attempts of a subscription.
+/// Recent delivery attempts of a subscription.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeliveryAttempts)]
 struct AttemptsView {
-    /// Newest first.
+    /// The attempts, newest first.
     attempts: Vec<Attempt>,
 }
 
 problems!(AttemptsProblems: NotFound);
 
-/// The last attempts of a webhook to deliver since the gateway started: 20 that did, 50 that did not.
+/// Recent delivery attempts of a webhook since the gateway started: the last 20 successful and the last 50 failed
+/// ones.
 ///
 /// # Errors
 /// `not-found`.
@@ -34,8 +35,8 @@ problems!(AttemptsProblems: NotFound);
     path = "/subscriptions/{name}/attempts",
     operation_id = "listDeliveryAttempts",
     tag = "administration",
-    params(("name" = SubscriptionName, Path, description = "The subscription.")),
-    responses((status = 200, description = "The last attempts; none of a delivery that has none to show.", body = AttemptsView), AttemptsProblems),
+    params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
+    responses((status = 200, description = "The attempts; empty for other kinds of delivery.", body = AttemptsView), AttemptsProblems),
 )]
 pub async fn list(State(all): State<Subscriptions>, Path(name): Path<SubscriptionName>) -> Result<Response, Problem> {
     let attempts = all.attempts(&name).map_err(problem)?;

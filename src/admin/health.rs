@@ -1,4 +1,4 @@
-//! `GET /healthz`: the process answers. `GET /readyz`: it can do its work.
+//! `GET /healthz`: the process responds. `GET /readyz`: the gateway is ready to work.
 
 use axum::{
     Json,
@@ -8,7 +8,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{failed, sources::Sources};
+use super::{journal_problem, sources::Sources};
 use crate::{
     broker::ConnectionState,
     delivery::{State as SubscriptionState, Subscriptions},
@@ -17,53 +17,54 @@ use crate::{
     web::{MayRead, Problem, ProblemCode, problems},
 };
 
-/// How the gateway is.
+/// Health of the gateway.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Health {
-    /// `ok`; or `ready`; or `degraded`: readers and hooks are served, and a source is not read or a subscription fails.
+    /// `ok`, `ready`, or `degraded`: readers and hooks are served, but a source is not connected or a subscription
+    /// fails.
     pub(super) status: &'static str,
-    /// The number of the newest change.
+    /// Number of the newest change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Seq, required = false)]
     pub(super) head: Option<Seq>,
-    /// The sources that have a connection, and what each is doing.
+    /// Sources that have a connection, with its state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub(super) sources: Vec<SourceHealth>,
-    /// The subscriptions that do not deliver, but for paused ones and those of WebSub subscribers.
+    /// Subscriptions that do not deliver, except paused ones and those of WebSub subscribers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub(super) subscriptions: Vec<SubscriptionHealth>,
 }
 
 impl Health {
-    /// A status without details.
+    /// Creates a status without details.
     fn of_status(status: &'static str) -> Self {
         Self { status, head: None, sources: Vec::new(), subscriptions: Vec::new() }
     }
 }
 
-/// How the connection of a source is.
+/// Health of a source's connection.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SourceHealth {
-    /// The name of the source.
+    /// Name of the source.
     pub(super) name: String,
-    /// What its connection is doing.
+    /// State of its connection.
     pub(super) state: ConnectionState,
 }
 
-/// State of a subscription that does not deliver.
+/// Health of a subscription that does not deliver.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SubscriptionHealth {
-    /// The name of the subscription.
+    /// Name of the subscription.
     pub(super) name: SubscriptionName,
-    /// What it is doing.
+    /// State of the subscription.
     pub(super) state: SubscriptionState,
 }
 
-/// What is asked whether the gateway can do its work.
+/// State of the readiness check.
 #[derive(Clone)]
-pub struct Ready {
+pub struct Readiness {
     /// The journal.
     pub journal: Journal,
     /// The sources.
@@ -72,19 +73,19 @@ pub struct Ready {
     pub subscriptions: Subscriptions,
 }
 
-impl Ready {
-    /// Checks whether the journal can be read and written, which sources are connected, and which subscriptions fail.
+impl Readiness {
+    /// Checks that the journal can be read and written, and finds unconnected sources and failing subscriptions.
     ///
     /// # Errors
-    /// `unavailable` when the gateway is not ready; the detail says why.
+    /// `unavailable` if the gateway is not ready; the detail says why.
     pub(super) async fn check(&self) -> Result<Health, Problem> {
         let head = self.journal.head();
-        self.journal.stored_head().await.map_err(failed)?;
+        self.journal.stored_head().await.map_err(journal_problem)?;
         if !self.journal.accepts_commands() {
-            let detail = "The journal's writer takes no orders: its queue is full, or the gateway is stopping.";
+            let detail = "The journal accepts no changes: its queue is full, or the gateway is stopping.";
             return Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(std::time::Duration::from_secs(1)));
         }
-        self.journal.check_writable().await.map_err(failed)?;
+        self.journal.check_writable().await.map_err(journal_problem)?;
         let (sources, subscriptions) = (self.sources(), self.failing_subscriptions());
         let all_connected = sources.iter().all(|source| source.state == ConnectionState::Connected);
         let status = if all_connected && subscriptions.is_empty() { "ready" } else { "degraded" };
@@ -105,39 +106,39 @@ impl Ready {
 problems!(AliveProblems:);
 problems!(ReadyProblems: Unavailable);
 
-/// The process answers.
+/// Reports that the process responds.
 #[utoipa::path(
     get,
     path = "/healthz",
     operation_id = "isAlive",
     tag = "administration",
-    responses((status = 200, description = "It answers.", body = Health), AliveProblems),
+    responses((status = 200, description = "The process responds.", body = Health), AliveProblems),
 )]
 pub async fn alive() -> Response {
     Json(Health::of_status("ok")).into_response()
 }
 
-/// The journal can be read, and a message of usual size can be written: after a write that failed the gateway is not ready
-/// until a message or a probe is written. A source whose broker is away, or a subscription that fails, does not make the
-/// gateway unready, since readers and hooks are served; the status is `degraded` then. Without a token that may read, the
-/// answer is the status alone, unless there is no access control.
+/// Reports whether the journal can be read and a message of usual size can be written. After a failed write, the
+/// gateway is not ready until a message or a probe is written. A disconnected source or a failing subscription does
+/// not make the gateway unready, because readers and hooks are served; the status is then `degraded`. With access
+/// control, the response contains details only for tokens with the scope `read`.
 ///
 /// # Errors
-/// `unavailable` when not; the detail says which.
+/// `unavailable` if the gateway is not ready; the detail says why.
 #[utoipa::path(
     get,
     path = "/readyz",
     operation_id = "isReady",
     tag = "administration",
-    responses((status = 200, description = "It is ready.", body = Health), ReadyProblems),
+    responses((status = 200, description = "The gateway is ready.", body = Health), ReadyProblems),
 )]
-pub async fn ready(State(ready): State<Ready>, MayRead(may_read): MayRead) -> Result<Response, Problem> {
-    match ready.check().await {
+pub async fn ready(State(readiness): State<Readiness>, MayRead(may_read): MayRead) -> Result<Response, Problem> {
+    match readiness.check().await {
         Ok(health) if may_read => Ok(Json(health).into_response()),
         Ok(Health { status, .. }) => Ok(Json(Health::of_status(status)).into_response()),
         Err(problem) if may_read => Err(problem),
         Err(problem) => {
-            Err(problem.with_detail("The gateway is not ready. Send a token that may read, and the answer says why."))
+            Err(problem.with_detail("The gateway is not ready. Send a token with the scope read to see the reason."))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /`: the page for somebody who opens the gateway's address in a browser, and the same for programs.
+//! `GET /`: status page for people who open the gateway's URL in a browser, and the same as JSON for programs.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use quick_xml::escape::escape;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::health::{Health, Ready};
+use super::health::{Health, Readiness};
 use crate::{
     broker::ConnectionState,
     model::Seq,
@@ -25,15 +25,15 @@ use crate::{
 const JSON: &str = "application/json";
 const HTML: &str = "text/html";
 
-/// One sentence about the program.
-const ABOUT: &str = "A content change notification gateway: repositories report what happened to their content, and \
-                     readers and subscribers get the changes in one order.";
+/// Description of the program.
+const ABOUT: &str = "A content change notification gateway: repositories report changes of their content, and readers and \
+                     subscribers receive the changes in one order.";
 
-/// Surfaces that the page links to, relative to its own address.
+/// Resources that the page links to, relative to its own URL.
 const LINKS: [(&str, &str); 5] = [
     ("feed", "the changes as an Atom feed"),
-    ("live", "the changes as they come"),
-    ("docs", "the HTTP interface"),
+    ("live", "the changes as they are recorded"),
+    ("docs", "the description of the HTTP interface"),
     ("metrics", "metrics for Prometheus"),
     ("service", "the AtomPub service document"),
 ];
@@ -41,39 +41,39 @@ const LINKS: [(&str, &str); 5] = [
 const STYLE: &str = "body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem } \
                      :root { color-scheme: light dark }";
 
-/// Policy of the page. It is made of the style alone, so that nothing that gets into the page can widen it.
+/// Content Security Policy of the page. It is computed from the style only, so nothing in the page can widen it.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| page_policy(&format!("<style>{STYLE}</style>")));
 
-/// The gateway at a glance.
+/// Status of the gateway and links.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Home)]
 struct HomeView {
-    /// The name of the program.
+    /// Name of the program.
     name: &'static str,
-    /// One sentence about it.
+    /// Description of the program.
     about: &'static str,
-    /// Its version, for those who may read.
+    /// Version of the program, for clients that may read.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
-    /// `ready`; `degraded`, where a source is not read or a subscription fails; or `unavailable`.
+    /// `ready`, `degraded` (a source is not connected or a subscription fails) or `unavailable`.
     status: &'static str,
-    /// Why it is not `ready`, for those who may read.
+    /// Reason why the status is not `ready`, for clients that may read.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// The number of the newest change, for those who may read.
+    /// Number of the newest change, for clients that may read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Seq, required = false)]
     head: Option<Seq>,
-    /// Addresses to go on to, relative to this one.
+    /// Links to other resources, relative to this URL.
     links: Vec<Link>,
 }
 
-/// An address to go on to.
+/// Link to a resource.
 #[derive(Serialize, ToSchema)]
 struct Link {
-    /// The address.
+    /// URL of the resource.
     href: &'static str,
-    /// What is there.
+    /// Description of the resource.
     title: &'static str,
 }
 
@@ -104,21 +104,21 @@ impl HomeView {
     }
 }
 
-/// Names the sources that are not connected and the subscriptions that fail; `None` if there are none.
+/// Returns the sources that are not connected and the subscriptions that fail; `None` if there are none.
 fn degradation(health: &Health) -> Option<String> {
-    let away = health.sources.iter().filter(|source| source.state != ConnectionState::Connected);
-    let sources: Vec<_> = away.map(|source| source.name.as_str()).collect();
+    let disconnected = health.sources.iter().filter(|source| source.state != ConnectionState::Connected);
+    let sources: Vec<_> = disconnected.map(|source| source.name.as_str()).collect();
     let subscriptions: Vec<_> = health.subscriptions.iter().map(|failing| failing.name.as_str()).collect();
     let parts = [("these sources are not connected", sources), ("these subscriptions fail", subscriptions)];
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
-    let parts: Vec<_> = parts.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
+    let parts: Vec<_> = parts.map(|(title, names)| format!("{title}: {}", names.join(", "))).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 problems!(Problems: NotAcceptable);
 
-/// The gateway at a glance: whether it is ready, and where to go on, as JSON, or as a page for browsers. Without a token
-/// that may read there are no details, unless there is no access control.
+/// The status of the gateway and links, as JSON or as an HTML page for browsers. With access control, the response
+/// contains details only for tokens with the scope `read`.
 ///
 /// # Errors
 /// `not-acceptable`.
@@ -128,23 +128,23 @@ problems!(Problems: NotAcceptable);
     operation_id = "getHome",
     tag = "administration",
     responses(
-        (status = 200, description = "The gateway at a glance.", content(
+        (status = 200, description = "Status of the gateway and links.", content(
             (HomeView = "application/json"), (String = "text/html"),
         )),
         Problems,
     ),
 )]
 pub async fn page(
-    State(ready): State<Ready>,
+    State(readiness): State<Readiness>,
     MayRead(may_read): MayRead,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let offered = [JSON, HTML];
     let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
-        let detail = format!("None of the accepted media types is offered here: {}.", offered.join(", "));
+        let detail = format!("None of the accepted media types is available. Available are: {}.", offered.join(", "));
         Problem::new(ProblemCode::NotAcceptable, detail).with("offered", offered.to_vec())
     })?;
-    let home = HomeView::new(ready.check().await, may_read);
+    let home = HomeView::new(readiness.check().await, may_read);
     if chosen == JSON {
         return Ok(([(VARY, "Accept")], Json(home)).into_response());
     }
@@ -163,15 +163,16 @@ mod tests {
     };
 
     #[test]
-    fn the_reason_is_text_and_for_those_who_may_read() {
-        let wrong = || Err(Problem::new(ProblemCode::Unavailable, "<b>full</b>"));
-        let page = HomeView::new(wrong(), true).html();
+    fn reason_is_escaped_and_only_for_readers() {
+        let unavailable = || Err(Problem::new(ProblemCode::Unavailable, "<b>full</b>"));
+        let page = HomeView::new(unavailable(), true).html();
         assert!(page.contains("<strong>unavailable</strong>: &lt;b&gt;full&lt;/b&gt;"), "{page}");
-        let page = HomeView::new(wrong(), false).html();
+        let page = HomeView::new(unavailable(), false).html();
         assert!(page.contains("<strong>unavailable</strong></p>") && !page.contains("full"), "{page}");
-        let away = SourceHealth { name: "secret".to_owned(), state: ConnectionState::Connecting };
-        let fails = SubscriptionHealth { name: SubscriptionName::parse("index").unwrap(), state: State::Retrying };
-        let health = Health { status: "degraded", head: None, sources: vec![away], subscriptions: vec![fails] };
+        let disconnected = SourceHealth { name: "secret".to_owned(), state: ConnectionState::Connecting };
+        let failing = SubscriptionHealth { name: SubscriptionName::parse("index").unwrap(), state: State::Retrying };
+        let health =
+            Health { status: "degraded", head: None, sources: vec![disconnected], subscriptions: vec![failing] };
         let degraded = HomeView::new(Ok(health), true);
         assert_eq!(
             degraded.reason.unwrap(),

@@ -1,7 +1,7 @@
-//! `GET /metrics`: what the gateway counts and measures, in the text format of Prometheus.
+//! `GET /metrics`: the metrics of the gateway in the text format of Prometheus.
 //!
-//! Each part counts what it does by the facade of the `metrics` crate, under names of its own. Here
-//! is the one list of them all; `docs/metrics.md` is held to it by a test.
+//! Each module records its own metrics with the `metrics` crate. This module has the list of all metrics; a test
+//! compares it with `docs/metrics.md`.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -26,49 +26,49 @@ use crate::{
     web::{self, problems},
 };
 
-/// The media type of the text format, version 0.0.4.
+/// Media type of the text format, version 0.0.4.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The version of the program that runs.
+/// Name of the metric with the version of the program.
 const BUILD_INFO: &str = "tidings_build_info";
 
-/// When the process began to count; the name is the one that Prometheus clients share.
+/// Name of the metric with the start time of the process, as all Prometheus clients call it.
 const START_TIME: &str = "process_start_time_seconds";
 
-/// The bounds of the buckets of what is measured in seconds: an append from memory takes a tenth of
-/// a millisecond, a request may take as long as its limit.
+/// Upper bounds of the buckets of durations, in seconds. An append from memory takes a tenth of a millisecond; a
+/// request may take as long as its limit.
 const SECONDS: [f64; 14] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
-/// The bounds of the buckets of a batch: up to the default of `journal.batch`, and beyond.
+/// Upper bounds of the buckets of batch sizes: up to the default of `journal.batch`, and beyond.
 const EVENTS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 4096.0];
 
-/// A metric.
+/// Description of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Its name, with the unit at its end.
+    /// Name, with the unit as a suffix.
     pub name: &'static str,
-    /// Of what kind it is.
+    /// Type of the metric.
     pub kind: Kind,
-    /// The labels that tell its series apart.
+    /// Labels that distinguish the series of the metric.
     pub labels: &'static [&'static str],
-    /// What it tells.
+    /// Explanation for people.
     pub about: &'static str,
 }
 
-/// The kinds of metrics.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows.
+    /// Value that only increases.
     Counter,
-    /// It goes up and down.
+    /// Value that increases and decreases.
     Gauge,
-    /// How often values lay under which bounds.
+    /// Numbers of values below upper bounds.
     Histogram,
 }
 
 impl Kind {
-    /// Its name in the text format.
+    /// Returns the name of the type in the text format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,192 +79,193 @@ impl Kind {
     }
 }
 
-/// Every metric there is.
+/// All metrics.
 pub const METRICS: [Metric; 30] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
         labels: &["source", "dialect", "outcome"],
-        about: "Messages taken in, by outcome: accepted, duplicate, unchanged or quarantined.",
+        about: "Messages received, by outcome: accepted, duplicate, unchanged or quarantined.",
     },
     Metric {
         name: broker::CONNECTION_STATE,
         kind: Kind::Gauge,
         labels: &["connection", "state"],
-        about: "What a connection to a broker is doing: 1 for its state, 0 for every other.",
+        about: "State of a connection to a broker: 1 for its current state, 0 for every other.",
     },
     Metric {
         name: broker::CONNECTION_FAILURES,
         kind: Kind::Counter,
         labels: &["connection"],
-        about: "Attempts to connect that failed, connections that broke, and pauses.",
+        about: "Failed connection attempts, broken connections, and pauses.",
     },
     Metric {
         name: broker::REDELIVERED,
         kind: Kind::Counter,
         labels: &["source"],
-        about: "Messages that a broker delivered although it had delivered them before.",
+        about: "Messages that a broker delivered again.",
     },
     Metric {
         name: lookup::LOOKUPS,
         kind: Kind::Counter,
         labels: &["source", "outcome"],
-        about: "Requests to repositories about what messages do not say: answered or failed.",
+        about: "Lookups in repositories for facts that messages lack: answered or failed.",
     },
     Metric {
         name: intake::INCOMPLETE,
         kind: Kind::Gauge,
         labels: &["source"],
-        about: "Changes about which a repository did not answer everything, and is asked again.",
+        about: "Incomplete changes whose lookup is repeated.",
     },
     Metric {
         name: intake::WAITING,
         kind: Kind::Gauge,
         labels: &["source"],
-        about: "Events that wait, unacknowledged, for an answer of their repository that has failed to come.",
+        about: "Unacknowledged events that wait for a failed lookup to succeed.",
     },
     Metric {
         name: journal::APPEND_SECONDS,
         kind: Kind::Histogram,
         labels: &[],
-        about: "The time of an append from its order until it was on disk.",
+        about: "Duration of an append, from its request until it is on disk.",
     },
     Metric {
         name: journal::TRANSACTION_SECONDS,
         kind: Kind::Histogram,
         labels: &[],
-        about: "The time of one transaction of the journal's writer.",
+        about: "Duration of one transaction of the journal's writer.",
     },
     Metric {
         name: journal::BATCH,
         kind: Kind::Histogram,
         labels: &[],
-        about: "How many messages went into one transaction.",
+        about: "Number of messages in one transaction.",
     },
-    Metric { name: journal::HEAD, kind: Kind::Gauge, labels: &[], about: "The number of the newest change." },
+    Metric { name: journal::HEAD, kind: Kind::Gauge, labels: &[], about: "Number of the newest change." },
     Metric {
         name: journal::TAIL_READS,
         kind: Kind::Counter,
         labels: &["result"],
-        about: "Reads of changes by number: a hit is answered from memory, a miss from disk.",
+        about: "Reads of changes by number: a hit is served from memory, a miss from disk.",
     },
     Metric {
         name: journal::FAILURES,
         kind: Kind::Counter,
         labels: &["reason"],
-        about: "What the journal could not write or read: full, read-only, io, damaged, refused, busy or closed.",
+        about: "Failed reads and writes of the journal: full, read-only, io, damaged, refused, busy or closed.",
     },
     Metric {
         name: journal::QUARANTINE_MESSAGES,
         kind: Kind::Gauge,
         labels: &[],
-        about: "How many messages the quarantine holds.",
+        about: "Number of messages in the quarantine.",
     },
     Metric {
         name: journal::QUARANTINE_BYTES,
         kind: Kind::Gauge,
         labels: &[],
-        about: "How many bytes of messages the quarantine holds.",
+        about: "Size of the messages in the quarantine.",
     },
     Metric {
         name: journal::QUARANTINE_DROPPED,
         kind: Kind::Counter,
         labels: &[],
-        about: "Messages that the quarantine dropped to make room for newer ones.",
+        about: "Messages deleted from the quarantine to make room for newer ones.",
     },
     Metric {
         name: delivery::DELIVERIES,
         kind: Kind::Counter,
         labels: &["subscription", "outcome"],
-        about: "What became of messages to subscribers: delivered, unroutable or refused; retried counts failed attempts.",
+        about: "Messages to subscribers, by outcome: delivered, unroutable or refused; retried counts failed attempts.",
     },
     Metric {
         name: delivery::LAG,
         kind: Kind::Gauge,
         labels: &["subscription"],
-        about: "By how many changes of the journal a subscription is behind.",
+        about: "Number of changes that a subscription has not processed yet.",
     },
     Metric {
         name: delivery::UP,
         kind: Kind::Gauge,
         labels: &["subscription"],
-        about: "1 while a subscription delivers or waits for changes, else 0: also while its receiver fails and has taken nothing since.",
+        about: "1 while a subscription delivers or waits for changes, else 0, for example while its receiver fails.",
     },
     Metric {
         name: delivery::PAUSED,
         kind: Kind::Gauge,
         labels: &["subscription"],
-        about: "1 while a subscription is paused, by somebody or since its receiver has failed for too long, else 0.",
+        about: "1 while a subscription is paused, by an administrator or because its receiver failed for too long, else 0.",
     },
     Metric {
         name: delivery::DEAD_LETTERS,
         kind: Kind::Gauge,
         labels: &["subscription"],
-        about: "How many messages a subscription's receiver has refused for good.",
+        about: "Number of messages that a subscription's receiver has refused permanently.",
     },
     Metric {
         name: view::OPEN_STREAMS,
         kind: Kind::Gauge,
         labels: &["kind"],
-        about: "Readers that wait for changes: on a stream, or in a poll that waits.",
+        about: "Readers that wait for changes, on a stream or in a long poll.",
     },
     Metric {
         name: view::STREAMED,
         kind: Kind::Counter,
         labels: &["format"],
-        about: "Changes that were sent on streams, counted for each stream.",
+        about: "Changes sent on streams, counted for each stream.",
     },
     Metric {
         name: delivery::SUBSCRIBERS,
         kind: Kind::Gauge,
         labels: &[],
-        about: "How many subscriptions the WebSub hub has; what is delivered to all of them counts for the subscription websub.",
+        about: "Number of subscriptions of the WebSub hub; their deliveries count for the subscription websub.",
     },
     Metric {
         name: delivery::VERIFICATIONS,
         kind: Kind::Counter,
         labels: &["outcome"],
-        about: "What became of requests of WebSub subscribers: verified, failed or denied.",
+        about: "Requests of WebSub subscribers, by outcome: verified, failed or denied.",
     },
     Metric {
         name: web::REQUESTS,
         kind: Kind::Counter,
         labels: &["method", "route", "status"],
-        about: "Requests that were answered, by the template of their route.",
+        about: "Answered requests, by route template.",
     },
     Metric {
         name: web::REQUEST_SECONDS,
         kind: Kind::Histogram,
         labels: &["method", "route"],
-        about: "The time from the head of a request to the head of its answer.",
+        about: "Time between the headers of a request and those of its response.",
     },
     Metric {
         name: web::LIMITS_HIT,
         kind: Kind::Counter,
         labels: &["limit"],
-        about: "Requests that met a limit, by its key in the configuration.",
+        about: "Requests that reached a limit, by its key in the configuration.",
     },
     Metric { name: BUILD_INFO, kind: Kind::Gauge, labels: &["version"], about: "Always 1; its label is the version." },
     Metric {
         name: START_TIME,
         kind: Kind::Gauge,
         labels: &[],
-        about: "When the gateway started, in seconds since 1970-01-01T00:00:00Z.",
+        about: "Start time of the gateway, in seconds since 1970-01-01T00:00:00Z.",
     },
 ];
 
-/// What has been counted and measured in this process.
+/// Metrics recorded in this process.
 #[derive(Clone)]
 pub struct Metrics(PrometheusHandle);
 
-/// The facade sends what is counted to one place a process, however many gateways run in it.
+/// The recorder of this process. The `metrics` crate supports one recorder per process, however many gateways run in
+/// it.
 static INSTALLED: Mutex<Option<Metrics>> = Mutex::new(None);
 
 impl Metrics {
-    /// Begins to count, if that has not begun. What was counted before is lost.
+    /// Installs the recorder unless it is installed. Values recorded before are lost.
     ///
     /// # Errors
-    /// When something else in this process receives what is counted.
+    /// When another recorder is installed in this process.
     pub fn install() -> Result<Self, BuildError> {
         let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(metrics) = &*installed {
@@ -284,9 +285,9 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Sorts what was measured into its buckets. Somebody must call this every few seconds: until
-    /// then each measurement is kept by itself, and nothing else bounds their number.
-    pub fn settle(&self) {
+    /// Aggregates recorded durations into histograms. It must be called every few seconds, because until then each
+    /// value is stored separately and their number is not limited.
+    pub fn aggregate(&self) {
         self.0.run_upkeep();
     }
 }
@@ -303,7 +304,7 @@ fn describe() {
 
 problems!(Problems:);
 
-/// Everything that has been counted and measured since the gateway started.
+/// All metrics since the gateway started.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -321,7 +322,7 @@ mod tests {
     use super::{Kind, METRICS, Metrics};
 
     #[test]
-    fn the_documented_metrics_are_the_metrics() {
+    fn documented_metrics_match_metrics() {
         let page = include_str!("../../docs/metrics.md");
         let documented: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
         let rows: Vec<String> = METRICS
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_as_prometheus_asks() {
+    fn names_follow_prometheus_conventions() {
         for metric in METRICS {
             assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
             let unit = [
@@ -352,12 +353,12 @@ mod tests {
                 "_info",
                 "_total",
             ];
-            assert!(unit.iter().any(|unit| metric.name.ends_with(unit)), "{} tells no unit", metric.name);
+            assert!(unit.iter().any(|unit| metric.name.ends_with(unit)), "{} has no unit", metric.name);
         }
     }
 
     #[test]
-    fn a_second_gateway_in_the_process_counts_in_the_same_place() {
+    fn second_gateway_shares_the_recorder() {
         Metrics::install().unwrap();
         let again = Metrics::install().unwrap();
         assert!(again.0.render().contains("tidings_build_info{version="));

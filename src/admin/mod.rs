@@ -1,5 +1,4 @@
-//! What the administrator looks at and acts on: the sources, the subscriptions, the
-//! quarantine, the gateway's health.
+//! Administration: the sources, the subscriptions, the quarantine and the health of the gateway.
 
 pub mod attempts;
 pub mod dead_letters;
@@ -13,7 +12,7 @@ pub mod subscriptions;
 
 use crate::{journal::JournalError, web::Problem};
 
-/// What the administrator is told when the journal failed.
-fn failed(error: JournalError) -> Problem {
-    Problem::failure("The journal does not answer at present", error.is_transient(), error)
+/// Returns the problem of a failed access to the journal.
+fn journal_problem(error: JournalError) -> Problem {
+    Problem::failure("The journal is not available at present", error.is_transient(), error)
 }

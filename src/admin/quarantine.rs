@@ -1,5 +1,5 @@
-//! What no dialect could read: `GET /quarantine` lists it, `GET /quarantine/{id}` shows one message,
-//! `POST /quarantine/{id}/retry` reads it again, `DELETE /quarantine/{id}` drops it.
+//! Quarantine of messages that no dialect could parse: `GET /quarantine` lists them, `GET /quarantine/{id}` returns
+//! one, `POST /quarantine/{id}/retry` parses it again, and `DELETE /quarantine/{id}` deletes it.
 
 use axum::{
     Json,
@@ -10,7 +10,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{failed, sources::Sources};
+use super::{journal_problem, sources::Sources};
 use crate::{
     intake::{IngestResponse, Intake, IntakeError, Receipt},
     journal::{
@@ -21,33 +21,33 @@ use crate::{
     web::{Path, Problem, ProblemCode, Query, problems},
 };
 
-/// How many messages a page of the listing has at the most.
-const LARGEST_PAGE: usize = 1000;
+/// Maximum number of messages on a page.
+const MAX_LIMIT: usize = 1000;
 
-/// How many it has when the client does not say.
+/// Default number of messages on a page.
 const DEFAULT_LIMIT: usize = 100;
 
-/// The quarantine, and the door through which a message is taken in again.
+/// State of the quarantine's surfaces.
 #[derive(Clone)]
 pub struct Quarantine {
-    /// The journal that keeps it.
+    /// The journal, which stores the quarantine.
     pub journal: Journal,
-    /// The door.
+    /// Ingest of messages that are retried.
     pub intake: Intake,
-    /// The sources, whose dialects read again.
+    /// The sources, whose dialects parse messages again.
     pub sources: Sources,
 }
 
-/// The query of `GET /quarantine`.
+/// Query parameters of `GET /quarantine`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// The identifier before which to begin; absent is the newest.
+    /// Identifier before which to begin. Default: the newest message.
     #[serde(default)]
     #[param(value_type = u64, required = false, format = "uint64", maximum = 18446744073709551615usize)]
     before: Option<u64>,
-    /// How many messages at the most.
+    /// Maximum number of messages.
     #[serde(default)]
     #[param(value_type = u64, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -59,43 +59,43 @@ pub struct ListQuery {
 struct PageView<'a> {
     /// The messages, newest first, without headers and bodies.
     messages: Vec<MessageView<'a>>,
-    /// The `before` of the following page; `null` when this is the last.
+    /// Value of `before` for the next page; `null` on the last page.
     #[schema(value_type = Option<u64>, required = true)]
     next: Option<QuarantineId>,
 }
 
-/// What a source sent and no dialect could read.
+/// A message that no dialect could parse.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = QuarantinedMessage)]
 struct MessageView<'a> {
-    /// Identifies it in the quarantine.
+    /// Identifier of the message in the quarantine.
     #[schema(value_type = u64)]
     id: QuarantineId,
-    /// When it was received.
+    /// Time of receipt.
     received: Timestamp,
-    /// Who sent it.
+    /// Source of the message.
     #[schema(value_type = SourceName)]
     source: &'a SourceName,
-    /// Where the trouble is.
+    /// Location of the error in the message.
     place: &'a str,
-    /// What the trouble is.
+    /// Reason of the error.
     reason: &'a str,
-    /// The media type that the sender gave.
+    /// Media type declared by the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     content_type: Option<&'a str>,
-    /// The size of its body in bytes.
+    /// Size of the body in bytes.
     size: u64,
-    /// Those of its headers that its dialect reads, each a name and a value.
+    /// Headers that the dialect reads, each a name and a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<Vec<String>>, required = false)]
     headers: Option<&'a [(String, String)]>,
-    /// The bytes as text; bytes that are not UTF-8 are replaced, and then `bodyHex` has them all.
+    /// Body as text. If it is not UTF-8, invalid bytes are replaced, and `bodyHex` contains the original.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     body: Option<String>,
-    /// The bytes in hexadecimal, where they are not UTF-8.
+    /// Body in hexadecimal, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     body_hex: Option<String>,
@@ -105,10 +105,11 @@ problems!(ListProblems: InvalidQuery, Unavailable);
 problems!(OneProblems: NotFound, Unavailable);
 problems!(RetryProblems: NotFound, UnprocessableMessage, Unavailable);
 
-/// The messages, newest first, without their bodies; `next` is the `before` of the following page.
+/// The messages in the quarantine, newest first, without their bodies. `next` is the value of `before` for the next
+/// page.
 ///
 /// # Errors
-/// `invalid-query`; `unavailable` when the journal cannot be read.
+/// `invalid-query`; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/quarantine",
@@ -119,69 +120,69 @@ problems!(RetryProblems: NotFound, UnprocessableMessage, Unavailable);
 )]
 pub async fn list(State(quarantine): State<Quarantine>, Query(query): Query<ListQuery>) -> Result<Response, Problem> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
-    if limit == 0 || limit > LARGEST_PAGE {
-        let detail = format!("limit is {limit}; give 1 to {LARGEST_PAGE}.");
+    if limit == 0 || limit > MAX_LIMIT {
+        let detail = format!("limit is {limit}; give 1 to {MAX_LIMIT}.");
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", "limit"));
     }
     let before = query.before.map(QuarantineId);
-    let messages = quarantine.journal.quarantined_before(before, limit).await.map_err(failed)?;
+    let messages = quarantine.journal.quarantined_before(before, limit).await.map_err(journal_problem)?;
     let full = messages.len() == limit;
     let next = messages.last().filter(|_| full).map(|message| message.id);
     let messages = messages.iter().map(|message| view(message, None)).collect();
     Ok(Json(PageView { messages, next }).into_response())
 }
 
-/// One message, with its headers and its body.
+/// A message with its headers and its body.
 ///
 /// # Errors
-/// `not-found`; `unavailable` when the journal cannot be read.
+/// `not-found`; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/quarantine/{id}",
     operation_id = "getQuarantined",
     tag = "administration",
-    params(("id" = u64, Path, description = "Its identifier.")),
+    params(("id" = u64, Path, description = "Identifier of the message.")),
     responses((status = 200, description = "The message.", body = MessageView), OneProblems),
 )]
 pub async fn one(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> Result<Response, Problem> {
-    let message = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(failed)?;
-    let message = message.ok_or_else(|| not_there(id))?;
+    let message = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(journal_problem)?;
+    let message = message.ok_or_else(|| not_found(id))?;
     Ok(Json(view(&message, Some(&message.message.body))).into_response())
 }
 
-/// Reads one message again; it leaves the quarantine if it can be read now.
+/// Parses a message again and removes it from the quarantine if it is accepted.
 ///
 /// # Errors
-/// `not-found`; `malformed-message` and `unprocessable-message` when it still cannot be read, or its
-/// source is no longer configured; `unavailable` when the journal fails.
+/// `not-found`; `malformed-message` and `unprocessable-message` if the message still cannot be parsed, or its source
+/// is no longer configured; `unavailable` if the journal fails.
 #[utoipa::path(
     post,
     path = "/quarantine/{id}/retry",
     operation_id = "retryQuarantined",
     tag = "administration",
-    params(("id" = u64, Path, description = "Its identifier.")),
-    responses((status = 200, description = "It was read.", body = IngestResponse), RetryProblems),
+    params(("id" = u64, Path, description = "Identifier of the message.")),
+    responses((status = 200, description = "The message was parsed.", body = IngestResponse), RetryProblems),
 )]
 pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> Result<Response, Problem> {
-    let kept = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(failed)?;
-    let kept = kept.ok_or_else(|| not_there(id))?;
-    let name = &kept.message.source;
+    let quarantined = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(journal_problem)?;
+    let quarantined = quarantined.ok_or_else(|| not_found(id))?;
+    let name = &quarantined.message.source;
     let listed = quarantine.sources.get(name.as_str()).ok_or_else(|| {
-        let detail =
-            format!("The message came from the source {name}, which is no longer configured; add it to retry.");
+        let detail = format!("The source {name} of the message is no longer configured; configure it to retry.");
         Problem::new(ProblemCode::UnprocessableMessage, detail)
     })?;
     let receipt = quarantine.intake.retry(&listed.source, QuarantineId(id)).await;
     match receipt {
-        Ok(receipt) => receipt.map(|receipt| answer(&receipt)).ok_or_else(|| not_there(id)),
-        Err(IntakeError::Journal(error)) => Err(failed(error)),
+        Ok(receipt) => receipt.map(|receipt| response(&receipt)).ok_or_else(|| not_found(id)),
+        Err(IntakeError::Journal(error)) => Err(journal_problem(error)),
         Err(IntakeError::LookupFailed(error)) => {
-            let detail =
-                format!("It must wait for its repository: {error}. It stays in the quarantine; try again later.");
+            let detail = format!(
+                "The lookup in the repository of the message failed: {error}. The message remains in the quarantine; try again later."
+            );
             Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(std::time::Duration::from_secs(5)))
         }
         Err(IntakeError::Quarantined { rejection, .. }) => {
-            let detail = format!("It still cannot be read: {rejection}. It stays in the quarantine.");
+            let detail = format!("The message still cannot be parsed: {rejection}. It remains in the quarantine.");
             Err(Problem::new(ProblemCode::UnprocessableMessage, detail)
                 .at(format!("/quarantine/{id}"))
                 .with("place", rejection.place.to_string())
@@ -190,44 +191,44 @@ pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) ->
     }
 }
 
-/// Drops one message for good.
+/// Deletes a message permanently.
 ///
 /// # Errors
-/// `not-found`; `unavailable` when the journal cannot be written.
+/// `not-found`; `unavailable` if the journal cannot be written.
 #[utoipa::path(
     delete,
     path = "/quarantine/{id}",
     operation_id = "dropQuarantined",
     tag = "administration",
-    params(("id" = u64, Path, description = "Its identifier.")),
-    responses((status = 204, description = "It is gone."), OneProblems),
+    params(("id" = u64, Path, description = "Identifier of the message.")),
+    responses((status = 204, description = "The message is deleted."), OneProblems),
 )]
 pub async fn delete(State(quarantine): State<Quarantine>, Path(id): Path<u64>) -> Result<Response, Problem> {
-    let was_there = quarantine.journal.release(QuarantineId(id)).await.map_err(failed)?;
-    if was_there { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(not_there(id)) }
+    let existed = quarantine.journal.release(QuarantineId(id)).await.map_err(journal_problem)?;
+    if existed { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(not_found(id)) }
 }
 
-fn answer(receipt: &Receipt) -> Response {
+fn response(receipt: &Receipt) -> Response {
     Json(receipt.to_response()).into_response()
 }
 
-fn not_there(id: u64) -> Problem {
-    let detail = format!("There is no message {id} in the quarantine. GET /quarantine lists what there is.");
+fn not_found(id: u64) -> Problem {
+    let detail = format!("The quarantine has no message {id}. GET /quarantine lists all messages.");
     Problem::new(ProblemCode::NotFound, detail)
 }
 
-fn view<'a>(kept: &'a QuarantinedMessage, body: Option<&[u8]>) -> MessageView<'a> {
-    let message = &kept.message;
+fn view<'a>(quarantined: &'a QuarantinedMessage, body: Option<&[u8]>) -> MessageView<'a> {
+    let message = &quarantined.message;
     let text = body.map(String::from_utf8_lossy);
     let is_text = body.is_none_or(|body| std::str::from_utf8(body).is_ok());
     MessageView {
-        id: kept.id,
+        id: quarantined.id,
         received: message.received,
         source: &message.source,
         place: &message.location,
         reason: &message.reason,
         content_type: message.content_type.as_deref(),
-        size: kept.size,
+        size: quarantined.size,
         headers: body.is_some().then_some(message.headers.as_slice()),
         body: text.map(std::borrow::Cow::into_owned),
         body_hex: body.filter(|_| !is_text).map(hex::encode),

@@ -1,5 +1,6 @@
-//! `POST /sources/{name}/registry` fills the registry with what a walk through the source's repository found, a part at
-//! a time; `GET` of the same says how far the walk is. `tidings seed-registry` is who walks.
+//! Seeding of the registry: `POST /sources/{name}/registry` accepts one part of the results of a crawl of the
+//! source's repository, and `GET` returns the progress of the crawl. The command `tidings seed-registry` does the
+//! crawl.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    failed,
-    sources::{Listed, Sources},
+    journal_problem,
+    sources::{ConfiguredSource, Sources},
 };
 use crate::{
     intake::{Intake, SeedError},
@@ -27,203 +28,209 @@ use crate::{
     web::{Body, Path, Problem, ProblemCode, problems},
 };
 
-/// How many objects a part of a walk has at the most.
-const MOST_OBJECTS: usize = 1000;
+/// Maximum number of objects in a part of a crawl.
+const MAX_OBJECTS: usize = 1000;
 
-/// How long the place of a walk may be, in bytes.
-const LONGEST_PLACE: usize = 64 * 1024;
+/// Maximum length of the position of a crawl, in bytes.
+const MAX_POSITION: usize = 64 * 1024;
 
-/// What fills the registry.
+/// State of the seeding surfaces.
 #[derive(Clone)]
-pub struct Seeds {
+pub struct RegistrySeeder {
     journal: Journal,
     intake: Intake,
     sources: Sources,
-    /// One part is taken at a time, so that each is compared with how far the walk is.
-    turn: Arc<Mutex<()>>,
+    /// Lock that serializes parts, so that each is compared with the current progress of the crawl.
+    lock: Arc<Mutex<()>>,
 }
 
-impl Seeds {
-    /// Through that door, for those sources.
+impl RegistrySeeder {
+    /// Creates the state for these sources.
     #[must_use]
     pub fn new(journal: Journal, intake: Intake, sources: Sources) -> Self {
-        Self { journal, intake, sources, turn: Arc::default() }
+        Self { journal, intake, sources, lock: Arc::default() }
     }
 
-    fn source(&self, name: &SourceName) -> Result<&Listed, Problem> {
+    fn source(&self, name: &SourceName) -> Result<&ConfiguredSource, Problem> {
         self.sources.get(name.as_str()).ok_or_else(|| {
-            let known: Vec<_> = self.sources.keys().map(String::as_str).collect();
-            let detail = format!("There is no source {name}; there are {}.", known.join(", "));
+            let names: Vec<_> = self.sources.keys().map(String::as_str).collect();
+            let detail = format!("There is no source {name}; the sources are {}.", names.join(", "));
             Problem::new(ProblemCode::NotFound, detail)
         })
     }
 
-    async fn walk(&self, name: &SourceName) -> Result<Option<CrawlProgress>, Problem> {
-        self.journal.crawl_progress(name.clone()).await.map_err(failed)
+    async fn crawl(&self, name: &SourceName) -> Result<Option<CrawlProgress>, Problem> {
+        self.journal.crawl_progress(name.clone()).await.map_err(journal_problem)
     }
 }
 
-/// A part of a walk through a repository.
+/// Part of the results of a crawl.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = WalkPart)]
-struct Part {
-    /// Tells the walk from every other one. Another one than before begins anew.
+#[schema(as = CrawlPart)]
+struct CrawlPart {
+    /// Identifier of the crawl. A new identifier starts a new crawl.
     #[schema(value_type = String, format = "uuid")]
     walk: Uuid,
-    /// Which part of the walk it is, from 1 and without gaps.
+    /// Number of the part, from 1 and without gaps.
     #[schema(minimum = 1)]
     part: u64,
-    /// What was found, 1000 objects at the most.
+    /// Objects that were found, at most 1000.
     #[schema(max_items = 1000)]
     objects: Vec<CrawledObject>,
-    /// Where the walk goes on after it. It is given back as it is.
+    /// Position at which the crawl continues after this part, an opaque text.
     #[schema(max_length = 65536)]
     place: String,
-    /// Whether the walk has come to its end.
+    /// `true` if the crawl is complete.
     #[serde(default)]
     done: bool,
-    /// Whether what the registry does not know is told as changes. Otherwise it is told to nobody.
+    /// `true` emits changes for objects that are new to the registry; `false` adds them without notification.
     #[serde(default)]
     emit: bool,
 }
 
-/// What became of a part of a walk.
+/// DraftOutcome of a part of a crawl.
 #[derive(Default, Serialize, ToSchema)]
-#[schema(as = WalkPartTaken)]
-struct Taken {
-    /// Of how many objects the registry learnt something, without a change.
+#[schema(as = CrawlPartResult)]
+struct PartResult {
+    /// Number of objects that were added or completed in the registry without a change.
     filled: usize,
-    /// How many changes are new.
+    /// Number of new changes.
     accepted: usize,
-    /// How many objects had been told in just this way before.
+    /// Number of objects whose change was a duplicate.
     duplicate: usize,
-    /// Of how many objects the registry knew all of it.
+    /// Number of objects that the registry already had completely.
     unchanged: usize,
 }
 
-/// How far the newest walk through a source's repository is.
+/// Progress of the newest crawl of a source's repository.
 #[derive(Serialize, ToSchema)]
-#[schema(as = WalkView)]
-struct WalkView<'a> {
-    /// The source.
+#[schema(as = CrawlProgress)]
+struct ProgressView<'a> {
+    /// Name of the source.
     source: &'a SourceName,
-    /// `null` when there has been none.
+    /// The crawl; `null` if there has been none.
     #[schema(required = true)]
-    walk: Option<WalkShown>,
+    walk: Option<CrawlView>,
 }
 
-/// A walk through a repository.
+/// A crawl of a repository.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Walk)]
-struct WalkShown {
-    /// Tells it from every other one.
+#[schema(as = Crawl)]
+struct CrawlView {
+    /// Identifier of the crawl.
     #[schema(value_type = String, format = "uuid")]
     id: Uuid,
-    /// How many parts of it are here.
+    /// Number of parts received.
     part: u64,
-    /// Where it goes on.
+    /// Position at which the crawl continues.
     place: String,
-    /// How many objects it has found.
+    /// Number of objects found.
     objects: u64,
-    /// When it began.
+    /// Time of the start.
     began: Timestamp,
-    /// When its newest part came.
+    /// Time of the newest part.
     moved: Timestamp,
-    /// Whether it has come to its end.
+    /// `true` if the crawl is complete.
     done: bool,
 }
 
 problems!(ShowProblems: NotFound, Unavailable);
-problems!(TakeProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncoding, Conflict, UnprocessableMessage, Unavailable);
+problems!(SeedProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncoding, Conflict, UnprocessableMessage, Unavailable);
 
-/// How far the newest walk through the source's repository is.
+/// The progress of the newest crawl of the source's repository.
 ///
 /// # Errors
-/// `not-found`; `unavailable` when the journal cannot be read.
+/// `not-found`; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/sources/{name}/registry",
     operation_id = "getWalk",
     tag = "administration",
-    params(("name" = SourceName, Path, description = "The source's name.")),
-    responses((status = 200, description = "How far it is.", body = WalkView), ShowProblems),
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 200, description = "The progress of the crawl.", body = ProgressView), ShowProblems),
 )]
-pub async fn show(State(seeds): State<Seeds>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
-    seeds.source(&name)?;
-    let walk = seeds.walk(&name).await?.map(WalkShown::from);
-    Ok(Json(WalkView { source: &name, walk }).into_response())
+pub async fn show(State(seeder): State<RegistrySeeder>, Path(name): Path<SourceName>) -> Result<Response, Problem> {
+    seeder.source(&name)?;
+    let walk = seeder.crawl(&name).await?.map(CrawlView::from);
+    Ok(Json(ProgressView { source: &name, walk }).into_response())
 }
 
-/// Fills the registry with a part of what a walk through the source's repository found. It is on disk with its place
-/// when the answer comes. A part that is here already is answered again and moves nothing.
+/// Adds a part of the results of a crawl to the registry. When the response is sent, the part and its position are on
+/// disk. A repeated part is acknowledged and has no effect.
 ///
 /// # Errors
-/// `not-found`; `bad-request` when the body is no JSON; `unprocessable-message` when it is too much; `conflict` when the
-/// part does not follow the one before, as when two walk at once; `unavailable` when the journal fails.
+/// `not-found`; `bad-request` if the body is no JSON; `unprocessable-message` if the part is too large; `conflict` if
+/// the part does not follow the previous one, for example because of a concurrent crawl; `unavailable` if the journal
+/// fails.
 #[utoipa::path(
     post,
     path = "/sources/{name}/registry",
     operation_id = "seedRegistry",
     tag = "administration",
-    params(("name" = SourceName, Path, description = "The source's name.")),
-    request_body(content = Part, description = "The part."),
-    responses((status = 200, description = "It is on disk.", body = Taken), TakeProblems),
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    request_body(content = CrawlPart, description = "The part."),
+    responses((status = 200, description = "The part is on disk.", body = PartResult), SeedProblems),
 )]
-pub async fn take(
-    State(seeds): State<Seeds>,
+pub async fn seed(
+    State(seeder): State<RegistrySeeder>,
     Path(name): Path<SourceName>,
     Body(body): Body,
 ) -> Result<Response, Problem> {
-    let listed = seeds.source(&name)?;
-    let part: Part = serde_json::from_slice(&body)
-        .map_err(|error| Problem::new(ProblemCode::BadRequest, format!("The body is no part of a walk: {error}.")))?;
-    part.bounded()?;
-    let _turn = seeds.turn.lock().await;
-    let held = seeds.walk(&name).await?;
-    let Some(walk) = part.follows(&name, held.as_ref())? else {
-        return Ok(Json(Taken { unchanged: part.objects.len(), ..Taken::default() }).into_response());
+    let listed = seeder.source(&name)?;
+    let part: CrawlPart = serde_json::from_slice(&body).map_err(|error| {
+        Problem::new(ProblemCode::BadRequest, format!("The body is not a part of a crawl: {error}."))
+    })?;
+    part.check_limits()?;
+    let _lock = seeder.lock.lock().await;
+    let newest = seeder.crawl(&name).await?;
+    let Some(walk) = part.next_state(&name, newest.as_ref())? else {
+        return Ok(Json(PartResult { unchanged: part.objects.len(), ..PartResult::default() }).into_response());
     };
     let objects = part.objects.len();
-    let seeded = seeds.intake.seed(&listed.source, part.objects, part.emit, walk).await.map_err(refused)?;
-    Ok(Json(Taken::of(&seeded, objects)).into_response())
+    let seeded = seeder.intake.seed(&listed.source, part.objects, part.emit, walk).await.map_err(seed_problem)?;
+    Ok(Json(PartResult::of(&seeded, objects)).into_response())
 }
 
-fn refused(error: SeedError) -> Problem {
+fn seed_problem(error: SeedError) -> Problem {
     match error {
         SeedError::TooLarge(rejection) => {
-            let detail = format!("Nothing of the part was written: {}.", rejection.reason);
+            let detail = format!("The part was rejected completely: {}.", rejection.reason);
             Problem::new(ProblemCode::UnprocessableMessage, detail)
         }
-        SeedError::Journal(error) => failed(error),
+        SeedError::Journal(error) => journal_problem(error),
     }
 }
 
-impl Part {
-    fn bounded(&self) -> Result<(), Problem> {
-        let refused = |detail| Err(Problem::new(ProblemCode::UnprocessableMessage, detail));
-        if self.objects.len() > MOST_OBJECTS {
-            let found = self.objects.len();
-            return refused(format!("The part has {found} objects; {MOST_OBJECTS} are taken at once. Send fewer."));
+impl CrawlPart {
+    fn check_limits(&self) -> Result<(), Problem> {
+        let too_large = |detail| Err(Problem::new(ProblemCode::UnprocessableMessage, detail));
+        if self.objects.len() > MAX_OBJECTS {
+            let count = self.objects.len();
+            return too_large(format!("The part has {count} objects; the limit is {MAX_OBJECTS}. Send fewer."));
         }
-        if self.place.len() > LONGEST_PLACE {
-            return refused(format!("The place has more than {LONGEST_PLACE} bytes. Send a shorter one."));
+        if self.place.len() > MAX_POSITION {
+            return too_large(format!("The place has more than {MAX_POSITION} bytes. Send a shorter one."));
         }
         Ok(())
     }
 
-    /// How far the walk is with this part; `None` if the part is here already.
-    fn follows(&self, source: &SourceName, held: Option<&CrawlProgress>) -> Result<Option<CrawlProgress>, Problem> {
+    /// Returns the state of the crawl after this part; `None` if the part is a repetition.
+    fn next_state(
+        &self,
+        source: &SourceName,
+        newest: Option<&CrawlProgress>,
+    ) -> Result<Option<CrawlProgress>, Problem> {
         let now = Timestamp::now();
-        let same = held.filter(|held| held.id == self.walk);
-        let parts = same.map_or(0, |held| held.parts);
+        let same = newest.filter(|newest| newest.id == self.walk);
+        let parts = same.map_or(0, |crawl| crawl.parts);
         if same.is_some() && self.part == parts {
             return Ok(None);
         }
         if Some(self.part) != parts.checked_add(1) {
             let detail = format!(
-                "Part {} of the walk does not follow: {parts} are here. Does another command walk through the same \
-                 repository? Let one go on alone, or begin anew.",
+                "Part {} of the crawl does not follow part {parts}, the newest one. Check that no other command crawls the \
+                 same repository, or start a new crawl.",
                 self.part
             );
             return Err(Problem::new(ProblemCode::Conflict, detail));
@@ -233,15 +240,15 @@ impl Part {
             id: self.walk,
             parts: self.part,
             position: self.place.as_str().into(),
-            objects: same.map_or(0, |held| held.objects) + self.objects.len() as u64,
-            started: same.map_or(now, |held| held.started),
+            objects: same.map_or(0, |crawl| crawl.objects) + self.objects.len() as u64,
+            started: same.map_or(now, |crawl| crawl.started),
             updated: now,
             finished: self.done,
         }))
     }
 }
 
-impl Taken {
+impl PartResult {
     fn of(CrawlPartOutcome { updated_objects: filled, outcomes, .. }: &CrawlPartOutcome, objects: usize) -> Self {
         let count = |is: fn(&DraftOutcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
         let accepted = count(|outcome| matches!(outcome, DraftOutcome::Accepted { .. }));
@@ -250,7 +257,7 @@ impl Taken {
     }
 }
 
-impl From<CrawlProgress> for WalkShown {
+impl From<CrawlProgress> for CrawlView {
     fn from(progress: CrawlProgress) -> Self {
         let CrawlProgress {
             id, parts: part, position, objects, started: began, updated: moved, finished: done, ..

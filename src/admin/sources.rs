@@ -1,4 +1,4 @@
-//! `GET /sources`: where events come from, and what has become of their messages.
+//! `GET /sources`: the sources and the outcomes of their messages.
 
 use std::{
     collections::BTreeMap,
@@ -21,25 +21,25 @@ use crate::{
     web::problems,
 };
 
-/// A source with the transport that brings its messages.
+/// Configured source with its transport.
 #[derive(Clone)]
-pub struct Listed {
+pub struct ConfiguredSource {
     /// The source.
     pub source: Arc<Source>,
-    /// The name of its transport.
+    /// Name of its transport.
     pub transport: &'static str,
-    /// The state of its connection, where it has one.
+    /// State of its connection, if it has one.
     pub connection: Option<Arc<ConnectionStatus>>,
 }
 
-/// Every source, by name.
-pub type Sources = Arc<BTreeMap<String, Listed>>;
+/// All sources, by name.
+pub type Sources = Arc<BTreeMap<String, ConfiguredSource>>;
 
-/// Every source.
+/// All sources.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Sources)]
 struct SourcesView<'a> {
-    /// By name.
+    /// The sources, ordered by name.
     sources: Vec<SourceView<'a>>,
 }
 
@@ -47,73 +47,73 @@ struct SourcesView<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Source)]
 struct SourceView<'a> {
-    /// Its name.
+    /// Name of the source.
     name: &'a str,
-    /// How its messages come in.
+    /// Transport of its messages.
     transport: &'static str,
-    /// Which wire format they have.
+    /// Dialect of its messages.
     dialect: &'static str,
-    /// How its connection is; a hook has none.
+    /// State of its connection; absent for a hook.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     connection: Option<ConnectionView>,
-    /// How things are with its repository; there is none, where no repository is asked.
+    /// State of lookups in its repository; absent without lookups.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     lookup: Option<LookupView>,
-    /// What has become of them since the gateway started.
+    /// Numbers of messages by outcome.
     messages: MessagesView,
 }
 
-/// The repository that is asked what a source's messages do not say.
+/// The repository in which incomplete messages of a source are looked up.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Lookup)]
 #[serde(rename_all = "camelCase")]
 struct LookupView {
-    /// What is done where it does not answer: `best-effort` or `required`.
+    /// Policy if the repository does not respond: `best-effort` or `required`.
     mode: &'static str,
-    /// Where it is.
+    /// URL of the repository.
     repository: String,
-    /// `asked`; or `circuit-open` after five failed requests in a row: nothing is sent until `nextAttempt`.
+    /// `asked`, or `circuit-open`: after five consecutive failures, no requests are sent until the next attempt.
     state: &'static str,
-    /// How many events wait for an answer that has failed to come.
+    /// Number of events that wait for a failed lookup.
     waiting: u64,
-    /// About how many changes are in the journal of which it is asked again.
+    /// Approximate number of incomplete changes in the journal that are looked up again.
     incomplete: u64,
-    /// What went wrong last, if anything has since the gateway started.
+    /// Last error since the gateway started, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     last_error: Option<ConnectionFailure>,
-    /// Time of the next request, while the circuit is open.
+    /// Time of the next attempt, while the circuit is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     next_attempt: Option<DateTime<Utc>>,
 }
 
-/// Messages since the gateway started.
+/// Numbers of messages since the gateway started, by outcome.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Messages)]
 struct MessagesView {
-    /// They told of at least one change.
+    /// Messages with at least one new change.
     accepted: u64,
-    /// They were in the journal already.
+    /// Messages that were already in the journal.
     duplicate: u64,
-    /// They changed nothing.
+    /// Messages that changed nothing.
     unchanged: u64,
-    /// No dialect could read them.
+    /// Messages that no dialect could parse.
     quarantined: u64,
 }
 
 problems!(Problems:);
 
-/// Every source, with how its connection is and how many of its messages had which outcome since the
-/// gateway started.
+/// All sources, with the state of their connection and the numbers of their messages by outcome since the gateway
+/// started.
 #[utoipa::path(
     get,
     path = "/sources",
     operation_id = "listSources",
     tag = "administration",
-    responses((status = 200, description = "Every source.", body = SourcesView), Problems),
+    responses((status = 200, description = "All sources.", body = SourcesView), Problems),
 )]
 pub async fn list(State(sources): State<Sources>) -> Response {
     let sources = sources.iter().map(|(name, listed)| view(name, listed)).collect();
@@ -136,7 +136,7 @@ impl LookupView {
     }
 }
 
-fn view<'a>(name: &'a str, listed: &Listed) -> SourceView<'a> {
+fn view<'a>(name: &'a str, listed: &ConfiguredSource) -> SourceView<'a> {
     let counts = listed.source.counts();
     SourceView {
         name,

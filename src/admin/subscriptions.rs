@@ -1,5 +1,5 @@
-//! The subscriptions: `GET /subscriptions` and `GET /subscriptions/{name}` show them, `PUT` makes one or
-//! changes it, `DELETE` ends it, and `POST …/pause`, `…/resume` and `…/rewind` say how it goes on.
+//! The subscriptions: `GET /subscriptions` and `GET /subscriptions/{name}` return them, `PUT` creates or changes one,
+//! `DELETE` deletes one, and `POST …/pause`, `…/resume` and `…/rewind` control its delivery.
 
 use axum::{
     Json,
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::failed;
+use super::journal_problem;
 use crate::{
     delivery::{self, Definition, InvalidStart, Listed, OperationError, Snapshot, Start, Subscriptions},
     journal::subscriptions::MadeBy,
@@ -19,86 +19,86 @@ use crate::{
     web::{Body, Path, Problem, ProblemCode, problems},
 };
 
-/// Every subscription.
+/// All subscriptions.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Subscriptions)]
 struct AllView {
-    /// By name.
+    /// The subscriptions, ordered by name.
     subscriptions: Vec<SubscriptionView>,
 }
 
-/// A subscription, and how it is doing.
+/// A subscription and its status.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Subscription)]
 struct SubscriptionView {
-    /// Its name.
+    /// Name of the subscription.
     name: SubscriptionName,
-    /// Where it is defined: `config`, `api` or `hub`.
+    /// Origin of the definition: `config`, `api` or `hub`.
     #[schema(value_type = String)]
     from: MadeBy,
-    /// What it is doing.
+    /// State of the subscription.
     state: delivery::State,
-    /// All changes up to this one are done with.
+    /// Number of the last change that is delivered or skipped, with all changes before it.
     cursor: Seq,
-    /// How far it is behind.
+    /// Delay of the subscription.
     lag: Lag,
-    /// Messages a second, over the last ten seconds.
+    /// Messages per second over the last ten seconds.
     rate: f64,
-    /// Messages delivered since the gateway started.
+    /// Number of messages delivered since the gateway started.
     delivered: u64,
-    /// When a message was last delivered.
+    /// Time of the last delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     last_delivered: Option<Timestamp>,
-    /// Messages that nobody wanted and that were passed over, since the gateway started.
+    /// Number of messages that were skipped since the gateway started because the broker could not route them.
     unroutable: u64,
-    /// How many messages the receiver has refused for good.
+    /// Number of messages that the receiver has refused permanently.
     dead_letters: u64,
-    /// How often in a row it has failed.
+    /// Number of consecutive failures.
     failures: u32,
-    /// What went wrong last.
+    /// The last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     last_error: Option<LastError>,
-    /// When it is tried again.
+    /// Time of the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     next_attempt: Option<Timestamp>,
-    /// Its definition with its defaults, and without secrets.
+    /// Definition with defaults and without secrets.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     definition: Option<Map<String, Value>>,
 }
 
-/// How far a subscription is behind.
+/// Delay of a subscription.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SubscriptionLag)]
 struct Lag {
-    /// By how many numbers of the journal.
+    /// Number of changes that are not delivered yet.
     changes: u64,
-    /// How long ago the next change was received, in seconds; left out where it is no longer kept.
+    /// Age of the next change in seconds; absent if the change has been removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     seconds: Option<f64>,
 }
 
-/// What went wrong last.
+/// The last error of a subscription.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SubscriptionError)]
 struct LastError {
-    /// When.
+    /// Time of the error.
     at: Timestamp,
-    /// What.
+    /// Description of the error.
     reason: String,
 }
 
-/// Where a subscription is to go on.
+/// New position of a subscription.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Rewind)]
 struct RewindTo {
-    /// `"now"`, `"beginning"`, the number of the change to go on with, or a time.
+    /// `"now"`, `"beginning"`, the number of the next change to deliver, or a time.
     to: Start,
 }
 
@@ -109,16 +109,16 @@ problems!(DeleteProblems: NotFound, Conflict, Unavailable);
 problems!(ResumeProblems: NotFound, Conflict, Unavailable);
 problems!(RewindProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncoding, InvalidSubscription, Unavailable);
 
-/// Every subscription, and how it is doing.
+/// All subscriptions with their status.
 ///
 /// # Errors
-/// `unavailable` when the journal cannot be read.
+/// `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/subscriptions",
     operation_id = "listSubscriptions",
     tag = "administration",
-    responses((status = 200, description = "Every subscription.", body = AllView), ListProblems),
+    responses((status = 200, description = "All subscriptions.", body = AllView), ListProblems),
 )]
 pub async fn list(State(all): State<Subscriptions>) -> Result<Response, Problem> {
     let mut subscriptions = Vec::new();
@@ -128,37 +128,38 @@ pub async fn list(State(all): State<Subscriptions>) -> Result<Response, Problem>
     Ok(Json(AllView { subscriptions }).into_response())
 }
 
-/// One subscription, and how it is doing.
+/// A subscription with its status.
 ///
 /// # Errors
-/// `not-found`; `unavailable` when the journal cannot be read.
+/// `not-found`; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/subscriptions/{name}",
     operation_id = "getSubscription",
     tag = "administration",
-    params(("name" = SubscriptionName, Path, description = "Its name.")),
+    params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
     responses((status = 200, description = "The subscription.", body = SubscriptionView), OneProblems),
 )]
 pub async fn one(State(all): State<Subscriptions>, Path(name): Path<SubscriptionName>) -> Result<Response, Problem> {
-    shown(&all, &name, StatusCode::OK).await
+    respond(&all, &name, StatusCode::OK).await
 }
 
-/// Makes a subscription, or gives one another definition; then it keeps its place, whatever `start` says.
+/// Creates a subscription, or changes the definition of an existing one. An existing subscription keeps its cursor
+/// and ignores `start`.
 ///
 /// # Errors
-/// `bad-request` when the body is no JSON; `invalid-subscription` when the definition is wrong; `conflict`
-/// when the configuration file has that name; `unavailable` when the journal fails.
+/// `bad-request` if the body is no JSON; `invalid-subscription` if the definition is invalid; `conflict`
+/// if the configuration file defines this name; `unavailable` if the journal fails.
 #[utoipa::path(
     put,
     path = "/subscriptions/{name}",
     operation_id = "putSubscription",
     tag = "administration",
-    params(("name" = SubscriptionName, Path, description = "Its name.")),
+    params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
     request_body(content = Definition, description = "The keys of `[subscriptions.NAME]` in the configuration file, as JSON."),
     responses(
-        (status = 200, description = "It has another definition.", body = SubscriptionView),
-        (status = 201, description = "It is new.", body = SubscriptionView),
+        (status = 200, description = "The definition is changed.", body = SubscriptionView),
+        (status = 201, description = "The subscription is created.", body = SubscriptionView),
         PutProblems,
     ),
 )]
@@ -168,73 +169,74 @@ pub async fn put(
     Body(body): Body,
 ) -> Result<Response, Problem> {
     let is_new = all.put(&name, json(&body)?).await.map_err(problem)?;
-    shown(&all, &name, if is_new { StatusCode::CREATED } else { StatusCode::OK }).await
+    respond(&all, &name, if is_new { StatusCode::CREATED } else { StatusCode::OK }).await
 }
 
-/// Deletes a subscription, with its place and its dead letters.
+/// Deletes a subscription with its cursor and its dead letters.
 ///
 /// # Errors
-/// `not-found`; `conflict` when the configuration file has it; `unavailable` when the journal fails.
+/// `not-found`; `conflict` if it is defined in the configuration file; `unavailable` if the journal fails.
 #[utoipa::path(
     delete,
     path = "/subscriptions/{name}",
     operation_id = "deleteSubscription",
     tag = "administration",
-    params(("name" = SubscriptionName, Path, description = "Its name.")),
-    responses((status = 204, description = "It is gone."), DeleteProblems),
+    params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
+    responses((status = 204, description = "The subscription is deleted."), DeleteProblems),
 )]
 pub async fn delete(State(all): State<Subscriptions>, Path(name): Path<SubscriptionName>) -> Result<Response, Problem> {
     all.delete(&name).await.map_err(problem)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Pauses a subscription, until it is resumed: what is on its way is finished, and nothing more is sent.
+/// Pauses a subscription until it is resumed. In-flight messages are finished, and no further ones are sent.
 ///
 /// # Errors
-/// `not-found`; `unavailable` when the journal fails.
+/// `not-found`; `unavailable` if the journal fails.
 #[utoipa::path(
     post,
     path = "/subscriptions/{name}/pause",
     operation_id = "pauseSubscription",
     tag = "administration",
-    params(("name" = SubscriptionName, Path, description = "Its name.")),
-    responses((status = 200, description = "It is paused.", body = SubscriptionView), OneProblems),
+    params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
+    responses((status = 200, description = "The subscription is paused.", body = SubscriptionView), OneProblems),
 )]
 pub async fn pause(State(all): State<Subscriptions>, Path(name): Path<SubscriptionName>) -> Result<Response, Problem> {
     all.pause(&name).await.map_err(problem)?;
-    shown(&all, &name, StatusCode::OK).await
+    respond(&all, &name, StatusCode::OK).await
 }
 
-/// Has a subscription go on, also one that has ended or failed; one that waits for its next attempt makes it now.
+/// Resumes a subscription, also one that has stopped or failed. If it waits for its next attempt, the attempt is made
+/// immediately.
 ///
 /// # Errors
-/// `not-found`; `conflict` when it has no definition that works; `unavailable` when the journal fails.
+/// `not-found`; `conflict` if it has no valid definition; `unavailable` if the journal fails.
 #[utoipa::path(
     post,
     path = "/subscriptions/{name}/resume",
     operation_id = "resumeSubscription",
     tag = "administration",
-    params(("name" = SubscriptionName, Path, description = "Its name.")),
-    responses((status = 200, description = "It goes on.", body = SubscriptionView), ResumeProblems),
+    params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
+    responses((status = 200, description = "The subscription is resumed.", body = SubscriptionView), ResumeProblems),
 )]
 pub async fn resume(State(all): State<Subscriptions>, Path(name): Path<SubscriptionName>) -> Result<Response, Problem> {
     all.resume(&name).await.map_err(problem)?;
-    shown(&all, &name, StatusCode::OK).await
+    respond(&all, &name, StatusCode::OK).await
 }
 
-/// Has a subscription go on from somewhere else, be that back or forward.
+/// Moves the cursor of a subscription backwards or forwards.
 ///
 /// # Errors
-/// `not-found`; `bad-request` when the body is no JSON; `invalid-subscription` when it cannot go on there;
-/// `unavailable` when the journal fails.
+/// `not-found`; `bad-request` if the body is no JSON; `invalid-subscription` if the position is invalid;
+/// `unavailable` if the journal fails.
 #[utoipa::path(
     post,
     path = "/subscriptions/{name}/rewind",
     operation_id = "rewindSubscription",
     tag = "administration",
-    params(("name" = SubscriptionName, Path, description = "Its name.")),
-    request_body(content = RewindTo, description = "Where to go on."),
-    responses((status = 200, description = "It goes on there.", body = SubscriptionView), RewindProblems),
+    params(("name" = SubscriptionName, Path, description = "Name of the subscription.")),
+    request_body(content = RewindTo, description = "The new position."),
+    responses((status = 200, description = "The cursor is moved.", body = SubscriptionView), RewindProblems),
 )]
 pub async fn rewind(
     State(all): State<Subscriptions>,
@@ -243,10 +245,10 @@ pub async fn rewind(
 ) -> Result<Response, Problem> {
     let RewindTo { to } = json(&body)?;
     all.rewind(&name, to).await.map_err(problem)?;
-    shown(&all, &name, StatusCode::OK).await
+    respond(&all, &name, StatusCode::OK).await
 }
 
-async fn shown(all: &Subscriptions, name: &SubscriptionName, status: StatusCode) -> Result<Response, Problem> {
+async fn respond(all: &Subscriptions, name: &SubscriptionName, status: StatusCode) -> Result<Response, Problem> {
     let view = view(all, all.get(name).map_err(problem)?).await?;
     Ok((status, Json(view)).into_response())
 }
@@ -282,10 +284,10 @@ async fn lag(all: &Subscriptions, cursor: Seq) -> Result<Lag, Problem> {
     let next = match journal.after_within(cursor, 1, 1).await {
         Ok(next) => next,
         Err(crate::journal::JournalError::Gone { .. }) => return Ok(Lag { changes, seconds: None }),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(journal_problem(error)),
     };
     let received = next.first().map(|next| next.change().map(|change| change.received)).transpose();
-    let received = received.map_err(|error| failed(error.into()))?;
+    let received = received.map_err(|error| journal_problem(error.into()))?;
     let age = |received: Timestamp| Timestamp::now().millis().saturating_sub(received.millis()).max(0);
     #[expect(clippy::cast_precision_loss, reason = "an age in milliseconds is far below 2⁵³")]
     let seconds = received.map(|received| age(received) as f64 / 1000.0);
@@ -295,36 +297,37 @@ async fn lag(all: &Subscriptions, cursor: Seq) -> Result<Lag, Problem> {
 fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
         if error.is_data() {
-            // What serde repeats of a value may be an address with a password.
-            Problem::new(ProblemCode::InvalidSubscription, format!("The body is of another shape: {error}."))
+            // The error is not attached as the cause, because causes are logged and serde may repeat a value, such as
+            // a URL with a password.
+            Problem::new(ProblemCode::InvalidSubscription, format!("The body is not a valid definition: {error}."))
         } else {
             Problem::new(ProblemCode::BadRequest, format!("The body is not JSON: {error}. Send a JSON object."))
         }
     })
 }
 
-/// What the administrator is told when something could not be done.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+/// Returns the problem of a failed operation.
+#[expect(clippy::needless_pass_by_value, reason = "it is used in map_err")]
 pub(super) fn problem(error: OperationError) -> Problem {
-    let told = |code| Problem::new(code, format!("{}.", sentence(&error.to_string())));
+    let problem = |code| Problem::new(code, format!("{}.", sentence(&error.to_string())));
     match &error {
-        OperationError::Unknown(_) => told(ProblemCode::NotFound),
+        OperationError::Unknown(_) => problem(ProblemCode::NotFound),
         OperationError::OfConfig(_)
         | OperationError::OfHub(_)
         | OperationError::TooMany
-        | OperationError::Undefined(_) => told(ProblemCode::Conflict),
+        | OperationError::Undefined(_) => problem(ProblemCode::Conflict),
         OperationError::Definition(wrong) if wrong.key.is_empty() => {
             Problem::new(ProblemCode::InvalidSubscription, format!("{}.", sentence(&wrong.reason))).with("key", "")
         }
-        // A key begins as it is written.
+        // The text begins with a key, whose case must not change.
         OperationError::Definition(wrong) => {
             Problem::new(ProblemCode::InvalidSubscription, format!("{wrong}.")).with("key", wrong.key.clone())
         }
         OperationError::Start(InvalidStart::NotKept { .. }) => {
-            told(ProblemCode::InvalidSubscription).with("key", "start")
+            problem(ProblemCode::InvalidSubscription).with("key", "start")
         }
         OperationError::Start(InvalidStart::Journal(journal)) | OperationError::Journal(journal) => {
-            failed(journal.clone())
+            journal_problem(journal.clone())
         }
     }
 }

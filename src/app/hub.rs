@@ -1,4 +1,4 @@
-//! Wiring of the WebSub hub: its topics are the feed, which deliveries know nothing of.
+//! Wiring of the WebSub hub: connects it with the feed, whose filters are its topics.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::{
     view::feed::FeedView,
 };
 
-/// Where the hub is, if there is one.
+/// Returns the URL of the hub, if it is enabled.
 pub(super) fn url(config: &Config, public_url: &str) -> Option<String> {
     config.hub.enabled.then(|| format!("{}/hub", public_url.trim_end_matches('/')))
 }
 
-/// Sets the hub up, if there is to be one.
+/// Sets up the hub, if it is enabled.
 pub(super) async fn open(
     config: &Config,
     surfaces: &Surfaces,
@@ -25,7 +25,7 @@ pub(super) async fn open(
     public_url: &str,
 ) -> Result<Option<(Hub, HubRunner)>, ServeError> {
     let Some(url) = url(config, public_url) else { return Ok(None) };
-    // Whoever subscribes chooses the names that are looked up.
+    // Subscribers choose the host names that are resolved, so these lookups have their own limit.
     let resolver = Arc::new(SystemResolver::with_separate_limit());
     let client = Client::new(ClientSettings { resolver, ..ClientSettings::new(guard.clone()) }).await?;
     let settings = HubSettings {
@@ -40,7 +40,7 @@ pub(super) async fn open(
     Ok(Some(Hub::open(surfaces.subscriptions.clone(), topics, client, guard, settings).await?))
 }
 
-/// The feed as the hub knows it: deliveries and views never meet but here.
+/// The feed as the topics of the hub. Deliveries and views do not depend on each other except here.
 struct Feed(FeedView);
 
 impl Topics for Feed {

@@ -1,4 +1,4 @@
-//! The signals of the operating system that the gateway waits for.
+//! Handling of operating system signals.
 
 use tokio_util::task::AbortOnDropHandle;
 
@@ -18,7 +18,7 @@ pub(super) async fn terminated() {
                 signal.recv().await;
             }
             Err(error) => {
-                tracing::warn!(%error, "SIGTERM cannot be waited for; stop the gateway with Ctrl-C");
+                tracing::warn!(%error, "cannot handle SIGTERM; stop the gateway with Ctrl-C");
                 std::future::pending::<()>().await;
             }
         }
@@ -31,22 +31,24 @@ pub(super) async fn terminated() {
     }
 }
 
-/// Starts to wait for SIGHUP, at which the certificate is read again. A gateway without one stays as
-/// it is: it does not end, as it would by default.
+/// Starts a task that reloads the certificate at SIGHUP. Without a certificate, SIGHUP is ignored instead of ending
+/// the process, which is the default of the system.
 #[cfg(unix)]
 pub(super) fn reload_on_hangup(tls: Option<Tls>, supervisor: &Supervisor) -> Result<AbortOnDropHandle<()>, ServeError> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Hangup)?;
-    let reloading = async move {
+    let reload = async move {
         while hangups.recv().await.is_some() {
             match tls.as_ref().map(Tls::reload) {
-                Some(Ok(())) => tracing::info!("SIGHUP: new connections get the certificate as its file is now"),
-                Some(Err(error)) => tracing::error!(%error, "SIGHUP: the certificate before is served on"),
-                None => tracing::info!("SIGHUP: there is no certificate to read again"),
+                Some(Ok(())) => tracing::info!("SIGHUP: certificate reloaded; new connections use it"),
+                Some(Err(error)) => {
+                    tracing::error!(%error, "SIGHUP: cannot reload the certificate; continuing with the previous one");
+                }
+                None => tracing::info!("SIGHUP: ignored, because server.tls is not configured"),
             }
         }
     };
-    Ok(spawn(supervisor, Worker::CertificateReload, reloading))
+    Ok(spawn(supervisor, Worker::CertificateReload, reload))
 }
 
 #[cfg(not(unix))]

@@ -1,4 +1,4 @@
-//! The sources: set up as they are configured, and read where a broker has their messages.
+//! Wiring of the sources: sets them up and starts the consumers of brokers and the follow-up lookups.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
 use crate::{
-    admin::sources::Listed,
+    admin::sources::ConfiguredSource,
     broker::ConnectionStatus,
     config::{Config, SourceConfig},
     intake::{FollowUp, Intake, Source},
@@ -17,15 +17,15 @@ use crate::{
     supervision::{Supervisor, Worker},
 };
 
-/// Starts to read what brokers have for the sources.
+/// Starts the consumers of sources that are read from brokers.
 pub(super) fn read_brokers(
     config: &Config,
     journal: &Journal,
-    sources: &BTreeMap<String, Listed>,
+    sources: &BTreeMap<String, ConfiguredSource>,
     stop: &CancellationToken,
     supervisor: &Supervisor,
 ) -> JoinSet<()> {
-    let mut reading_tasks = JoinSet::new();
+    let mut consumers = JoinSet::new();
     let intake = Intake::new(journal.clone());
     let max_body_bytes = config.limits.body_bytes;
     for listed in sources.values() {
@@ -36,17 +36,17 @@ pub(super) fn read_brokers(
             tracing::warn!(source = %name, "{warning}");
         }
         let (intake, source) = (intake.clone(), Arc::clone(&listed.source));
-        let reading = broker.read(SourceConsumer { intake, source, broker: (), max_body_bytes, status }, stop.clone());
-        reading_tasks.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), reading));
+        let consumer = broker.read(SourceConsumer { intake, source, broker: (), max_body_bytes, status }, stop.clone());
+        consumers.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), consumer));
     }
-    reading_tasks
+    consumers
 }
 
-/// Starts to ask repositories about what they have not answered. What they are asked when the gateway stops they are asked
-/// again later.
+/// Starts follow-up lookups of incomplete changes. Lookups that a shutdown interrupts are repeated after the next
+/// start.
 pub(super) fn follow_up(
     journal: &Journal,
-    sources: &BTreeMap<String, Listed>,
+    sources: &BTreeMap<String, ConfiguredSource>,
     stop: &CancellationToken,
     supervisor: &Supervisor,
 ) -> JoinSet<()> {
@@ -54,14 +54,14 @@ pub(super) fn follow_up(
     for listed in sources.values().filter(|listed| listed.source.enrichment_status().is_some()) {
         let (journal, source) = (journal.clone(), Arc::clone(&listed.source));
         let name = source.name().to_string();
-        let asking = FollowUp { journal, source }.run(stop.clone());
-        follow_ups.spawn(supervisor.clone().run(Worker::FollowUps, Some(name), asking));
+        let follow_up = FollowUp { journal, source }.run(stop.clone());
+        follow_ups.spawn(supervisor.clone().run(Worker::FollowUps, Some(name), follow_up));
     }
     follow_ups
 }
 
-/// Sets the sources up.
-pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Listed>, ServeError> {
+/// Sets up the sources.
+pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, ConfiguredSource>, ServeError> {
     let mut sources = BTreeMap::new();
     for (name, source) in &config.sources {
         let SourceConfig { transport, dialect, metadata_changes, settings, lookup, repository, .. } = source;
@@ -75,7 +75,7 @@ pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Listed>, 
         }
         let status = || Arc::new(ConnectionStatus::new(format!("sources.{name}")));
         let connection = transport.broker.is_some().then(status);
-        let listed = Listed { source: Arc::new(source), transport: transport.name, connection };
+        let listed = ConfiguredSource { source: Arc::new(source), transport: transport.name, connection };
         sources.insert(name.to_string(), listed);
     }
     Ok(sources)

@@ -31,7 +31,6 @@ pub struct AcceptedChange {
 
 /// The outcome of a message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = Told)]
 pub struct IngestResponse {
     /// `accepted`, `duplicate` or `unchanged`.
     outcome: &'static str,
@@ -45,7 +44,6 @@ pub struct IngestResponse {
 
 /// The outcome of one reported change.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = ToldChange)]
 struct ChangeReceipt {
     /// `accepted`, `duplicate` or `unchanged`.
     outcome: &'static str,

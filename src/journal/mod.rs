@@ -12,7 +12,7 @@
 //!               6 publish                                tail, then the head
 //!               7 reply to the senders                   command
 //!                                                     │
-//!             thread journal-upkeep ◀─────────────────┘  checkpoints of the write-ahead log
+//!             thread journal-maintenance ◀────────────┘  checkpoints of the write-ahead log
 //!
 //!  views, deliveries ◀── tail (newest changes, in memory) or store (all others, on blocking threads)
 //! ```
@@ -198,7 +198,7 @@ impl Journal {
         let maintained = Arc::clone(&store);
         let threads = [
             spawn(Worker::JournalWriter, supervisor, move || writer.run(queue))?,
-            spawn(Worker::JournalUpkeep, supervisor, move || run_maintenance(&*maintained, &wake_ups))?,
+            spawn(Worker::JournalMaintenance, supervisor, move || run_maintenance(&*maintained, &wake_ups))?,
         ];
         let JournalSettings { patience, bounds, .. } = settings;
         let journal = Self { store, tail, head, first, commands, writable, patience, bounds, skipped_ranges };

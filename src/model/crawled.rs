@@ -7,7 +7,7 @@ use super::{ContentLocation, NonEmpty, State, Timestamp, Uri};
 
 /// Current state of an object in its repository, as opposed to an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = FoundObject)]
+#[schema(as = CrawledObject)]
 #[serde(deny_unknown_fields)]
 pub struct CrawledObject {
     /// URI of the object, as messages of its source write it.
@@ -29,7 +29,7 @@ pub struct CrawledObject {
 
 /// Current state of an item in its repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = FoundItem)]
+#[schema(as = CrawledItem)]
 #[serde(deny_unknown_fields)]
 pub struct CrawledItem {
     /// URI of the item.

@@ -1,8 +1,8 @@
-//! `GET /openapi.json`: the HTTP interface described for programs, by OpenAPI 3.1; `GET /docs`: the
-//! same for people.
+//! `GET /openapi.json`: machine-readable description of the HTTP interface (OpenAPI 3.1). `GET /docs`: the same for
+//! people.
 //!
-//! What each operation takes and answers stands beside its handler. The router puts the operations together, and here
-//! is what all of them have in common.
+//! Parameters and responses of an operation are declared at its handler. The router collects the operations; this
+//! module adds the parts that all operations share.
 
 use std::sync::LazyLock;
 
@@ -26,59 +26,63 @@ use crate::{
     web::{CachePolicy, Page, Problem, Representation, problems},
 };
 
-/// What all operations have in common.
+/// Parts of the description that all operations share.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Tidings",
-        description = "A content change notification gateway: repositories post what happened to a hook, each in its \
-                       own dialect, and readers get the changes, in one order, as an Atom feed and as JSON. Every error \
-                       is a problem document (RFC 9457). Every answer has an `X-Request-Id`: the client's own, or one \
-                       by which the log knows the request.",
+        description = "A content change notification gateway: repositories post events to a hook, each in its own \
+                       dialect, and readers get the changes in one order, for example as an Atom feed or as JSON. Every \
+                       error is a problem document (RFC 9457). Every response has an `X-Request-Id`: the value sent by \
+                       the client, or else a new identifier, which the log contains, too.",
     ),
     tags(
-        (name = "in", description = "How events reach the gateway."),
-        (name = "out", description = "What readers ask for."),
-        (name = "administration", description = "What the administrator looks at and acts on."),
+        (name = "in", description = "Sending events to the gateway."),
+        (name = "out", description = "Reading changes."),
+        (name = "administration", description = "Monitoring and administration."),
     ),
-    // Those that no answer names, but parameters do.
+    // Schemas that only parameters use.
     components(schemas(Problem, ItemChangeKind, MediaRange, SubscriptionName, UriPrefix)),
-    // The first is for a gateway without access control.
+    // The empty requirement is for a gateway without access control.
     security((), ("token" = []), ("password" = []), ("signature" = [])),
     modifiers(&Credentials),
 )]
 struct Interface;
 
-/// How a request says who sends it.
+/// Security schemes.
 struct Credentials;
 
 impl Modify for Credentials {
     fn modify(&self, interface: &mut utoipa::openapi::OpenApi) {
-        let by_http = |scheme, about: &str| {
-            SecurityScheme::Http(HttpBuilder::new().scheme(scheme).description(Some(about)).build())
+        let http_scheme = |scheme, description: &str| {
+            SecurityScheme::Http(HttpBuilder::new().scheme(scheme).description(Some(description)).build())
         };
         let header = "X-Hub-Signature-256";
-        let about = "For hooks: sha256= and the HMAC-SHA256 of the body by the key of the source, in hexadecimal.";
+        let about = "For hooks: sha256= and the HMAC-SHA256 of the body with the key of the source, in hexadecimal.";
         let components = interface.components.get_or_insert_default();
-        components.add_security_scheme("token", by_http(HttpAuthScheme::Bearer, "A token that has the scope."));
-        components.add_security_scheme("password", by_http(HttpAuthScheme::Basic, "The same as a password."));
+        components
+            .add_security_scheme("token", http_scheme(HttpAuthScheme::Bearer, "A token with the required scope."));
+        components.add_security_scheme(
+            "password",
+            http_scheme(HttpAuthScheme::Basic, "The token as the password, with any user name."),
+        );
         let signature = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(header, about)));
         components.add_security_scheme("signature", signature);
     }
 }
 
-/// What is read in pages as large as the configuration allows.
-const PAGED: [&str; 2] = [changes::PATH, snapshot::PATH];
+/// Paths whose page size is limited by the configuration.
+const PAGED_PATHS: [&str; 2] = [changes::PATH, snapshot::PATH];
 
-/// The description of a gateway's HTTP interface.
+/// Description of a gateway's HTTP interface.
 #[derive(Clone)]
 pub struct Documentation(Representation);
 
 impl Documentation {
-    /// The description of the gateway that has these routes, is reached under `public_url`, and whose pages
-    /// have at most `largest_page` changes or objects.
+    /// Creates the description of a gateway with these routes. `public_url` is its URL; its pages have at most
+    /// `max_page` changes or objects.
     #[must_use]
-    pub fn new(routes: utoipa::openapi::OpenApi, public_url: &str, largest_page: usize) -> Self {
+    pub fn new(routes: utoipa::openapi::OpenApi, public_url: &str, max_page: usize) -> Self {
         let mut interface = Interface::openapi().merge_from(routes);
         interface.servers = Some(vec![ServerBuilder::new().url(public_url).build()]);
         for path in interface.paths.paths.values_mut() {
@@ -88,8 +92,8 @@ impl Documentation {
             }
         }
         for (name, path) in &mut interface.paths.paths {
-            if PAGED.contains(&name.as_str()) {
-                bound(path, "limit", largest_page);
+            if PAGED_PATHS.contains(&name.as_str()) {
+                set_maximum(path, "limit", max_page);
             }
         }
         let document = interface.to_json().unwrap_or_default();
@@ -97,33 +101,35 @@ impl Documentation {
     }
 }
 
-/// Comments are broken where a line of code ends.
+/// Joins the lines of a doc comment.
 fn in_one_line(comment: &str) -> String {
     comment.lines().collect::<Vec<_>>().join(" ")
 }
 
-/// What a handler's comment says beside its errors, which stand with the answers.
+/// Returns a handler's doc comment without its errors, which are listed with the responses.
 fn without_errors(comment: &str) -> Option<String> {
-    let told = comment.split("# Errors").next().unwrap_or_default().trim();
-    (!told.is_empty()).then(|| in_one_line(told))
+    let text = comment.split("# Errors").next().unwrap_or_default().trim();
+    (!text.is_empty()).then(|| in_one_line(text))
 }
 
-/// Says how large a parameter of a GET may be where the configuration says it.
-fn bound(path: &mut PathItem, name: &str, largest: usize) {
+/// Sets the maximum of a parameter of a GET.
+fn set_maximum(path: &mut PathItem, name: &str, maximum: usize) {
     let parameters = path.get.iter_mut().flat_map(|get| get.parameters.iter_mut().flatten());
     for parameter in parameters {
-        let RefOr::T(Parameter { name: found, schema: Some(RefOr::T(Schema::Object(schema))), .. }) = parameter else {
+        let RefOr::T(Parameter { name: parameter_name, schema: Some(RefOr::T(Schema::Object(schema))), .. }) =
+            parameter
+        else {
             continue;
         };
-        if found == name {
-            schema.maximum = Some(largest.into());
+        if parameter_name == name {
+            schema.maximum = Some(maximum.into());
         }
     }
 }
 
 problems!(Problems:);
 
-/// This document.
+/// This description of the HTTP interface.
 #[utoipa::path(
     get,
     path = "/openapi.json",
@@ -131,7 +137,7 @@ problems!(Problems:);
     tag = "administration",
     responses(
         (status = 200, description = "The document.", body = serde_json::Map<String, serde_json::Value>),
-        (status = 304, description = "The client has it."),
+        (status = 304, description = "Not modified."),
         Problems,
     ),
 )]
@@ -143,7 +149,7 @@ pub async fn document(
     document.respond(&method, &headers)
 }
 
-/// This document for people. The page needs no network but the gateway.
+/// The description of the HTTP interface as an HTML page. It loads nothing except from the gateway.
 #[utoipa::path(
     get,
     path = "/docs",
@@ -151,7 +157,7 @@ pub async fn document(
     tag = "administration",
     responses(
         (status = 200, description = "The page.", body = String, content_type = "text/html"),
-        (status = 304, description = "The client has it."),
+        (status = 304, description = "Not modified."),
         Problems,
     ),
 )]
@@ -159,5 +165,5 @@ pub async fn page(method: Method, headers: HeaderMap) -> Response {
     PAGE.respond(&method, &headers)
 }
 
-/// The page: it fetches `openapi.json` and shows it.
+/// The page, which fetches `openapi.json` and displays it.
 static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("docs.html")));

@@ -1,19 +1,18 @@
 //! Changes as entries of Atom documents (RFC 4287), written by `atom_syndication`.
 //!
-//! Every item of a change is an entry, and its `atom:source` has what the change says as a whole,
-//! so that a reader can put the change together again; `docs/feed.md` tells how. Where
-//! `atom_syndication` cannot do what is needed, this is done instead:
-//! - It has no extensions in `atom:source`: what the journal knows of the change is an element of
-//!   the entry, `tidings:change`.
-//! - It writes the attributes of extensions as they are: they are [`escaped`] here.
-//! - It writes white space as it is, and a reader gets a carriage return in text back as a line feed
-//!   and each of CR, LF and TAB in an attribute as a space (XML 1.0 sections 2.11 and 3.3.3). A text
-//!   that has such is there once more as [`verbatim`].
-//! - Indenting, it puts white space into `atom:content` that has a `src`, which must be empty
-//!   (RFC 4287 section 4.1.3.2): nothing is indented.
+//! Each item of a change is an entry, and its `atom:source` describes the change as a whole, so that a reader can
+//! reassemble the change; `docs/feed.md` explains how. Workarounds for limits of `atom_syndication`:
+//! - It supports no extensions in `atom:source`. Data of the journal about the change is in an element of the entry,
+//!   `tidings:change`.
+//! - It does not escape the attributes of extensions; they are [`escaped`] here.
+//! - It does not escape white space. An XML parser converts a carriage return in text to a line feed, and CR, LF and
+//!   TAB in an attribute to spaces (XML 1.0 sections 2.11 and 3.3.3). Texts with such characters are repeated as
+//!   [`verbatim`].
+//! - When it indents, it inserts white space into an `atom:content` with a `src`, which must be empty (RFC 4287
+//!   section 4.1.3.2). Therefore nothing is indented.
 //!
-//! It only writes here. It reads nothing from outside: nested elements make its reader overflow the
-//! stack.
+//! `atom_syndication` is used only to write and never to parse external input, because nested elements overflow the
+//! stack of its parser.
 
 use atom_syndication::{
     Category, Content, Entry, Link, Person, Source, Text,
@@ -33,46 +32,46 @@ use crate::{
     },
 };
 
-/// The media type of every document made here (RFC 5023 section 12.1).
+/// Media type of the Atom documents (RFC 5023 section 12.1).
 pub(super) const MEDIA_TYPE: &str = "application/atom+xml;type=feed;charset=utf-8";
 
-/// The title of an entry whose change has no description: Atom wants one that is not empty.
+/// Title of an entry whose change has no description, because Atom requires a non-empty title.
 const NO_TITLE: &str = "Content change";
 
-/// What the documents say of where they are: the addresses, and whose feed it is.
+/// URLs and identity of the feed.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// The public address of the gateway, without a slash at its end.
+    /// Public URL of the gateway without a trailing slash.
     pub(super) base: String,
-    /// The journal's identity.
+    /// Identity of the journal.
     pub(super) journal: Uuid,
-    /// The address of the WebSub hub, where there is one.
+    /// URL of the WebSub hub, if there is one.
     pub(super) hub: Option<String>,
 }
 
 impl Site {
-    /// The address of the subscription document.
+    /// Returns the URL of the subscription document.
     pub(super) fn feed(&self) -> String {
         format!("{}/feed", self.base)
     }
 
-    /// The address of an archive page.
+    /// Returns the URL of an archive page.
     pub(super) fn archive(&self, page: u64) -> String {
         format!("{}/feed/archive/{page}", self.base)
     }
 
-    /// The link to the WebSub hub, which subscribers look for in the topic (WebSub section 4).
+    /// Returns the link to the WebSub hub, which subscribers look for in the topic (WebSub section 4).
     pub(super) fn hub_link(&self) -> Option<Link> {
         self.hub.clone().map(|hub| link("hub", hub))
     }
 
-    /// The same, with the topic's own address, as a field of HTTP (RFC 8288).
+    /// Returns the links to the hub and the topic as a value of the header `Link` (RFC 8288).
     pub(super) fn discovery(&self, topic: &str) -> Option<HeaderValue> {
         let hub = self.hub.as_ref()?;
         HeaderValue::try_from(format!("<{hub}>; rel=\"hub\", <{topic}>; rel=\"self\"")).ok()
     }
 
-    /// The link to the AtomPub service document.
+    /// Returns the link to the AtomPub service document.
     pub(super) fn service_link(&self) -> Link {
         typed(link("service", format!("{}/service", self.base)), "application/atomsvc+xml")
     }
@@ -82,46 +81,46 @@ impl Site {
     }
 }
 
-/// A document but for its entries.
+/// Metadata of a feed document: everything except its entries.
 #[derive(Debug)]
-pub(super) struct Frame {
-    /// The feed's identifier.
+pub(super) struct FeedMetadata {
+    /// Identifier of the feed.
     pub(super) id: Uuid,
-    /// What is in the feed, for people.
+    /// Subtitle of the feed, for people.
     pub(super) subtitle: String,
-    /// When the feed last changed.
+    /// Time of the last change of the feed.
     pub(super) updated: Timestamp,
-    /// The feed's links.
+    /// Links of the feed.
     pub(super) links: Vec<Link>,
-    /// Whether it is an archive document (RFC 5005 section 4): one that never changes, and so does
-    /// not tell which version of the gateway wrote it.
+    /// `true` for an archive document (RFC 5005 section 4). An archive document never changes, so it does not contain
+    /// the version of the gateway.
     pub(super) archive: bool,
 }
 
-/// A link to another document of a feed.
+/// Returns a link to another document of a feed.
 pub(super) fn page_link(rel: &str, href: String) -> Link {
     typed(link(rel, href), "application/atom+xml")
 }
 
-/// An entry of a change.
+/// Returns the entry of an item of a change.
 pub(super) fn entry(site: &Site, change: &Change, item: &ContentItemModification, notes: &ItemNotes) -> Entry {
-    let told = &change.modification;
+    let modification = &change.modification;
     let content = item.change.content();
     let via = Link {
         length: content.and_then(|content| content.size).map(|size| size.to_string()),
         ..link("via", item.uri.to_string())
     };
-    let mut links = vec![typed(link("alternate", site.change(told)), "application/atom+xml"), via];
+    let mut links = vec![typed(link("alternate", site.change(modification)), "application/atom+xml"), via];
     let activity = content.and_then(|content| content.generated_by.as_ref());
     links.extend(activity.map(|activity| link(GENERATED_BY, activity.to_string())));
     Entry {
-        title: title(told),
+        title: title(modification),
         id: item.id.to_string(),
-        updated: told.time.datetime().fixed_offset(),
-        authors: vec![author(&told.user)],
+        updated: modification.time.datetime().fixed_offset(),
+        authors: vec![author(&modification.user)],
         categories: item_categories(&item.change),
         links,
-        source: Some(source(told)),
+        source: Some(source(modification)),
         summary: Some(summary(item).into()),
         content: content.map(content_at),
         extensions: extensions(change, content, notes),
@@ -129,29 +128,29 @@ pub(super) fn entry(site: &Site, change: &Change, item: &ContentItemModification
     }
 }
 
-/// What the change says as a whole.
-fn source(told: &ContentObjectModification) -> Source {
-    let mut links = vec![link("via", told.object.to_string())];
-    links.extend(told.parent.as_ref().map(|parent| link("related", parent.to_string())));
-    let version = told.origin.software_version.as_ref();
+/// Returns `atom:source`, which describes the change as a whole.
+fn source(modification: &ContentObjectModification) -> Source {
+    let mut links = vec![link("via", modification.object.to_string())];
+    links.extend(modification.parent.as_ref().map(|parent| link("related", parent.to_string())));
+    let version = modification.origin.software_version.as_ref();
     let mut categories: Vec<_> =
         version.map(|version| category(VERSION_SCHEME, version.as_str(), None)).into_iter().collect();
     categories.push(category(FORMAT_SCHEME, FORMAT_TERM, None));
-    let types = told.types.iter();
+    let types = modification.types.iter();
     categories.extend(types.map(|uri| category(OBJECT_TYPE_SCHEME, uri.as_str(), Some(OBJECT_TYPE_LABEL))));
     Source {
-        title: title(told),
-        id: told.id.to_string(),
-        updated: told.time.datetime().fixed_offset(),
-        authors: vec![author(&told.user)],
+        title: title(modification),
+        id: modification.id.to_string(),
+        updated: modification.time.datetime().fixed_offset(),
+        authors: vec![author(&modification.user)],
         categories,
         links,
         ..Source::default()
     }
 }
 
-fn title(told: &ContentObjectModification) -> Text {
-    if told.description.is_empty() { NO_TITLE.into() } else { told.description.as_str().into() }
+fn title(modification: &ContentObjectModification) -> Text {
+    if modification.description.is_empty() { NO_TITLE.into() } else { modification.description.as_str().into() }
 }
 
 fn author(user: &User) -> Person {
@@ -167,9 +166,9 @@ fn item_categories(change: &ItemChange) -> Vec<Category> {
     [before, after, change_type].into_iter().flatten().collect()
 }
 
-/// What happened to the item, for people.
+/// Summarizes the change of the item for people.
 fn summary(item: &ContentItemModification) -> String {
-    let deed = match &item.change {
+    let action = match &item.change {
         ItemChange::Add { .. } => "Added",
         ItemChange::Update { content: Some(_), .. } => "New content",
         ItemChange::Update { content: None, .. } => "New properties",
@@ -182,7 +181,7 @@ fn summary(item: &ContentItemModification) -> String {
         (None, Some(after)) => format!(" ({after} after)"),
         (None, None) => String::new(),
     };
-    format!("{deed}: {}{state}", item.uri)
+    format!("{action}: {}{state}", item.uri)
 }
 
 fn content_at(content: &ContentLocation) -> Content {
@@ -193,14 +192,14 @@ fn content_at(content: &ContentLocation) -> Content {
     }
 }
 
-/// What Atom has no place for.
+/// Returns the extensions, which hold data that Atom has no elements for.
 fn extensions(change: &Change, content: Option<&ContentLocation>, notes: &ItemNotes) -> ExtensionMap {
-    let (told, settlement) = (&change.modification, &change.settlement);
+    let (modification, settlement) = (&change.modification, &change.settlement);
     let mut all = ExtensionMap::new();
-    let said = [
+    let attributes = [
         ("seq", Some(change.seq.to_string())),
-        ("source", Some(told.origin.source.to_string())),
-        ("event", told.origin.event_id.as_ref().map(ToString::to_string)),
+        ("source", Some(modification.origin.source.to_string())),
+        ("event", modification.origin.event_id.as_ref().map(ToString::to_string)),
         ("received", Some(change.received.to_string())),
         ("purge", settlement.purge.then(|| "true".to_owned())),
         ("filled", (!settlement.filled.is_empty()).then(|| settlement.filled.to_string())),
@@ -208,7 +207,7 @@ fn extensions(change: &Change, content: Option<&ContentLocation>, notes: &ItemNo
         ("as-of", settlement.as_of.map(|time| time.to_string())),
         ("lookup", settlement.lookup.map(|mark| mark.to_string())),
     ];
-    extend(&mut all, extension("tidings:change", said));
+    extend(&mut all, extension("tidings:change", attributes));
     if let Some(digest) = content.and_then(|content| content.digest.as_ref()) {
         let algorithm = ("algorithm", Some(digest.algorithm().name().to_owned()));
         extend(
@@ -224,16 +223,16 @@ fn extensions(change: &Change, content: Option<&ContentLocation>, notes: &ItemNo
     if !notes.late.is_empty() {
         extend(&mut all, Extension { value: Some(notes.late.to_string()), ..extension("tidings:late", []) });
     }
-    verbatim(told).for_each(|text| extend(&mut all, text));
+    verbatim(modification).for_each(|text| extend(&mut all, text));
     all
 }
 
-/// The texts of a change that Atom, as it is written here, does not give back as they are.
-fn verbatim(told: &ContentObjectModification) -> impl Iterator<Item = Extension> {
-    let title = told.description.as_str();
+/// Returns the texts of a change that an XML parser would not preserve.
+fn verbatim(modification: &ContentObjectModification) -> impl Iterator<Item = Extension> {
+    let title = modification.description.as_str();
     let title = (title.is_empty() || title.contains('\r')).then_some(("title", title));
-    let author = Some(("author", told.user.name())).filter(|(_, name)| name.contains('\r'));
-    let version = told.origin.software_version.as_ref().map(|version| ("version", version.as_str()));
+    let author = Some(("author", modification.user.name())).filter(|(_, name)| name.contains('\r'));
+    let version = modification.origin.software_version.as_ref().map(|version| ("version", version.as_str()));
     let version = version.filter(|(_, version)| version.contains(['\r', '\n', '\t']));
     [title, author, version]
         .into_iter()
@@ -242,14 +241,14 @@ fn verbatim(told: &ContentObjectModification) -> impl Iterator<Item = Extension>
 }
 
 pub(super) fn extension<const N: usize>(name: &str, attributes: [(&str, Option<String>); N]) -> Extension {
-    let said = attributes.into_iter().filter_map(|(name, value)| Some((name.to_owned(), escaped(&value?))));
-    Extension { name: name.to_owned(), attrs: said.collect(), ..Extension::default() }
+    let attributes = attributes.into_iter().filter_map(|(name, value)| Some((name.to_owned(), escaped(&value?))));
+    Extension { name: name.to_owned(), attrs: attributes.collect(), ..Extension::default() }
 }
 
-/// An attribute's value as it stands in a document.
+/// Escapes the value of an attribute.
 fn escaped(value: &str) -> String {
-    let marks = quick_xml::escape::escape(value);
-    marks.replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")
+    let escaped = quick_xml::escape::escape(value);
+    escaped.replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")
 }
 
 pub(super) fn extend(all: &mut ExtensionMap, extension: Extension) {

@@ -1,6 +1,6 @@
-//! Atom documents written entry by entry. `atom_syndication` writes a feed from a model of the whole, which takes several
-//! times the memory of its text: here each entry is written as the only one of a feed, and what that feed has around it
-//! is left out.
+//! Atom documents, written entry by entry. `atom_syndication` writes a feed from a model of the entire document,
+//! which takes several times the memory of its text. Therefore each entry is written as the only entry of a feed, and
+//! the rest of that feed is cut off.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use atom_syndication::{Feed, Generator, WriteConfig, extension::ExtensionMap};
 
 use super::{
     LARGE,
-    atom::{Frame, Site, entry, extend, extension},
+    atom::{FeedMetadata, Site, entry, extend, extension},
 };
 use crate::{
     format::content_change::TIDINGS,
@@ -20,45 +20,45 @@ use crate::{
     model::Change,
 };
 
-/// The namespace of RFC 5005.
+/// Namespace of RFC 5005.
 const HISTORY: &str = "http://purl.org/syndication/history/1.0";
 
-/// Why a document is not written.
+/// Reason why a document cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
-    /// What is stored is not a change.
+    /// A stored change is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The document's writer failed.
-    #[error("the document cannot be written: {0}")]
+    /// Writing the document failed.
+    #[error("cannot write the document: {0}")]
     Io(#[from] io::Error),
 }
 
-/// A document that is being written entry by entry: no more than one entry of it is in memory.
+/// Writer of a document, entry by entry: only one entry is in memory.
 pub(super) struct FeedWriter<'a, W> {
     site: &'a Site,
     out: W,
-    /// What stands behind the entries.
+    /// End of the document, after the entries.
     end: Vec<u8>,
-    /// How much of a document with one entry stands before that entry.
-    entry_begins: usize,
+    /// Number of bytes before the entry in a document with one entry.
+    entry_offset: usize,
 }
 
 impl<'a, W: Write> FeedWriter<'a, W> {
-    /// Writes what stands before the entries.
-    pub(super) fn begin(site: &'a Site, frame: Frame, mut out: W) -> Result<Self, WriteError> {
-        let mut feed = empty_feed(frame);
-        // Extensions stand behind the entries, all else before them.
+    /// Writes the beginning of the document, up to the first entry.
+    pub(super) fn begin(site: &'a Site, metadata: FeedMetadata, mut out: W) -> Result<Self, WriteError> {
+        let mut feed = empty_feed(metadata);
+        // `atom_syndication` writes extensions after the entries, and everything else before them.
         let extensions = std::mem::take(&mut feed.extensions);
-        let beginning = without_end(written(&feed, true));
+        let beginning = without_end(serialize(&feed, true));
         feed.extensions = extensions;
-        let end = written(&feed, true).split_off(beginning.len());
+        let end = serialize(&feed, true).split_off(beginning.len());
         out.write_all(&beginning)?;
-        let entry_begins = without_end(written(&Feed::default(), false)).len();
-        Ok(Self { site, out, end, entry_begins })
+        let entry_offset = without_end(serialize(&Feed::default(), false)).len();
+        Ok(Self { site, out, end, entry_offset })
     }
 
-    /// Writes an entry for every item of the change.
+    /// Writes an entry for each item of the change.
     pub(super) fn change(&mut self, recorded: &RecordedChange) -> Result<(), WriteError> {
         if recorded.json().len() >= LARGE {
             return self.entries(recorded.without_caches().change()?);
@@ -69,50 +69,50 @@ impl<'a, W: Write> FeedWriter<'a, W> {
     fn entries(&mut self, change: &Change) -> Result<(), WriteError> {
         for (index, item) in change.modification.items.iter().enumerate() {
             let entry = entry(self.site, change, item, &change.settlement.item(index));
-            let alone = written(&Feed { entries: vec![entry], ..Feed::default() }, false);
-            self.out.write_all(&alone[self.entry_begins..alone.len() - END.len()])?;
+            let alone = serialize(&Feed { entries: vec![entry], ..Feed::default() }, false);
+            self.out.write_all(&alone[self.entry_offset..alone.len() - END.len()])?;
         }
         Ok(())
     }
 
-    /// Writes what stands behind the entries.
+    /// Writes the end of the document.
     pub(super) fn finish(mut self) -> Result<W, WriteError> {
         self.out.write_all(&self.end)?;
         Ok(self.out)
     }
 }
 
-/// The end of every document.
+/// End of every document.
 const END: &str = "</feed>";
 
-fn empty_feed(frame: Frame) -> Feed {
+fn empty_feed(metadata: FeedMetadata) -> Feed {
     let mut namespaces = BTreeMap::from([("tidings".to_owned(), TIDINGS.to_owned())]);
     let mut extensions = ExtensionMap::new();
-    if frame.archive {
+    if metadata.archive {
         namespaces.insert("fh".to_owned(), HISTORY.to_owned());
         extend(&mut extensions, extension("fh:archive", []));
     }
     Feed {
         title: "Content changes".into(),
-        id: frame.id.urn().to_string(),
-        updated: frame.updated.datetime().fixed_offset(),
+        id: metadata.id.urn().to_string(),
+        updated: metadata.updated.datetime().fixed_offset(),
         generator: Some(Generator {
             value: "Tidings".to_owned(),
             uri: None,
-            version: (!frame.archive).then(|| env!("CARGO_PKG_VERSION").to_owned()),
+            version: (!metadata.archive).then(|| env!("CARGO_PKG_VERSION").to_owned()),
         }),
-        links: frame.links,
-        subtitle: Some(frame.subtitle.into()),
+        links: metadata.links,
+        subtitle: Some(metadata.subtitle.into()),
         extensions,
         namespaces,
         ..Feed::default()
     }
 }
 
-#[expect(clippy::expect_used, reason = "a Vec<u8> takes whatever is written to it")]
-fn written(feed: &Feed, write_document_declaration: bool) -> Vec<u8> {
+#[expect(clippy::expect_used, reason = "writing to a Vec<u8> cannot fail")]
+fn serialize(feed: &Feed, write_document_declaration: bool) -> Vec<u8> {
     let layout = WriteConfig { write_document_declaration, indent_size: None };
-    feed.write_with_config(Vec::with_capacity(USUAL_ENTRY), layout).expect("a Vec<u8> takes whatever is written to it")
+    feed.write_with_config(Vec::with_capacity(TYPICAL_ENTRY), layout).expect("writing to a Vec<u8> cannot fail")
 }
 
 fn without_end(mut document: Vec<u8>) -> Vec<u8> {
@@ -120,16 +120,20 @@ fn without_end(mut document: Vec<u8>) -> Vec<u8> {
     document
 }
 
-/// Room for most entries, in bytes.
-const USUAL_ENTRY: usize = 4096;
+/// Initial capacity, enough for most entries, in bytes.
+const TYPICAL_ENTRY: usize = 4096;
 
-/// The document in this frame with an entry for every item of the changes, which stand in the order
-/// in which they are shown. It is in memory as a whole: the caller bounds the changes.
+/// Returns a document with an entry for each item of the changes, in the given order. The whole document is in
+/// memory, so the caller must limit the changes.
 ///
 /// # Errors
-/// When what is stored is not a change: the journal is damaged.
-pub(super) fn document(site: &Site, frame: Frame, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, WriteError> {
-    let mut writer = FeedWriter::begin(site, frame, Vec::new())?;
+/// When a stored change cannot be read, because the journal is damaged.
+pub(super) fn document(
+    site: &Site,
+    metadata: FeedMetadata,
+    changes: &[Arc<RecordedChange>],
+) -> Result<Vec<u8>, WriteError> {
+    let mut writer = FeedWriter::begin(site, metadata, Vec::new())?;
     changes.iter().try_for_each(|recorded| writer.change(recorded))?;
     writer.finish()
 }
@@ -141,13 +145,13 @@ mod tests {
     use bytes::Bytes;
     use uuid::Uuid;
 
-    use super::{super::atom::page_link, Feed, Frame, Site, document, empty_feed, entry, written};
+    use super::{super::atom::page_link, Feed, FeedMetadata, Site, document, empty_feed, entry, serialize};
     use crate::{
         journal::{RecordedChange, store::StoredChange},
         model::{Seq, Timestamp},
     };
 
-    /// All that a change can say, and next to nothing.
+    /// A change with all possible members, and one with few.
     const CHANGES: [&str; 2] = [
         r#"{"seq":2,"id":"urn:uuid:c4bf3a5c-69e7-4a1a-941b-dfd328bb4a48","source":"fedora3","sourceEventId":"a&\"b'<c>",
         "sourceVersion":"3\t8","received":"2026-01-02T03:04:05.006Z","time":"2026-01-02T03:04:05.000Z","user":{"name":"A\r<b>","uri":"http://h/u?a&b='c'"},
@@ -158,14 +162,14 @@ mod tests {
         "user":{"name":"unknown"},"object":"urn:x:y","description":"","items":[{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa5","uri":"urn:x:y","stateAfter":"RUNNING"}]}"#,
     ];
 
-    /// A document that `atom_syndication` writes as a whole is the measure.
+    /// The expected document is written by `atom_syndication` in one piece.
     #[test]
-    fn a_document_written_entry_by_entry_is_the_one_written_as_a_whole() {
+    fn document_by_entries_equals_document_in_one_piece() {
         let changes =
             CHANGES.map(|json| Arc::new(RecordedChange::from_json(Seq::ZERO, Bytes::from_static(json.as_bytes()))));
         let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None };
         for (archive, count) in [(false, 0), (true, 0), (false, 2), (true, 2)] {
-            let frame = || Frame {
+            let metadata = || FeedMetadata {
                 id: site.journal,
                 subtitle: "What happened.".to_owned(),
                 updated: Timestamp::EPOCH,
@@ -177,15 +181,15 @@ mod tests {
                 let items = change.modification.items.iter().enumerate();
                 items.map(|(index, item)| entry(&site, change, item, &change.settlement.item(index)))
             });
-            let whole = Feed { entries: entries.collect(), ..empty_feed(frame()) };
-            let expected = String::from_utf8(written(&whole, true)).unwrap();
-            let shown = String::from_utf8(document(&site, frame(), &changes[..count]).unwrap()).unwrap();
-            assert_eq!(shown, expected, "archive {archive}, {count}");
+            let whole = Feed { entries: entries.collect(), ..empty_feed(metadata()) };
+            let expected = String::from_utf8(serialize(&whole, true)).unwrap();
+            let actual = String::from_utf8(document(&site, metadata(), &changes[..count]).unwrap()).unwrap();
+            assert_eq!(actual, expected, "archive {archive}, {count}");
         }
     }
 
-    /// When this fails and the new snapshot is right, raise `RENDERING` in `feed.rs`: the pages that
-    /// are on disk somewhere look like the old one.
+    /// If this fails and the new snapshot is right, increase `RENDERING` in `feed.rs`, because existing pages on disk
+    /// have the old rendering.
     #[test]
     fn an_archive_page_is_rendered_as_it_always_was() {
         let changes = CHANGES.map(|json| {
@@ -193,14 +197,14 @@ mod tests {
             Arc::new(RecordedChange::from(stored))
         });
         let site = Site { base: "https://example.org/t".to_owned(), journal: Uuid::nil(), hub: None };
-        let frame = Frame {
+        let metadata = FeedMetadata {
             id: site.journal,
             subtitle: "What happened.".to_owned(),
             updated: Timestamp::EPOCH,
             links: vec![page_link("self", site.archive(1)), site.service_link()],
             archive: true,
         };
-        let page = String::from_utf8(document(&site, frame, &changes).unwrap()).unwrap();
+        let page = String::from_utf8(document(&site, metadata, &changes).unwrap()).unwrap();
         insta::assert_snapshot!(page.replace("><", ">\n<"));
     }
 }

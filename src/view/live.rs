@@ -1,9 +1,9 @@
-//! `GET /live`: a page for people that shows changes as they come, by the browser's own `EventSource`. It is also
-//! the example of how little a page needs for that.
+//! `GET /live`: an HTML page that shows changes as they are recorded, using the browser's `EventSource`. It is also
+//! an example of how little code such a page needs.
 //!
-//! A browser's `EventSource` cannot be told to send a token, and pages of other origins may not read from here. So
-//! the page is served by the gateway itself: where tokens are asked for, the browser asks the person for a
-//! password once (any name, and the token), and then sends it with the stream as well.
+//! `EventSource` cannot send a token, and pages of other origins cannot read from the gateway. Therefore the gateway
+//! itself serves the page. With access control, the browser prompts once for a password (any user name, and the
+//! token) and then also sends it with the stream.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("../../exa
 
 problems!(Problems:);
 
-/// A page that shows changes as they come. Its query is that of `/stream`.
+/// An HTML page that shows changes as they are recorded. It accepts the query parameters of `/stream`.
 #[utoipa::path(
     get,
     path = "/live",
@@ -27,7 +27,7 @@ problems!(Problems:);
     tag = "out",
     responses(
         (status = 200, description = "The page.", body = String, content_type = "text/html"),
-        (status = 304, description = "The client has it."),
+        (status = 304, description = "Not modified."),
         Problems,
     ),
 )]

@@ -1,19 +1,19 @@
-//! What the views count and measure, by the facade of the `metrics` crate.
+//! Metrics of the views, recorded with the `metrics` crate.
 
 use ::metrics::{Counter, Gauge, counter, gauge};
 
-/// Readers that are being served and wait for changes, by kind.
+/// Name of the gauge of readers that are waiting for changes, by kind.
 pub const OPEN_STREAMS: &str = "tidings_open_streams";
 
-/// Changes that were sent on streams, by format.
+/// Name of the counter of changes sent on streams, by format.
 pub const STREAMED: &str = "tidings_streamed_changes_total";
 
-/// How many readers of a kind there are: `stream` or `poll`.
-pub(super) fn open(kind: &'static str) -> Gauge {
+/// Returns the gauge of the readers of a kind: `stream` or `poll`.
+pub(super) fn open_readers(kind: &'static str) -> Gauge {
     gauge!(OPEN_STREAMS, "kind" => kind)
 }
 
-/// How many changes were sent on streams in a format.
-pub(super) fn streamed(format: &'static str) -> Counter {
+/// Returns the counter of the changes sent on streams in a format.
+pub(super) fn streamed_changes(format: &'static str) -> Counter {
     counter!(STREAMED, "format" => format)
 }

@@ -1,28 +1,28 @@
-//! Pull surfaces: what a client reads when it likes. Each reads the journal by number or the
-//! registry, and writes in the formats; none changes anything.
+//! Pull surfaces, which clients read whenever they want. Each reads the journal or the registry and writes one of the
+//! formats. None changes anything.
 //!
-//! To add a view: one new file here, and one line in [`crate::router`].
+//! To add a view, add a file here and a line in [`crate::router`].
 
+mod archive_cache;
 mod atom;
-mod backwards;
-mod behind;
+mod catch_up;
 pub mod changes;
 pub mod feed;
 mod feed_document;
-mod filtered;
+mod filtered_feed;
 pub mod live;
+pub mod live_readers;
 pub mod metrics;
+mod newest_first;
 pub mod objects;
-mod pages;
 mod parameters;
 pub mod service;
 pub mod snapshot;
 pub mod stream;
 mod topics;
-pub mod waiting;
 
-pub use filtered::Selection;
-pub use topics::{EntriesError, NoTopic};
+pub use filtered_feed::Selection;
+pub use topics::{EntriesError, TopicError};
 
 use axum::{
     http::{
@@ -38,24 +38,24 @@ use crate::{
     web::{Content, Problem, ProblemCode, Spool, spool_problem},
 };
 
-/// About how many bytes of JSON the changes or objects of one answer have: it ends early where the next would make it
-/// more, and has one at least.
+/// Approximate maximum size of the JSON of the changes or objects of one response, in bytes. A response ends before
+/// the element that would exceed it, but has at least one.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// About how many bytes of changes are read from the journal at once for one answer.
+/// Approximate maximum size of the changes that are read from the journal at once for one response, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Size of a change's JSON, in bytes, from which on it is read and written off the runtime's threads, and nothing that
-/// was made of it is kept for other readers.
+/// Size of a change's JSON, in bytes, from which on the change is large: it is read and written on blocking threads,
+/// and its parsed form and encodings are not cached.
 const LARGE: usize = 64 << 10;
 
-/// Waits for the journal on a thread that may wait.
-fn wait_for<F: Future>(reading: F) -> F::Output {
-    tokio::runtime::Handle::current().block_on(reading)
+/// Waits for a read of the journal on a blocking thread.
+fn block_on<F: Future>(read: F) -> F::Output {
+    tokio::runtime::Handle::current().block_on(read)
 }
 
-/// An answer that no cache keeps.
-fn unkept(media_type: &'static str, content: &Content) -> Response {
+/// Returns a response that caches must revalidate.
+fn uncached_response(media_type: &'static str, content: &Content) -> Response {
     let mut response = Response::new(content.body());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -64,15 +64,15 @@ fn unkept(media_type: &'static str, content: &Content) -> Response {
     response
 }
 
-/// An answer of JSON, written on a thread that may wait.
-fn json_answer(spool: &Spool, value: &impl serde::Serialize) -> Result<Response, Problem> {
+/// Returns a response with JSON. It writes the JSON on the current, blocking thread.
+fn json_response(spool: &Spool, value: &impl serde::Serialize) -> Result<Response, Problem> {
     let mut out = spool.writer();
     serde_json::to_writer(&mut out, value).map_err(|error| spool_problem(error.into()))?;
     let content = out.finish().map_err(spool_problem)?;
-    Ok(unkept("application/json", &content))
+    Ok(uncached_response("application/json", &content))
 }
 
-/// What a reader is told when the journal cannot be read, or no longer has what comes next.
+/// Returns the problem of a failed read of the journal. If the next change has been removed, the problem is `gone`.
 fn journal_problem(error: JournalError) -> Problem {
     match error {
         JournalError::Gone { after, first } => gone(after, first),
@@ -80,12 +80,12 @@ fn journal_problem(error: JournalError) -> Problem {
     }
 }
 
-/// The same where a change of the journal cannot be read.
+/// Returns the problem of a change that cannot be read.
 fn store_problem(error: StoreError) -> Problem {
     journal_problem(JournalError::Store(error))
 }
 
-/// The problem of a document that could not be written.
+/// Returns the problem of a document that could not be written.
 fn write_problem(error: feed_document::WriteError) -> Problem {
     match error {
         feed_document::WriteError::Store(error) => store_problem(error),
@@ -93,22 +93,22 @@ fn write_problem(error: feed_document::WriteError) -> Problem {
     }
 }
 
-/// What a reader is told whose place is not in the journal any more, or never was: where to start.
+/// Returns the problem of a cursor that is not in the journal any more or never was. It says where to start again.
 fn gone(after: Seq, first: Seq) -> Problem {
     let detail = format!(
-        "The journal cannot be read on from {after}: what came next is no longer kept, or this is not a number of this \
-         journal (it may have been restored from a backup). The oldest change that is kept has the number {first}. Start \
-         again: read the registry as it is now, page by page from /snapshot, then go on with /changes?after= or \
+        "The journal cannot be read from {after}: the next change has been removed, or {after} is not a number of this \
+         journal (it may have been restored from a backup). The oldest change has the number {first}. Start again: \
+         read the current registry page by page from /snapshot, then continue with /changes?after= or \
          /stream?after= and the \"head\" of its first page."
     );
     Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
 }
 
-/// What a reader is told that walks the archive past the end of what is kept.
+/// Returns the problem of an archive page that has been removed by retention.
 fn page_gone(page: u64, first: Seq) -> Problem {
     let detail = format!(
-        "Archive page {page} is no longer kept: the oldest change that is has the number {first}. What the objects have \
-         come to is in the registry: read it page by page from /snapshot."
+        "Archive page {page} has been removed: the oldest change has the number {first}. The current state of the \
+         objects is in the registry: read it page by page from /snapshot."
     );
     Problem::new(ProblemCode::Gone, detail).with("first", first.0).with("snapshot", "/snapshot")
 }

@@ -1,10 +1,10 @@
-//! `GET /objects?uri=`: what the registry knows of one object and its items.
+//! `GET /objects?uri=`: registry entry of one object and its items.
 
 use axum::{extract::State, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{changes::Changes, journal_problem, json_answer, store_problem};
+use super::{changes::Changes, journal_problem, json_response, store_problem};
 use crate::{
     journal::{
         RawContentLocation,
@@ -20,12 +20,12 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ObjectQuery {
-    /// The object.
+    /// URI of the object.
     #[param(value_type = Uri)]
     uri: String,
 }
 
-/// What the registry knows of an object.
+/// Registry entry of an object.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Object)]
@@ -33,40 +33,40 @@ pub(super) struct ObjectView<'a> {
     /// The object.
     #[schema(value_type = Uri)]
     uri: &'a Uri,
-    /// The object that it belongs to.
+    /// URI of the parent object.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Uri, required = false)]
     parent: Option<&'a Uri>,
-    /// What kinds of object it is.
+    /// Types of the object.
     #[schema(value_type = Vec<Uri>)]
     types: &'a [Uri],
-    /// When it was last gone as a whole.
+    /// Time at which the object was last purged.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Timestamp, required = false)]
     purged: Option<Timestamp>,
-    /// Every item that it has or had.
+    /// Current and former items of the object.
     items: Vec<ItemView<'a>>,
 }
 
-/// What the registry knows of an item.
+/// Registry entry of an item.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Item)]
 struct ItemView<'a> {
-    /// The item.
+    /// URI of the item.
     #[schema(value_type = Uri)]
     uri: &'a Uri,
-    /// Whether the item is there.
+    /// `true` if the item exists.
     live: bool,
-    /// Since when it is there, or gone.
+    /// Time since which the item exists, or does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Timestamp, required = false)]
     since: Option<Timestamp>,
-    /// Its state, where that is known.
+    /// State of the item, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ContentState, required = false)]
     state: Option<&'a ContentState>,
-    /// Where its content is, where that is known.
+    /// Location of the content, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ContentLocation, required = false)]
     content: Option<ContentLocation>,
@@ -74,44 +74,47 @@ struct ItemView<'a> {
 
 problems!(Problems: InvalidQuery, NotFound, Unavailable);
 
-/// What is known of the object `uri` and of every item that it has or had.
+/// The registry entry of the object `uri` with its current and former items.
 ///
 /// # Errors
-/// `invalid-query` when `uri` is no URI; `not-found` when nothing is known of it; `unavailable` when
-/// the journal cannot be read.
+/// `invalid-query` if `uri` is no URI; `not-found` if the registry does not have the object; `unavailable` if the
+/// journal cannot be read.
 #[utoipa::path(
     get,
     path = "/objects",
     operation_id = "getObject",
     tag = "out",
     params(ObjectQuery),
-    responses((status = 200, description = "What is known.", body = ObjectView), Problems),
+    responses((status = 200, description = "The registry entry.", body = ObjectView), Problems),
 )]
 pub async fn one(State(view): State<Changes>, Query(query): Query<ObjectQuery>) -> Result<Response, Problem> {
     let uri = Uri::parse(&query.uri)
         .map_err(|error| Problem::new(ProblemCode::InvalidQuery, format!("uri: {error}.")).with("parameter", "uri"))?;
-    let turn = view.waiting.spool().page_turn().await;
+    let permit = view.readers.spool().page_permit().await;
     let state = view.journal.object(uri.clone()).await.map_err(journal_problem)?.ok_or_else(|| {
-        let detail = format!("Nothing is known of {uri}. The registry knows an object from its first change on.");
+        let detail = format!("The registry has no object {uri}. An object is registered by its first change.");
         Problem::new(ProblemCode::NotFound, detail)
     })?;
-    let spool = view.waiting.spool().clone();
-    Spool::blocking(turn, move || json_answer(&spool, &ObjectView::whole(&uri, &state).map_err(store_problem)?)).await
+    let spool = view.readers.spool().clone();
+    Spool::blocking(permit, move || {
+        json_response(&spool, &ObjectView::with_all_items(&uri, &state).map_err(store_problem)?)
+    })
+    .await
 }
 
 impl<'a> ObjectView<'a> {
-    /// With every item that it has or had.
-    fn whole(uri: &'a Uri, state: &'a ObjectState) -> Result<Self, StoreError> {
-        Self::of(uri, state, |_| true)
+    /// Includes current and former items.
+    fn with_all_items(uri: &'a Uri, state: &'a ObjectState) -> Result<Self, StoreError> {
+        Self::filtered(uri, state, |_| true)
     }
 
-    /// With the items that are there; `None` when there is none.
+    /// Includes only current items; `None` if there are none.
     pub(super) fn live(uri: &'a Uri, state: &'a ObjectState) -> Result<Option<Self>, StoreError> {
-        let view = Self::of(uri, state, |item| state.is_live(item))?;
+        let view = Self::filtered(uri, state, |item| state.is_live(item))?;
         Ok((!view.items.is_empty()).then_some(view))
     }
 
-    fn of(uri: &'a Uri, state: &'a ObjectState, shown: impl Fn(&Uri) -> bool) -> Result<Self, StoreError> {
+    fn filtered(uri: &'a Uri, state: &'a ObjectState, includes: impl Fn(&Uri) -> bool) -> Result<Self, StoreError> {
         let item = |(uri, record): (&'a Uri, &'a ItemRecord)| {
             Ok(ItemView {
                 uri,
@@ -129,7 +132,7 @@ impl<'a> ObjectView<'a> {
             items: state
                 .items
                 .iter()
-                .filter(|(uri, _)| shown(uri))
+                .filter(|(uri, _)| includes(uri))
                 .map(|(uri, record)| (uri, &**record))
                 .map(item)
                 .collect::<Result<_, StoreError>>()?,

@@ -1,15 +1,15 @@
-//! The query parameters by which readers of the feed and of the stream say which changes they want.
+//! Query parameters that select changes, shared by the feed and the stream.
 //!
-//! The query is read strictly, by a struct that names every parameter and flattens none, so each view has a
-//! struct of its own. What they share stands here once.
+//! Queries are parsed strictly, by a struct that names every parameter and flattens none. Therefore each view has its
+//! own struct, and this macro declares the shared parameters.
 
 use crate::{
     model::Filter,
     web::{Problem, ProblemCode},
 };
 
-/// Declares a struct of query parameters: those of a [`Filter`], and then those of the view. Its
-/// `filter` takes the former.
+/// Declares a struct of query parameters: those of a [`Filter`], followed by those of the view. Its method `filter`
+/// returns the filter.
 macro_rules! with_filter {
     ($(#[$about:meta])* $visibility:vis struct $name:ident { $($(#[$of_own:meta])* $own:ident: $type:ty,)* }) => {
         $(#[$about])*
@@ -32,22 +32,23 @@ macro_rules! with_filter {
             #[serde(default, rename = "type")]
             #[param(max_items = 50)]
             types: Vec<$crate::model::Uri>,
-            /// On an item: one of these happened to it.
+            /// On an item: its change type is one of these.
             #[serde(default)]
             #[param(max_items = 50)]
             change: Vec<$crate::model::ItemChangeKind>,
-            /// On an item: its content is of one of these media types, as far as the change tells one.
+            /// On an item: its content has one of these media types, if the change contains the media type.
             #[serde(default)]
             #[param(max_items = 50)]
             media_type: Vec<$crate::model::MediaRange>,
-            /// On an item: it is in one of these states after the change.
+            /// On an item: its state after the change is one of these.
             #[serde(default)]
             #[param(max_items = 50)]
             state: Vec<$crate::model::State>,
-            /// On the change: it was received at that time or later.
+            /// On the change: it was received at this time or later.
             #[param(value_type = $crate::model::Timestamp, required = false)]
             since: Option<$crate::model::Timestamp>,
-            /// Whether to show only what changes what the public can see, as the public sees it.
+            /// `true` selects only changes that affect what the public can see, and shows them as the public sees
+            /// them.
             #[serde(default)]
             #[param(value_type = bool, required = false)]
             visibility: bool,
@@ -55,22 +56,22 @@ macro_rules! with_filter {
         }
 
         impl $name {
-            /// Takes out which changes are wanted. The order and the repetition of values mean nothing and are
-            /// dropped.
+            /// Moves the filter out of the parameters. Sorts the values and removes duplicates, because order and
+            /// repetition have no meaning.
             ///
             /// # Errors
             /// `invalid-query`, with the name of the parameter.
             fn filter(&mut self) -> Result<$crate::model::Filter, $crate::web::Problem> {
                 use std::mem::take;
-                use $crate::view::parameters::in_order;
+                use $crate::view::parameters::sorted_unique;
                 Ok($crate::model::Filter {
-                    sources: in_order("source", take(&mut self.source))?,
-                    objects: in_order("object", take(&mut self.object))?,
-                    parents: in_order("parent", take(&mut self.parent))?,
-                    types: in_order("type", take(&mut self.types))?,
-                    changes: in_order("change", take(&mut self.change))?,
-                    media_types: in_order("media_type", take(&mut self.media_type))?,
-                    states: in_order("state", take(&mut self.state))?,
+                    sources: sorted_unique("source", take(&mut self.source))?,
+                    objects: sorted_unique("object", take(&mut self.object))?,
+                    parents: sorted_unique("parent", take(&mut self.parent))?,
+                    types: sorted_unique("type", take(&mut self.types))?,
+                    changes: sorted_unique("change", take(&mut self.change))?,
+                    media_types: sorted_unique("media_type", take(&mut self.media_type))?,
+                    states: sorted_unique("state", take(&mut self.state))?,
                     since: self.since,
                     visibility: self.visibility,
                 })
@@ -81,7 +82,7 @@ macro_rules! with_filter {
 
 pub(super) use with_filter;
 
-pub(super) fn in_order<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Vec<T>, Problem> {
+pub(super) fn sorted_unique<T: Ord>(name: &str, mut values: Vec<T>) -> Result<Vec<T>, Problem> {
     if values.len() > Filter::MAX_VALUES {
         let detail = format!("The parameter {name:?} is wrong: it may be given at most {} times.", Filter::MAX_VALUES);
         return Err(Problem::new(ProblemCode::InvalidQuery, detail).with("parameter", name));

@@ -1,5 +1,5 @@
-//! `GET /service`: the AtomPub service document (RFC 5023 section 8). Each hook is a collection that
-//! accepts what its dialect reads; the feed is a collection that accepts nothing.
+//! `GET /service`: the AtomPub service document (RFC 5023 section 8). Each hook is a collection that accepts the
+//! media types of its dialect; the feed is a collection that accepts nothing.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use crate::web::{CachePolicy, Problem, Representation, problems};
 /// The media type of a service document (RFC 5023 section 16.2).
 const MEDIA_TYPE: &str = "application/atomsvc+xml";
 
-/// What the service document tells.
+/// Content of the service document.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Where the gateway is reached from outside, without a slash at the end.
+    /// Public URL of the gateway without a trailing slash.
     pub public_url: Arc<str>,
     /// The hooks.
     pub hooks: Arc<[Hook]>,
 }
 
-/// A hook as a collection.
+/// Hook, presented as a collection.
 #[derive(Clone, Debug)]
 pub struct Hook {
-    /// The name of its source.
+    /// Name of the source.
     pub source: String,
-    /// Whose messages it takes.
+    /// Description of the senders whose messages the hook accepts.
     pub about: &'static str,
-    /// The media types that it takes.
+    /// Accepted media types.
     pub accepts: &'static [&'static str],
 }
 
@@ -51,7 +51,7 @@ problems!(Problems:);
     tag = "out",
     responses(
         (status = 200, description = "The document.", body = String, content_type = "application/atomsvc+xml"),
-        (status = 304, description = "The client has it."),
+        (status = 304, description = "Not modified."),
         Problems,
     ),
 )]
@@ -82,8 +82,8 @@ fn render(service: &Service) -> std::io::Result<Vec<u8>> {
     Ok(writer.into_inner())
 }
 
-/// A collection without `accept` would take Atom entries (RFC 5023 section 8.3.4); an empty one says
-/// that it takes nothing.
+/// Writes a collection. A collection without `accept` would accept Atom entries (RFC 5023 section 8.3.4); an empty
+/// `accept` means that it accepts nothing.
 fn collection(writer: &mut Writer<Vec<u8>>, href: &str, about: &str, accepts: &[&str]) -> std::io::Result<()> {
     writer.create_element("collection").with_attribute(("href", href)).write_inner_content(|writer| {
         title(writer, about)?;

@@ -1,22 +1,22 @@
-//! `GET /snapshot`: the registry as it is now, page by page: where a reader starts from nothing, and
-//! where one starts again whose place has fallen off the end of the journal.
+//! `GET /snapshot`: the current registry, page by page. A new reader starts here, and so does a reader whose cursor
+//! has been removed from the journal.
 //!
-//! A reader takes all pages, and then goes on with `/changes?after=` and the `head` of the **first**
-//! page. It has then missed nothing. The head is read before the registry, so an object as it is shown
-//! has every change up to that head in it, and perhaps some after it, since pages are read one after
-//! the other while the journal goes on. Those come again with `/changes`, each as a fact (is there,
-//! is gone, has this content, has this state), in order, up to the last one that was in what was
-//! shown: whoever applies them all ends where the registry is. What came or went between two pages is
-//! told by a change after that head as well.
+//! A reader reads all pages and continues with `/changes?after=` and the `head` of the **first** page. It then has
+//! missed nothing. The head is read before the registry, so an object includes all changes up to that head, and
+//! possibly some later ones, because the journal grows while pages are read. `/changes` returns these later changes
+//! again, in order. Each states a fact (the item exists, is deleted, has this content, has this state), so a reader
+//! that applies all of them ends with the state of the registry. Items added or deleted between two pages are also
+//! covered by changes after that head.
 //!
-//! What a walk fills in silently is in no change. So each page tells how often that has happened: where the number of the last
-//! page is not that of the first, an object may have been filled in behind the reader, who begins again.
+//! Objects that a crawl adds without emitting changes are in no change. Therefore each page has a counter of such
+//! additions. If the counter of the last page differs from that of the first, the reader may have missed an object
+//! and must start again.
 
 use axum::{extract::State, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{changes::Changes, journal_problem, json_answer, objects::ObjectView, store_problem};
+use super::{changes::Changes, journal_problem, json_response, objects::ObjectView, store_problem};
 use crate::{
     model::{Seq, Uri},
     web::{Problem, ProblemCode, Query, Spool, problems},
@@ -27,11 +27,11 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SnapshotQuery {
-    /// The object after which to begin; absent is the beginning.
+    /// URI of the object after which to begin. Default: the beginning.
     #[serde(default)]
     #[param(value_type = Uri, required = false)]
     after: Option<String>,
-    /// How many objects to go through at the most. A page ends early after 20000 items, or some 4 MiB of them.
+    /// Maximum number of objects to examine. A page ends early after 20000 items, or about 4 MiB of objects.
     #[serde(default)]
     #[param(value_type = u64, minimum = 1)]
     limit: Option<usize>,
@@ -41,14 +41,14 @@ pub struct SnapshotQuery {
 #[derive(Serialize, ToSchema)]
 #[schema(as = SnapshotPage)]
 struct Page<'a> {
-    /// The number of the newest change when the page was begun.
+    /// Number of the newest change when the page was started.
     head: Seq,
-    /// How often a walk had filled in an object without a change when the page was begun. Where the first and the last page differ, begin
-    /// again: what was filled in meanwhile may be missing.
+    /// Number of times that a crawl had added an object without a change when the page was started. If it differs
+    /// between the first and the last page, start again, because an added object may be missing.
     seeds: u64,
-    /// The objects that are there.
+    /// Objects that exist.
     objects: Vec<ObjectView<'a>>,
-    /// The `after` of the following page; absent on the last.
+    /// Value of `after` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uri>)]
     next: Option<&'a Uri>,
@@ -56,22 +56,22 @@ struct Page<'a> {
 
 problems!(Problems: InvalidQuery, Unavailable);
 
-/// The path of the pages.
+/// Path of the pages.
 pub const PATH: &str = "/snapshot";
 
-/// A page of the objects that are there, in order of their URIs, each with the items that are there:
-/// `{ "head": SEQ, "seeds": COUNT, "objects": […], "next": URI }`. Going on with `after=next` until there is no `next`
-/// shows all of them. A page goes through `limit` objects, and shows fewer where some are gone.
+/// A page of the objects that exist, ordered by URI, each with its current items: `{ "head": SEQ, "seeds": COUNT,
+/// "objects": […], "next": URI }`. Continue with `after=next` until there is no `next`. A page examines `limit`
+/// objects and returns fewer if some are deleted.
 ///
 /// # Errors
-/// `invalid-query`; `unavailable` when the journal cannot be read.
+/// `invalid-query`; `unavailable` if the journal cannot be read.
 #[utoipa::path(
     get,
     path = PATH,
     operation_id = "listSnapshot",
     tag = "out",
     params(SnapshotQuery),
-    responses((status = 200, description = "A page, in order of the objects' URIs.", body = Page), Problems),
+    responses((status = 200, description = "A page, ordered by the objects' URIs.", body = Page), Problems),
 )]
 pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery>) -> Result<Response, Problem> {
     let limit = view.limit(query.limit)?;
@@ -79,15 +79,15 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery
     let after = after.map_err(|error| {
         Problem::new(ProblemCode::InvalidQuery, format!("after: {error}.")).with("parameter", "after")
     })?;
-    let turn = view.waiting.spool().page_turn().await;
+    let permit = view.readers.spool().page_permit().await;
     let (head, seeds) = (view.journal.head(), view.journal.seed_count());
     let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
-    let spool = view.waiting.spool().clone();
-    Spool::blocking(turn, move || {
+    let spool = view.readers.spool().clone();
+    Spool::blocking(permit, move || {
         let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state).transpose());
         let objects = objects.collect::<Result<_, _>>().map_err(store_problem)?;
         let page = Page { head, seeds, objects, next: registry.last().map(|(uri, _)| uri) };
-        json_answer(&spool, &page)
+        json_response(&spool, &page)
     })
     .await
 }

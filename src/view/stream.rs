@@ -1,17 +1,15 @@
-//! `GET /stream`: the changes as server-sent events (WHATWG HTML, section 9.2), as they come.
+//! `GET /stream`: the changes as server-sent events (WHATWG HTML, section 9.2), as they are recorded.
 //!
-//! A stream is a place in the journal and nothing more. What comes next is taken from there whenever the
-//! client has room for it: a slow client is served what it has not had, however far behind it is, and costs
-//! the journal a page. The newest changes are in memory, each encoded once a format, however many streams
-//! there are; they share its bytes. A large one is written to disk ([`LargeEvents`]) and sent from there, so that slow
-//! clients cost a piece each.
+//! A stream is only a cursor in the journal. It reads the next changes whenever its client has room for them. A slow
+//! client is served everything it has missed, however far behind it is, and costs the journal one page. The newest
+//! changes are in memory, each encoded once per format; all streams share these bytes. A large event is written to
+//! disk ([`LargeEvents`]) and sent from there, so that a slow client costs one piece.
 //!
-//! A client that comes again tells the last number that it has by `Last-Event-ID`, and the stream goes on there.
-//! That counts more than `after`, since a browser comes again with the address that it came with first.
-
+//! A reconnecting client sends the last number that it has as `Last-Event-ID`, and the stream resumes there. This
+//! header overrides `after`, because a browser reconnects to its original URL.
 mod event;
-mod following;
 mod large;
+mod reader;
 
 use axum::{
     body::Body,
@@ -25,9 +23,9 @@ use axum::{
 use futures_util::stream;
 use serde::{Deserialize, Deserializer};
 
-use self::following::Following;
 pub(super) use self::large::LargeEvents;
-use super::{journal_problem, parameters::with_filter, waiting::Waiting};
+use self::reader::StreamReader;
+use super::{journal_problem, live_readers::LiveReaders, parameters::with_filter};
 use crate::{
     format::{FORMATS, FormatKind, format},
     model::{Seq, deserialize_str},
@@ -37,24 +35,24 @@ use crate::{
 /// The media type of server-sent events.
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// The header by which a client says what it had last.
+/// Header with the number of the last event that the client has.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The format where the client asks for none.
+/// Default format.
 const DEFAULT_FORMAT: &str = "json";
 
-/// Asks nginx not to gather what comes before it passes it on.
+/// Header that turns off buffering in nginx.
 const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
 with_filter! {
     /// The query of `GET /stream`.
     pub struct StreamQuery {
-        /// The number after which to begin, where the request has no `Last-Event-ID`; 0 is the place before the first of all. Where
-        /// neither is there, the stream begins with the next change.
+        /// Number of the change after which to begin, unless the request has `Last-Event-ID`. 0 is the position
+        /// before the first change. Without either, the stream begins with the next change.
         #[param(value_type = Seq, required = false)]
         after: Option<Seq>,
-        /// The format of the data; `json` where it is absent.
+        /// Format of the data. Default: `json`.
         #[param(value_type = String, required = false)]
         format: Option<Format>,
     }
@@ -73,11 +71,11 @@ impl std::fmt::Debug for Format {
 impl<'de> Deserialize<'de> for Format {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserialize_str(deserializer, |name| {
-            // An event has no headers.
+            // Events have no headers, so only formats without headers are possible.
             format(name).filter(|format| format.is_whole()).map(Self).ok_or_else(|| {
-                let whole = FORMATS.iter().filter(|format| format.is_whole());
-                let names = whole.map(|format| format.name).collect::<Vec<_>>().join(", ");
-                format!("there is no format {name:?} of events; there are {names}")
+                let available = FORMATS.iter().filter(|format| format.is_whole());
+                let names = available.map(|format| format.name).collect::<Vec<_>>().join(", ");
+                format!("there is no event format {name:?}; there are {names}")
             })
         })
     }
@@ -88,25 +86,25 @@ impl<'de> Deserialize<'de> for Format {
 #[schema(as = StreamEvent)]
 #[expect(dead_code, reason = "events are written by hand; this describes them")]
 struct EventView {
-    /// The number of the change; by itself, the place of the stream.
+    /// Number of the change. An event with only an `id` is the cursor of the stream.
     id: String,
-    /// What happened: `add`, `update`, `delete`, `state` or `mixed`.
+    /// Kind of change: `add`, `update`, `delete`, `state` or `mixed`.
     event: Option<String>,
-    /// The change, in the format asked for.
+    /// The change in the requested format.
     data: Option<String>,
-    /// How long to wait before coming again, in milliseconds.
+    /// Reconnection time in milliseconds.
     retry: Option<u32>,
 }
 
 problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable);
 
-/// The changes as server-sent events, as they come: `id` is the number of the change, `event` what happened
-/// (`add`, `update`, `delete`, `state` or `mixed`), `data` the change. A client that comes again with
-/// `Last-Event-ID` misses nothing and gets nothing twice. It is wanted or not by the same parameters as in `/feed`.
+/// The changes as server-sent events, as they are recorded: `id` is the number of the change, `event` its kind
+/// (`add`, `update`, `delete`, `state` or `mixed`), `data` the change. A client that reconnects with `Last-Event-ID`
+/// misses nothing and receives nothing twice. The filter parameters are those of `/feed`.
 ///
 /// # Errors
-/// `invalid-query`; `bad-request` where `Last-Event-ID` is no number; `gone` when the change after that number is no
-/// longer kept; `unavailable` when too many streams are open, or the journal cannot be read.
+/// `invalid-query`; `bad-request` if `Last-Event-ID` is no number; `gone` if the change after that number has been
+/// removed; `unavailable` if too many streams are open, or the journal cannot be read.
 #[utoipa::path(
     get,
     path = "/stream",
@@ -114,34 +112,34 @@ problems!(Problems: InvalidQuery, BadRequest, Gone, Unavailable);
     tag = "out",
     params(
         StreamQuery,
-        ("Last-Event-ID" = Option<u64>, Header, description = "The number of the last change that the client has."),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last change that the client has."),
     ),
     responses(
-        (status = 200, description = "The events, each as here, until either side ends it.", body = EventView,
+        (status = 200, description = "Events of this shape, until either side closes the connection.", body = EventView,
          content_type = "text/event-stream"),
         Problems,
     ),
 )]
 pub async fn follow(
-    State(waiting): State<Waiting>,
+    State(readers): State<LiveReaders>,
     client: Client,
     headers: HeaderMap,
     Query(mut query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
     let filter = query.filter()?;
     let format = query.format.map(|Format(format)| format).or_else(|| format(DEFAULT_FORMAT));
-    let format = format.ok_or_else(|| Problem::internal("the default format of a stream is not there"))?;
-    let place = waiting.admit("stream", &client)?;
-    let told = last_event_id(&headers)?.or(query.after);
-    if let Some(after) = told {
-        // Whether the journal can go on there is told while there is still a status to tell it by.
-        let _turn = waiting.spool().page_turn().await;
-        waiting.read(after, 1, 1).await.map_err(journal_problem)?;
+    let format = format.ok_or_else(|| Problem::internal("the default format of streams is missing"))?;
+    let permit = readers.admit("stream", &client)?;
+    let after = last_event_id(&headers)?.or(query.after);
+    if let Some(after) = after {
+        // Reports an error as a status while that is still possible.
+        let _permit = readers.spool().page_permit().await;
+        readers.read(after, 1, 1).await.map_err(journal_problem)?;
     }
-    let following = Following::new(&waiting, place, filter, format, told);
-    let events = stream::unfold(following, async |mut following| {
-        let event = following.next().await?;
-        Some((Ok::<_, std::convert::Infallible>(event), following))
+    let reader = StreamReader::new(&readers, permit, filter, format, after);
+    let events = stream::unfold(reader, async |mut reader| {
+        let event = reader.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(event), reader))
     });
     let headers = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, HeaderValue::from_static("no-store")), UNBUFFERED];
     let mut response = (headers, Body::from_stream(events)).into_response();
@@ -149,13 +147,14 @@ pub async fn follow(
     Ok(response)
 }
 
-/// What the client had last, if it says so. A browser sends none as long as there was none; others send it empty.
+/// Parses `Last-Event-ID`; `None` if it is missing or empty. A browser omits it before the first event; other clients
+/// send it empty.
 fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Problem> {
-    let Some(told) = headers.get(LAST_EVENT_ID).filter(|told| !told.is_empty()) else { return Ok(None) };
-    let number = told.to_str().ok().and_then(|told| told.trim().parse().ok());
+    let Some(id) = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty()) else { return Ok(None) };
+    let number = id.to_str().ok().and_then(|id| id.trim().parse().ok());
     number.map(|number| Some(Seq(number))).ok_or_else(|| {
-        let detail = "Last-Event-ID is not a number of this journal: send the id of the last event that came from here, or \
-                      leave it out.";
+        let detail = "Last-Event-ID is not a number of this journal: send the id of the last event from this gateway, or \
+                      omit the header.";
         Problem::new(ProblemCode::BadRequest, detail)
     })
 }

@@ -1,5 +1,5 @@
-//! The feed as topics of the WebSub hub: which addresses are topics, and a topic with a few changes alone. A
-//! hub may leave out entries that it has delivered before (WebSub section 7).
+//! The feed as topics of the WebSub hub: the URLs that are topics, and documents that contain only new changes. A hub
+//! may leave out entries that it has already delivered (WebSub section 7).
 
 use std::sync::Arc;
 
@@ -8,75 +8,78 @@ use url::Url;
 use super::{
     feed::{FeedView, SUBTITLE},
     feed_document::{self, WriteError},
-    filtered::{self, Found, Selection},
+    filtered_feed::{self, FilteredPage, Selection},
 };
 use crate::{
     journal::{RecordedChange, store::StoreError},
     model::Filter,
 };
 
-/// Why an address is no topic.
+/// Reason why a URL is not a topic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoTopic {
-    /// Something else is there, or nothing of this gateway.
-    #[error("it is none of this hub, whose topics are {0} and the same with any filter")]
-    Elsewhere(String),
-    /// Its query is wrong.
+pub enum TopicError {
+    /// The URL is another resource, or not of this gateway.
+    #[error("it is not a topic of this hub; the topics are {0} and {0} with any filter")]
+    NotTheFeed(String),
+    /// The query is invalid.
     #[error("{0}")]
     Query(String),
-    /// It is an older document of the feed.
-    #[error("it has the parameter before, so that it gets no new entries; leave that out")]
-    Older,
+    /// The URL is an older document of the feed.
+    #[error("a document with the parameter before gets no new entries; remove the parameter")]
+    OlderDocument,
 }
 
 impl FeedView {
-    /// The topic at an address: the address in the one spelling that the feed has as `self`, and which changes have
-    /// entries there.
+    /// Returns the topic of a URL: the canonical URL, which is the link `self` of the feed, and the filter of its
+    /// changes.
     ///
     /// # Errors
-    /// When it is none.
-    pub fn topic(&self, address: &str) -> Result<(String, Filter), NoTopic> {
-        let selection = self.selection(address)?;
-        let filter = selection.of_newest().ok_or(NoTopic::Older)?.clone();
-        Ok((filtered::address(&self.0.site, &selection), filter))
+    /// When the URL is not a topic.
+    pub fn topic(&self, url: &str) -> Result<(String, Filter), TopicError> {
+        let selection = self.selection(url)?;
+        let filter = selection.filter_of_newest().ok_or(TopicError::OlderDocument)?.clone();
+        Ok((filtered_feed::url(&self.0.site, &selection), filter))
     }
 
-    /// The document of a topic with the entries of these changes alone, which stand newest first. It is in memory as a
-    /// whole, so the caller bounds the changes: an entry takes some 1.5 KiB and the texts of its change.
+    /// Returns the document of a topic with the entries of these changes only, which must be newest first. The
+    /// document is in memory, so the caller must limit the changes: an entry takes about 1.5 KiB plus the texts of
+    /// its change.
     ///
     /// # Errors
-    /// When it is no topic, or what is stored is not a change.
-    pub fn entries(&self, address: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, EntriesError> {
-        let selection = self.selection(address)?;
+    /// When the URL is not a topic, or a stored change is damaged.
+    pub fn entries(&self, url: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, EntriesError> {
+        let selection = self.selection(url)?;
         let site = &self.0.site;
-        let found = Found::of(changes)?;
-        let frame = filtered::frame(site, &selection, &found, SUBTITLE);
-        Ok(feed_document::document(site, frame, changes)?)
+        let page = FilteredPage::of(changes)?;
+        let metadata = filtered_feed::metadata(site, &selection, &page, SUBTITLE);
+        Ok(feed_document::document(site, metadata, changes)?)
     }
 
-    fn selection(&self, address: &str) -> Result<Selection, NoTopic> {
+    fn selection(&self, url: &str) -> Result<Selection, TopicError> {
         let feed = self.0.site.feed();
-        let elsewhere = || NoTopic::Elsewhere(feed.clone());
-        let (asked, ours) = (Url::parse(address).ok(), Url::parse(&feed).ok());
-        let (asked, ours) = asked.zip(ours).ok_or_else(elsewhere)?;
-        let is_feed = asked.origin() == ours.origin() && asked.path() == ours.path() && asked.fragment().is_none();
-        if !is_feed || !asked.username().is_empty() || asked.password().is_some() {
-            return Err(elsewhere());
+        let not_the_feed = || TopicError::NotTheFeed(feed.clone());
+        let (requested, own) = (Url::parse(url).ok(), Url::parse(&feed).ok());
+        let (requested, own) = requested.zip(own).ok_or_else(not_the_feed)?;
+        let is_feed =
+            requested.origin() == own.origin() && requested.path() == own.path() && requested.fragment().is_none();
+        if !is_feed || !requested.username().is_empty() || requested.password().is_some() {
+            return Err(not_the_feed());
         }
-        Selection::parse(asked.query().unwrap_or_default()).map_err(|wrong| NoTopic::Query(wrong.detail().to_owned()))
+        Selection::parse(requested.query().unwrap_or_default())
+            .map_err(|problem| TopicError::Query(problem.detail().to_owned()))
     }
 }
 
-/// Why a topic's document cannot be written.
+/// Reason why the document of a topic cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum EntriesError {
-    /// It is no topic.
+    /// The URL is not a topic.
     #[error(transparent)]
-    Topic(#[from] NoTopic),
-    /// What is stored is not a change.
+    Topic(#[from] TopicError),
+    /// A stored change is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The document cannot be written.
+    /// Writing the document failed.
     #[error(transparent)]
     Write(#[from] std::io::Error),
 }

@@ -1,15 +1,13 @@
-//! Content negotiation: what of that which is offered does the client like best?
-//! (RFC 9110 sections 12.4.2, 12.5.1 and 12.5.3.)
+//! Content negotiation (RFC 9110 sections 12.4.2, 12.5.1 and 12.5.3).
 
 use axum::http::{HeaderMap, HeaderName, header};
 
-/// The best of the `offered` media types, which stand in the server's order of preference, for
-/// the request's `Accept`; `None` when the client takes none of them.
+/// Returns the best of the `offered` media types for the request's `Accept`; `None` if none is acceptable. `offered`
+/// is in the server's order of preference.
 ///
-/// Without an `Accept` it is the first. Parameters do not count, except `type`, which tells an Atom
-/// feed from an Atom entry (RFC 5023 section 12.1); an offer without it is either. An element that
-/// cannot be read is left out, since a client should not fail for a typing error in what it
-/// does not need.
+/// Without `Accept` it is the first. Parameters are ignored except `type`, which distinguishes an Atom feed from an
+/// Atom entry (RFC 5023 section 12.1); an offer without it matches both. Elements that cannot be parsed are ignored,
+/// so that a client does not fail because of a typing error in an irrelevant element.
 #[must_use]
 pub fn best_media_type<'o>(headers: &HeaderMap, offered: &[&'o str]) -> Option<&'o str> {
     let accepted = elements(headers, &header::ACCEPT);
@@ -26,29 +24,28 @@ pub fn best_media_type<'o>(headers: &HeaderMap, offered: &[&'o str]) -> Option<&
     best.map(|(_, offer)| offer)
 }
 
-/// Whether a gzip-coded answer is what the client likes best: it must ask for it, and not like the
-/// plain one better.
+/// Returns `true` if the client accepts gzip and does not prefer an unencoded response.
 #[must_use]
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     let accepted = elements(headers, &header::ACCEPT_ENCODING);
-    let quality = |coding: &str| accepted.iter().filter(|e| e.value == coding).map(|e| e.quality).max();
+    let quality = |encoding: &str| accepted.iter().filter(|e| e.value == encoding).map(|e| e.quality).max();
     let gzip = quality("gzip").or_else(|| quality("x-gzip")).or_else(|| quality("*")).unwrap_or(0);
     gzip > 0 && gzip >= quality("identity").unwrap_or(0)
 }
 
-/// The quality that the client gives to `offer`: that of the most specific range that matches it.
+/// Returns the client's quality value of `offer`: that of the most specific matching range.
 fn quality_of(offer: &str, accepted: &[Element]) -> u16 {
     let offer = Element::parse(offer).unwrap_or_default();
     let matching = accepted.iter().filter_map(|range| Some((specificity(range, &offer)?, range.quality)));
     matching.max().map_or(0, |(_, quality)| quality)
 }
 
-/// How closely `range` describes `offer`; `None` when it does not.
+/// Returns how specifically `range` matches `offer`; `None` if it does not match.
 fn specificity(range: &Element, offer: &Element) -> Option<u8> {
     let (kind, subtype) = range.value.split_once('/')?;
     let (offered_kind, _) = offer.value.split_once('/')?;
     match (&range.document, &offer.document) {
-        (Some(wanted), Some(offered)) if wanted != offered => None,
+        (Some(accepted), Some(offered)) if accepted != offered => None,
         (Some(_), _) if range.value == offer.value => Some(3),
         _ if range.value == offer.value => Some(2),
         _ if kind == offered_kind && subtype == "*" => Some(1),
@@ -57,14 +54,14 @@ fn specificity(range: &Element, offer: &Element) -> Option<u8> {
     }
 }
 
-/// One element of an `Accept` or `Accept-Encoding` list.
+/// Element of an `Accept` or `Accept-Encoding` list.
 #[derive(Default)]
 struct Element {
-    /// A media range or a coding, in lower case.
+    /// Media range or encoding, in lower case.
     value: String,
-    /// The parameter `type`, in lower case.
+    /// Parameter `type`, in lower case.
     document: Option<String>,
-    /// The weight in thousandths, 0 to 1000.
+    /// Quality value in thousandths, 0 to 1000.
     quality: u16,
 }
 
@@ -86,13 +83,13 @@ impl Element {
     }
 }
 
-/// Every element of every field of that name.
+/// Returns the elements of all headers with this name.
 fn elements(headers: &HeaderMap, name: &HeaderName) -> Vec<Element> {
     let fields = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     fields.flat_map(|field| split(field, ',')).filter_map(Element::parse).collect()
 }
 
-/// `0`, `0.5`, `1.000` (RFC 9110 section 12.4.2) in thousandths.
+/// Parses a quality value such as `0`, `0.5` or `1.000` (RFC 9110 section 12.4.2), in thousandths.
 fn thousandths(quality: &str) -> Option<u16> {
     let (whole, fraction) = quality.split_once('.').unwrap_or((quality, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
@@ -105,7 +102,7 @@ fn thousandths(quality: &str) -> Option<u16> {
     }
 }
 
-/// The parts between `separator`s, except those inside quotation marks.
+/// Splits a list at `separator`, except inside quotation marks.
 fn split(list: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     let mut escaped = false;
@@ -134,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_chooses_and_the_server_breaks_ties() {
+    fn client_preference_then_server_order() {
         for (accept, best) in [
             (&[][..], Some(FEED)),
             (&[""], Some(FEED)),
@@ -163,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_for_those_who_ask_for_it() {
+    fn gzip_needs_acceptance() {
         for (accept, gzip) in [
             (&[][..], false),
             (&[""], false),

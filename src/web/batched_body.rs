@@ -1,7 +1,7 @@
-//! Response bodies as hyper sends them: all pieces that are ready go out as one chunk and in one system call.
+//! Response bodies whose ready pieces are sent as one chunk and in one system call.
 //!
-//! hyper gathers 16 pieces before it calls the system. A stream with many events ready needs fewer calls if a piece of
-//! its body contains many of them.
+//! hyper collects at most 16 pieces per system call. A stream with many ready events needs fewer calls if each piece
+//! of its body contains many of them.
 
 use std::{
     collections::VecDeque,
@@ -14,17 +14,17 @@ use axum::body::{Body, HttpBody};
 use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 
-/// Maximum number of pieces in a batch. hyper hands 64 slices to one system call, of which the framing of a chunk takes
-/// two.
-const PIECES: usize = 62;
+/// Maximum number of pieces in a batch. hyper passes at most 64 slices to a system call; the framing of a chunk takes
+/// two of them.
+const MAX_PIECES: usize = 62;
 
-/// Number of bytes after which a batch takes no further piece.
-const BYTES: usize = 64 * 1024;
+/// Number of bytes after which no further piece is added to a batch.
+const MAX_BYTES: usize = 64 * 1024;
 
-/// Response body whose frames are batches of the pieces that are ready together.
+/// Response body whose frames are batches of all pieces that are ready.
 pub(super) struct BatchedBody {
     body: Body,
-    /// End of the body, or its error, that followed the pieces of the last batch.
+    /// End or error of the body that followed the last batch.
     end: Option<Result<(), axum::Error>>,
 }
 
@@ -52,7 +52,7 @@ impl HttpBody for BatchedBody {
         };
         while batch.has_room() && !self.body.is_end_stream() {
             match Pin::new(&mut self.body).poll_frame(cx) {
-                // No handler sends trailers behind data.
+                // No handler sends trailers after data.
                 Poll::Ready(Some(Ok(frame))) => frame.into_data().into_iter().for_each(|piece| batch.push(piece)),
                 Poll::Ready(Some(Err(error))) => {
                     self.end = Some(Err(error));
@@ -95,7 +95,7 @@ impl Batch {
     }
 
     fn has_room(&self) -> bool {
-        self.rest.len() + 1 < PIECES && self.remaining() < BYTES
+        self.rest.len() + 1 < MAX_PIECES && self.remaining() < MAX_BYTES
     }
 
     fn push(&mut self, piece: Bytes) {
@@ -132,7 +132,7 @@ impl Buf for Batch {
                 break;
             }
         }
-        // Panics, as `Buf` requires, if there are fewer bytes than that.
+        // Panics if there are fewer bytes, as `Buf` requires.
         self.first.advance(count);
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pieces_that_are_ready_together_are_one_batch() {
+    async fn ready_pieces_form_one_batch() {
         assert_eq!(batches(body(&["one\n", "", "three\n"])).await, ["one\nthree\n"]);
         assert_eq!(batches(body(&["", "two\n"])).await, ["two\n"]);
         assert_eq!(batches(body(&[])).await, Vec::<String>::new());

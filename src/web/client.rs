@@ -1,4 +1,4 @@
-//! Facts about the sender of a request that handlers need, as the server and access control have found them.
+//! Facts about the sender of a request, determined by the server and access control, as extractors for handlers.
 
 use std::{
     convert::Infallible,
@@ -11,20 +11,20 @@ use axum::{
     http::request::Parts,
 };
 
-use super::crowd::client_address;
+use super::connections::client_address;
 
-/// Sender of a request, for bounds on each: the token that it has sent, or else its address.
+/// Sender of a request, for limits per client: the token if there is one, and the IP address otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Client {
-    /// The token of this name.
+    /// The token with this name.
     Token(Arc<str>),
     /// An IPv4 address, or the /64 network of an IPv6 address.
     Address(IpAddr),
-    /// Somebody on the gateway's own machine, without a token.
+    /// A client on this machine without a token.
     Local,
 }
 
-/// Name of the token by which a request was let in: an extension that access control puts on it.
+/// Name of the token of a request: an extension that access control adds.
 #[derive(Clone)]
 pub(super) struct TokenName(pub(super) Arc<str>);
 
@@ -40,8 +40,8 @@ impl<S: Sync> FromRequestParts<S> for Client {
     }
 }
 
-/// Whether the sender of a request to an open route may read, and so may see details: it has a token with that scope, or
-/// there is no access control.
+/// `true` if the sender of a request to an open route may see details: its token has the scope `read`, or access is
+/// open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayRead(pub bool);
 
@@ -53,7 +53,7 @@ impl<S: Sync> FromRequestParts<S> for MayRead {
     }
 }
 
-/// Marks a request, in its extensions, that was let in by the signature of its body alone: nothing else in it is known
-/// to be from the owner of the key.
+/// Extension that marks a request admitted only by the signature of its body. Other parts of the request are not
+/// authenticated.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedBody;

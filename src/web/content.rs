@@ -1,4 +1,4 @@
-//! The bytes of an answer, in memory or in a file, and how they are sent.
+//! Content of a response, in memory or in a file.
 
 use std::{
     fs::File,
@@ -10,12 +10,12 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 
-use super::spool::Room;
+use super::spool::DiskReservation;
 
 /// Size of the pieces in which a file is written and sent, in bytes.
 pub(super) const PIECE: usize = 64 << 10;
 
-/// The bytes of an answer. Clones share them.
+/// Content of a response. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// In memory.
@@ -24,24 +24,24 @@ pub enum Content {
     File(SpooledFile),
 }
 
-/// A file whose bytes do not change while it is open.
+/// Open file whose content does not change.
 #[derive(Clone, Debug)]
 pub struct SpooledFile {
     file: Arc<File>,
     length: u64,
-    _room: Option<Arc<Room>>,
+    _reservation: Option<Arc<DiskReservation>>,
 }
 
 impl SpooledFile {
-    /// The file as it is now, `length` bytes of it.
+    /// Wraps a file of `length` bytes.
     #[must_use]
     pub fn new(file: File, length: u64) -> Self {
-        Self { file: Arc::new(file), length, _room: None }
+        Self { file: Arc::new(file), length, _reservation: None }
     }
 
-    /// The file with its share of the room, which is free again when the last reader has gone.
-    pub(super) fn in_room(file: File, length: u64, room: Room) -> Self {
-        Self { file: Arc::new(file), length, _room: Some(Arc::new(room)) }
+    /// Wraps a file with its reservation, which is released when the last clone is dropped.
+    pub(super) fn with_reservation(file: File, length: u64, reservation: DiskReservation) -> Self {
+        Self { file: Arc::new(file), length, _reservation: Some(Arc::new(reservation)) }
     }
 
     fn piece(&self, at: u64) -> io::Result<Bytes> {
@@ -77,7 +77,7 @@ impl From<Bytes> for Content {
 }
 
 impl Content {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -86,22 +86,23 @@ impl Content {
         }
     }
 
-    /// The number of bytes that are in memory.
+    /// Returns the number of bytes in memory.
     #[must_use]
-    pub fn in_memory(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
             Self::File(_) => 0,
         }
     }
 
-    /// The bytes piece by piece, for a thread that may wait.
+    /// Returns a reader of the content, for a blocking thread.
     #[must_use]
     pub fn reader(&self) -> impl Read + use<> {
         ContentReader { content: self.clone(), at: 0 }
     }
 
-    /// The next piece from `at` on, at most 64 KiB of a file; `None` at the end.
+    /// Returns the next piece from the offset `at`: the rest of content in memory, or at most 64 KiB of a file.
+    /// `None` at the end.
     ///
     /// # Errors
     /// When the disk fails.
@@ -119,7 +120,7 @@ impl Content {
         }
     }
 
-    /// The bytes as the body of an answer. A file is read as the client takes it.
+    /// Returns the content as a response body. A file is read as fast as the client reads.
     pub fn body(&self) -> Body {
         match self {
             Self::Memory(bytes) => Body::from(bytes.clone()),
@@ -141,8 +142,8 @@ struct ContentReader {
 
 impl Read for ContentReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.content.length() - self.at;
-        let size = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
+        let remaining = self.content.length() - self.at;
+        let size = usize::try_from(remaining).unwrap_or(usize::MAX).min(into.len());
         let into = &mut into[..size];
         match &self.content {
             Content::Memory(bytes) => {

@@ -1,4 +1,4 @@
-//! axum's extractors for paths and bodies, with problem documents as their rejections.
+//! Extractors for paths and bodies whose rejections are problem documents.
 
 use std::time::Duration;
 
@@ -12,17 +12,16 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use super::{
-    HeldBytes, Limit, Problem, ProblemCode,
+    BodyBudget, Limit, Problem, ProblemCode,
+    decompress::{BodyDecoder, DecodeError, Encoding},
     fallback::body_too_large,
-    inflate::{Coding, Incoming, Refused},
     limit_hit,
 };
 
-/// Number of bytes of a coded body that are inflated without letting other tasks run.
-const INFLATED_AT_ONCE: usize = 16 * 1024;
+/// Maximum number of encoded bytes that are decoded before other tasks may run.
+const MAX_BLOCKING_DECODE: usize = 16 * 1024;
 
-/// The parameters of a path. One that is not of its type is [`ProblemCode::NotFound`]: what is no
-/// identifier identifies nothing.
+/// Path parameters. A parameter of the wrong type is [`ProblemCode::NotFound`], because no resource has that path.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<T>(pub T);
 
@@ -44,16 +43,18 @@ fn path_problem(rejection: PathRejection) -> Problem {
     let reason = match failure.into_kind() {
         ErrorKind::ParseErrorAtKey { value, expected_type, .. }
         | ErrorKind::ParseErrorAtIndex { value, expected_type, .. }
-        | ErrorKind::ParseError { value, expected_type } => format!("{value:?} is not {}", in_words(expected_type)),
+        | ErrorKind::ParseError { value, expected_type } => {
+            format!("{value:?} is not {}", describe_type(expected_type))
+        }
         ErrorKind::DeserializeError { message, .. } | ErrorKind::Message(message) => message,
-        ErrorKind::InvalidUtf8InPathParam { key } => format!("{key} is not UTF-8 once its percent signs are decoded"),
-        kind => return Problem::internal(format!("a route and its handler disagree: {kind}")),
+        ErrorKind::InvalidUtf8InPathParam { key } => format!("{key} is not UTF-8 after percent-decoding"),
+        kind => return Problem::internal(format!("a route and its handler do not match: {kind}")),
     };
-    Problem::new(ProblemCode::NotFound, format!("There is nothing at this address: {reason}."))
+    Problem::new(ProblemCode::NotFound, format!("No resource has this URL: {reason}."))
 }
 
-/// What a Rust type is to the reader of an error.
-pub(super) fn in_words(rust_type: &str) -> &str {
+/// Describes a Rust type to the reader of an error message.
+pub(super) fn describe_type(rust_type: &str) -> &str {
     match rust_type {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
         "i8" | "i16" | "i32" | "i64" => "a whole number",
@@ -62,27 +63,27 @@ pub(super) fn in_words(rust_type: &str) -> &str {
     }
 }
 
-/// How large a request body may be, in bytes: an extension that a layer puts on every request.
+/// Maximum size of a request body, in bytes: an extension that a layer adds to each request.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimit(pub usize);
 
 impl BodyLimit {
-    /// How much of a body that is too large is read and thrown away, in bytes. A client that is cut
-    /// off while it sends sees a broken connection; one that is heard out reads why it was refused.
-    const HEARD_OUT: usize = 64 * 1024 * 1024;
+    /// Number of bytes of an oversized body that are read and discarded. A client that is disconnected while it sends
+    /// sees a broken connection; a client whose body is drained can read the error response.
+    const DRAIN_LIMIT: usize = 64 * 1024 * 1024;
 }
 
-/// The limit where no layer has set one.
+/// The default limit, for requests without the extension.
 impl Default for BodyLimit {
     fn default() -> Self {
         Self(2 * 1024 * 1024)
     }
 }
 
-/// The whole body of a request, inflated if it came in gzip or zstd, within [`BodyLimit`] and
-/// [`HeldBytes`]. One that is larger is [`ProblemCode::BodyTooLarge`], one that breaks off or is not of
-/// its coding is [`ProblemCode::BadRequest`], one of another coding [`ProblemCode::UnsupportedEncoding`],
-/// and when too many are held already it is [`ProblemCode::Unavailable`].
+/// Complete body of a request, decoded if its encoding is gzip or zstd, within [`BodyLimit`] and [`BodyBudget`].
+/// Rejections: [`ProblemCode::BodyTooLarge`] for a larger body, [`ProblemCode::BadRequest`] for a body that is
+/// incomplete or does not have the declared encoding, [`ProblemCode::UnsupportedEncoding`] for another encoding, and
+/// [`ProblemCode::Unavailable`] if the budget is exhausted.
 #[derive(Clone, Debug)]
 pub struct Body(pub Bytes);
 
@@ -90,107 +91,108 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        let coding = Coding::of(request.headers());
-        Self::taken(request, coding).await
+        let encoding = Encoding::of(request.headers());
+        Self::read(request, encoding).await
     }
 }
 
 impl Body {
-    /// The whole body as it was sent, whatever its coding, within the same limits; its sender is not known yet.
+    /// Reads the complete body without decoding it, within the same limits. Its sender is not authenticated yet.
     pub(super) async fn as_sent(mut request: Request) -> Result<Self, Problem> {
         let BodyLimit(limit) = request.extensions().get().copied().unwrap_or_default();
-        if let Some(held) = request.extensions_mut().get_mut::<HeldBytes>() {
-            *held = held.of_unproven(limit);
+        if let Some(budget) = request.extensions_mut().get_mut::<BodyBudget>() {
+            *budget = budget.for_unauthenticated(limit);
         }
-        Self::taken(request, Some(Coding::Identity)).await
+        Self::read(request, Some(Encoding::Identity)).await
     }
 
-    async fn taken(request: Request, coding: Option<Coding>) -> Result<Self, Problem> {
+    async fn read(request: Request, encoding: Option<Encoding>) -> Result<Self, Problem> {
         let BodyLimit(limit) = request.extensions().get().copied().unwrap_or_default();
-        let held = request.extensions().get::<HeldBytes>().cloned().unwrap_or_default();
-        let waits_to_send = request.headers().contains_key(header::EXPECT);
+        let budget = request.extensions().get::<BodyBudget>().cloned().unwrap_or_default();
+        let expects_continue = request.headers().contains_key(header::EXPECT);
         let mut body = request.into_body();
-        let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        if told > limit && waits_to_send {
+        let declared_len = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if declared_len > limit && expects_continue {
             return Err(body_too_large());
         }
-        let started =
-            coding.ok_or_else(unsupported).and_then(|coding| Incoming::new(coding, told, limit, held).map_err(refusal));
-        // From the first trouble on, the rest is heard out and thrown away.
-        let mut taken = started;
+        let mut decoder = encoding
+            .ok_or_else(unsupported_encoding)
+            .and_then(|encoding| BodyDecoder::new(encoding, declared_len, limit, budget).map_err(decode_problem));
+        // After an error, the rest of the body is drained.
         let mut length = 0_usize;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(broken_off)?;
+            let frame = frame.map_err(incomplete_body)?;
             let Some(data) = frame.data_ref() else { continue };
             length = length.saturating_add(data.len());
-            match &mut taken {
-                Ok(incoming) => {
-                    if let Err(refused) = inflate(incoming, data).await {
-                        taken = Err(refusal(refused));
+            match &mut decoder {
+                Ok(running) => {
+                    if let Err(error) = decode(running, data).await {
+                        decoder = Err(decode_problem(error));
                     }
                 }
-                Err(_) if length > limit.saturating_add(BodyLimit::HEARD_OUT) => break,
+                Err(_) if length > limit.saturating_add(BodyLimit::DRAIN_LIMIT) => break,
                 Err(_) => {}
             }
         }
-        taken?.finish().map(Self).map_err(refusal)
+        decoder?.finish().map(Self).map_err(decode_problem)
     }
 }
 
-/// Hands a chunk to the decoder in pieces, and lets other tasks run in between: an empty member of 20 bytes keeps a decoder as
-/// busy as several kilobytes of content.
-async fn inflate(incoming: &mut Incoming, data: &[u8]) -> Result<(), Refused> {
-    if !incoming.is_coded() {
-        return incoming.write(data);
+/// Decodes a chunk in pieces and lets other tasks run in between, because an empty gzip member of 20 bytes takes as
+/// much time as several kilobytes of content.
+async fn decode(decoder: &mut BodyDecoder, data: &[u8]) -> Result<(), DecodeError> {
+    if !decoder.is_encoded() {
+        return decoder.write(data);
     }
-    for piece in data.chunks(INFLATED_AT_ONCE) {
-        incoming.write(piece)?;
+    for piece in data.chunks(MAX_BLOCKING_DECODE) {
+        decoder.write(piece)?;
         tokio::task::yield_now().await;
     }
     Ok(())
 }
 
-fn refusal(refused: Refused) -> Problem {
-    match refused {
-        Refused::TooLarge => body_too_large(),
-        Refused::NoRoom => {
+fn decode_problem(error: DecodeError) -> Problem {
+    match error {
+        DecodeError::TooLarge => body_too_large(),
+        DecodeError::OverBudget => {
             limit_hit(Limit::HeldBytes);
-            let detail = "The gateway holds as many messages as it takes at once (limits.held_bytes). Nothing was \
-                          accepted; send the message again.";
+            let detail = "The request bodies in memory have reached limits.held_bytes. Nothing was accepted; send the \
+                          message again.";
             Problem::new(ProblemCode::Unavailable, detail).retry_after(Duration::from_secs(1))
         }
-        Refused::Corrupt(error) => {
+        DecodeError::Corrupt(error) => {
             let detail =
-                "The body is not of the coding that Content-Encoding tells, or it is cut short. Send it whole.";
+                "The body does not have the declared Content-Encoding, or it is truncated. Send it completely.";
             Problem::new(ProblemCode::BadRequest, detail).because(error)
         }
     }
 }
 
-fn unsupported() -> Problem {
-    let read = Coding::READ;
-    let detail = format!("The Content-Encoding is not read here. Send the body in one of {read}, or plain.");
+fn unsupported_encoding() -> Problem {
+    let supported = Encoding::SUPPORTED;
+    let detail =
+        format!("The Content-Encoding is not supported. Send the body in one of {supported}, or without encoding.");
     Problem::new(ProblemCode::UnsupportedEncoding, detail)
 }
 
-/// Reads what is left of a request that is refused, up to [`BodyLimit`], and throws it away: a client
-/// that is cut off while it sends sees a broken connection, and tries again what will never do.
-pub(super) async fn hear_out(request: Request) {
+/// Reads and discards the rest of a refused request, up to [`BodyLimit`]. A client that is disconnected while it
+/// sends would see a broken connection and retry in vain.
+pub(super) async fn drain_body(request: Request) {
     let BodyLimit(limit) = request.extensions().get().copied().unwrap_or_default();
     if request.headers().contains_key(header::EXPECT) {
         return;
     }
     let mut body = request.into_body();
-    let mut left = limit;
-    while left > 0
+    let mut remaining = limit;
+    while remaining > 0
         && let Some(Ok(frame)) = body.frame().await
     {
-        left = left.saturating_sub(frame.data_ref().map_or(1, Bytes::len));
+        remaining = remaining.saturating_sub(frame.data_ref().map_or(1, Bytes::len));
     }
 }
 
-fn broken_off(error: axum::Error) -> Problem {
-    let detail = "The body broke off before its end. Send the request again.";
+fn incomplete_body(error: axum::Error) -> Problem {
+    let detail = "The body ended early. Send the request again.";
     Problem::new(ProblemCode::BadRequest, detail).because(error)
 }
 
@@ -200,16 +202,16 @@ mod tests {
 
     use flate2::{Compression, write::GzEncoder};
 
-    use super::{Coding, HeldBytes, INFLATED_AT_ONCE, Incoming, inflate};
+    use super::{BodyBudget, BodyDecoder, Encoding, MAX_BLOCKING_DECODE, decode};
 
     #[tokio::test]
-    async fn a_body_that_keeps_the_decoder_busy_lets_other_tasks_run() {
+    async fn slow_decoding_lets_other_tasks_run() {
         const PIECES: usize = 8;
         let mut member = GzEncoder::new(Vec::new(), Compression::best());
         member.write_all(b"").unwrap();
         let member = member.finish().unwrap();
-        let members = member.repeat(PIECES * INFLATED_AT_ONCE / member.len() + 1);
-        let mut incoming = Incoming::new(Coding::Gzip, 0, members.len(), HeldBytes::default()).unwrap();
+        let members = member.repeat(PIECES * MAX_BLOCKING_DECODE / member.len() + 1);
+        let mut decoder = BodyDecoder::new(Encoding::Gzip, 0, members.len(), BodyBudget::default()).unwrap();
         let (turns, is_done) = (Cell::new(0), Cell::new(false));
         let other = async {
             while !is_done.get() {
@@ -217,11 +219,11 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let inflating = async {
-            inflate(&mut incoming, &members).await.unwrap();
+        let decoding = async {
+            decode(&mut decoder, &members).await.unwrap();
             is_done.set(true);
         };
-        tokio::join!(inflating, other);
+        tokio::join!(decoding, other);
         assert!(turns.get() >= PIECES, "{} turns", turns.get());
     }
 }

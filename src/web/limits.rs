@@ -1,49 +1,49 @@
-//! Which limits clients have run into, counted.
+//! Counters of the limits that clients reach.
 //!
-//! A limit that is never met is too wide, and one that is met all day is too narrow or meets an
-//! attack; the count is how an operator knows. The limits themselves, their defaults and what
-//! happens at each stand in `docs/limits.md`, and a test compares the two lists.
+//! A limit that is never reached is too wide; one that is reached all day is too narrow or meets an attack. Operators
+//! learn this from the counter. The limits, their defaults and their effects are in `docs/limits.md`; a test compares
+//! the two lists.
 
 named_values! {
-    /// A limit on what clients may ask.
+    /// Limit on requests of clients.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Limit {
-        /// The size of one body, as it came or inflated.
+        /// Size of one body, encoded and decoded.
         BodyBytes = "body_bytes",
-        /// The size of all bodies that are held at once.
+        /// Size of all bodies in memory.
         HeldBytes = "held_bytes",
-        /// The depth of XML.
+        /// Depth of XML.
         XmlDepth = "xml_depth",
-        /// The attributes of an element of XML.
+        /// Number of attributes of an XML element.
         XmlAttributes = "xml_attributes",
-        /// The items of one change.
+        /// Number of items of one change.
         Items = "items",
-        /// The types of one object.
+        /// Number of types of one object.
         Types = "types",
-        /// The JSON of one change.
+        /// Size of the JSON of one change.
         ChangeBytes = "change_bytes",
-        /// The items of one object.
+        /// Number of items of one object.
         ObjectItems = "object_items",
-        /// The time that the head of a request may take.
+        /// Time in which the headers of a request must arrive.
         HeadSeconds = "head_seconds",
-        /// The time that a request may take.
+        /// Duration of a request.
         RequestSeconds = "request_seconds",
-        /// The connections that are served at once.
+        /// Number of connections.
         Connections = "connections",
-        /// The streams and long polls that are served at once.
+        /// Number of streams and long polls.
         Streams = "streams",
-        /// The share of connections, or of streams and long polls, that one client may have.
+        /// Share of one client in the connections, and in the streams and long polls.
         ClientPercent = "client_percent",
-        /// The messages that a source may send in a second.
+        /// Number of messages per second from one source.
         Rate = "rate",
     }
 }
 
-/// The metric of requests that met a limit.
+/// Name of the counter of requests that reached a limit.
 pub const LIMITS_HIT: &str = "tidings_limits_hit_total";
 
-/// Counts that a client ran into `limit`.
+/// Counts that a client reached `limit`.
 pub fn limit_hit(limit: Limit) {
-    tracing::debug!(limit = limit.name(), "a limit was hit");
+    tracing::debug!(limit = limit.name(), "limit reached");
     metrics::counter!(LIMITS_HIT, "limit" => limit.name()).increment(1);
 }

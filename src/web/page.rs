@@ -1,5 +1,4 @@
-//! Pages for people: one document of HTML with its style and script in it, which needs no network but the
-//! gateway.
+//! HTML pages. Each is one document that contains its style and script and loads nothing except from the gateway.
 
 use axum::{
     http::{HeaderMap, HeaderValue, Method, header::CONTENT_SECURITY_POLICY},
@@ -10,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{CachePolicy, Representation};
 
-/// A page that never changes.
+/// Static page.
 #[derive(Clone, Debug)]
 pub struct Page {
     document: Representation,
@@ -18,14 +17,14 @@ pub struct Page {
 }
 
 impl Page {
-    /// Prepares a document of HTML.
+    /// Creates a page from an HTML document.
     #[must_use]
     pub fn new(html: &'static str) -> Self {
         let document = Representation::new("text/html; charset=utf-8", html, CachePolicy::Revalidate);
         Self { document, policy: page_policy(html) }
     }
 
-    /// Answers a GET or HEAD request that has these headers.
+    /// Responds to a GET or HEAD request with these headers.
     #[must_use]
     pub fn respond(&self, method: &Method, headers: &HeaderMap) -> Response {
         let mut response = self.document.respond(method, headers);
@@ -34,8 +33,8 @@ impl Page {
     }
 }
 
-/// Returns the Content Security Policy of a page (W3C CSP 3): the browser applies and runs the very styles and scripts
-/// that the page has, nothing else, and scripts may speak to the gateway alone.
+/// Returns the Content Security Policy of a page (W3C CSP 3). The browser applies only the styles and runs only the
+/// scripts of the page, and scripts can connect only to the gateway.
 #[must_use]
 pub fn page_policy(html: &str) -> HeaderValue {
     let mut policy = "default-src 'none'; ".to_owned();
@@ -53,7 +52,7 @@ pub fn page_policy(html: &str) -> HeaderValue {
     HeaderValue::try_from(policy).expect("a policy is a header value")
 }
 
-/// Iterates over the contents of every element of that name; its tags have no attributes.
+/// Iterates over the contents of all elements with this name, which must have no attributes.
 fn inline<'h>(html: &'h str, element: &str) -> impl Iterator<Item = &'h str> {
     let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
     let parts: Vec<_> = html.split(&begin).skip(1).filter_map(|rest| Some(rest.split_once(&end)?.0)).collect();
@@ -69,7 +68,7 @@ mod tests {
     use super::page_policy;
 
     #[test]
-    fn a_policy_names_what_is_in_the_page_and_no_more() {
+    fn policy_allows_only_content_of_the_page() {
         let policy = page_policy("<title>x</title><style>a {}</style><p>y</p>");
         assert_eq!(
             policy,

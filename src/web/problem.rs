@@ -1,9 +1,8 @@
-//! Every error over HTTP is a problem document (RFC 9457), so that a script can branch on its
-//! `type` and a person can read from its `detail` what to do.
+//! HTTP errors as problem documents (RFC 9457): a script can branch on `type`, and `detail` explains to a person how
+//! to fix the problem.
 //!
-//! A problem has two messages: `detail` is for the client; the cause is for the log alone, since
-//! it may tell of paths, queries and other clients. The codes are documented in `docs/problems.md`,
-//! and a test compares the two lists.
+//! A problem has two messages. `detail` is for the client. The cause is only logged, because it may mention paths,
+//! queries and other clients. The codes are documented in `docs/problems.md`; a test compares the two lists.
 
 use std::{error::Error, time::Duration};
 
@@ -17,63 +16,64 @@ use axum::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::inflate::Coding;
+use super::decompress::Encoding;
 
-/// What sort of problem it is. The code is stable: clients branch on it.
+/// Kind of problem. The code is stable, because clients branch on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProblemCode {
-    /// The bytes of a message are not of the format that the source's dialect reads.
+    /// The message is not in the format that the source's dialect parses.
     MalformedMessage,
-    /// A message is well-formed, and what it says cannot be taken.
+    /// The message is well-formed, but its content is not acceptable.
     UnprocessableMessage,
     /// No source of that name is configured.
     UnknownSource,
-    /// The request brings no token or signature that is known.
+    /// The request carries no valid token or signature.
     Unauthorized,
-    /// The token is known, and it is not for this.
+    /// The token is valid but lacks the required scope.
     Forbidden,
     /// A page of another site made a browser send the request.
     CrossSiteRequest,
-    /// The request is for a host that the gateway is not known as.
+    /// The request names a host that is not one of the gateway's host names.
     MisdirectedRequest,
-    /// There is nothing at that address.
+    /// No resource exists at the URL.
     NotFound,
-    /// There was something at that address, and it is no longer kept.
+    /// The resource existed and has been removed by retention.
     Gone,
-    /// The address does not answer to that method.
+    /// The resource does not support the method.
     MethodNotAllowed,
-    /// None of the media types that the client accepts is offered.
+    /// The resource has no representation in an accepted media type.
     NotAcceptable,
-    /// A query parameter is unknown, missing, given twice or not of its type.
+    /// A query parameter is unknown, missing, repeated or of the wrong type.
     InvalidQuery,
-    /// The request cannot be read: its body broke off, or a header contradicts it.
+    /// The request cannot be parsed: its body ended early, or a header contradicts it.
     BadRequest,
-    /// What is asked for goes against how things are: it is defined elsewhere, or there is no room.
+    /// The request conflicts with the current state: for example, the item is defined elsewhere, or a limit is
+    /// reached.
     Conflict,
-    /// The definition of a subscription is wrong, or it cannot go on where it is told to.
+    /// The definition of a subscription is invalid, or the subscription cannot start where requested.
     InvalidSubscription,
-    /// What a WebSub subscriber asks of the hub is wrong.
+    /// A WebSub subscriber's request to the hub is invalid.
     InvalidHubRequest,
     /// The request body is larger than the limit.
     BodyTooLarge,
     /// The path with its query is longer than the limit.
     AddressTooLong,
-    /// The header fields are more or longer than the limit.
+    /// The request headers exceed the limit on their number or size.
     HeadTooLarge,
-    /// The request body is in a content coding that is not read here.
+    /// The request body has an unsupported content encoding.
     UnsupportedEncoding,
-    /// A source sends more messages than it may.
+    /// The source exceeds its rate limit.
     TooManyMessages,
-    /// The request took longer than the limit.
+    /// The request exceeded the time limit.
     Timeout,
-    /// The gateway cannot take requests at present: it is full, or it is stopping.
+    /// The gateway cannot serve requests at present: it is overloaded or stopping.
     Unavailable,
-    /// The gateway failed; the reason is in its log.
+    /// The gateway failed; the cause is in its log.
     Internal,
 }
 
 impl ProblemCode {
-    /// Every code.
+    /// All codes.
     pub const ALL: [Self; 24] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
@@ -101,71 +101,93 @@ impl ProblemCode {
         Self::Internal,
     ];
 
-    /// The code as it stands at the end of `type`.
+    /// Returns the code, which is the last part of `type`.
     #[must_use]
     pub fn code(self) -> &'static str {
         self.facts().0
     }
 
-    /// The status code of the answer.
+    /// Returns the HTTP status code of the response.
     #[must_use]
     pub fn status(self) -> StatusCode {
         self.facts().1
     }
 
-    /// The title: the same for every problem of the code (RFC 9457 section 3.1.3).
+    /// Returns the title, which is the reason phrase of the status code. `type` and `detail` say the rest.
     #[must_use]
     pub fn title(self) -> &'static str {
+        self.status().canonical_reason().unwrap_or("Error")
+    }
+
+    /// Returns what the code means, in one clause without a full stop, for the description of the HTTP interface.
+    #[must_use]
+    pub fn summary(self) -> &'static str {
         self.facts().2
     }
 
     fn facts(self) -> (&'static str, StatusCode, &'static str) {
         match self {
-            Self::MalformedMessage => ("malformed-message", StatusCode::BAD_REQUEST, "The message is malformed"),
-            Self::UnprocessableMessage => {
-                ("unprocessable-message", StatusCode::UNPROCESSABLE_ENTITY, "The message cannot be taken")
+            Self::MalformedMessage => ("malformed-message", StatusCode::BAD_REQUEST, "The message cannot be parsed"),
+            Self::UnprocessableMessage => (
+                "unprocessable-message",
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "The message was parsed, but its content is not acceptable",
+            ),
+            Self::UnknownSource => ("unknown-source", StatusCode::NOT_FOUND, "No source of that name is configured"),
+            Self::Unauthorized => {
+                ("unauthorized", StatusCode::UNAUTHORIZED, "The request carries no valid token or signature")
             }
-            Self::UnknownSource => ("unknown-source", StatusCode::NOT_FOUND, "No such source"),
-            Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "Who asks is not known"),
-            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "The token is not for this"),
-            Self::CrossSiteRequest => ("cross-site-request", StatusCode::FORBIDDEN, "Forbidden"),
-            Self::MisdirectedRequest => ("misdirected-request", StatusCode::MISDIRECTED_REQUEST, "Misdirected Request"),
-            Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "Nothing is there"),
-            Self::Gone => ("gone", StatusCode::GONE, "It is no longer kept"),
+            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "The token lacks the required scope"),
+            Self::CrossSiteRequest => {
+                ("cross-site-request", StatusCode::FORBIDDEN, "A page of another site made a browser send the request")
+            }
+            Self::MisdirectedRequest => {
+                ("misdirected-request", StatusCode::MISDIRECTED_REQUEST, "The request names an unknown host")
+            }
+            Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "The resource does not exist"),
+            Self::Gone => ("gone", StatusCode::GONE, "The resource has been removed by retention"),
             Self::MethodNotAllowed => {
-                ("method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "The method is not allowed there")
+                ("method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "The resource does not support the method")
             }
-            Self::NotAcceptable => ("not-acceptable", StatusCode::NOT_ACCEPTABLE, "No acceptable media type"),
-            Self::InvalidQuery => ("invalid-query", StatusCode::BAD_REQUEST, "The query is invalid"),
-            Self::BadRequest => ("bad-request", StatusCode::BAD_REQUEST, "The request cannot be read"),
-            Self::Conflict => ("conflict", StatusCode::CONFLICT, "It cannot be done as things are"),
-            Self::InvalidSubscription => {
-                ("invalid-subscription", StatusCode::UNPROCESSABLE_ENTITY, "The subscription is wrong")
+            Self::NotAcceptable => {
+                ("not-acceptable", StatusCode::NOT_ACCEPTABLE, "No accepted media type is available")
             }
+            Self::InvalidQuery => ("invalid-query", StatusCode::BAD_REQUEST, "A query parameter is invalid"),
+            Self::BadRequest => ("bad-request", StatusCode::BAD_REQUEST, "The request cannot be parsed"),
+            Self::Conflict => ("conflict", StatusCode::CONFLICT, "The request conflicts with the current state"),
+            Self::InvalidSubscription => (
+                "invalid-subscription",
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "The definition or start position of the subscription is invalid",
+            ),
             Self::InvalidHubRequest => {
-                ("invalid-hub-request", StatusCode::BAD_REQUEST, "The request to the hub is wrong")
+                ("invalid-hub-request", StatusCode::BAD_REQUEST, "The request to the hub is invalid")
             }
-            Self::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "The body is too large"),
-            Self::AddressTooLong => ("address-too-long", StatusCode::URI_TOO_LONG, "The address is too long"),
+            Self::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "The body exceeds the size limit"),
+            Self::AddressTooLong => ("address-too-long", StatusCode::URI_TOO_LONG, "The URL exceeds the length limit"),
             Self::HeadTooLarge => {
-                ("head-too-large", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The header fields are too large")
+                ("head-too-large", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers exceed the size limit")
             }
             Self::UnsupportedEncoding => {
-                ("unsupported-encoding", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content coding is not read here")
+                ("unsupported-encoding", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not supported")
             }
             Self::TooManyMessages => {
-                ("too-many-messages", StatusCode::TOO_MANY_REQUESTS, "The source sends too many messages")
+                ("too-many-messages", StatusCode::TOO_MANY_REQUESTS, "The source exceeds its rate limit")
             }
-            // 503 rather than 408: the time goes into waiting for the journal more often than for the
-            // client, and a client that retries a 5xx does the right thing.
-            Self::Timeout => ("timeout", StatusCode::SERVICE_UNAVAILABLE, "The request took too long"),
-            Self::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "Not available at present"),
-            Self::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR, "The gateway failed"),
+            // 503 instead of 408, because a request usually waits for the journal and not for the client. Clients
+            // that retry a 5xx do the right thing.
+            Self::Timeout => ("timeout", StatusCode::SERVICE_UNAVAILABLE, "The request exceeded the time limit"),
+            Self::Unavailable => {
+                ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "The gateway is overloaded, stopping or not ready")
+            }
+            Self::Internal => {
+                ("internal", StatusCode::INTERNAL_SERVER_ERROR, "The gateway failed to process the request")
+            }
         }
     }
 }
 
-/// A problem document (RFC 9457) as the answer to a request.
+/// Problem document (RFC 9457), sent as the response to a request.
 #[derive(Debug)]
 pub struct Problem {
     code: ProblemCode,
@@ -176,36 +198,37 @@ pub struct Problem {
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The members that RFC 9457 section 3.1 defines; an extension cannot take their names.
+/// Members defined by RFC 9457 section 3.1. Extension members cannot have these names.
 const STANDARD_MEMBERS: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 
 impl Problem {
     /// The media type of a problem document.
     pub const MEDIA_TYPE: &'static str = "application/problem+json";
 
-    /// When to come back after a passing failure: about when a disk has been given room.
-    pub(super) const COME_BACK: Duration = Duration::from_secs(5);
+    /// Value of `Retry-After` after a transient failure. An operator needs about this long to free disk space.
+    pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-    /// A problem. `detail` tells the client what is wrong, where, and what to do.
+    /// Creates a problem. `detail` explains to the client what is wrong, where, and what to do.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), instance: None, extensions: Map::new(), retry_after: None, cause: None }
     }
 
-    /// A failure of the gateway: the client learns that it failed, the log learns why.
+    /// Creates a problem for a failure of the gateway. The client learns only that the gateway failed; the cause is
+    /// logged.
     #[must_use]
     pub fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        let detail = "The gateway failed on this request; the reason is in its log. Try again later.";
+        let detail = "The gateway failed to process this request; the cause is in its log. Try again later.";
         Self::new(ProblemCode::Internal, detail).because(cause)
     }
 
-    /// Something behind the gateway's surface failed. When the failure is passing the client learns
-    /// what it is and when to come back; when it is not, only that the gateway failed.
+    /// Creates a problem for a failed component. The client learns the cause and when to retry if the failure is
+    /// transient, and otherwise only that the gateway failed.
     #[must_use]
-    pub fn failure(what: &str, passing: bool, cause: impl Error + Send + Sync + 'static) -> Self {
-        if passing {
+    pub fn failure(what: &str, is_transient: bool, cause: impl Error + Send + Sync + 'static) -> Self {
+        if is_transient {
             let problem = Self::new(ProblemCode::Unavailable, format!("{what}: {cause}."));
-            problem.retry_after(Self::COME_BACK).because(cause)
+            problem.retry_after(Self::RETRY_AFTER).because(cause)
         } else {
             Self::internal(cause)
         }
@@ -218,8 +241,8 @@ impl Problem {
         self
     }
 
-    /// Adds an extension member (RFC 9457 section 3.2). The names of standard members are refused
-    /// in silence: what they say is said by the other methods.
+    /// Adds an extension member (RFC 9457 section 3.2). Names of standard members are ignored: other methods set
+    /// them.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         if !STANDARD_MEMBERS.contains(&name) {
@@ -235,33 +258,33 @@ impl Problem {
         self
     }
 
-    /// Replaces the detail, for a client that may not see it.
+    /// Replaces the detail, for a client that is not allowed to see it.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// Adds the cause, which the log shows and the client never sees.
+    /// Adds the cause, which is logged and never sent to the client.
     #[must_use]
     pub fn because(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.cause = Some(cause.into());
         self
     }
 
-    /// What sort of problem it is.
+    /// Returns the kind of problem.
     #[must_use]
     pub fn code(&self) -> ProblemCode {
         self.code
     }
 
-    /// What the client is told.
+    /// Returns the detail.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The document, its members in the order in which people read them.
+    /// Returns the document, with its members in reading order.
     #[must_use]
     pub fn to_json(&self) -> String {
         #[derive(Serialize)]
@@ -292,13 +315,13 @@ impl Problem {
         if self.code.status().is_server_error() {
             tracing::error!(code, detail = self.detail.as_str(), cause, "request failed");
         } else {
-            // The detail may repeat what the client wrote in its path and query, which no log shows.
+            // The detail may repeat parts of the path and the query, which are never logged.
             tracing::debug!(code, cause, "request refused");
         }
     }
 }
 
-/// An error and what caused it, in one line.
+/// Returns an error and its chain of causes in one line.
 fn causes(error: &(dyn Error + Send + Sync + 'static)) -> String {
     let mut line = error.to_string();
     let mut next = error.source();
@@ -318,11 +341,11 @@ impl IntoResponse for Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(Self::MEDIA_TYPE));
         if self.code == ProblemCode::UnsupportedEncoding {
             // RFC 9110 section 15.5.16.
-            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(Coding::READ));
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(Encoding::SUPPORTED));
         }
         if self.code == ProblemCode::Unauthorized {
-            // No 401 goes without (RFC 9110 section 15.5.2); Bearer must have a parameter (RFC 6750 section 3).
-            // Each has a field of its own: Chromium reads one scheme of a field, and asks for no password else.
+            // RFC 9110 section 15.5.2 requires this header for 401; RFC 6750 section 3 requires a parameter for
+            // Bearer.
             for scheme in [r#"Bearer realm="tidings""#, r#"Basic realm="tidings""#] {
                 headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
             }
@@ -345,21 +368,21 @@ mod tests {
     use super::{Problem, ProblemCode};
 
     #[test]
-    fn the_documented_codes_are_the_codes() {
+    fn documented_codes_match_codes() {
         let page = include_str!("../../docs/problems.md");
         let documented: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
         let rows: Vec<String> = ProblemCode::ALL
             .iter()
             .map(|code| format!("| `{}` | {} | {} |", code.code(), code.status().as_u16(), code.title()))
             .collect();
-        assert_eq!(documented.len(), rows.len(), "docs/problems.md has another number of codes");
+        assert_eq!(documented.len(), rows.len(), "docs/problems.md lists a different number of codes");
         for (documented, row) in documented.into_iter().zip(&rows) {
             assert!(documented.starts_with(row), "docs/problems.md says\n{documented}\nand the code says\n{row}");
         }
     }
 
     #[tokio::test]
-    async fn shows_the_client_the_detail_and_not_the_cause() {
+    async fn response_contains_detail_and_no_cause() {
         let problem = Problem::new(ProblemCode::Unavailable, "The journal is full; try again.")
             .at("/quarantine/7")
             .with("quarantine", 7)
@@ -373,7 +396,7 @@ mod tests {
         let body: Value = serde_json::from_slice(&to_bytes(response.into_body(), 4096).await.unwrap()).unwrap();
         let expected = json!({
             "type": "urn:tidings:problem:unavailable",
-            "title": "Not available at present",
+            "title": "Service Unavailable",
             "status": 503,
             "detail": "The journal is full; try again.",
             "instance": "/quarantine/7",

@@ -1,8 +1,8 @@
-//! Query parameters, read strictly: a parameter that nobody reads is a mistake of the client's, and
-//! a filter that is ignored in silence shows too much.
+//! Strict parsing of query parameters: an unknown parameter is a mistake of the client, and an ignored filter would
+//! return too much.
 //!
-//! This is a deserializer of its own, since serde's messages do not name the parameter, cannot
-//! suggest the nearest one, and know no parameter that is given several times.
+//! This is a separate deserializer, because serde's messages do not name the parameter, do not suggest the nearest
+//! name, and do not support repeated parameters.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -14,14 +14,13 @@ use serde::{
 };
 use url::form_urlencoded;
 
-use super::{Problem, ProblemCode, extract::in_words};
+use super::{Problem, ProblemCode, extract::describe_type};
 use crate::suggestion::nearest_name;
 
-/// The query parameters as `T`, a struct that names every parameter (and flattens none: a
-/// flattened struct hides its names). A `Vec` takes a parameter that is given several times.
+/// Query parameters, deserialized as `T`, a struct that names every parameter. It must not flatten another struct,
+/// because that hides the names. A `Vec` accepts a repeated parameter.
 ///
-/// Anything else in the query is [`ProblemCode::InvalidQuery`], with the parameter's name in the
-/// member `parameter`.
+/// Any other parameter is [`ProblemCode::InvalidQuery`], with its name in the member `parameter`.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<T>(pub T);
 
@@ -34,10 +33,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 }
 
 impl<T: DeserializeOwned> Query<T> {
-    /// Reads a query, without its question mark.
+    /// Parses a query without its question mark.
     ///
     /// # Errors
-    /// When a parameter is unknown, missing, given twice or not of its type.
+    /// When a parameter is unknown, missing, repeated or of the wrong type.
     pub fn parse(query: &str) -> Result<Self, InvalidQuery> {
         let mut parameters = Parameters(BTreeMap::new());
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -47,10 +46,10 @@ impl<T: DeserializeOwned> Query<T> {
     }
 }
 
-/// How much of a value is repeated in a complaint about it, with the complaint, in characters.
-const LONGEST: usize = 400;
+/// Maximum length of an error message, which may repeat a value of the query, in characters.
+const MAX_MESSAGE: usize = 400;
 
-/// Why a query is invalid.
+/// Reason why a query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct InvalidQuery {
@@ -78,9 +77,9 @@ impl InvalidQuery {
 
 impl serde::de::Error for InvalidQuery {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        // A message may repeat what the client sent, and a log is to show it.
-        let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-        Self { parameter: None, detail: message.to_string().chars().take(LONGEST).map(shown).collect() }
+        // The message may repeat input of the client, and control characters must not reach the log.
+        let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+        Self { parameter: None, detail: message.to_string().chars().take(MAX_MESSAGE).map(printable).collect() }
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -98,7 +97,7 @@ impl From<InvalidQuery> for Problem {
     }
 }
 
-/// All parameters, each with its values in order.
+/// All parameters, each with its values in order of appearance.
 struct Parameters(BTreeMap<String, Vec<String>>);
 
 impl<'de> Deserializer<'de> for Parameters {
@@ -117,7 +116,7 @@ impl<'de> Deserializer<'de> for Parameters {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidQuery> {
-        visitor.visit_map(Entries { left: self.0.into_iter(), current: None })
+        visitor.visit_map(Entries { remaining: self.0.into_iter(), current: None })
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidQuery> {
@@ -131,7 +130,7 @@ impl<'de> Deserializer<'de> for Parameters {
 }
 
 struct Entries {
-    left: std::collections::btree_map::IntoIter<String, Vec<String>>,
+    remaining: std::collections::btree_map::IntoIter<String, Vec<String>>,
     current: Option<(String, Vec<String>)>,
 }
 
@@ -139,7 +138,7 @@ impl<'de> MapAccess<'de> for Entries {
     type Error = InvalidQuery;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, InvalidQuery> {
-        self.current = self.left.next();
+        self.current = self.remaining.next();
         self.current.as_ref().map(|(name, _)| seed.deserialize(name.as_str().into_deserializer())).transpose()
     }
 
@@ -149,11 +148,11 @@ impl<'de> MapAccess<'de> for Entries {
     }
 }
 
-/// The values of one parameter.
+/// Values of one parameter.
 struct Values(Vec<String>);
 
 impl Values {
-    fn only(mut self) -> Result<String, InvalidQuery> {
+    fn single(mut self) -> Result<String, InvalidQuery> {
         match self.0.len() {
             1 => Ok(self.0.pop().unwrap_or_default()),
             _ => Err(serde::de::Error::custom("it may be given only once")),
@@ -161,8 +160,8 @@ impl Values {
     }
 
     fn parse<N: std::str::FromStr>(self) -> Result<N, InvalidQuery> {
-        let value = self.only()?;
-        let expected = in_words(std::any::type_name::<N>());
+        let value = self.single()?;
+        let expected = describe_type(std::any::type_name::<N>());
         value.parse().map_err(|_| serde::de::Error::custom(format!("{value:?} is not {expected}")))
     }
 }
@@ -192,7 +191,7 @@ impl<'de> Deserializer<'de> for Values {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidQuery> {
-        visitor.visit_string(self.only()?)
+        visitor.visit_string(self.single()?)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidQuery> {
@@ -217,7 +216,7 @@ impl<'de> Deserializer<'de> for Values {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, InvalidQuery> {
-        visitor.visit_enum(self.only()?.into_deserializer())
+        visitor.visit_enum(self.single()?.into_deserializer())
     }
 
     forward_to_deserialize_any! {
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_parameter() {
+    fn every_parameter_is_parsed() {
         let Query(page) =
             Query::<Page>::parse("after=7&source=a%2Fb&limit=10&source=c+d&change=add&change=update&object=::1")
                 .unwrap();
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_parameter_that_is_wrong() {
+    fn errors_name_the_parameter() {
         for (query, parameter, detail) in [
             ("after=1&limt=2", "limt", r#"There is no parameter "limt"; did you mean "limit"?"#),
             ("after=1&x=", "x", r#"There is no parameter "x"; there are after, limit, source, change, object."#),

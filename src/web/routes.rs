@@ -1,5 +1,5 @@
-//! A list of routes, each with the rule of who may use it. There is no way to add one without, and
-//! the list can be read, so that a test goes through every route there is. Paths and methods stand above the handlers.
+//! List of routes with their access rules. A route cannot be added without a rule, and the list can be read, so that
+//! a test checks every route. Paths and methods are declared at the handlers.
 
 use std::sync::Arc;
 
@@ -7,27 +7,27 @@ use axum::{Router, http::Method, middleware::from_fn_with_state, routing::Method
 use utoipa::openapi::{ComponentsBuilder, Info, OpenApi, PathItem, Paths};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use super::access::{Access, OutboundPolicy, Rule, guard};
+use super::access::{Access, RouteGuard, Rule, guard};
 
-/// A method of a path, and who may use it.
+/// Method of a path, with its access rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The method; what answers to GET answers to HEAD, by the same rule.
+    /// The method. GET routes also serve HEAD, with the same rule.
     pub method: Method,
-    /// The path, its parameters in braces.
+    /// The path, with parameters in braces.
     pub path: String,
-    /// Who may use it.
+    /// The access rule.
     pub rule: Rule,
 }
 
-/// Every route, made of what `S` has.
+/// All routes. `S` is the state that their handlers are created from.
 pub struct Routes<S> {
     routes: Vec<Route>,
-    handlers: Vec<(String, Rule, Make<S>)>,
+    handlers: Vec<(String, Rule, MakeHandlers<S>)>,
     interface: OpenApi,
 }
 
-type Make<S> = Box<dyn FnOnce(&S) -> MethodRouter>;
+type MakeHandlers<S> = Box<dyn FnOnce(&S) -> MethodRouter>;
 
 impl<S> Default for Routes<S> {
     fn default() -> Self {
@@ -37,7 +37,7 @@ impl<S> Default for Routes<S> {
 }
 
 impl<S: 'static> Routes<S> {
-    /// Adds handlers of one path, as [`utoipa_axum::routes`] makes them, which work with the `part` of `S`.
+    /// Adds the handlers of one path, as [`utoipa_axum::routes`] creates them. `part` selects their state from `S`.
     #[must_use]
     pub fn add<P: Clone + Send + Sync + 'static>(
         mut self,
@@ -51,28 +51,28 @@ impl<S: 'static> Routes<S> {
             let handlers = handlers.clone();
             self.handlers.push((path.clone(), rule, Box::new(move |all| handlers.with_state(part(all)))));
         }
-        let mut described = OpenApi::new(Info::default(), paths);
-        described.components = Some(ComponentsBuilder::new().schemas_from_iter(schemas).build());
-        self.interface.merge(described);
+        let mut description = OpenApi::new(Info::default(), paths);
+        description.components = Some(ComponentsBuilder::new().schemas_from_iter(schemas).build());
+        self.interface.merge(description);
         self
     }
 
-    /// Every route, in the order in which they were added.
+    /// Returns all routes in the order of their addition.
     pub fn list(&self) -> impl Iterator<Item = &Route> {
         self.routes.iter()
     }
 
-    /// The description of every route.
+    /// Returns the description of all routes.
     pub fn into_interface(self) -> OpenApi {
         self.interface
     }
 
-    /// The router, every route guarded by its rule. Where access is open only open routes have a guard: it lets everybody
-    /// in, and tells their handlers whether the sender may read.
+    /// Returns the router, with a guard for each route. If access is open, only open routes need one: it reports to
+    /// their handlers that the sender may read.
     pub fn into_router(self, all: &S, access: &Arc<Access>) -> Router {
         self.handlers.into_iter().fold(Router::new(), |router, (path, rule, make)| {
             let handlers = make(all);
-            let guarded = || from_fn_with_state(OutboundPolicy { access: Arc::clone(access), rule }, guard);
+            let guarded = || from_fn_with_state(RouteGuard { access: Arc::clone(access), rule }, guard);
             let is_guarded = rule == Rule::Open || !access.is_open();
             router.route(&path, if is_guarded { handlers.route_layer(guarded()) } else { handlers })
         })

@@ -1,31 +1,31 @@
-//! What must not be shown. Nothing here can print what it holds, so that no log line, error or
-//! `Debug` of something around it does; nothing here can be serialised.
+//! Secrets. The types of this module cannot be printed or serialized, so no log line, error or `Debug` output
+//! contains a secret.
 
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// A token, or the key of a signature.
+/// Token or signature key.
 ///
-/// It prints as `(secret)`. Two are compared in constant time.
+/// Prints as `(secret)`. Comparison takes constant time.
 #[derive(Clone)]
 pub struct Secret(Box<[u8]>);
 
 impl Secret {
-    /// Takes a secret.
+    /// Wraps a secret.
     #[must_use]
     pub fn new(secret: impl Into<Vec<u8>>) -> Self {
         Self(secret.into().into_boxed_slice())
     }
 
-    /// The secret itself, for the one place that sends it or computes with it.
+    /// Returns the secret, only for code that sends it or computes with it.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// Its SHA-256.
+    /// Returns the SHA-256 of the secret.
     #[must_use]
     pub fn digest(&self) -> SecretDigest {
         SecretDigest(Sha256::digest(&self.0).into())
@@ -52,14 +52,14 @@ impl fmt::Display for Secret {
     }
 }
 
-/// The SHA-256 of a secret: what a configuration keeps of a token. Two are compared in constant time.
+/// SHA-256 of a secret, as the configuration stores tokens. Comparison takes constant time.
 ///
-/// A digest without salt is enough, since a token is random and not a password that can be guessed.
+/// A digest without salt is sufficient, because a token is random and cannot be guessed like a password.
 #[derive(Clone, Copy)]
 pub struct SecretDigest([u8; 32]);
 
 impl SecretDigest {
-    /// Takes 64 hexadecimal digits; `None` when it is something else.
+    /// Parses 64 hexadecimal digits; `None` if the text is anything else.
     #[must_use]
     pub fn parse(hex: &str) -> Option<Self> {
         let mut digest = [0; 32];
@@ -67,7 +67,7 @@ impl SecretDigest {
         Some(Self(digest))
     }
 
-    /// The 64 hexadecimal digits.
+    /// Returns the 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
@@ -82,7 +82,7 @@ impl PartialEq for SecretDigest {
 
 impl Eq for SecretDigest {}
 
-/// It is no secret, but nobody needs it in a log either.
+/// The digest is not secret, but no log needs it.
 impl fmt::Debug for SecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(digest)")
@@ -94,7 +94,7 @@ mod tests {
     use super::{Secret, SecretDigest};
 
     #[test]
-    fn it_cannot_be_printed() {
+    fn secret_cannot_be_printed() {
         let secret = Secret::new("hush");
         assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "(secret) (secret) Some((secret))");
         assert_eq!(format!("{:?}", secret.digest()), "(digest)");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_by_its_digest() {
+    fn secret_matches_its_digest() {
         // FIPS 180-4, the example "abc".
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Secret::new("abc").digest().to_hex(), digest);

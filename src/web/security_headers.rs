@@ -1,7 +1,7 @@
-//! Headers that every answer has, so that a browser neither guesses what it is, nor runs or embeds it, nor tells
-//! other sites where its user has been.
+//! Security headers of all responses. They prevent a browser from guessing media types, running or embedding content,
+//! and leaking URLs to other sites.
 //!
-//! An answer that has one of them already keeps it.
+//! A header that a response already has is kept.
 
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -10,10 +10,10 @@ use axum::http::{
     },
 };
 
-/// Headers of every answer. Nothing is cached unless its handler says that it may be, nothing loads or runs anything
-/// unless it is a page with a policy of its own.
+/// Headers of all responses. By default, nothing is cached, and only pages with their own policy may load or run
+/// anything.
 ///
-/// The referrer goes to the gateway itself: without any, browsers send the forms of its own pages with `Origin: null`.
+/// The gateway itself gets the referrer: without it, browsers send forms of the gateway's pages with `Origin: null`.
 const ALWAYS: [(HeaderName, &str); 4] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "same-origin"),
@@ -21,10 +21,10 @@ const ALWAYS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-store"),
 ];
 
-/// Header of answers over encrypted connections (RFC 6797): for a year, a browser reaches the host by TLS alone.
+/// Header of responses over TLS (RFC 6797): for a year, browsers use only TLS for this host.
 const ENCRYPTED: (HeaderName, &str) = (STRICT_TRANSPORT_SECURITY, "max-age=31536000");
 
-/// Headers of every answer on connections of one kind.
+/// Headers of all responses on one kind of connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SecurityHeaders {
     is_encrypted: bool,
@@ -35,14 +35,14 @@ impl SecurityHeaders {
         Self { is_encrypted }
     }
 
-    /// Adds those that are not there.
+    /// Adds the missing headers.
     pub(super) fn add_to(self, headers: &mut HeaderMap) {
         for (name, value) in self.list() {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
         }
     }
 
-    /// Returns every header and its value.
+    /// Returns all headers with their values.
     pub(super) fn list(self) -> impl Iterator<Item = (HeaderName, &'static str)> {
         ALWAYS.into_iter().chain(Some(ENCRYPTED).filter(|_| self.is_encrypted))
     }

@@ -1,9 +1,8 @@
-//! The server: takes connections from a listener, serves HTTP/1.1 on each, and holds what
-//! `axum::serve` leaves open: how many connections there are, how long the head of a request may
-//! take to come, and how long a client may take nothing of its answer.
+//! HTTP/1.1 server. It adds the limits that `axum::serve` lacks: the number of connections, the time in which the
+//! headers of a request must arrive, and the time for which a client may stop reading its response.
 //!
-//! A connection is plain or inside TLS. The handshake is made in the connection's own task, so that one
-//! that takes its time holds up no other.
+//! A connection is plain or TLS. The handshake runs in the connection's own task, so a slow handshake delays no other
+//! connection.
 
 use std::{
     convert::Infallible,
@@ -48,127 +47,137 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Limit, Tls,
     batched_body::BatchedBody,
-    crowd::{Crowd, Member, OnTrial, Trial},
+    connections::{ConnectionEntry, ConnectionTable, Probation, ProbationHandle},
+    hyper_errors::RewriteHyperErrors,
     limit_hit,
-    refusal::Refusals,
     security_headers::SecurityHeaders,
 };
 
-/// How many bytes of a head are read. hyper refuses a larger one by itself, and so one of more than 100
-/// fields; what `web::around` answers comes well before.
+/// Maximum size of the headers of a request, in bytes. hyper itself refuses larger ones, and more than 100 headers.
+/// The limits of `web::middleware` are far lower.
 const HEAD_BYTES: usize = 64 * 1024;
 
-/// How often connections are told to make room: one that began after it was said has not heard.
-const TOLD_AGAIN: Duration = Duration::from_secs(1);
+/// Interval at which idle connections are asked to close. It repeats because new connections miss earlier
+/// notifications.
+const NOTIFY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many bytes may wait in the system's buffer to be sent, beyond those that the client has room for. By itself
-/// the system takes megabytes, and then nothing until a third of them is gone: a slow client would look like
-/// one that takes nothing.
+/// Maximum number of unsent bytes in the socket buffer of the system, beyond those that the client has room for. By
+/// default the system accepts megabytes, and then nothing until a third of them is sent: a slow client would look
+/// like a stalled one.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 64 * 1024;
 
-/// Time that a client has to take the end of a streaming response when the server stops.
+/// Time in which a client must read the end of a streaming response when the server stops.
 const STREAMING_GRACE: Duration = Duration::from_millis(500);
 
-/// Extension of a response whose body ends only at some bound of time or when the server stops, and whose client can
-/// resume it anywhere. Its connection closes with it. A client that does not take its end does not hold up the stop of
-/// the server.
+/// Extension that marks a streaming response: its body ends only after a time limit or when the server stops, and its
+/// client can resume it anywhere. The connection closes with the response. A client that does not read the end of the
+/// response does not delay the stop of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamingResponse;
 
-/// Bounds on connections.
+/// Limits on connections.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// How many are served at once; more wait in the listener's queue, and then those that are idle
-    /// are closed to make room, and the oldest whose request does not come to its end.
+pub struct ConnectionLimits {
+    /// Maximum number of connections. Further ones wait in the listener's queue; meanwhile idle connections are
+    /// closed, and the oldest ones whose request does not complete are evicted.
     pub connections: usize,
-    /// How many one client may have, unless it is on this machine.
+    /// Maximum number of connections of one client, unless it runs on this machine.
     pub per_client: usize,
-    /// How long the head of a request may take to come, and a connection between two requests to
-    /// be idle.
-    pub head: Duration,
-    /// How long a client may take nothing of what is sent to it.
-    pub stall: Duration,
+    /// Time in which the headers of a request must arrive, and for which a connection may be idle between two
+    /// requests.
+    pub header_timeout: Duration,
+    /// Time for which a client may stop reading its response.
+    pub stall_timeout: Duration,
 }
 
-/// Serves `router` on the connections of `listener`, until `stop` is cancelled and every request that
-/// had begun is answered. When it is dropped, what is left is cut off.
+/// Serves `router` on the connections of `listener` until `stop` is cancelled and every request that has begun is
+/// answered. Dropping the future aborts the remaining requests.
 ///
-/// Handlers find the address of the client as `ConnectInfo<SocketAddr>`.
-pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken, bounds: Bounds) {
+/// Handlers find the client's socket address as `ConnectInfo<SocketAddr>`.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    router: Router,
+    stop: CancellationToken,
+    limits: ConnectionLimits,
+) {
     let headers = SecurityHeaders::of_connection(tls.is_some());
-    let served = Served { router, stop, crowded: Arc::default(), bounds, headers };
+    let context = ConnectionContext { router, stop, slot_wanted: Arc::default(), limits, headers };
     match tls {
-        Some(tls) => serve_on(listener, |io| tls.accept(prepared(io)), served).await,
-        None => serve_on(listener, |io| ready(Ok(prepared(io))), served).await,
+        Some(tls) => serve_on(listener, |io| tls.accept(configure(io)), context).await,
+        None => serve_on(listener, |io| ready(Ok(configure(io))), context).await,
     }
 }
 
-/// What is written goes out at once, and what the client has no room for is not gathered. Where the system
-/// refuses, it is as it would be.
-fn prepared(connection: TcpStream) -> TcpStream {
+/// Sets the socket options: data is sent without delay, and unsent data is bounded. Errors are ignored, because the
+/// connection also works with the defaults.
+fn configure(connection: TcpStream) -> TcpStream {
     let _ = connection.set_nodelay(true);
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(&connection).set_tcp_notsent_lowat(UNSENT_BYTES);
     connection
 }
 
-/// What every connection is served with.
+/// Shared context of all connections.
 #[derive(Clone)]
-struct Served {
+struct ConnectionContext {
     router: Router,
     stop: CancellationToken,
-    /// Tells idle connections to make room.
-    crowded: Arc<Notify>,
-    bounds: Bounds,
+    /// Asks idle connections to close.
+    slot_wanted: Arc<Notify>,
+    limits: ConnectionLimits,
     headers: SecurityHeaders,
 }
 
-/// `secure` is what is done with a connection before HTTP is spoken on it; it has as long as the head
-/// of a request.
-async fn serve_on<L, Secure, Securing, Secured>(mut listener: L, secure: Secure, served: Served)
+/// Serves the connections of a listener. `secure` prepares a connection before HTTP is spoken on it, for example by a
+/// TLS handshake. It must finish within the header timeout.
+async fn serve_on<L, Secure, Securing, Secured>(mut listener: L, secure: Secure, context: ConnectionContext)
 where
     L: Listener<Addr = SocketAddr>,
     Secure: Fn(L::Io) -> Securing,
     Securing: Future<Output = io::Result<Secured>> + Send + 'static,
     Secured: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let slots = Arc::new(Semaphore::new(served.bounds.connections));
-    let crowd = Crowd::new(served.bounds.per_client);
-    let mut connections = JoinSet::new();
-    let stopped = served.stop.clone();
-    let taking = async {
-        // The slots are never closed.
-        while let Some(slot) = free(&slots, &served.crowded, &crowd).await {
+    let slots = Arc::new(Semaphore::new(context.limits.connections));
+    let table = ConnectionTable::new(context.limits.per_client);
+    let mut tasks = JoinSet::new();
+    let stop = context.stop.clone();
+    let accept_loop = async {
+        // The semaphore is never closed.
+        while let Some(slot) = acquire_slot(&slots, &context.slot_wanted, &table).await {
             let (io, peer) = listener.accept().await;
-            let Some(member) = crowd.admit(peer.ip()) else { continue };
-            let (securing, served) = (secure(io), served.clone());
-            connections.spawn(async move {
-                connection(securing, peer, member, &served).await;
+            let Some(entry) = table.admit(peer.ip()) else { continue };
+            let (securing, context) = (secure(io), context.clone());
+            tasks.spawn(async move {
+                serve_connection(securing, peer, entry, &context).await;
                 drop(slot);
             });
-            while connections.try_join_next().is_some() {}
+            while tasks.try_join_next().is_some() {}
         }
     };
     tokio::select! {
-        () = stopped.cancelled() => {}
-        () = taking => {}
+        () = stop.cancelled() => {}
+        () = accept_loop => {}
     }
     drop(listener);
-    while connections.join_next().await.is_some() {}
+    while tasks.join_next().await.is_some() {}
 }
 
-/// A slot for a connection. While there is none, those that are there are told to end when they have
-/// nothing to do: a client that keeps one open for later must not keep others out. Those whose requests do not come to
-/// their end are closed, the oldest first.
-async fn free(slots: &Arc<Semaphore>, crowded: &Notify, crowd: &Crowd) -> Option<OwnedSemaphorePermit> {
+/// Waits for a free connection slot. Meanwhile it asks idle connections to close, and evicts the oldest connection
+/// whose request does not complete.
+async fn acquire_slot(
+    slots: &Arc<Semaphore>,
+    slot_wanted: &Notify,
+    table: &ConnectionTable,
+) -> Option<OwnedSemaphorePermit> {
     if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
         return Some(slot);
     }
     limit_hit(Limit::Connections);
     loop {
-        crowded.notify_waiters();
-        let wait = crowd.make_room(Instant::now()).unwrap_or(TOLD_AGAIN).min(TOLD_AGAIN);
+        slot_wanted.notify_waiters();
+        let wait = table.make_room(Instant::now()).unwrap_or(NOTIFY_INTERVAL).min(NOTIFY_INTERVAL);
         let slot = Arc::clone(slots).acquire_owned();
         if let Ok(slot) = tokio::time::timeout(wait, slot).await {
             return slot.ok();
@@ -176,129 +185,135 @@ async fn free(slots: &Arc<Semaphore>, crowded: &Notify, crowd: &Crowd) -> Option
     }
 }
 
-async fn connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+async fn serve_connection<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     securing: impl Future<Output = io::Result<Io>>,
     peer: SocketAddr,
-    member: Member,
-    served: &Served,
+    entry: ConnectionEntry,
+    context: &ConnectionContext,
 ) {
     let secured = tokio::select! {
-        secured = tokio::time::timeout(served.bounds.head, securing) => secured,
-        () = member.trial.evicted() => return limit_hit(Limit::HeadSeconds),
-        () = served.stop.cancelled() => return,
+        secured = tokio::time::timeout(context.limits.header_timeout, securing) => secured,
+        () = entry.probation.evicted() => return limit_hit(Limit::HeadSeconds),
+        () = context.stop.cancelled() => return,
     };
     let io = match secured {
         Ok(Ok(io)) => io,
-        Ok(Err(error)) => return tracing::debug!(%error, "a connection could not be secured"),
+        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
         Err(_) => return limit_hit(Limit::HeadSeconds),
     };
     tokio::select! {
-        () = converse(io, peer, Arc::clone(&member.trial), served) => {}
-        () = member.trial.evicted() => {
-            tracing::debug!("a connection whose request did not come to its end was closed to make room");
+        () = serve_http(io, peer, Arc::clone(&entry.probation), context) => {}
+        () = entry.probation.evicted() => {
+            tracing::debug!("connection with an incomplete request closed to make room for others");
             limit_hit(Limit::HeadSeconds);
         }
     }
 }
 
-/// Speaks HTTP on a connection until it ends.
-async fn converse<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// Serves HTTP on a connection until it ends.
+async fn serve_http<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     io: Io,
     peer: SocketAddr,
-    trial: Arc<Trial>,
-    served: &Served,
+    probation: Arc<Probation>,
+    context: &ConnectionContext,
 ) {
-    let Served { router, stop, crowded, bounds, headers } = served.clone();
-    let line = Arc::new(Line::new(trial));
-    let io = Watched { io: Refusals::on(io, headers), patience: bounds.stall, stalled: None, line: Arc::clone(&line) };
+    let ConnectionContext { router, stop, slot_wanted, limits, headers } = context.clone();
+    let state = Arc::new(ConnectionState::new(probation));
+    let io = RewriteHyperErrors::new(io, headers);
+    let io = StallTimeout { io, timeout: limits.stall_timeout, timer: None, state: Arc::clone(&state) };
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES);
+    http.timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_buf_size(HEAD_BYTES);
     let router = TowerToHyperService::new(router);
-    let answered = Arc::clone(&line);
+    let service_state = Arc::clone(&state);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        request.extensions_mut().insert(OnTrial(Arc::clone(&answered.trial)));
-        let line = Arc::clone(&answered);
-        line.request_begins();
-        let answering = router.call(request);
+        request.extensions_mut().insert(ProbationHandle(Arc::clone(&service_state.probation)));
+        let state = Arc::clone(&service_state);
+        state.request_begins();
+        let responding = router.call(request);
         async move {
-            let mut answer = answering.await?;
-            line.response_begins(&mut answer);
-            Ok::<_, Infallible>(answer.map(BatchedBody::new))
+            let mut response = responding.await?;
+            state.response_begins(&mut response);
+            Ok::<_, Infallible>(response.map(BatchedBody::new))
         }
     });
     let mut serving = http.serve_connection(TokioIo::new(io), service);
-    // Where a head is coming, making room would take away a request that is on its way.
+    // A connection that is receiving headers must not close, because a request is in flight.
     let mut end = pin!(async {
         tokio::select! {
             () = stop.cancelled() => {}
             () = async {
-                crowded.notified().await;
-                while line.awaits_head.load(Ordering::Relaxed) {
-                    crowded.notified().await;
+                slot_wanted.notified().await;
+                while state.awaits_headers.load(Ordering::Relaxed) {
+                    slot_wanted.notified().await;
                 }
             } => {}
         }
     });
-    let served = tokio::select! {
-        served = &mut serving => served,
+    let result = tokio::select! {
+        result = &mut serving => result,
         () = end.as_mut() => {
             Pin::new(&mut serving).graceful_shutdown();
             tokio::select! {
-                served = &mut serving => served,
-                () = Box::pin(line.stream_is_cut_off(&stop)) => return tracing::debug!("a streaming response was cut off"),
+                result = &mut serving => result,
+                () = Box::pin(state.stream_timeout(&stop)) => {
+                    return tracing::debug!("streaming response aborted: the server is stopping");
+                }
             }
         }
     };
-    match served {
-        Err(error) if error.is_timeout() && line.awaits_head.load(Ordering::Relaxed) => limit_hit(Limit::HeadSeconds),
-        Err(error) => tracing::debug!(%error, "a connection broke off"),
+    match result {
+        Err(error) if error.is_timeout() && state.awaits_headers.load(Ordering::Relaxed) => {
+            limit_hit(Limit::HeadSeconds);
+        }
+        Err(error) => tracing::debug!(%error, "connection aborted"),
         Ok(()) => {}
     }
 }
 
-/// What the parts of one connection tell each other.
-struct Line {
-    /// Whether a head has begun to come, or never one has: then waiting in vain for its end is no
+/// State shared by the parts of one connection.
+struct ConnectionState {
+    /// Set while headers are being received, and before the first request. A timeout is then a slow request and no
     /// idleness between two requests.
-    awaits_head: AtomicBool,
-    /// Whether bytes that arrive belong to the head of a next request: the response to the newest one has begun, or there
-    /// was none.
+    awaits_headers: AtomicBool,
+    /// Set once the newest request has a response, and before the first request. Further data then belongs to the
+    /// next request.
     is_answered: AtomicBool,
-    /// Whether the newest response is a [`StreamingResponse`].
+    /// Set if the newest response is a [`StreamingResponse`].
     is_streaming: AtomicBool,
-    /// Progress of the client.
-    trial: Arc<Trial>,
+    /// Probation of the connection.
+    probation: Arc<Probation>,
 }
 
-impl Line {
-    fn new(trial: Arc<Trial>) -> Self {
+impl ConnectionState {
+    fn new(probation: Arc<Probation>) -> Self {
         Self {
-            awaits_head: AtomicBool::new(true),
+            awaits_headers: AtomicBool::new(true),
             is_answered: AtomicBool::new(true),
             is_streaming: AtomicBool::new(false),
-            trial,
+            probation,
         }
     }
 
     fn request_begins(&self) {
-        self.trial.end();
+        self.probation.end();
         self.is_answered.store(false, Ordering::Relaxed);
     }
 
-    /// No request follows a streaming response, so that nothing its client sends puts the connection on trial.
+    /// Updates the state for a response. No request follows a streaming response, so no further data from its client
+    /// starts the probation.
     fn response_begins(&self, response: &mut Response) {
         let is_streaming = response.extensions().get::<StreamingResponse>().is_some();
         if is_streaming {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        self.trial.end();
+        self.probation.end();
         self.is_answered.store(!is_streaming, Ordering::Relaxed);
         self.is_streaming.store(is_streaming, Ordering::Relaxed);
     }
 
-    /// Resolves when the server has stopped and a client has not taken the end of its streaming response in time.
-    async fn stream_is_cut_off(&self, stop: &CancellationToken) {
+    /// Completes when the server has stopped and the client has not read the end of its streaming response in time.
+    async fn stream_timeout(&self, stop: &CancellationToken) {
         stop.cancelled().await;
         tokio::time::sleep(STREAMING_GRACE).await;
         if !self.is_streaming.load(Ordering::Relaxed) {
@@ -307,46 +322,46 @@ impl Line {
     }
 }
 
-/// A connection that is given up when its client takes nothing of what is sent to it for too long.
-struct Watched<Io> {
+/// Connection that fails when its client stops reading for too long.
+struct StallTimeout<Io> {
     io: Io,
-    patience: Duration,
-    /// When it is given up; there while a write waits.
-    stalled: Option<Pin<Box<Sleep>>>,
-    line: Arc<Line>,
+    timeout: Duration,
+    /// Timer of the stall, set while a write is blocked.
+    timer: Option<Pin<Box<Sleep>>>,
+    state: Arc<ConnectionState>,
 }
 
-impl<Io> Watched<Io> {
+impl<Io> StallTimeout<Io> {
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stalled = None;
+            self.timer = None;
             return written;
         }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        task::ready!(stalled.as_mut().poll(cx));
+        let timeout = self.timeout;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        task::ready!(timer.as_mut().poll(cx));
         limit_hit(Limit::RequestSeconds);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
+impl<Io: AsyncRead + Unpin> AsyncRead for StallTimeout<Io> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         task::ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.line.awaits_head.store(true, Ordering::Relaxed);
-            if self.line.is_answered.load(Ordering::Relaxed) {
-                self.line.trial.begin();
+            self.state.awaits_headers.store(true, Ordering::Relaxed);
+            if self.state.is_answered.load(Ordering::Relaxed) {
+                self.state.probation.begin();
             }
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
+impl<Io: AsyncWrite + Unpin> AsyncWrite for StallTimeout<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.line.awaits_head.store(false, Ordering::Relaxed);
+        self.state.awaits_headers.store(false, Ordering::Relaxed);
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
         self.watch(cx, written)
     }
@@ -356,7 +371,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.line.awaits_head.store(false, Ordering::Relaxed);
+        self.state.awaits_headers.store(false, Ordering::Relaxed);
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
         self.watch(cx, written)
     }

@@ -1,9 +1,9 @@
-//! Protection of browsers' users: refuses requests that a page of another site makes a browser send
-//! (cross-site request forgery), and names that such a site has pointed at the gateway (DNS rebinding).
+//! Protection of browser users against requests that a page of another site makes a browser send (cross-site request
+//! forgery), and against host names that another site points at the gateway (DNS rebinding).
 //!
-//! A browser attaches credentials that it has, and reaches addresses that its user reaches, whichever page
-//! asks for that. It says where a request comes from, in `Origin` and `Sec-Fetch-Site` (W3C Fetch Metadata);
-//! programs send neither.
+//! A browser attaches stored credentials and can reach internal addresses, whichever page causes the request. It
+//! declares the origin of a request in `Origin` and `Sec-Fetch-Site` (W3C Fetch Metadata); other programs send
+//! neither.
 
 use std::net::IpAddr;
 
@@ -18,10 +18,10 @@ use super::{Problem, ProblemCode};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The longest part of a host name that an error repeats, in characters.
-const LONGEST_SHOWN_HOST: usize = 100;
+/// Maximum length of a host name in an error message, in characters.
+const MAX_LOGGED_HOST: usize = 100;
 
-/// Name of a host under which the gateway is reached, in lower case and without a port.
+/// Host name of the gateway, in lower case and without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName(String);
 
@@ -36,32 +36,32 @@ impl HostName {
     }
 }
 
-/// The gateway's own addresses, as a browser sees them.
+/// The gateway's own URLs and host names, as a browser sees them.
 #[derive(Clone, Debug, Default)]
 pub struct OwnSite {
-    /// Origins of the URLs under which the gateway is known for certain.
+    /// Origins of the configured URLs of the gateway.
     origins: Vec<Origin>,
-    /// Names of hosts, beside IP addresses and names of the loopback interface.
+    /// Host names of the gateway, in addition to IP addresses and names of the loopback interface.
     hosts: Vec<HostName>,
-    /// Whether connections to the gateway itself are encrypted.
+    /// `true` if connections to the gateway are encrypted.
     encrypted: bool,
-    /// Whether requests for other hosts are refused.
+    /// `true` if requests for other hosts are refused.
     checks_host: bool,
 }
 
 /// Reason why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ForeignSite {
-    /// A page of another site has made a browser send it.
+    /// A page of another site made a browser send the request.
     CrossSite,
-    /// It is for a host that the gateway is not known as.
+    /// The request names an unknown host.
     Host(String),
 }
 
 impl OwnSite {
-    /// The site of a gateway with these URLs, which is also reached under the names in `hosts`.
-    /// `checks_host` has requests for other hosts refused: a gateway without access control needs that, because a
-    /// name of another site that leads here would make that site's pages pages of the gateway.
+    /// Creates the site of a gateway with these URLs and additional host names. With `checks_host`, requests for
+    /// other hosts are refused. A gateway without access control needs this: otherwise, if a host name of another
+    /// site resolves to the gateway, that site's pages have the same origin as the gateway.
     #[must_use]
     pub fn new(urls: &[&str], hosts: &[HostName], encrypted: bool, checks_host: bool) -> Self {
         let urls: Vec<_> = urls.iter().filter_map(|url| Url::parse(url).ok()).collect();
@@ -74,7 +74,7 @@ impl OwnSite {
         self.encrypted
     }
 
-    /// Checks the head of a request.
+    /// Checks the method, URL and headers of a request.
     pub(super) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignSite> {
         if self.checks_host {
             self.check_host(uri, headers)?;
@@ -86,11 +86,11 @@ impl OwnSite {
         }
     }
 
-    /// Checks every host that a request names: in the absolute form of its target, and in `Host`. Browsers always send
-    /// one, so a request without any is from a program.
+    /// Checks all hosts that a request names, in the absolute form of its target and in `Host`. Browsers always send
+    /// `Host`, so a request without it is from another program.
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignSite> {
         let foreign =
-            |host: &[u8]| ForeignSite::Host(String::from_utf8_lossy(host).chars().take(LONGEST_SHOWN_HOST).collect());
+            |host: &[u8]| ForeignSite::Host(String::from_utf8_lossy(host).chars().take(MAX_LOGGED_HOST).collect());
         if let Some(authority) = uri.authority().filter(|authority| !self.is_own(authority.host())) {
             return Err(foreign(authority.as_str().as_bytes()));
         }
@@ -98,7 +98,8 @@ impl OwnSite {
         headers.get_all(HOST).iter().find(is_foreign).map_or(Ok(()), |host| Err(foreign(host.as_bytes())))
     }
 
-    /// Whether the gateway is known under a host. Any IP address is fine: a site cannot make it lead elsewhere.
+    /// Returns `true` for a host name of the gateway. All IP addresses are accepted, because another site cannot
+    /// redirect them.
     fn is_own(&self, host: &str) -> bool {
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if host == "localhost" || address.parse::<IpAddr>().is_ok() {
@@ -107,7 +108,7 @@ impl OwnSite {
         match Host::parse(host) {
             Ok(Host::Domain(name)) => {
                 let name = name.trim_end_matches('.');
-                // RFC 6761 section 6.3: these lead to the loopback interface.
+                // RFC 6761 section 6.3: these names resolve to the loopback interface.
                 let is_loopback = name == "localhost" || name.ends_with(".localhost");
                 is_loopback || self.hosts.iter().any(|own| own.0 == name)
             }
@@ -116,7 +117,7 @@ impl OwnSite {
         }
     }
 
-    /// Whether a page of the gateway's own, or no page at all, has caused a request with these headers.
+    /// Returns `true` if a page of the gateway, or no page, caused a request with these headers.
     fn is_same_site(&self, headers: &HeaderMap) -> bool {
         let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
         let mut origins = headers.get_all(ORIGIN).iter();
@@ -124,7 +125,7 @@ impl OwnSite {
             && origins.all(|origin| self.is_own_origin(origin, headers))
     }
 
-    /// Whether an origin is that of the gateway: of one of its URLs, or of the very host that the request is for.
+    /// Returns `true` if an origin is that of one of the gateway's URLs or of the host that the request names.
     fn is_own_origin(&self, origin: &HeaderValue, headers: &HeaderMap) -> bool {
         let Some(origin) = origin.to_str().ok().and_then(|origin| Url::parse(origin).ok()) else { return false };
         let origin = origin.origin();
@@ -134,19 +135,19 @@ impl OwnSite {
         let Some(host) = headers.get(HOST).and_then(host_of).filter(|host| self.is_own(host.host())) else {
             return false;
         };
-        // In front of a gateway that does not encrypt by itself there may be a proxy that does.
+        // A proxy in front of a gateway without TLS may use TLS.
         let schemes = if self.encrypted { &["https"][..] } else { &["http", "https"] };
         schemes.iter().any(|scheme| Url::parse(&format!("{scheme}://{host}")).is_ok_and(|own| own.origin() == origin))
     }
 }
 
-/// The host and port in a `Host` header; `None` where it holds anything else.
+/// Parses the host and port of a `Host` header; `None` if it contains anything else.
 fn host_of(field: &HeaderValue) -> Option<Authority> {
     Authority::try_from(field.as_bytes()).ok().filter(|authority| !authority.as_str().contains('@'))
 }
 
 impl ForeignSite {
-    /// The reason for the log.
+    /// Returns the reason for the log.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::CrossSite => "a page of another site made a browser send the request".to_owned(),
@@ -154,19 +155,19 @@ impl ForeignSite {
         }
     }
 
-    /// The answer to the client.
+    /// Returns the problem for the client.
     pub(super) fn problem(&self) -> Problem {
         match self {
             Self::CrossSite => Problem::new(
                 ProblemCode::CrossSiteRequest,
-                "A page of another site made the browser send this request: Sec-Fetch-Site or Origin says so. Send it from a \
-                 page of the gateway, or without these headers. If the page is the gateway's own, set server.public_url \
-                 in the configuration to the address that the browser shows.",
+                "According to Sec-Fetch-Site or Origin, a page of another site made the browser send this request. Send it \
+                 from a page of the gateway, or without these headers. If the page belongs to the gateway, set \
+                 server.public_url in the configuration to the URL that the browser shows.",
             ),
             Self::Host(host) => Problem::new(
                 ProblemCode::MisdirectedRequest,
                 format!(
-                    "The request is for the host {host:?}. Without access control the gateway answers for IP addresses, \
+                    "The request is for the host {host:?}. Without access control, the gateway only accepts IP addresses, \
                      localhost and the names in its configuration. Add the name to server.hosts, or use it in \
                      server.public_url."
                 ),

@@ -1,4 +1,4 @@
-//! TLS: a certificate and its key from two PEM files, which can be read again while the gateway runs.
+//! TLS with a certificate and key from two PEM files, which can be reloaded while the gateway runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,38 +13,38 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
-/// Why a certificate and a key cannot be used.
+/// Reason why a certificate and key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate cannot be read.
     #[error("cannot read the certificate {}: {error}", path.display())]
     Certificate {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         error: pem::Error,
     },
     /// The key cannot be read.
     #[error("cannot read the private key {}: {error}", path.display())]
     Key {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         error: pem::Error,
     },
-    /// They do not go together, or are of a kind that cannot be used.
+    /// The certificate and the key do not match, or their type is not supported.
     #[error("the certificate {} cannot be used with the key {}: {error}", certificate.display(), key.display())]
     Pair {
-        /// The file of the certificate.
+        /// Path of the certificate.
         certificate: PathBuf,
-        /// The file of the key.
+        /// Path of the key.
         key: PathBuf,
-        /// Why.
+        /// Cause.
         error: rustls::Error,
     },
 }
 
-/// The certificate that is served at present. A clone is the same one.
+/// TLS configuration with the current certificate. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Tls {
     certificate: PathBuf,
@@ -53,33 +53,33 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads the certificate, with those that it is signed by behind it, and the key.
+    /// Loads the certificate, followed by its chain, and the key.
     ///
     /// # Errors
-    /// When a file cannot be read, or the two do not go together.
+    /// When a file cannot be read, or the certificate and the key do not match.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let current = Arc::new(RwLock::new(pair(certificate, key)?));
+        let current = Arc::new(RwLock::new(load_config(certificate, key)?));
         Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), current })
     }
 
-    /// Reads both files again. New connections are served with what they hold now.
+    /// Reloads both files. New connections use the new certificate.
     ///
     /// # Errors
-    /// As [`Tls::load`]; then what was served before is served on.
+    /// As [`Tls::load`]; the previous certificate then remains in use.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let read = pair(&self.certificate, &self.key)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = read;
+        let reloaded = load_config(&self.certificate, &self.key)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = reloaded;
         Ok(())
     }
 
-    /// The handshake of a new connection.
+    /// Starts the handshake of a new connection.
     pub(super) fn accept(&self, stream: TcpStream) -> Accept<TcpStream> {
         let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
         TlsAcceptor::from(current).accept(stream)
     }
 }
 
-fn pair(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+fn load_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| TlsError::Certificate { path: certificate.to_owned(), error })?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::Key { path: key.to_owned(), error })?;

@@ -25,7 +25,7 @@ use tidings::{
         store::{EventIdentity, event_key},
     },
     model::{ChangeId, Seq},
-    router::{Bounds, surrounded},
+    router::{RequestLimits, with_request_policy},
     web::{self, Access, OwnSite, Routes, Rule, server},
 };
 use tokio_util::sync::CancellationToken;
@@ -59,26 +59,27 @@ impl BareServer {
             head: Arc::default(),
         };
         let routes = Routes::default().add(Rule::Publish, routes!(receive), |hook: &Hook| hook.clone());
-        let bounds = Bounds { body: 4 << 20, held: 256 << 20, time: Duration::from_secs(30), wait: Duration::ZERO };
-        let router = surrounded(
+        let limits =
+            RequestLimits { body: 4 << 20, held: 256 << 20, time: Duration::from_secs(30), wait: Duration::ZERO };
+        let router = with_request_policy(
             routes.into_router(&hook, &Arc::new(Access::default())),
-            bounds,
+            limits,
             OwnSite::new(&[], &[], false, true),
         );
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let bounds = server::Bounds {
+        let limits = server::ConnectionLimits {
             connections: 800,
             per_client: 800,
-            head: Duration::from_secs(30),
-            stall: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(30),
         };
-        runtime.spawn(server::serve(listener, None, router, CancellationToken::new(), bounds));
+        runtime.spawn(server::serve(listener, None, router, CancellationToken::new(), limits));
         runtime.spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                metrics.settle();
+                metrics.aggregate();
             }
         });
         Self { url, _runtime: runtime }

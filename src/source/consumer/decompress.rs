@@ -3,7 +3,7 @@
 use crate::{
     format::{Place, Rejection},
     intake::{Incoming, ReceivedMessage},
-    web::{Inflated, inflate},
+    web::{Decompression, decompress as decode},
 };
 
 /// Decompresses the body of a message according to its content encoding. A body of more than `max_body_bytes` bytes,
@@ -16,25 +16,26 @@ pub(in crate::source) fn decompress(
     let unreadable = |incoming, rejection, encoded| ReceivedMessage::Unreadable { incoming, rejection, encoded };
     let bytes = incoming.body.len();
     if bytes > max_body_bytes {
-        let is_encoded = encoding.is_some_and(|encoding| !matches!(inflate(encoding, b"", 0), Inflated::AsItIs));
+        let is_encoded =
+            encoding.is_some_and(|encoding| !matches!(decode(encoding, b"", 0), Decompression::NotEncoded));
         return unreadable(incoming, too_large(&format!("it has {bytes} bytes"), max_body_bytes), is_encoded);
     }
     let Some(encoding) = encoding else { return ReceivedMessage::Readable(incoming) };
-    match inflate(encoding, &incoming.body, max_body_bytes) {
-        Inflated::AsItIs => ReceivedMessage::Readable(incoming),
-        Inflated::Body(body) => {
+    match decode(encoding, &incoming.body, max_body_bytes) {
+        Decompression::NotEncoded => ReceivedMessage::Readable(incoming),
+        Decompression::Body(body) => {
             incoming.body = body;
             ReceivedMessage::Readable(incoming)
         }
-        Inflated::TooLarge => {
+        Decompression::TooLarge => {
             let what = format!("its {bytes} bytes of {encoding} inflate to more");
             unreadable(incoming, too_large(&what, max_body_bytes), true)
         }
-        Inflated::Corrupt(reason) => {
+        Decompression::Corrupt(reason) => {
             let reason = format!("the body does not match its content encoding {encoding:?}: {reason}");
             unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
         }
-        Inflated::Unknown => {
+        Decompression::Unsupported => {
             let reason = format!("the content encoding {encoding:?} is not supported; use gzip or zstd");
             unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
         }

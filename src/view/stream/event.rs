@@ -1,8 +1,8 @@
-//! The bytes of an event stream (WHATWG HTML, sections 9.2.5 and 9.2.6).
+//! Encoding of server-sent events (WHATWG HTML, sections 9.2.5 and 9.2.6).
 //!
-//! Some clients (`httpx-sse`, `sseclient`) hand out an event at each empty line, also where a browser would not:
-//! after nothing but an `id` or a `retry`. So a heartbeat is a comment without an empty line, `retry` comes with
-//! an event, and an `id` by itself only where it must.
+//! Some clients (`httpx-sse`, `sseclient`) return an event at each empty line, even where a browser would not: after
+//! only an `id` or a `retry`. Therefore a heartbeat is a comment without an empty line, `retry` is sent with an
+//! event, and an `id` is sent alone only where necessary.
 
 use std::io::{self, Write};
 
@@ -14,42 +14,42 @@ use crate::{
     model::{Change, ItemChangeKind, Seq},
 };
 
-/// How long a client is to wait before it comes again, in milliseconds.
+/// Time after which a client reconnects, in milliseconds.
 const RETRY_MILLIS: u32 = 2000;
 
-/// The name of this framing among a change's encodings.
+/// Name of this framing among the cached encodings of a change.
 const FRAME: &str = "event-stream";
 
-/// What keeps a connection alive and says nothing.
+/// Comment that keeps a connection alive.
 pub(super) const HEARTBEAT: Bytes = Bytes::from_static(b":\n");
 
-/// The change as an event, made once a format.
-pub(super) fn of_change(change: &RecordedChange, format: &'static FormatKind) -> Result<Bytes, StoreError> {
-    change.framed(FRAME, format.name, |told| {
-        let mut event = Vec::with_capacity(change.json().len() + 64);
-        // A Vec takes whatever is written to it.
-        let _ = write_change(&mut event, told, format);
+/// Returns a change as an event, encoded once per format.
+pub(super) fn of_change(recorded: &RecordedChange, format: &'static FormatKind) -> Result<Bytes, StoreError> {
+    recorded.framed(FRAME, format.name, |change| {
+        let mut event = Vec::with_capacity(recorded.json().len() + 64);
+        // Writing to a Vec cannot fail.
+        let _ = write_change(&mut event, change, format);
         event
     })
 }
 
-/// Writes the change as an event.
-pub(super) fn write_change(out: &mut impl Write, told: &Change, format: &'static FormatKind) -> io::Result<()> {
-    write(out, told.seq, ItemChangeKind::word(&told.modification.items), &(format.write)(told))
+/// Writes a change as an event.
+pub(super) fn write_change(out: &mut impl Write, change: &Change, format: &'static FormatKind) -> io::Result<()> {
+    write(out, change.seq, ItemChangeKind::word(&change.modification.items), &(format.write)(change))
 }
 
-/// How long to wait before coming again, as the beginning of an event.
+/// Returns the reconnection time as the beginning of an event.
 pub(super) fn retry() -> Bytes {
     format!("retry: {RETRY_MILLIS}\n").into()
 }
 
-/// The event with how long to wait before coming again.
+/// Returns an event with the reconnection time.
 pub(super) fn with_retry(event: &[u8]) -> Bytes {
     [&retry()[..], event].concat().into()
 }
 
-/// Tells a client where it is, without an event: a browser keeps it and hands out nothing.
-pub(super) fn place(seq: Seq) -> Bytes {
+/// Returns the cursor without an event: a browser stores it and dispatches no event.
+pub(super) fn cursor(seq: Seq) -> Bytes {
     format!("id: {seq}\n\n").into()
 }
 
@@ -73,15 +73,15 @@ mod tests {
     use super::{Seq, write};
 
     #[test]
-    fn every_line_of_the_data_is_a_line_of_data() {
-        let told = |data: &str| {
+    fn each_line_of_data_is_a_data_field() {
+        let encoded = |data: &str| {
             let mut event = Vec::new();
             write(&mut event, Seq(7), "add", data.as_bytes()).unwrap();
             String::from_utf8(event).unwrap()
         };
-        assert_eq!(told("{}"), "id: 7\nevent: add\ndata: {}\n\n");
-        assert_eq!(told("a\nb\r\nc\rd\n"), "id: 7\nevent: add\ndata: a\ndata: b\ndata: c\ndata: d\ndata: \n\n");
-        assert_eq!(told(" a\n\nb"), "id: 7\nevent: add\ndata:  a\ndata: \ndata: b\n\n");
-        assert_eq!(told(""), "id: 7\nevent: add\ndata: \n\n");
+        assert_eq!(encoded("{}"), "id: 7\nevent: add\ndata: {}\n\n");
+        assert_eq!(encoded("a\nb\r\nc\rd\n"), "id: 7\nevent: add\ndata: a\ndata: b\ndata: c\ndata: d\ndata: \n\n");
+        assert_eq!(encoded(" a\n\nb"), "id: 7\nevent: add\ndata:  a\ndata: \ndata: b\n\n");
+        assert_eq!(encoded(""), "id: 7\nevent: add\ndata: \n\n");
     }
 }

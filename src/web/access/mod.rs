@@ -1,8 +1,8 @@
-//! Access control: who may use which route. A route has a [`Rule`]; a request is let through by a
-//! token with the scope that the rule asks for, or, on a hook, by a signature of its body.
+//! Access control. A route has a [`Rule`]. A request is admitted by a token with the required scope or, on a hook, by
+//! a signature of its body.
 //!
-//! Where neither a token nor a signature is configured everything is open; whether that may be is
-//! for the configuration to decide.
+//! If neither a token nor a signature is configured, access is open. The configuration decides whether that is
+//! allowed.
 
 mod signature;
 mod token;
@@ -22,199 +22,199 @@ use self::{signature::Signature, token::Credentials};
 use super::{
     MayRead, Problem, ProblemCode, Secret, SignedBody,
     client::TokenName,
-    crowd::{OnTrial, Trial},
-    extract::hear_out,
+    connections::{Probation, ProbationHandle},
+    extract::drain_body,
 };
 
 pub use token::{Scope, Token};
 
-/// How much of a path stands in the log, in characters.
-const LONGEST_LOGGED_PATH: usize = 200;
+/// Maximum length of a path in the log, in characters.
+const MAX_LOGGED_PATH: usize = 200;
 
-/// What a route asks of a request.
+/// Requirement of a route for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// Nothing: whoever reaches it may use it.
+    /// No requirement.
     Open,
-    /// A token that may read.
+    /// A token with the scope `read`.
     Read,
-    /// A token that may administer.
+    /// A token with the scope `admin`.
     Admin,
-    /// A token that may publish to the source which the path calls `{source}`, or a signature by the
-    /// key of that source.
+    /// A token that may publish to the source named by the path parameter `{source}`, or a signature by the key of
+    /// that source.
     Publish,
 }
 
-/// Who is let in.
+/// Configured tokens and signature keys.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     tokens: Vec<Token>,
     signatures: BTreeMap<String, Secret>,
 }
 
-/// Why a request is not let through.
+/// Reason why a request is denied.
 #[derive(Debug)]
-enum Refusal {
-    Nothing,
-    Unreadable,
-    Unknown,
-    Expired { token: String },
+enum Denial {
+    NoToken,
+    InvalidCredentials,
+    UnknownToken,
+    ExpiredToken { token: String },
     WrongScope { token: String, needed: Scope },
     WrongSignature,
-    NothingSigned,
+    EmptySignedBody,
 }
 
 impl Access {
-    /// Lets in who has one of these tokens, or signs by the key of the source to whose hook it posts.
+    /// Admits requests with one of these tokens, and posts to a hook that are signed by the key of its source.
     #[must_use]
     pub fn new(tokens: Vec<Token>, signatures: BTreeMap<String, Secret>) -> Self {
         Self { tokens, signatures }
     }
 
-    /// Whether everybody is let in: nothing is configured by which anybody could be known.
+    /// Returns `true` if no token and no signature is configured, so that access is open to everybody.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.tokens.is_empty() && self.signatures.is_empty()
     }
 
-    /// The names of the tokens.
+    /// Returns the names of all tokens.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
         self.tokens.iter().map(|token| token.name.as_str())
     }
 
-    /// The names of the tokens that have expired.
+    /// Returns the names of the expired tokens.
     pub fn expired(&self) -> impl Iterator<Item = &str> {
         let now = Utc::now();
-        let is_over = move |token: &&Token| token.expires.is_some_and(|expires| expires <= now);
-        self.tokens.iter().filter(is_over).map(|token| token.name.as_str())
+        let is_expired = move |token: &&Token| token.expires.is_some_and(|expires| expires <= now);
+        self.tokens.iter().filter(is_expired).map(|token| token.name.as_str())
     }
 
-    /// Whether a token that has not expired has this scope.
+    /// Returns `true` if a token that has not expired grants this scope.
     #[must_use]
     pub fn grants(&self, scope: &Scope) -> bool {
         let now = Utc::now();
-        let holds = |token: &Token| token.scopes.iter().any(|held| held.covers(scope));
-        self.tokens.iter().any(|token| holds(token) && token.expires.is_none_or(|expires| now < expires))
+        let grants = |token: &Token| token.scopes.iter().any(|granted| granted.covers(scope));
+        self.tokens.iter().any(|token| grants(token) && token.expires.is_none_or(|expires| now < expires))
     }
 
-    /// Returns the token of that scope which the credentials hold.
+    /// Returns the token in the credentials if it has the required scope.
     ///
-    /// Every token is compared, so that the time tells neither whether one fitted nor which.
-    fn admits(&self, credentials: &Credentials, needed: Scope) -> Result<&Token, Refusal> {
+    /// All tokens are compared, so that the duration reveals neither a match nor its position.
+    fn authenticate(&self, credentials: &Credentials, needed: Scope) -> Result<&Token, Denial> {
         let presented = match credentials {
             Credentials::Token(token) => token.digest(),
-            Credentials::None => return Err(Refusal::Nothing),
-            Credentials::Unreadable => return Err(Refusal::Unreadable),
+            Credentials::None => return Err(Denial::NoToken),
+            Credentials::Invalid => return Err(Denial::InvalidCredentials),
         };
-        let known =
-            self.tokens.iter().fold(None, |known, token| if token.digest == presented { Some(token) } else { known });
-        let token = known.ok_or(Refusal::Unknown)?;
+        let matching =
+            self.tokens.iter().fold(None, |found, token| if token.digest == presented { Some(token) } else { found });
+        let token = matching.ok_or(Denial::UnknownToken)?;
         if token.expires.is_some_and(|expires| expires <= Utc::now()) {
-            return Err(Refusal::Expired { token: token.name.clone() });
+            return Err(Denial::ExpiredToken { token: token.name.clone() });
         }
-        if token.scopes.iter().any(|held| held.covers(&needed)) {
+        if token.scopes.iter().any(|granted| granted.covers(&needed)) {
             Ok(token)
         } else {
-            Err(Refusal::WrongScope { token: token.name.clone(), needed })
+            Err(Denial::WrongScope { token: token.name.clone(), needed })
         }
     }
 
-    /// What becomes of a request with these headers. A signature counts where no token fits.
-    fn decide(&self, headers: &HeaderMap, rule: Rule, source: Option<&str>) -> Verdict<'_> {
+    /// Decides about a request with these headers. A signature counts only if no token matches.
+    fn decide(&self, headers: &HeaderMap, rule: Rule, source: Option<&str>) -> Decision<'_> {
         let needed = match (rule, source) {
             (Rule::Open | Rule::Read, _) => Scope::Read,
             (Rule::Admin, _) => Scope::Admin,
             (Rule::Publish, Some(source)) => Scope::PublishTo(source.to_owned()),
             (Rule::Publish, None) => Scope::Publish,
         };
-        let refusal = match self.admits(&Credentials::of(headers), needed) {
-            Ok(token) => return Verdict::Admitted(token),
-            Err(refusal) => refusal,
+        let denial = match self.authenticate(&Credentials::of(headers), needed) {
+            Ok(token) => return Decision::Admitted(token),
+            Err(denial) => denial,
         };
         let Some(signature) = Signature::of(headers).filter(|_| rule == Rule::Publish) else {
-            return Verdict::Refused(refusal);
+            return Decision::Denied(denial);
         };
         match (source.and_then(|source| self.signatures.get(source)), signature) {
-            (Some(key), Some(signature)) => Verdict::IfSigned(key, signature),
-            // One answer for a source that has no key and for one that has another.
-            _ => Verdict::Refused(Refusal::WrongSignature),
+            (Some(key), Some(signature)) => Decision::IfSigned(key, signature),
+            // The response is the same for a source without a key and for one with another key.
+            _ => Decision::Denied(Denial::WrongSignature),
         }
     }
 }
 
-enum Verdict<'a> {
-    /// By this token.
+enum Decision<'a> {
+    /// Admitted by this token.
     Admitted(&'a Token),
-    /// If the body is signed by this key.
+    /// Admitted if the body has this signature by this key.
     IfSigned(&'a Secret, Signature),
-    Refused(Refusal),
+    Denied(Denial),
 }
 
-/// What the guard of one route knows.
+/// State of a route's guard.
 #[derive(Clone)]
-pub(super) struct OutboundPolicy {
+pub(super) struct RouteGuard {
     pub(super) access: Arc<Access>,
     pub(super) rule: Rule,
 }
 
-/// For `middleware::from_fn_with_state`, on a route: lets those requests through that its rule allows.
+/// Middleware of a route that admits requests according to its rule. Use it with `middleware::from_fn_with_state`.
 pub(super) async fn guard(
-    State(OutboundPolicy { access, rule }): State<OutboundPolicy>,
+    State(RouteGuard { access, rule }): State<RouteGuard>,
     parameters: Result<RawPathParams, RawPathParamsRejection>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let source = parameters.as_ref().ok().and_then(|all| all.iter().find(|(name, _)| *name == "source"));
-    let verdict = access.decide(request.headers(), rule, source.map(|(_, source)| source));
-    let request = match verdict {
-        verdict if rule == Rule::Open => {
-            let may_read = access.is_open() || matches!(verdict, Verdict::Admitted(_));
+    let decision = access.decide(request.headers(), rule, source.map(|(_, source)| source));
+    let request = match decision {
+        decision if rule == Rule::Open => {
+            let may_read = access.is_open() || matches!(decision, Decision::Admitted(_));
             request.extensions_mut().insert(MayRead(may_read));
             request
         }
-        Verdict::Admitted(token) => {
+        Decision::Admitted(token) => {
             if rule == Rule::Read {
                 request.extensions_mut().insert(TokenName(token.name.as_str().into()));
             }
             request
         }
-        Verdict::IfSigned(key, signature) => match read(request).await {
-            Ok((request, body)) if !signature.is_of(&body, key) => {
-                return refuse(&Refusal::WrongSignature, request).await;
+        Decision::IfSigned(key, signature) => match read_body(request).await {
+            Ok((request, body)) if !signature.matches(&body, key) => {
+                return deny(&Denial::WrongSignature, request).await;
             }
-            Ok((request, body)) if body.is_empty() => return refuse(&Refusal::NothingSigned, request).await,
+            Ok((request, body)) if body.is_empty() => return deny(&Denial::EmptySignedBody, request).await,
             Ok((mut request, _)) => {
                 request.extensions_mut().insert(SignedBody);
                 request
             }
             Err(problem) => return problem.into_response(),
         },
-        Verdict::Refused(refusal) => return refuse(&refusal, request).await,
+        Decision::Denied(denial) => return deny(&denial, request).await,
     };
-    for_this_client_alone(next.run(request).await)
+    make_private(next.run(request).await)
 }
 
-/// The request with its body read as it was sent, within [`super::BodyLimit`]: a sender signs what it
-/// sends, and nothing is inflated for somebody who is not known.
-async fn read(request: Request) -> Result<(Request, Bytes), Problem> {
-    on_trial(&request, Trial::begin);
+/// Reads the body of a request without decoding it, within [`super::BodyLimit`]: the signature covers the encoded
+/// body, and nothing is decompressed for unauthenticated senders.
+async fn read_body(request: Request) -> Result<(Request, Bytes), Problem> {
+    with_probation(&request, Probation::begin);
     let (parts, body) = request.into_parts();
     let super::Body(body) = super::Body::as_sent(Request::from_parts(parts.clone(), body)).await?;
     let request = Request::from_parts(parts, body.clone().into());
-    on_trial(&request, Trial::end);
+    with_probation(&request, Probation::end);
     Ok((request, body))
 }
 
-/// Tells the connection of a request whether it may be closed to make room for others.
-pub(super) fn on_trial(request: &Request, change: fn(&Trial)) {
-    if let Some(OnTrial(trial)) = request.extensions().get() {
-        change(trial);
+/// Changes the probation of a request's connection, if it has one.
+pub(super) fn with_probation(request: &Request, change: fn(&Probation)) {
+    if let Some(ProbationHandle(probation)) = request.extensions().get() {
+        change(probation);
     }
 }
 
-/// A cache that several clients share must not give one what only the other may read, which `public`
-/// would allow it in spite of `Authorization` (RFC 9111 section 3.5).
-fn for_this_client_alone(mut response: Response) -> Response {
+/// Changes `public` to `private` in `Cache-Control`. Otherwise a shared cache could give the response to clients
+/// without access, because `public` allows that in spite of `Authorization` (RFC 9111 section 3.5).
+fn make_private(mut response: Response) -> Response {
     if let Some(field) = response.headers_mut().get_mut(CACHE_CONTROL)
         && let Some(rest) = field.to_str().ok().and_then(|field| field.strip_prefix("public"))
         && let Ok(private) = HeaderValue::try_from(format!("private{rest}"))
@@ -224,55 +224,55 @@ fn for_this_client_alone(mut response: Response) -> Response {
     response
 }
 
-async fn refuse(refusal: &Refusal, request: Request) -> Response {
+async fn deny(denial: &Denial, request: Request) -> Response {
     let peer = request.extensions().get().map(|ConnectInfo::<SocketAddr>(peer)| tracing::field::display(*peer));
-    let path: String = request.uri().path().chars().take(LONGEST_LOGGED_PATH).collect();
-    tracing::warn!(peer, method = %request.method(), path, reason = %refusal, "access refused");
-    on_trial(&request, Trial::begin);
-    hear_out(request).await;
-    refusal.problem().into_response()
+    let path: String = request.uri().path().chars().take(MAX_LOGGED_PATH).collect();
+    tracing::warn!(peer, method = %request.method(), path, reason = %denial, "access denied");
+    with_probation(&request, Probation::begin);
+    drain_body(request).await;
+    denial.problem().into_response()
 }
 
-/// For the log: the name of the token is told, the token is not.
-impl fmt::Display for Refusal {
+/// Text for the log: it names the token and never contains the token itself.
+impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing => f.write_str("no token"),
-            Self::Unreadable => f.write_str("an Authorization header that holds no token"),
-            Self::Unknown => f.write_str("an unknown token"),
-            Self::Expired { token } => write!(f, "the token {token} has expired"),
-            Self::WrongScope { token, needed } => write!(f, "the token {token} has not the scope {needed}"),
+            Self::NoToken => f.write_str("no token"),
+            Self::InvalidCredentials => f.write_str("an Authorization header without a token"),
+            Self::UnknownToken => f.write_str("an unknown token"),
+            Self::ExpiredToken { token } => write!(f, "the token {token} has expired"),
+            Self::WrongScope { token, needed } => write!(f, "the token {token} lacks the scope {needed}"),
             Self::WrongSignature => f.write_str("a wrong signature"),
-            Self::NothingSigned => f.write_str("a signature of an empty body"),
+            Self::EmptySignedBody => f.write_str("a signature of an empty body"),
         }
     }
 }
 
-impl Refusal {
-    /// What the client is told: the same of every hook, so that nobody without a token learns which
-    /// sources there are.
+impl Denial {
+    /// Returns the problem for the client. It is the same for every hook, so that clients without a token cannot find
+    /// out which sources exist.
     fn problem(&self) -> Problem {
         let detail = match self {
-            Self::Nothing => {
-                "This needs a token: send it as Authorization: Bearer TOKEN, or as the password of Basic with any user \
-                 name. A hook whose source has a key takes a signature in X-Hub-Signature-256 as well."
+            Self::NoToken => {
+                "A token is required: send it as Authorization: Bearer TOKEN, or as the password of Basic with any user \
+                 name. A hook whose source has a key also accepts a signature in X-Hub-Signature-256."
             }
-            Self::Unreadable => {
-                "The Authorization header holds no token: send Bearer TOKEN, or Basic with the token as the password \
-                 of any user name, and only one of them."
+            Self::InvalidCredentials => {
+                "The Authorization header contains no token: send Bearer TOKEN, or Basic with the token as the password \
+                 with any user name. Send only one Authorization header."
             }
-            Self::Unknown => "The token is not one of this gateway's. Look whether it was copied whole.",
-            Self::Expired { .. } => "The token has expired. Have a new one made: tidings token.",
+            Self::UnknownToken => "The gateway does not know the token. Check that it was copied completely.",
+            Self::ExpiredToken { .. } => "The token has expired. Create a new one with: tidings token.",
             Self::WrongSignature => {
-                "The signature in X-Hub-Signature-256 is not that of this body by this source's key: send sha256= and \
-                 the HMAC-SHA256 of the body, as it is sent, in hexadecimal digits."
+                "The signature in X-Hub-Signature-256 does not match the body and the key of this source: send sha256= \
+                 and the HMAC-SHA256 of the body as sent, in hexadecimal digits."
             }
-            Self::NothingSigned => {
-                "The body is empty. A signature covers the body alone, so this one says nothing about the headers: send a \
-                 token with messages that have their content in headers."
+            Self::EmptySignedBody => {
+                "The body is empty. A signature covers only the body and not the headers: send a token with messages that \
+                 have their content in headers."
             }
             Self::WrongScope { needed, .. } => {
-                let detail = format!("This needs the scope {needed}, which the token does not have.");
+                let detail = format!("The scope {needed} is required, which the token does not have.");
                 return Problem::new(ProblemCode::Forbidden, detail).with("scope", needed.to_string());
             }
         };

@@ -1,6 +1,6 @@
-//! `X-Hub-Signature-256`: who knows the key of a source may post to its hook. The header is that of
-//! WebSub (section 8, "Authenticated Content Distribution") and of GitHub's webhooks:
-//! `sha256=` and the HMAC-SHA256 of the body as it is sent (RFC 2104) in hexadecimal digits.
+//! Signatures in `X-Hub-Signature-256`, which allow a sender with the key of a source to post to its hook. The header
+//! is that of WebSub (section 8, "Authenticated Content Distribution") and of GitHub's webhooks: `sha256=` and the
+//! HMAC-SHA256 (RFC 2104) of the encoded body in hexadecimal digits.
 
 use axum::http::{HeaderMap, HeaderName};
 use hmac::{Hmac, KeyInit, Mac};
@@ -10,11 +10,11 @@ use crate::web::Secret;
 
 const HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
 
-/// The signature that a request brings.
+/// Signature of a request.
 pub(super) struct Signature([u8; 32]);
 
 impl Signature {
-    /// Reads the header; `None` when it is not there, `Some(None)` when it is no signature.
+    /// Parses the header; `None` if it is missing, `Some(None)` if it is invalid.
     pub(super) fn of(headers: &HeaderMap) -> Option<Option<Self>> {
         let field = headers.get(HEADER)?;
         Some(field.to_str().ok().and_then(Self::parse))
@@ -26,9 +26,9 @@ impl Signature {
         Some(Self(digits))
     }
 
-    /// Whether it is that of this body by this key; compared in constant time.
-    pub(super) fn is_of(&self, body: &[u8], key: &Secret) -> bool {
-        // HMAC takes a key of any length (RFC 2104 section 3).
+    /// Returns `true` if this is the signature of `body` by `key`. The comparison takes constant time.
+    pub(super) fn matches(&self, body: &[u8], key: &Secret) -> bool {
+        // HMAC accepts a key of any length (RFC 2104 section 3).
         Hmac::<Sha256>::new_from_slice(key.expose())
             .is_ok_and(|mac| mac.chain_update(body).verify_slice(&self.0).is_ok())
     }
@@ -40,18 +40,18 @@ mod tests {
     use crate::web::Secret;
 
     #[test]
-    fn a_signature_is_of_one_body_and_one_key() {
+    fn signature_matches_one_body_and_one_key() {
         // RFC 4231 section 4.3, test case 2.
         let field = "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         let signature = Signature::parse(field).unwrap();
         let body = b"what do ya want for nothing?";
-        assert!(signature.is_of(body, &Secret::new("Jefe")));
-        assert!(!signature.is_of(body, &Secret::new("Jeff")));
-        assert!(!signature.is_of(&body[1..], &Secret::new("Jefe")));
+        assert!(signature.matches(body, &Secret::new("Jefe")));
+        assert!(!signature.matches(body, &Secret::new("Jeff")));
+        assert!(!signature.matches(&body[1..], &Secret::new("Jefe")));
     }
 
     #[test]
-    fn what_is_no_signature_is_none() {
+    fn invalid_signature_is_none() {
         let digits = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         for field in ["", "sha256=", digits, &format!("sha1={digits}"), &format!("sha256={}", &digits[2..])] {
             assert!(Signature::parse(field).is_none(), "{field}");

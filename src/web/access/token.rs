@@ -1,4 +1,4 @@
-//! Tokens: who may do what, and for how long.
+//! Tokens, their scopes and their expiry.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use chrono::{DateTime, Utc};
 
 use crate::web::{Secret, SecretDigest};
 
-/// A token that is let in. Of the token itself only its digest is known.
+/// Configured token. Only its digest is stored.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// What the configuration calls it; it stands in the log.
+    /// Name of the token in the configuration; it is logged.
     pub name: String,
-    /// The SHA-256 of the token.
+    /// SHA-256 of the token.
     pub digest: SecretDigest,
-    /// What it may do.
+    /// Scopes of the token.
     pub scopes: Vec<Scope>,
-    /// From when on it is no longer taken; `None` is never.
+    /// Time of expiry; `None` means never.
     pub expires: Option<DateTime<Utc>>,
 }
 
-/// What a token may do.
+/// Permission of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// `publish:SOURCE`: post to the hook of this source.
@@ -35,8 +35,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Takes a scope as it is written; `None` when it is none. Whether there is such a source is not
-    /// looked at.
+    /// Parses a scope; `None` if it is invalid. Does not check that the source exists.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -49,13 +48,13 @@ impl Scope {
         }
     }
 
-    /// Whether who may do this may do `other`. Who has `admin` may do all: the administrator can read
-    /// every message in the quarantine and have it taken in, so a line between would protect nothing.
+    /// Returns `true` if this scope includes `other`. The scope `admin` includes all: an administrator can read and
+    /// retry every message in the quarantine, so a separation would protect nothing.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Admin, _) | (Self::Publish, Self::PublishTo(_)) => true,
-            (held, needed) => held == needed,
+            (granted, needed) => granted == needed,
         }
     }
 }
@@ -71,19 +70,19 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a request brings to be known by.
+/// Credentials of a request.
 pub(super) enum Credentials {
-    /// Nothing.
+    /// No `Authorization` header.
     None,
     /// A token.
     Token(Secret),
-    /// Something that holds no token: another scheme, not base64, more than one.
-    Unreadable,
+    /// An `Authorization` header without a token: another scheme, invalid base64, or several headers.
+    Invalid,
 }
 
 impl Credentials {
-    /// Reads `Authorization`: `Bearer TOKEN` (RFC 6750 section 2.1), or `Basic` with the token as the
-    /// password of any user (RFC 7617), since feed readers know no other scheme.
+    /// Parses `Authorization`: `Bearer TOKEN` (RFC 6750 section 2.1), or `Basic` with the token as the password of
+    /// any user (RFC 7617), the only scheme that feed readers support.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut fields = headers.get_all(AUTHORIZATION).into_iter();
         let field = match (fields.next(), fields.next()) {
@@ -91,7 +90,7 @@ impl Credentials {
             (Some(field), None) => field.to_str().ok(),
             (Some(_), Some(_)) => None,
         };
-        field.and_then(token_of).map_or(Self::Unreadable, Self::Token)
+        field.and_then(token_of).map_or(Self::Invalid, Self::Token)
     }
 }
 
@@ -102,7 +101,7 @@ fn token_of(field: &str) -> Option<Secret> {
         Some(Secret::new(rest))
     } else if scheme.eq_ignore_ascii_case("basic") {
         let decoded = general_purpose::STANDARD.decode(rest).ok()?;
-        // A user name has no colon, a password may.
+        // A user name cannot contain a colon; a password can.
         let colon = decoded.iter().position(|b| *b == b':')?;
         Some(Secret::new(&decoded[colon + 1..]))
     } else {
@@ -122,12 +121,12 @@ mod tests {
         match Credentials::of(&headers) {
             Credentials::None => None,
             Credentials::Token(token) => Some(String::from_utf8(token.expose().to_vec()).unwrap()),
-            Credentials::Unreadable => Some("unreadable".to_owned()),
+            Credentials::Invalid => Some("invalid".to_owned()),
         }
     }
 
     #[test]
-    fn a_token_comes_as_bearer_or_as_password() {
+    fn token_is_parsed_from_bearer_and_basic() {
         for (fields, expected) in [
             (&[][..], None),
             (&["Bearer tdg_1"], Some("tdg_1")),
@@ -137,25 +136,25 @@ mod tests {
             (&["BASIC OnRkZ18x"], Some("tdg_1")),
             (&["Basic bWU6YTpi"], Some("a:b")),
             // me
-            (&["Basic bWU="], Some("unreadable")),
-            (&["Basic tdg_1"], Some("unreadable")),
-            (&["Digest username=\"me\""], Some("unreadable")),
-            (&["tdg_1"], Some("unreadable")),
-            (&[""], Some("unreadable")),
-            (&["Bearer tdg_1", "Bearer tdg_2"], Some("unreadable")),
+            (&["Basic bWU="], Some("invalid")),
+            (&["Basic tdg_1"], Some("invalid")),
+            (&["Digest username=\"me\""], Some("invalid")),
+            (&["tdg_1"], Some("invalid")),
+            (&[""], Some("invalid")),
+            (&["Bearer tdg_1", "Bearer tdg_2"], Some("invalid")),
         ] {
             assert_eq!(token(fields).as_deref(), expected, "{fields:?}");
         }
     }
 
     #[test]
-    fn a_scope_covers_what_it_says() {
+    fn scopes_cover_other_scopes() {
         let scopes = ["publish:a", "publish:b", "publish:*", "read", "admin"];
         let covered: Vec<Vec<&str>> = scopes
             .iter()
-            .map(|held| {
-                let held = Scope::parse(held).unwrap();
-                scopes.into_iter().filter(|needed| held.covers(&Scope::parse(needed).unwrap())).collect()
+            .map(|scope| {
+                let granted = Scope::parse(scope).unwrap();
+                scopes.into_iter().filter(|needed| granted.covers(&Scope::parse(needed).unwrap())).collect()
             })
             .collect();
         let expected: [&[&str]; 5] =

@@ -34,7 +34,7 @@ async fn public_listen_address_is_refused_without_tokens() {
         let status = gateway.http.get(format!("{url}/changes")).send().await.unwrap().status();
         assert_eq!(status, if arguments[0] == "--insecure" { 200 } else { 401 });
         let log = fs::read_to_string(log).unwrap();
-        assert_eq!(log.contains("there is no access control"), arguments[0] == "--insecure", "{log}");
+        assert_eq!(log.contains("access control is off"), arguments[0] == "--insecure", "{log}");
         assert_eq!(log.contains("unencrypted"), arguments[0] != "--insecure", "{log}");
     }
 }

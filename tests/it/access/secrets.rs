@@ -39,10 +39,10 @@ async fn secrets_appear_in_no_response_log_or_file() {
     }
     let log = guarded.log();
     for told in [
-        "access refused",
+        "access denied",
         "method=POST path=\"/hooks/fedora3\" reason=an unknown token",
         "reason=the token expired has expired",
-        "reason=the token reader has not the scope publish:fedora3",
+        "reason=the token reader lacks the scope publish:fedora3",
         "peer=127.0.0.1:",
     ] {
         assert!(log.contains(told), "the log does not say {told}:\n{log}");

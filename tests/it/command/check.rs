@@ -115,7 +115,7 @@ fn check_accepts_the_journal_of_a_running_gateway() {
     // Only the first start creates a journal and logs its path.
     let is_new = |log: &Path| {
         let log = fs::read_to_string(log).unwrap();
-        log.lines().any(|line| line.contains("a new, empty journal was made") && line.contains(data.to_str().unwrap()))
+        log.lines().any(|line| line.contains("created a new, empty journal") && line.contains(data.to_str().unwrap()))
     };
     assert!(is_new(&log));
     assert!(Gateway::start_logging(&data, &["--config", &config], &log).stop().success());

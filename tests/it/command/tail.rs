@@ -165,7 +165,7 @@ async fn tail_prints_the_problem_of_a_refused_request() {
     let guarded = Guarded::start();
     assert_eq!(guarded.post("fedora3", &message(1)).bearer_auth("tdg_publisher").send().await.unwrap().status(), 201);
     let url = guarded.gateway.url.as_str();
-    assert!(fails(1, tail(&[url])).starts_with("tidings: 401 Unauthorized: This needs a token"));
+    assert!(fails(1, tail(&[url])).starts_with("tidings: 401 Unauthorized: A token is required"));
     let wrong = fails(1, tail(&[url, "--token", "tdg_s3cret"]));
     assert!(wrong.starts_with("tidings: 401 Unauthorized") && !wrong.contains("s3cret"), "{wrong}");
     let with_token = |arguments: &[&str]| {
@@ -177,7 +177,7 @@ async fn tail_prints_the_problem_of_a_refused_request() {
     let unknown = fails(1, with_token(&["--filter", "objekt=x"]));
     assert!(unknown.contains(r#"There is no parameter "objekt"; did you mean "object"?"#), "{unknown}");
     let elsewhere = fails(1, tail(&[&format!("{url}/nowhere")]));
-    assert!(elsewhere.starts_with("tidings: 404 Not Found: There is nothing at /nowhere/stream"), "{elsewhere}");
+    assert!(elsewhere.starts_with("tidings: 404 Not Found: No resource has the path /nowhere/stream"), "{elsewhere}");
     for wrong in [&["ftp://h"][..], &["--filter", "DELETE"], &["--filter", "after=1"], &["--after", "x"]] {
         fails(2, tail(wrong));
     }

@@ -37,13 +37,13 @@ async fn uploads_must_be_in_order_and_duplicates_change_nothing() {
         (
             json!({ "walk": two, "part": 2, "place": "", "objects": vec![object.clone(); 1001] }),
             422,
-            "1000 are taken at once",
+            "the limit is 1000",
         ),
         (json!({ "walk": two, "part": 2, "place": "x".repeat(70_000), "objects": [] }), 422, "more than 65536 bytes"),
         (
             json!({ "walk": two, "part": 2, "place": "", "objects": [{ "object": "h", "at": "now", "items": [] }] }),
             400,
-            "no part of a walk",
+            "not a part of a crawl",
         ),
         (
             json!({ "walk": two, "part": 2, "place": "", "objects": [{ "object": "http://h/", "at": "2020-01-01T00:00:00Z", "items": [] }] }),

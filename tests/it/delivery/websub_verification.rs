@@ -40,8 +40,8 @@ async fn invalid_request_is_refused_immediately() {
         (with("hub.callback", "http://subscriber.example/cb"), "hub.callback", "not encrypted"),
         (with("hub.callback", "https://127.0.0.1/cb"), "hub.callback", "127.0.0.1"),
         (with("hub.callback", "https://localhost/cb"), "hub.callback", "itself"),
-        (with("hub.topic", "https://elsewhere.example/feed"), "hub.topic", "none of this hub"),
-        (with("hub.topic", "feed"), "hub.topic", "none of this hub"),
+        (with("hub.topic", "https://elsewhere.example/feed"), "hub.topic", "not a topic of this hub"),
+        (with("hub.topic", "feed"), "hub.topic", "not a topic of this hub"),
         (with("hub.lease_seconds", "-5"), "hub.lease_seconds", "whole number"),
     ] {
         let (status, body) = ask(&gateway, &parameters).await;
@@ -50,7 +50,8 @@ async fn invalid_request_is_refused_immediately() {
         assert_eq!(problem["type"], "urn:tidings:problem:invalid-hub-request");
         assert!(problem["detail"].as_str().unwrap().contains(told), "{told}: {body}");
     }
-    for (query, told) in [("?chnge=ADD", "change"), ("?before=7", "before"), ("/archive/1", "none of this hub")] {
+    for (query, told) in [("?chnge=ADD", "change"), ("?before=7", "before"), ("/archive/1", "not a topic of this hub")]
+    {
         let topic = format!("{topic}{query}");
         let mut parameters = base;
         parameters[2].1 = &topic;

@@ -58,7 +58,7 @@ async fn stream_formats_equal_those_of_other_views() {
     let refused = Stream::ask(&gateway, "?format=yaml", None).await;
     assert_eq!(refused.status(), 400);
     let told = refused.text().await.unwrap();
-    assert!(told.contains("there is no format \\\"yaml\\\" of events; there are atom, json, xml"), "{told}");
+    assert!(told.contains("there is no event format \\\"yaml\\\"; there are atom, json, xml"), "{told}");
 }
 
 #[tokio::test]

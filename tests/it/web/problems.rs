@@ -39,8 +39,11 @@ fn router() -> Router {
         .route("/mute", get(async || StatusCode::BAD_GATEWAY))
         .fallback(web::not_found)
         .method_not_allowed_fallback(web::method_not_allowed)
-        .layer(CatchPanicLayer::custom(web::panicked))
-        .layer(from_fn_with_state(web::Around::new(16, 1024, Duration::from_millis(50), Duration::ZERO), web::around))
+        .layer(CatchPanicLayer::custom(web::panic_response))
+        .layer(from_fn_with_state(
+            web::RequestPolicy::new(16, 1024, Duration::from_millis(50), Duration::ZERO),
+            web::apply_request_policy,
+        ))
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
-//! What hyper refuses by itself, before any route or layer of ours sees it: a head that is none, one that
-//! is too large, an address that is too long. It answers these with an empty body, and offers no other way;
-//! here that answer is replaced by a problem document on its way out.
+//! Rewrites error responses that hyper sends by itself, before any route or layer sees the request: an unreadable
+//! request, headers that are too large, a URL that is too long. hyper sends these with an empty body and cannot be
+//! configured otherwise. This module replaces them with problem documents while they are written.
 
 use std::{
     io,
@@ -13,26 +13,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Problem, ProblemCode, security_headers::SecurityHeaders};
 
-/// A connection on which hyper's own refusals become problem documents.
-pub(super) struct Refusals<Io> {
+/// Connection that replaces hyper's own error responses with problem documents.
+pub(super) struct RewriteHyperErrors<Io> {
     io: Io,
-    /// What is written in place of hyper's answer, and how much of it is written.
-    instead: Option<(Vec<u8>, usize)>,
+    /// Replacement for hyper's response, and the number of its bytes that are written.
+    replacement: Option<(Vec<u8>, usize)>,
     headers: SecurityHeaders,
 }
 
-impl<Io> Refusals<Io> {
-    /// The problem documents have these headers.
-    pub(super) fn on(io: Io, headers: SecurityHeaders) -> Self {
-        Self { io, instead: None, headers }
+impl<Io> RewriteHyperErrors<Io> {
+    /// Wraps a connection. `headers` are added to the problem documents.
+    pub(super) fn new(io: Io, headers: SecurityHeaders) -> Self {
+        Self { io, replacement: None, headers }
     }
 }
 
-/// The answer that takes the place of these bytes, if they are one that hyper made.
+/// Returns the replacement for `written` if hyper generated it.
 ///
-/// Nothing else that is written looks like that: our own errors have a body, and no body has a line that ends
-/// in CR LF, since both JSON and XML escape the CR.
-fn in_place_of(written: &[u8], headers: SecurityHeaders) -> Option<Vec<u8>> {
+/// No other data looks like this: other errors have a body, and no line of a body ends in CR LF, because JSON and XML
+/// escape the CR.
+fn replacement(written: &[u8], headers: SecurityHeaders) -> Option<Vec<u8>> {
     let text = str::from_utf8(written.strip_prefix(b"HTTP/1.1 4")?.strip_suffix(b"\r\n\r\n")?).ok()?;
     let (status, fields) = text.split_once("\r\n")?;
     let mut date = None;
@@ -48,22 +48,21 @@ fn in_place_of(written: &[u8], headers: SecurityHeaders) -> Option<Vec<u8>> {
     let problem = match status.get(..2).filter(|_| empty)? {
         "00" => Problem::new(
             ProblemCode::BadRequest,
-            "What came is no request of HTTP/1.1: its first line or a header field cannot be read. Look at what sends it.",
+            "The data is not an HTTP/1.1 request: its first line or a header cannot be parsed. Check the sender.",
         ),
-        "14" => Problem::new(
-            ProblemCode::AddressTooLong,
-            "The path with its query is far longer than is read. Ask for less at once.",
-        ),
+        "14" => {
+            Problem::new(ProblemCode::AddressTooLong, "The path with its query is far too long. Request less at once.")
+        }
         "31" => Problem::new(
             ProblemCode::HeadTooLarge,
-            "The request has more header fields than are read, or larger ones. Send fewer, or shorter ones.",
+            "The request has too many headers, or too large ones. Send fewer or shorter headers.",
         ),
         _ => return None,
     };
-    Some(answer(&problem, date, headers))
+    Some(encode(&problem, date, headers))
 }
 
-fn answer(problem: &Problem, date: Option<&str>, headers: SecurityHeaders) -> Vec<u8> {
+fn encode(problem: &Problem, date: Option<&str>, headers: SecurityHeaders) -> Vec<u8> {
     let (status, body) = (problem.code().status(), problem.to_json());
     let reason = StatusCode::canonical_reason(&status).unwrap_or_default();
     let date = date.map(|date| format!("date: {date}\r\n")).unwrap_or_default();
@@ -77,26 +76,27 @@ fn answer(problem: &Problem, date: Option<&str>, headers: SecurityHeaders) -> Ve
     .into_bytes()
 }
 
-impl<Io: AsyncRead + Unpin> AsyncRead for Refusals<Io> {
+impl<Io: AsyncRead + Unpin> AsyncRead for RewriteHyperErrors<Io> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl<Io: AsyncWrite + Unpin> AsyncWrite for Refusals<Io> {
+impl<Io: AsyncWrite + Unpin> AsyncWrite for RewriteHyperErrors<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        if this.instead.is_none() {
-            this.instead = in_place_of(buf, this.headers).map(|instead| (instead, 0));
+        if this.replacement.is_none() {
+            this.replacement = replacement(buf, this.headers).map(|bytes| (bytes, 0));
         }
-        // Until all of it is written hyper comes again with the same bytes: none of them is taken before.
-        while let Some((instead, begun)) = &mut this.instead {
-            match ready!(Pin::new(&mut this.io).poll_write(cx, &instead[*begun..]))? {
+        // hyper repeats the same bytes until they are accepted, so none is accepted before the replacement is
+        // written.
+        while let Some((bytes, sent)) = &mut this.replacement {
+            match ready!(Pin::new(&mut this.io).poll_write(cx, &bytes[*sent..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                written => *begun += written,
+                written => *sent += written,
             }
-            if *begun == instead.len() {
-                this.instead = None;
+            if *sent == bytes.len() {
+                this.replacement = None;
                 return Poll::Ready(Ok(buf.len()));
             }
         }
@@ -131,14 +131,14 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Refusals<Io> {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use super::{Refusals, SecurityHeaders, in_place_of};
+    use super::{RewriteHyperErrors, SecurityHeaders, replacement};
 
     #[test]
-    fn nothing_but_a_bare_refusal_is_replaced() {
+    fn only_errors_of_hyper_are_replaced() {
         let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\ndate: D\r\n\r\n";
-        let instead = String::from_utf8(in_place_of(bare, SecurityHeaders::default()).unwrap()).unwrap();
-        assert!(instead.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"), "{instead}");
-        assert!(instead.contains("\r\ndate: D\r\n\r\n{"), "{instead}");
+        let replaced = String::from_utf8(replacement(bare, SecurityHeaders::default()).unwrap()).unwrap();
+        assert!(replaced.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"), "{replaced}");
+        assert!(replaced.contains("\r\ndate: D\r\n\r\n{"), "{replaced}");
         for other in [
             "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 2\r\n\r\n",
@@ -147,23 +147,23 @@ mod tests {
             "HTTP/1.1 4é",
             "",
         ] {
-            assert_eq!(in_place_of(other.as_bytes(), SecurityHeaders::default()), None, "{other}");
+            assert_eq!(replacement(other.as_bytes(), SecurityHeaders::default()), None, "{other}");
         }
     }
 
     #[tokio::test]
-    async fn it_is_written_whole_through_a_narrow_pipe() {
+    async fn replacement_is_written_completely_through_small_buffer() {
         let (server, mut client) = tokio::io::duplex(7);
         let bare = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         let writing = tokio::spawn(async move {
-            let mut io = Refusals::on(server, SecurityHeaders::default());
+            let mut io = RewriteHyperErrors::new(server, SecurityHeaders::default());
             io.write_all(bare).await.unwrap();
             io.write_all(b"more").await.unwrap();
         });
         let mut all = Vec::new();
         client.read_to_end(&mut all).await.unwrap();
         writing.await.unwrap();
-        let mut expected = in_place_of(bare, SecurityHeaders::default()).unwrap();
+        let mut expected = replacement(bare, SecurityHeaders::default()).unwrap();
         expected.extend_from_slice(b"more");
         assert_eq!(all, expected);
     }

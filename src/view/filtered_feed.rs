@@ -1,8 +1,8 @@
-//! The feed with a filter: a paged feed (RFC 5005 section 3). Each document goes through the journal
-//! from a cursor back, shows what the filter wants, and links to where the next one goes on.
+//! The feed with a filter: a paged feed (RFC 5005 section 3). Each document reads the journal backwards from a
+//! cursor, contains the changes that match the filter, and links to the next document.
 //!
-//! The cursor is a number of the journal, so that changes which come in while somebody pages move
-//! nothing: every change that the filter wants is in one document of the chain, and in one only.
+//! The cursor is a number of the journal, so changes that arrive while a reader pages move nothing: each matching
+//! change is in exactly one document of the chain.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use super::{
     LARGE, PAGE_BYTES,
-    atom::{Frame, Site, page_link},
-    journal_problem,
+    atom::{FeedMetadata, Site, page_link},
+    block_on, journal_problem,
     parameters::with_filter,
-    store_problem, wait_for,
+    store_problem,
 };
 use crate::{
     journal::{Journal, RecordedChange, store::StoreError},
@@ -24,26 +24,29 @@ use crate::{
     web::{Problem, Query},
 };
 
-/// How many changes are examined for one document at the most; it may have fewer than were asked
-/// for, even none, and still link to a next one.
+/// Maximum number of changes that are examined for one document. It may contain fewer changes than requested, even
+/// none, and still link to a next document.
 const MAX_EXAMINED: usize = 5_000;
-/// How many are read from the journal at once, and about how many bytes of their JSON.
-const READ_AT_ONCE: usize = 250;
+
+/// Maximum number of changes that are read from the journal at once.
+const READ_CHANGES: usize = 250;
+
+/// Approximate maximum size of the JSON of these changes, in bytes.
 const READ_BYTES: usize = 256 << 10;
 
 with_filter! {
-    /// The query parameters.
+    /// Query parameters of the feed.
     pub(super) struct Parameters {
-        /// How many changes a document has at the most.
+        /// Maximum number of changes in a document.
         #[param(value_type = u64, required = false, minimum = 1, maximum = 1000)]
         limit: Option<Limit>,
-        /// The number before which to begin; the links of the feed have it.
+        /// Number of the change before which to begin; the links of the feed contain it.
         #[param(value_type = Seq, required = false)]
         before: Option<Seq>,
     }
 }
 
-/// How many changes a document has at the most.
+/// Maximum number of changes in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u64")]
 struct Limit(usize);
@@ -62,7 +65,7 @@ impl TryFrom<u64> for Limit {
     }
 }
 
-/// What a reader of the feed asked for by its query: a filter, and which document of the chain.
+/// Selection of a reader of the feed: a filter and a document of the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     filter: Filter,
@@ -71,20 +74,20 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Reads a query. The order and the repetition of values mean nothing and are dropped, so that
-    /// one selection has one address.
+    /// Parses a query. Values are sorted and deduplicated, because order and repetition have no meaning and each
+    /// selection must have one URL.
     ///
     /// # Errors
     /// `invalid-query`, with the name of the parameter.
     pub fn parse(query: &str) -> Result<Self, Problem> {
-        let Query(mut told) = Query::<Parameters>::parse(query)?;
-        let filter = told.filter()?;
-        Ok(Self { filter, limit: told.limit, before: told.before })
+        let Query(mut parameters) = Query::<Parameters>::parse(query)?;
+        let filter = parameters.filter()?;
+        Ok(Self { filter, limit: parameters.limit, before: parameters.before })
     }
 
-    /// What is selected, where the document is the newest of its chain: an older one gets no new entries.
+    /// Returns the filter if this is the newest document of its chain; older documents get no new entries.
     #[must_use]
-    pub fn of_newest(&self) -> Option<&Filter> {
+    pub fn filter_of_newest(&self) -> Option<&Filter> {
         self.before.is_none().then_some(&self.filter)
     }
 
@@ -92,7 +95,7 @@ impl Selection {
         Self { before, ..self.clone() }
     }
 
-    /// The query of this selection, in the one order that every link has.
+    /// Returns the canonical query of this selection.
     #[must_use]
     pub fn to_query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(filter_query(&self.filter));
@@ -124,113 +127,115 @@ fn filter_query(filter: &Filter) -> String {
     query.finish()
 }
 
-/// What there is of a selection.
+/// Page of the changes of a selection.
 #[derive(Debug)]
-pub(super) struct Found {
-    /// The changes, newest first, as they are to be shown.
+pub(super) struct FilteredPage {
+    /// Changes to show, newest first.
     pub(super) changes: Vec<Arc<RecordedChange>>,
-    /// Where the next document goes on; `None` when nothing older is left.
+    /// Cursor of the next document; `None` if there are no older changes.
     next: Option<Seq>,
-    /// When the newest of the changes that are shown was received, or else that were examined.
+    /// Time at which the newest of the shown changes was received, or else of the examined changes.
     updated: Option<Timestamp>,
 }
 
-impl Found {
-    /// These changes alone, newest first.
+impl FilteredPage {
+    /// Creates a page of only these changes, which must be newest first.
     pub(super) fn of(changes: &[Arc<RecordedChange>]) -> Result<Self, StoreError> {
         let updated = changes.first().map(|newest| newest.change().map(|change| change.received)).transpose()?;
         Ok(Self { changes: changes.to_vec(), next: None, updated })
     }
 }
 
-/// Goes through the journal from the selection's cursor back. It reads and parses thousands of changes: it is for a
-/// thread that may wait.
-pub(super) fn find(journal: &Journal, selection: &Selection) -> Result<Found, Problem> {
+/// Reads the journal backwards from the selection's cursor. It reads and parses thousands of changes and must run on
+/// a blocking thread.
+pub(super) fn read_page(journal: &Journal, selection: &Selection) -> Result<FilteredPage, Problem> {
     let Limit(limit) = selection.limit.unwrap_or(Limit::DEFAULT);
     let end = journal.head().next();
     let mut cursor = selection.before.map_or(end, |before| before.min(end));
-    let mut found = Found { changes: Vec::new(), next: None, updated: None };
+    let mut page = FilteredPage { changes: Vec::new(), next: None, updated: None };
     let (mut examined, mut bytes) = (0, 0);
     while examined < MAX_EXAMINED && cursor > Seq::ZERO.next() {
-        let at_once = READ_AT_ONCE.min(MAX_EXAMINED - examined);
-        let read = wait_for(journal.before_within(cursor, at_once, READ_BYTES)).map_err(journal_problem)?;
+        let count = READ_CHANGES.min(MAX_EXAMINED - examined);
+        let read = block_on(journal.before_within(cursor, count, READ_BYTES)).map_err(journal_problem)?;
         if read.is_empty() {
-            return Ok(found);
+            return Ok(page);
         }
         for recorded in read {
             let recorded = if recorded.json().len() < LARGE { recorded } else { Arc::new(recorded.without_caches()) };
             let received = recorded.change().map_err(store_problem)?.received;
-            // Times of receipt never go back in the journal, so nothing older is wanted either.
+            // Times of receipt never decrease in the journal, so no older change matches.
             if selection.filter.since.is_some_and(|since| received < since) {
-                found.updated.get_or_insert(received);
-                return Ok(found);
+                page.updated.get_or_insert(received);
+                return Ok(page);
             }
-            let shown = recorded.filtered(&selection.filter).map_err(store_problem)?;
-            let size = shown.as_ref().map_or(0, |shown| shown.json().len());
-            if !found.changes.is_empty() && bytes + size > PAGE_BYTES {
-                found.next = older_than(cursor);
-                return Ok(found);
+            let selected = recorded.filtered(&selection.filter).map_err(store_problem)?;
+            let size = selected.as_ref().map_or(0, |selected| selected.json().len());
+            if !page.changes.is_empty() && bytes + size > PAGE_BYTES {
+                page.next = older_than(cursor);
+                return Ok(page);
             }
             cursor = recorded.seq();
             examined += 1;
             bytes += size;
-            // What was examined is never older than what was shown before, so that this never goes back.
-            if found.updated.is_none() || (found.changes.is_empty() && shown.is_some()) {
-                found.updated = Some(received);
+            // The examined change is never older than those shown before, so this time never decreases.
+            if page.updated.is_none() || (page.changes.is_empty() && selected.is_some()) {
+                page.updated = Some(received);
             }
-            // Of many bytes, what was read of them is dropped until their entries are written.
-            let shown = shown.map(|shown| if bytes > READ_BYTES { Arc::new(shown.without_caches()) } else { shown });
-            found.changes.extend(shown);
-            if found.changes.len() == limit {
-                found.next = older_than(cursor);
-                return Ok(found);
+            // If the page is large, the parsed changes are dropped until their entries are written.
+            let selected =
+                selected.map(|change| if bytes > READ_BYTES { Arc::new(change.without_caches()) } else { change });
+            page.changes.extend(selected);
+            if page.changes.len() == limit {
+                page.next = older_than(cursor);
+                return Ok(page);
             }
         }
     }
-    found.next = older_than(cursor);
-    Ok(found)
+    page.next = older_than(cursor);
+
+    Ok(page)
 }
 
-/// The cursor, if there is anything before it.
+/// Returns the cursor if there is a change before it.
 fn older_than(cursor: Seq) -> Option<Seq> {
     (cursor > Seq::ZERO.next()).then_some(cursor)
 }
 
-/// The address of a document, in its one spelling.
-pub(super) fn address(site: &Site, selection: &Selection) -> String {
+/// Returns the canonical URL of a document.
+pub(super) fn url(site: &Site, selection: &Selection) -> String {
     match selection.to_query() {
         query if query.is_empty() => site.feed(),
         query => format!("{}?{query}", site.feed()),
     }
 }
 
-/// The document's frame.
-pub(super) fn frame(site: &Site, selection: &Selection, found: &Found, subtitle: &str) -> Frame {
+/// Returns the metadata of a document.
+pub(super) fn metadata(site: &Site, selection: &Selection, page: &FilteredPage, subtitle: &str) -> FeedMetadata {
     let filter = filter_query(&selection.filter);
-    let address = |selection: &Selection| address(site, selection);
+    let url_of = |selection: &Selection| url(site, selection);
     let mut links = vec![
-        page_link("self", address(selection)),
-        page_link("first", address(&selection.starting_before(None))),
+        page_link("self", url_of(selection)),
+        page_link("first", url_of(&selection.starting_before(None))),
         site.service_link(),
     ];
     links.extend(site.hub_link());
-    links.extend(found.next.map(|next| page_link("next", address(&selection.starting_before(Some(next))))));
-    Frame {
-        id: if filter.is_empty() { site.journal } else { id_of(site.journal, &filter) },
+    links.extend(page.next.map(|next| page_link("next", url_of(&selection.starting_before(Some(next))))));
+    FeedMetadata {
+        id: if filter.is_empty() { site.journal } else { filtered_feed_id(site.journal, &filter) },
         subtitle: if filter.is_empty() {
             subtitle.to_owned()
         } else {
             format!("The changes that match {filter}, newest first.")
         },
-        updated: found.updated.unwrap_or(Timestamp::EPOCH),
+        updated: page.updated.unwrap_or(Timestamp::EPOCH),
         links,
         archive: false,
     }
 }
 
-/// A filter makes another feed of the same journal, with an identifier of its own: a UUID of
-/// version 8 (RFC 9562 section 5.8) over the journal's and the filter.
-fn id_of(journal: Uuid, filter: &str) -> Uuid {
+/// Returns the identifier of a filtered feed, a UUID of version 8 (RFC 9562 section 5.8) over the identifiers of the
+/// journal and the filter: each filter makes another feed of the same journal.
+fn filtered_feed_id(journal: Uuid, filter: &str) -> Uuid {
     let digest = Sha256::new().chain_update(journal.as_bytes()).chain_update(filter).finalize();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
@@ -242,21 +247,21 @@ mod tests {
     use super::Selection;
 
     #[test]
-    fn one_selection_has_one_address() {
-        let written = "source=a&source=b&object=http%3A%2F%2Fh%2F&parent=urn%3Ap&type=info%3Afedora%2Fx%3AM&change=ADD\
+    fn selection_has_one_canonical_query() {
+        let canonical = "source=a&source=b&object=http%3A%2F%2Fh%2F&parent=urn%3Ap&type=info%3Afedora%2Fx%3AM&change=ADD\
                        &change=STATE&media_type=image%2F*&state=ACTIVE&since=2026-01-02T03%3A04%3A05.000Z&visibility=true\
                        &limit=7&before=9";
         let shuffled = "visibility=true&before=9&parent=urn:p&media_type=Image/*&change=STATE&source=b&type=info:fedora/x:M&source=a&source=b&state=ACTIVE&change=ADD\
                         &since=2026-01-02T04:04:05%2B01:00&limit=7&object=http://h/";
         let selection = Selection::parse(shuffled).unwrap();
-        assert_eq!(selection.to_query(), written);
-        assert_eq!(Selection::parse(written).unwrap(), selection);
+        assert_eq!(selection.to_query(), canonical);
+        assert_eq!(Selection::parse(canonical).unwrap(), selection);
     }
 
     #[test]
-    fn what_is_not_allowed_is_named() {
+    fn invalid_queries_name_the_parameter() {
         let many = "source=a&".repeat(51);
-        for (query, told) in [
+        for (query, expected) in [
             ("sources=a", "did you mean \"source\"?"),
             ("source=A", "\"source\" is wrong: \"A\" is not a name"),
             ("object=", "\"object\" is wrong: it is empty"),
@@ -278,7 +283,7 @@ mod tests {
             (many.as_str(), "\"source\" is wrong: it may be given at most 50 times"),
         ] {
             let problem = Selection::parse(query).unwrap_err();
-            assert!(problem.detail().contains(told), "{query}: {}", problem.detail());
+            assert!(problem.detail().contains(expected), "{query}: {}", problem.detail());
             assert!(problem.to_json().contains("\"parameter\":"), "{query}");
         }
     }

@@ -1,8 +1,8 @@
-//! Changes of the journal from the newest to the oldest, read piece by piece.
+//! Iterator over changes of the journal from the newest to the oldest, read piece by piece.
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{PIECE_BYTES, journal_problem, store_problem, wait_for};
+use super::{PIECE_BYTES, block_on, journal_problem, store_problem};
 use crate::{
     journal::{Journal, RecordedChange, store::StoreError},
     model::Seq,
@@ -12,17 +12,17 @@ use crate::{
 /// Maximum number of changes in a piece.
 const PIECE: usize = 100;
 
-/// The changes from one number to another that are kept, newest first, without a gap. No more of them are in memory
-/// than one piece. It is for a thread that may wait.
-pub(super) struct Backwards<'a> {
+/// Iterator over the changes of a range of numbers that are still in the journal, newest first, without gaps. At most
+/// one piece is in memory. It must run on a blocking thread.
+pub(super) struct NewestFirst<'a> {
     journal: &'a Journal,
     first: Seq,
     piece: VecDeque<Arc<RecordedChange>>,
-    /// The number of the change that was given last.
+    /// Number of the last change returned.
     oldest: Option<Seq>,
 }
 
-impl<'a> Backwards<'a> {
+impl<'a> NewestFirst<'a> {
     /// Reads the first piece of the changes from `first` to `last`.
     ///
     /// # Errors
@@ -33,27 +33,27 @@ impl<'a> Backwards<'a> {
         Ok(changes)
     }
 
-    /// The change that comes next.
+    /// Returns the next change without advancing.
     pub(super) fn peek(&self) -> Option<&Arc<RecordedChange>> {
         self.piece.front()
     }
 
-    /// The number of the change that came last.
+    /// Returns the number of the last change returned.
     pub(super) fn oldest(&self) -> Option<Seq> {
         self.oldest
     }
 
     fn read(&mut self, before: Seq) -> Result<(), Problem> {
-        let wanted = usize::try_from(before.0.saturating_sub(self.first.0)).unwrap_or(PIECE).min(PIECE);
-        if wanted > 0 {
-            let read = wait_for(self.journal.before_within(before, wanted, PIECE_BYTES)).map_err(journal_problem)?;
+        let count = usize::try_from(before.0.saturating_sub(self.first.0)).unwrap_or(PIECE).min(PIECE);
+        if count > 0 {
+            let read = block_on(self.journal.before_within(before, count, PIECE_BYTES)).map_err(journal_problem)?;
             self.piece = read.into_iter().take_while(|change| change.seq() >= self.first).collect();
         }
         Ok(())
     }
 }
 
-impl Iterator for Backwards<'_> {
+impl Iterator for NewestFirst<'_> {
     type Item = Result<Arc<RecordedChange>, Problem>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -66,7 +66,7 @@ impl Iterator for Backwards<'_> {
         let newer = self.oldest.replace(change.seq());
         if newer.is_some_and(|newer| change.seq().next() != newer) {
             let missing = change.seq().next();
-            return Some(Err(store_problem(StoreError::Damaged(format!("change {missing} is not there")))));
+            return Some(Err(store_problem(StoreError::Damaged(format!("change {missing} is missing")))));
         }
         Some(Ok(change))
     }
@@ -76,19 +76,19 @@ impl Iterator for Backwards<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Backwards, Journal, PIECE_BYTES, Seq};
+    use super::{Journal, NewestFirst, PIECE_BYTES, Seq};
     use crate::{
         journal::{DuplicatePolicy, JournalSettings, Submission, TailBounds, settle::SourcePolicy, store::sqlite},
         model::{Draft, SourceName},
     };
 
-    /// A journal of changes that have more bytes than a piece each; memory has the newest alone.
+    /// Creates a journal whose changes are each larger than a piece; only the newest is in memory.
     async fn journal_of(large: usize, folder: &std::path::Path) -> Journal {
         let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
         let tail = TailBounds { changes: 1, ..TailBounds::default() };
         let (journal, _writer) = Journal::start(store, JournalSettings { tail, ..JournalSettings::default() }).unwrap();
         let item = |number: usize| serde_json::json!({ "uri": format!("http://h/1/{number}"), "change": "ADD" });
-        // In JSON an item has more than fifty bytes.
+        // The JSON of an item has more than fifty bytes.
         let items: Vec<_> = (0..PIECE_BYTES / 50).map(item).collect();
         let draft = serde_json::json!({ "object": "http://h/1", "items": items });
         let draft: Draft = serde_json::from_value(draft).unwrap();
@@ -102,11 +102,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_piece_of_large_changes_has_one_of_them() {
+    async fn piece_contains_only_one_large_change() {
         let folder = tempfile::tempdir().unwrap();
         let journal = journal_of(3, folder.path()).await;
         let read = move || {
-            let mut changes = Backwards::open(&journal, Seq(1), Seq(3)).unwrap();
+            let mut changes = NewestFirst::open(&journal, Seq(1), Seq(3)).unwrap();
             let mut numbers = Vec::new();
             loop {
                 assert!(changes.piece.len() <= 1, "{} are in memory", changes.piece.len());

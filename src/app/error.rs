@@ -1,0 +1,67 @@
+//! The error of a gateway that cannot start or has stopped.
+
+use std::net::SocketAddr;
+
+use crate::{
+    delivery::OperationError,
+    http_client::ClientError,
+    journal::store::{OpenError, StoreError},
+    model::SourceName,
+    supervision::Death,
+    web::TlsError,
+};
+
+/// Error that prevented the start of the gateway or stopped it.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A source's settings do not fit its dialect.
+    #[error("sources.{name}.settings: {reason}")]
+    Source {
+        /// Name of the source.
+        name: SourceName,
+        /// Reason of the dialect.
+        reason: String,
+    },
+    /// The HTTP client for a source's repository cannot be set up.
+    #[error("sources.{name}.repository: {error}")]
+    Repository {
+        /// Name of the source.
+        name: SourceName,
+        /// Cause.
+        error: ClientError,
+    },
+    /// The certificate or its key cannot be used.
+    #[error("server.tls: {0}")]
+    Tls(#[from] TlsError),
+    /// SIGHUP cannot be handled.
+    #[error("cannot handle SIGHUP: {0}")]
+    Hangup(std::io::Error),
+    /// The socket address cannot be listened on.
+    #[error(
+        "cannot listen on {address}: {error}; stop the process that uses it, or choose another address with --listen"
+    )]
+    Listen {
+        /// Socket address.
+        address: SocketAddr,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// The subscriptions cannot be set up.
+    #[error("cannot set up the subscriptions: {0}")]
+    Subscriptions(#[from] OperationError),
+    /// The hub cannot be set up.
+    #[error("cannot set up the hub: {0}")]
+    Hub(#[from] ClientError),
+    /// A thread or task has died because of a bug.
+    #[error("{0}, which is a bug in Tidings; the gateway has stopped")]
+    Died(Death),
+    /// The recorder of metrics cannot be installed.
+    #[error("cannot set up the metrics: {0}")]
+    Metrics(#[from] metrics_exporter_prometheus::BuildError),
+}
