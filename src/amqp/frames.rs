@@ -56,7 +56,7 @@ pub enum MalformedFrame {
     #[error("a frame of the broker has the unknown type {0}; check that the port is the broker's AMQP port")]
     Type(u8),
     /// A frame exceeds the negotiated size.
-    #[error("a frame of the broker has {0} bytes of payload; {LARGEST_FRAME} are agreed for the frame")]
+    #[error("a frame of the broker has {0} bytes of payload; the negotiated maximum of a frame is {LARGEST_FRAME}")]
     TooLarge(u32),
     /// A frame does not end where its size says.
     #[error("a frame of the broker does not end where its size says")]

@@ -39,7 +39,7 @@ impl Reactor for ScanningReactor {
     type TcpStream = Compat<ScannedStream>;
     type Sleep = <Tokio as Reactor>::Sleep;
 
-    #[expect(refining_impl_trait, reason = "no stream is ever made here")]
+    #[expect(refining_impl_trait, reason = "this reactor opens no streams")]
     fn register<H>(&self, _: H) -> io::Result<Self::TcpStream> {
         Err(io::ErrorKind::Unsupported.into())
     }

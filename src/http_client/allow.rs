@@ -16,7 +16,7 @@ pub struct AllowList {
 
 /// Reason why an entry of the list is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{entry:?} {reason}; give a network (\"10.0.0.0/8\", \"fd00::/8\"), an address, or the name of a host")]
+#[error("{entry:?} {reason}; give a network (\"10.0.0.0/8\", \"fd00::/8\"), an address, or a host name")]
 pub struct InvalidAllow {
     entry: String,
     reason: &'static str,
@@ -38,9 +38,8 @@ impl AllowList {
             } else if let Ok(address) = entry.parse::<IpAddr>() {
                 list.networks.push(address.to_canonical().into());
             } else {
-                let name = name(entry)
-                    .filter(|name| !name.contains('*'))
-                    .ok_or_else(|| invalid("is not the name of a host"))?;
+                let name =
+                    name(entry).filter(|name| !name.contains('*')).ok_or_else(|| invalid("is not a host name"))?;
                 list.names.push(name);
             }
         }
@@ -68,7 +67,7 @@ impl AllowList {
 fn network(first: &str, prefix: &str) -> Result<IpNet, &'static str> {
     let first: IpAddr = first.parse().map_err(|_| "has no address before the slash")?;
     let network = prefix.parse().ok().and_then(|prefix| IpNet::new(first, prefix).ok());
-    let network = network.ok_or("has no length of a prefix")?;
+    let network = network.ok_or("has no valid prefix length")?;
     if network.network() == first { Ok(network) } else { Err("is not the first address of its network") }
 }
 

@@ -144,7 +144,7 @@ impl OutboundPolicy {
             match self.check_address(host, address, is_encrypted) {
                 Ok(()) => allowed.push(address),
                 Err(error) => {
-                    tracing::debug!(host, %address, reason = %error, "an address of a host is left out");
+                    tracing::debug!(host, %address, reason = %error, "the outbound policy refuses an address of a host");
                     first_refusal.get_or_insert(error);
                 }
             }

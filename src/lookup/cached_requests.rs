@@ -38,7 +38,7 @@ impl CachedRequests<'_> {
     ) -> Result<Option<Resource>, LookupError> {
         let (repository, owned) = (self.repository.clone(), path.to_owned());
         let send = move || async move { repository.head(&owned, headers).await }.boxed();
-        let method = if headers.is_empty() { "HEAD" } else { "HEAD with more" };
+        let method = if headers.is_empty() { "HEAD" } else { "HEAD with headers" };
         let key = (method, path.to_owned());
         let response = self.cache.response_for(key.clone(), self.since, send).await?;
         let Some(resource) = response.into_resource() else { return Ok(None) };

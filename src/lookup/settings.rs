@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(BaseUrl::parse(" http://H:8080/fedora/ ").unwrap().as_str(), "http://h:8080/fedora");
         for (text, why) in [
             ("fedora:8080/rest", "neither https:// nor http://"),
-            ("/rest", "not an address"),
+            ("/rest", "not a URL"),
             ("http://fedoraAdmin:hush@h/fedora", "username and password"),
             ("http://h/fedora?x=hush", "a query"),
             ("http://h/fedora#hush", "a fragment"),

@@ -35,7 +35,7 @@ pub struct Hooks {
 
 /// Addition to the reason of a rejection if the dialect reads headers that were ignored.
 const NO_HEADERS: &str =
-    " (headers were not read, since the signature covers the body alone: send a token if the message needs them)";
+    " (headers were ignored, because the signature covers only the body: send a token if the message needs them)";
 
 /// Minimum `Retry-After` for a sender whose message waits for its repository.
 const MIN_RETRY_AFTER: Duration = Duration::from_secs(5);

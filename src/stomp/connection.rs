@@ -307,7 +307,7 @@ impl Writer {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
+#[expect(clippy::needless_pass_by_value, reason = "it is an argument of map_err")]
 fn connection_lost(error: std::io::Error) -> StompError {
     StompError::ConnectionLost(error.to_string())
 }

@@ -29,7 +29,7 @@ const REPLY_TEXT: Field = ShortString("the reply text");
 const CLOSE: &[Field] = &[Octets(2), REPLY_TEXT, Octets(4)];
 
 /// Returns the arguments of a method, or `None` if no broker sends it.
-#[expect(clippy::match_same_arms, reason = "the methods stand by class, as in the specification")]
+#[expect(clippy::match_same_arms, reason = "the methods are listed by class, as in the specification")]
 pub(super) fn method(class: u16, method: u16) -> Option<&'static [Field]> {
     Some(match (class, method) {
         // connection

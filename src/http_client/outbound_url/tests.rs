@@ -58,11 +58,11 @@ fn every_spelling_of_an_internal_address_is_refused() {
         ("file:///etc/passwd", "neither"),
         ("unix:/run/x", "neither"),
         ("https://indexer.example.org/#a", "fragment"),
-        ("https://[fe80::1%25eth0]/", "not an address"),
-        ("https://", "not an address"),
-        ("//127.0.0.1/", "not an address"),
-        ("https://256.1.1.1/", "not an address"),
-        ("https://1.2.3.4.5/", "not an address"),
+        ("https://[fe80::1%25eth0]/", "not a URL"),
+        ("https://", "not a URL"),
+        ("//127.0.0.1/", "not a URL"),
+        ("https://256.1.1.1/", "not a URL"),
+        ("https://1.2.3.4.5/", "not a URL"),
     ] {
         let error = refusal(text, &policy(&[]));
         assert!(error.contains(what), "{text}: {error}");

@@ -107,7 +107,7 @@ impl Fedora3Crawl {
             let next = format!("/objects?sessionToken={}&{fields}", escaped(&token));
             page = match self.requests.get(&next, XML).await {
                 Ok(Some(response)) => read(&next, &response, object_page)?,
-                Ok(None) => return Ok(Err("the next page is not there".to_owned())),
+                Ok(None) => return Ok(Err("the next page does not exist".to_owned())),
                 Err(CrawlError::Request { error: error @ LookupError::Status(_), .. }) => {
                     return Ok(Err(error.to_string()));
                 }

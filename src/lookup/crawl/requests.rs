@@ -105,7 +105,7 @@ impl CrawlRequests {
                 error if error.is_transient() && backoff.failures() < self.options.retries => backoff.next_wait(),
                 _ => return Err(CrawlError::Request { path: path.to_owned(), error }),
             };
-            tracing::debug!(path, %error, "the repository is asked again");
+            tracing::debug!(path, %error, "repeating a request to the repository");
             tokio::time::sleep(wait).await;
         }
     }

@@ -173,8 +173,8 @@ impl<B: Broker> SourceConsumer<B> {
             let received: Vec<ReceivedMessage> = received.collect();
             Batch::read(&source, received)
         };
-        #[expect(clippy::expect_used, reason = "a panic of the dialect is caught within, and nothing aborts the task")]
-        tokio::task::spawn_blocking(read).await.expect("reading ends by itself")
+        #[expect(clippy::expect_used, reason = "the batch catches panics of the dialect, and nothing aborts the task")]
+        tokio::task::spawn_blocking(read).await.expect("parsing a batch does not panic")
     }
 
     /// Enriches batches if the source has lookups, and writes them.

@@ -233,7 +233,7 @@ async fn replay_times_out_on_a_silent_hook() {
     let files = folder(&[("a.xml", "held")]);
     let (code, _, err) = replay(files.path(), &url, &["--retries", "0", "--timeout", "1"]).await;
     assert_eq!(code, 1);
-    assert!(err.contains("a.xml: failed: no answer in time"), "{err}");
+    assert!(err.contains("a.xml: failed: no response in time"), "{err}");
 }
 
 #[tokio::test]

@@ -137,7 +137,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         (
             "[delivery]\nallow = [\"10.0.0.1/8\"]",
             "the setting delivery.allow in my.toml is wrong: \"10.0.0.1/8\" is not the first address of its network; \
-             give a network (\"10.0.0.0/8\", \"fd00::/8\"), an address, or the name of a host",
+             give a network (\"10.0.0.0/8\", \"fd00::/8\"), an address, or a host name",
         ),
         (
             "[journal]\ndata = \"\"",

@@ -32,7 +32,7 @@ async fn failed_resource_is_reported_and_can_be_skipped() {
         fails(status);
         let (code, told, said) = place.seed("fedora3", &["--retries", "1"]).await;
         assert!(code == 1 && said.contains(why) && !said.contains("hush"), "{status}: {told}{said}");
-        assert_eq!(said.lines().filter(|line| line.contains("the repository answers")).count(), 1, "{said}");
+        assert_eq!(said.lines().filter(|line| line.contains(&format!("status {status}"))).count(), 1, "{said}");
     }
     for (body, why) in [
         ("<html><body>Log in</body></html>", "cannot parse the response of the repository"),
@@ -56,7 +56,7 @@ async fn failed_resource_is_reported_and_can_be_skipped() {
         (1, "walked 119 objects: 69 filled, 0 changes, 50 known, 1 left out\n"),
         "{said}"
     );
-    assert!(said.contains("demo:77 is left out: the repository answers 500"), "{said}");
+    assert!(said.contains("demo:77 is left out: the repository responds with status 500"), "{said}");
     repository.mended();
     assert_eq!(
         place.seeded("fedora3", &["--restart"]).await,
@@ -113,7 +113,7 @@ async fn crawl_errors_are_one_sentence_with_advice() {
     let body = json!({ "walk": uuid::Uuid::new_v4(), "part": 1, "objects": [], "place": "{\"after\":\"demo:1\"}" });
     assert_eq!(part(&gateway, "fedora", &body).await.0, 200);
     let (code, _, said) = place.seed("fedora", &[]).await;
-    assert!(code == 1 && said.contains("begin anew with --restart"), "{said}");
+    assert!(code == 1 && said.contains("start again with --restart"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,6 +47,6 @@ async fn name_with_a_private_ip_is_refused() {
     post(&gateway, 1).await;
     let shown = gateway.until("w", "it fails", |shown| shown["state"] == "retrying").await;
     let reason = shown["lastError"]["reason"].as_str().unwrap();
-    assert!(reason.contains("a loopback address; what is meant to be reached there is listed"), "{reason}");
+    assert!(reason.contains("a loopback address; if that is intended, list it"), "{reason}");
     assert!(service.accept().is_err(), "nobody connected");
 }

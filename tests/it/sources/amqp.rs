@@ -107,7 +107,7 @@ async fn unreadable_messages_are_quarantined_with_their_routing_key() {
         (json(), &huge, "it has 10485760 bytes, and limits.body_bytes is 4194304"),
         (gzipped(), &gzip(&huge), "inflate to more, and limits.body_bytes is 4194304"),
         (gzipped(), good.as_bytes(), "the body does not match its content encoding \"gzip\""),
-        (json().with_content_encoding("br".into()), good.as_bytes(), "the content encoding \"br\" is not read"),
+        (json().with_content_encoding("br".into()), good.as_bytes(), "the content encoding \"br\" is not supported"),
     ] {
         let before = gateway.json("/quarantine").await["messages"].as_array().unwrap().len();
         client.publish_with(EXCHANGE, "odd.one", body, properties).await;

@@ -112,7 +112,7 @@ async fn queue_of_another_type_is_reported_and_unchanged() {
     let gateway = start(folder.path(), &vhost.url(), "");
     let waiting = until_state(&gateway, "waiting").await;
     assert!(reason(&waiting).contains("inequivalent arg 'x-queue-type'"), "{waiting:#}");
-    assert!(reason(&waiting).contains("set declare = false to take it as it is"), "{waiting:#}");
+    assert!(reason(&waiting).contains("set declare = false to use it as it is"), "{waiting:#}");
     assert_eq!(client.read(QUEUE, 1).await[0].data, b"one");
 }
 

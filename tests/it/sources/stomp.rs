@@ -138,7 +138,7 @@ async fn unreadable_messages_are_quarantined_with_their_destination() {
         (&[][..], &b"{ \"object\": "[..], None, "line 1"),
         (&[], b"\0{\0}\0", None, "neither an Atom feed nor a JSON object"),
         (&[], &large, None, "it has 10485760 bytes, and limits.body_bytes is 4194304"),
-        (&[], &huge, Some(0), "it has 16777217 bytes, and was left out"),
+        (&[], &huge, Some(0), "its body of 16777217 bytes was dropped"),
         (&gzipped, &gzip(&large), None, "inflate to more, and limits.body_bytes is 4194304"),
         (&gzipped, good.as_bytes(), None, "the body does not match its content encoding \"gzip\""),
     ] {
