@@ -1,42 +1,76 @@
 //! Tidings, a content change notification gateway.
 //!
-//! The modules in the order of an event's path. What each may import stands in
-//! `docs/architecture.md` and is held by a test.
+//! # Modules in the order of an event's path
+//!
+//! An event arrives and becomes a change:
+//!
+//! - [`source`] receives messages: over HTTP with [`source::http::receive`], and from brokers with
+//!   [`source::consumer::SourceConsumer::read`].
+//! - [`mod@format`] parses them with [`format::Dialect::read`]; [`format::FormatKind`] writes changes.
+//! - [`lookup`] requests facts that a message lacks from its repository with [`lookup::Lookup::complete`], and crawls a
+//!   repository with [`lookup::crawl::Crawler::next`].
+//! - [`intake`] is the only write path to the journal: [`intake::Intake::accept`].
+//! - [`journal`] settles drafts, stores changes in one total order and keeps the registry:
+//!   [`journal::Journal::append`].
+//!
+//! A change reaches its readers:
+//!
+//! - [`delivery`] pushes changes to subscribers: [`delivery::Runner::run`].
+//! - [`view`] serves readers, for example with [`view::feed::newest`] and [`view::stream::follow`].
+//! - [`admin`] serves administrators, for example with [`admin::sources::list`].
+//!
+//! All of them use:
+//!
+//! - [`model`], the values: a [`model::Draft`] goes in and a [`model::Change`] comes out.
+//! - [`web`], the common part of all HTTP surfaces, with the server loop [`web::server::serve`].
+//! - [`broker`], the common part of connections to brokers, with [`broker::open_socket`];
+//!   [`amqp`] and [`stomp`] speak the protocols: [`amqp::QueueSettings::open`], [`stomp::StompSettings::open`].
+//! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
+//! - [`retry`], the waits between attempts: [`retry::Backoff::next_wait`].
+//! - [`supervision`], the supervision of threads and tasks: [`supervision::Supervisor::run`].
+//! - `cache`, a bounded cache; `suggestion`, the nearest name to a misspelt one; `named`, a macro for enums whose
+//!   values have names. These three are private.
+//!
+//! The program is put together by:
+//!
+//! - [`config`], the configuration: [`config::Config::load`].
+//! - [`router`], every route with its access rule: [`router::routes`].
+//! - [`openapi`], the description of the HTTP interface: [`openapi::document`].
+//! - [`app`], the wiring: [`app::serve`].
+//!
+//! `docs/architecture.md` has the vocabulary, two walkthroughs and the permitted imports between the modules, which a test
+//! checks.
 
 #[macro_use]
 mod named;
 
-// What everybody speaks of.
 pub mod model;
 
-// In: how messages reach the gateway, what they are read as, what their repository is asked, and the only door to
-// the journal.
+// In.
 pub mod format;
 pub mod intake;
+pub mod journal;
 pub mod lookup;
 pub mod source;
 
-// The record.
-pub mod journal;
-
-// Out: what subscribers are told, what readers and administrators ask for.
+// Out.
 pub mod admin;
 pub mod delivery;
 pub mod view;
 
-// Around: what every HTTP surface has in common, connections to brokers, requests of our own, waits between
-// attempts, every URL, their description, the configuration, suggestions for misspelt names, caches in memory,
-// the wiring, and the supervision of threads and tasks.
+// Shared.
 pub mod amqp;
-pub mod app;
 pub mod broker;
 mod cache;
-pub mod config;
 pub mod http_client;
-pub mod openapi;
 pub mod retry;
-pub mod router;
 pub mod stomp;
 mod suggestion;
 pub mod supervision;
 pub mod web;
+
+// Wiring.
+pub mod app;
+pub mod config;
+pub mod openapi;
+pub mod router;
