@@ -60,7 +60,7 @@ pub(crate) fn measure() {
     }
     for (name, at_once) in [("ordered", 1), ("parallel", WINDOW)] {
         compare(
-            &format!("posting, {at_once} at once, {bytes} bytes each"),
+            &format!("posting, {at_once} in flight, {bytes} bytes each"),
             "deliveries",
             ROUNDS,
             vec![

@@ -64,7 +64,7 @@ fn check(kind: &DialectKind, dialect: &dyn Dialect, headers: &Headers, body: &[u
 
 fn set_up(kind: &DialectKind, settings: &str) -> Box<dyn Dialect> {
     let settings = serde_json::from_str(settings).expect("the sample is JSON");
-    (kind.build)(settings, Limits::default()).expect("it takes the settings")
+    (kind.build)(settings, Limits::default()).expect("the sample is valid")
 }
 
 /// Splits an input into headers and body.

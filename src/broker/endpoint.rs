@@ -67,6 +67,12 @@ impl Endpoint {
             "" => None,
             "/" => return Err(InvalidEndpoint("ends in a slash: leave it out, or name the virtual host / by /%2f")),
             path => match path.strip_prefix('/').unwrap_or(path) {
+                // The authority ends at the first slash, so this @ follows an unencoded slash in the password.
+                name if name.contains('@') => {
+                    let reason =
+                        "has an @ behind the host: percent-encode / : and @ in user and password (%2f, %3a, %40)";
+                    return Err(InvalidEndpoint(reason));
+                }
                 name if name.contains('/') => {
                     return Err(InvalidEndpoint("has a slash in its virtual host: write it as %2f"));
                 }

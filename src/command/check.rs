@@ -106,7 +106,7 @@ fn access(config: &Config) -> String {
         .map(|name| if expired.contains(&name) { format!("{name} (expired)") } else { name.to_owned() });
     let tokens: Vec<_> = tokens.collect();
     match tokens.as_slice() {
-        _ if config.access.is_open() => "open to whoever reaches it".to_owned(),
+        _ if config.access.is_open() => "open to anyone who can reach it".to_owned(),
         [] => "by signature only; no tokens".to_owned(),
         names => format!("by token: {}", names.join(", ")),
     }

@@ -274,7 +274,10 @@ pub fn describe_error(error: &reqwest::Error) -> String {
     };
     let mut next = error.source();
     while let Some(cause) = next {
-        line = format!("{line}: {cause}");
+        // These layers of the client add nothing to the cause.
+        if !["client error (Connect)", "tcp connect error"].contains(&cause.to_string().as_str()) {
+            line = format!("{line}: {cause}");
+        }
         next = cause.source();
     }
     line

@@ -35,12 +35,12 @@ pub(crate) fn serve(blocks: &Path) {
             turns.mark_unchanged();
             async move {
                 let opening = stream::once(async { Ok::<_, Infallible>(Bytes::from_static(b":\n")) });
-                let told = async move {
+                let events = async move {
                     let _ = turns.changed().await;
                     let count = pieces.len();
                     stream::iter((0..count).map(move |index| Ok(pieces[index].clone())))
                 };
-                let body = Body::from_stream(opening.chain(stream::once(told).flatten()));
+                let body = Body::from_stream(opening.chain(stream::once(events).flatten()));
                 ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
             }
         };

@@ -232,7 +232,7 @@ impl SeedRegistry {
                 Failure::Failed(format!("the gateway did not accept a part: {why}; run the command again to resume"))
             })?;
             tally.add(&posted);
-            progress.update(tally.walked());
+            progress.update(tally.crawled());
             match next {
                 Some(next) => current = next,
                 None if done => return Ok(()),

@@ -99,7 +99,7 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { filled, changes, known, left_out } = self;
-        let walked = self.walked();
-        write!(f, "walked {walked} objects: {filled} filled, {changes} changes, {known} known, {left_out} left out")
+        let crawled = self.crawled();
+        write!(f, "walked {crawled} objects: {filled} filled, {changes} changes, {known} known, {left_out} left out")
     }
 }

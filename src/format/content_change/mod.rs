@@ -96,7 +96,11 @@ impl Dialect for ContentChange {
     fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
         let draft = match first_byte(message.body) {
             Some(b'{') => read_json(message.body, self.limits)?,
-            Some(b'<') | None => read::draft(message.body, self.limits)?,
+            Some(b'<') => read::draft(message.body, self.limits)?,
+            None => {
+                let reason = "the body is empty; an Atom feed or a JSON object was expected";
+                return Err(Rejection::malformed(Place::Message, reason));
+            }
             Some(_) => return Err(neither(message.body)),
         };
         Ok(Reading::one(draft))

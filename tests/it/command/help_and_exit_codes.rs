@@ -133,7 +133,7 @@ listen        127.0.0.1:7
 public URL    http://127.0.0.1:7
 TLS           none, nothing is encrypted
 data          FOLDER/data (a new journal)
-access        open to whoever reaches it
+access        open to anyone who can reach it
 "
     .replace("FOLDER", folder.path().canonicalize().unwrap().to_str().unwrap());
     let mut names: Vec<&str> = DIALECTS.iter().map(|kind| kind.name).collect();
@@ -154,7 +154,7 @@ listen        127.0.0.1:8395
 public URL    http://127.0.0.1:8395
 TLS           none, nothing is encrypted
 data          FOLDER/data (a new journal)
-access        open to whoever reaches it
+access        open to anyone who can reach it
 source        content-change: http, content-change, /hooks/content-change
 source        fedora: http, fedora-events, /hooks/fedora
 source        fedora3: http, fedora-apim, /hooks/fedora3
