@@ -147,7 +147,10 @@ mod tests {
             ("amqp://me@h", "has a user without a password"),
             ("amqp://:hush@h", "has a password without a user"),
             ("amqp://me:hush@h/", "ends in a slash: leave it out, or name the virtual host / by /%2f"),
-            ("amqp://me:hu@sh/x@h/v", "has an @ behind the host"),
+            (
+                "amqp://me:hu@sh/x@h/v",
+                "has an @ behind the host: percent-encode / : and @ in user and password (%2f, %3a, %40)",
+            ),
             ("amqp://me:hush@h//", "has a slash in its virtual host: write it as %2f"),
             ("amqp://me:hush@h/a/b", "has a slash in its virtual host: write it as %2f"),
             ("amqp://me:hush@h/a?heartbeat=1", "has a query or a fragment, which a broker does not support"),

@@ -172,8 +172,8 @@ mod tests {
             (json!({"base_url": "http://h", "files_path": "data"}), "files_path: \"data\" is no folder"),
             (json!({"base_url": "http://h", "files_url": "w"}), "it is not an absolute URI"),
             (json!({"base_url": "http://h", "templates": {"warc": "w"}}), "templates.warc: \"w\" has no {id}"),
-            (json!({"base_url": "http://h", "templates": {"worc": "w"}}), "there is no setting \"worc\""),
-            (json!({}), "base_url is missing"),
+            (json!({"base_url": "http://h", "templates": {"worc": "w"}}), "unknown field `worc`"),
+            (json!({}), "missing field `base_url`"),
         ] {
             let told = told(settings);
             assert!(told.contains(url), "{told}");

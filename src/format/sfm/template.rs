@@ -97,8 +97,8 @@ mod tests {
             ("harvests/{id", "has a { without its }"),
             ("harvests/{id}/{type}", "has the variable {type}"),
             ("harvests/{+id}", "has the variable {+id}"),
-            ("har vests/{id}", "makes no URI: ' ' may not"),
-            ("harvests/{id}}", "makes no URI: '}' may not"),
+            ("har vests/{id}", "makes no URI: a URI cannot contain ' '"),
+            ("harvests/{id}}", "makes no URI: a URI cannot contain '}'"),
         ] {
             let error = Template::parse(raw, "id", &base()).unwrap_err();
             assert!(error.contains(complaint), "{error}");
