@@ -90,7 +90,7 @@ impl Tally {
         self.known += counts.unchanged + counts.duplicate;
     }
 
-    pub(super) fn walked(&self) -> u64 {
+    pub(super) fn crawled(&self) -> u64 {
         self.filled + self.changes + self.known
     }
 }
