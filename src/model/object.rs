@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for User {
 }
 
 impl User {
-    /// Name of a user whom the source does not name; Fedora 3 uses the same word.
+    /// Name for users without a name in the source; Fedora 3 uses the same word.
     pub const UNKNOWN: &'static str = "unknown";
 
     /// Returns a user with this name; an empty name becomes [`User::UNKNOWN`].
@@ -71,7 +71,7 @@ impl User {
         Self { name, uri }
     }
 
-    /// Returns a user whom the source does not name.
+    /// Returns a user without a name in the source.
     #[must_use]
     pub fn unknown() -> Self {
         Self::new(Self::UNKNOWN, None)

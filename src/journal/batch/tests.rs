@@ -1,4 +1,4 @@
-//! Batches that are settled on what a store would answer.
+//! Batches settled against rows that a store could return.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn context(prefetched: PrefetchedRows, now: Timestamp) -> BatchContext {
 }
 
 #[test]
-fn a_clock_that_goes_back_does_not_take_the_times_of_receipt_back() {
+fn times_of_receipt_never_decrease_when_the_clock_goes_back() {
     let time = |millis| Timestamp::from_millis(millis).unwrap();
     let draft =
         r#"{"object":"http://h/1","time":"2000-01-01T00:00:00Z","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
@@ -36,7 +36,7 @@ fn a_clock_that_goes_back_does_not_take_the_times_of_receipt_back() {
 }
 
 #[test]
-fn what_is_told_of_one_item_twice_is_written_once() {
+fn an_item_with_two_changes_is_written_once() {
     let draft = r#"{"object":"http://h/1","time":"2000-01-01T00:00:00Z","items":[
         {"uri":"http://h/b","change":"ADD"},{"uri":"http://h/a","change":"ADD"},{"uri":"http://h/b","change":"UPDATE"}]}"#;
     let draft: Draft = serde_json::from_str(draft).unwrap();

@@ -1,7 +1,7 @@
-//! Drafts of one object, one after the other, against what is known of it.
+//! Drafts of one object, settled one after the other.
 
 mod activity;
-mod completed;
+mod follow_up;
 
 use super::{
     Aspect, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems, DraftTime, ItemChange, NonEmpty,
@@ -9,37 +9,37 @@ use super::{
 };
 use crate::model::{ContentLocation, DraftLookup, Text, User};
 
-/// A registry of one object, and a source that tells of it.
-struct World {
-    known: ObjectState,
+/// A registry of one object, and the policy of its source.
+struct Fixture {
+    registered: ObjectState,
     policy: SourcePolicy,
 }
 
-impl World {
+impl Fixture {
     fn new(metadata_changes: bool) -> Self {
         let name = SourceName::parse("s").unwrap();
-        Self { known: ObjectState::default(), policy: SourcePolicy { name, metadata_changes } }
+        Self { registered: ObjectState::default(), policy: SourcePolicy { name, metadata_changes } }
     }
 
-    /// Settles what happened at that second, and takes it over.
-    fn tell(&mut self, second: i64, items: DraftItems) -> Option<(ContentObjectModification, Settlement)> {
-        self.tell_draft(draft(second, items))
+    /// Settles a draft with the time `second`, and applies the result.
+    fn settle_items(&mut self, second: i64, items: DraftItems) -> Option<(ContentObjectModification, Settlement)> {
+        self.settle_draft(draft(second, items))
     }
 
-    fn tell_draft(&mut self, draft: Draft) -> Option<(ContentObjectModification, Settlement)> {
-        let settled = settle(draft, &self.policy, at(1000), &self.known);
-        self.known.confirm(settled.ordering_time, &settled.confirmations);
+    fn settle_draft(&mut self, draft: Draft) -> Option<(ContentObjectModification, Settlement)> {
+        let settled = settle(draft, &self.policy, at(1000), &self.registered);
+        self.registered.confirm(settled.ordering_time, &settled.confirmations);
         if let Some((modification, settlement)) = &settled.change {
-            self.known.apply(settled.ordering_time, modification, settlement);
+            self.registered.apply(settled.ordering_time, modification, settlement);
         }
         settled.change
     }
 }
 
 #[test]
-fn news_of_an_object_is_told_though_its_items_are_as_they_were() {
-    let mut world = World::new(false);
-    let told = |second, parent: &str, types: &[&str], change| {
+fn new_facts_of_an_object_make_a_change_without_changed_items() {
+    let mut fixture = Fixture::new(false);
+    let object_draft = |second, parent: &str, types: &[&str], change| {
         let items = DraftItems::Listed(NonEmpty::one(DraftItem::new(uri("a"), change)));
         let types = types.iter().map(|name| uri(name)).collect();
         Draft { parent: Some(uri(parent)), types, ..draft(second, items) }
@@ -47,8 +47,12 @@ fn news_of_an_object_is_told_though_its_items_are_as_they_were() {
     let state = |after: &State| DraftChange::Reported(ItemChange::State { before: None, after: after.clone() });
     let delete = || DraftChange::Reported(ItemChange::Delete { before: None, after: None });
     let add = DraftChange::Reported(ItemChange::Add { content: None, after: Some(State::ACTIVE) });
-    world.tell_draft(told(1, "p1", &["t1", "t2"], add)).unwrap();
-    assert_eq!(world.tell_draft(told(2, "p1", &["t2", "t1"], state(&State::ACTIVE))), None, "all of it is known");
+    fixture.settle_draft(object_draft(1, "p1", &["t1", "t2"], add)).unwrap();
+    assert_eq!(
+        fixture.settle_draft(object_draft(2, "p1", &["t2", "t1"], state(&State::ACTIVE))),
+        None,
+        "the registry has all facts"
+    );
 
     let unchanged = [
         state(&State::ACTIVE),
@@ -58,34 +62,36 @@ fn news_of_an_object_is_told_though_its_items_are_as_they_were() {
     ];
     for (second, change) in (3..).zip(unchanged) {
         let parent = format!("p{second}");
-        let (told, settlement) = world.tell_draft(told(second, &parent, &["t3"], change)).unwrap();
+        let (change, settlement) = fixture.settle_draft(object_draft(second, &parent, &["t3"], change)).unwrap();
         let expected = ItemChange::Update { content: None, before: Some(State::ACTIVE), after: None };
-        assert_eq!((&told.items[0].uri, &told.items[0].change), (&uri("a"), &expected));
-        assert_eq!((told.parent, settlement.filled), (Some(uri(&parent)), Settlement::default().filled));
-        assert_eq!((world.known.parent(), world.known.types()), (Some(&uri(&parent)), &[uri("t3")][..]));
-        assert_eq!(world.known.state(&uri("a")), Some(&State::ACTIVE));
+        assert_eq!((&change.items[0].uri, &change.items[0].change), (&uri("a"), &expected));
+        assert_eq!((change.parent, settlement.filled), (Some(uri(&parent)), Settlement::default().filled));
+        assert_eq!((fixture.registered.parent(), fixture.registered.types()), (Some(&uri(&parent)), &[uri("t3")][..]));
+        assert_eq!(fixture.registered.state(&uri("a")), Some(&State::ACTIVE));
     }
-    // What is late is no news.
-    assert_eq!(world.tell_draft(told(2, "p9", &["t9"], DraftChange::Present { content: None })), None);
+    // Late facts are dropped.
+    assert_eq!(fixture.settle_draft(object_draft(2, "p9", &["t9"], DraftChange::Present { content: None })), None);
 
-    world.tell_draft(told(20, "p6", &["t3"], delete())).unwrap();
-    let (again, _) = world.tell_draft(told(21, "p7", &["t3"], delete())).unwrap();
+    fixture.settle_draft(object_draft(20, "p6", &["t3"], delete())).unwrap();
+    let (again, _) = fixture.settle_draft(object_draft(21, "p7", &["t3"], delete())).unwrap();
     assert_eq!(again.items[0].change, ItemChange::Delete { before: None, after: None });
-    assert_eq!((world.known.parent(), world.known.is_gone(&uri("a"))), (Some(&uri("p7")), true));
+    assert_eq!((fixture.registered.parent(), fixture.registered.is_gone(&uri("a"))), (Some(&uri("p7")), true));
 }
 
 #[test]
-fn an_event_without_a_time_is_as_of_the_items_that_it_names() {
-    let mut world = World::new(false);
+fn an_event_without_a_time_is_ordered_by_the_items_that_it_names() {
+    let mut fixture = Fixture::new(false);
     let add = |second, name: &str| {
         let change = DraftChange::Reported(ItemChange::Add { content: None, after: None });
         draft(second, DraftItems::Listed(NonEmpty::one(DraftItem::new(uri(name), change))))
     };
-    world.tell_draft(add(5, "a")).unwrap();
-    let alone = settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &world.policy, at(1000), &world.known);
-    // Another draft of the batch has had this item loaded as well.
-    world.tell_draft(add(9, "b")).unwrap();
-    let beside = settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &world.policy, at(1000), &world.known);
+    fixture.settle_draft(add(5, "a")).unwrap();
+    let alone =
+        settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &fixture.policy, at(1000), &fixture.registered);
+    // Another draft of the batch has prefetched a newer item.
+    fixture.settle_draft(add(9, "b")).unwrap();
+    let beside =
+        settle(Draft { time: DraftTime::Arrival, ..add(0, "a") }, &fixture.policy, at(1000), &fixture.registered);
     let as_of = |settled: super::SettledDraft| settled.change.unwrap().1.as_of;
     assert_eq!(as_of(alone), Some(at(5)));
     assert_eq!(as_of(beside), Some(at(5)));
@@ -133,96 +139,97 @@ fn update(name: &str) -> DraftItems {
 }
 
 #[test]
-fn a_late_change_is_told_and_marked_and_moves_only_what_is_older() {
-    let mut world = World::new(false);
-    world.tell(1, add("a", State::ACTIVE));
-    world.tell(9, set_state("a", State::INACTIVE));
-    let (modification, settlement) = world.tell(5, update("a")).unwrap();
+fn a_late_change_is_journaled_and_sets_only_older_facts() {
+    let mut fixture = Fixture::new(false);
+    fixture.settle_items(1, add("a", State::ACTIVE));
+    fixture.settle_items(9, set_state("a", State::INACTIVE));
+    let (modification, settlement) = fixture.settle_items(5, update("a")).unwrap();
     assert!(settlement.item(0).late.contains(Aspect::Existence));
     assert!(!settlement.item(0).late.contains(Aspect::Content));
     assert_eq!(modification.items[0].change.before(), None, "what was before then is not known any more");
-    assert_eq!(world.known.state(&uri("a")), Some(&State::INACTIVE));
-    assert_eq!(world.known.content(&uri("a")).map(|content| content.parse().unwrap().url), Some(uri("content")));
-    let (_, settlement) = world.tell(4, set_state("a", State::DELETED)).unwrap();
+    assert_eq!(fixture.registered.state(&uri("a")), Some(&State::INACTIVE));
+    assert_eq!(fixture.registered.content(&uri("a")).map(|content| content.parse().unwrap().url), Some(uri("content")));
+    let (_, settlement) = fixture.settle_items(4, set_state("a", State::DELETED)).unwrap();
     assert!(settlement.item(0).late.contains(Aspect::State));
-    assert_eq!(world.known.state(&uri("a")), Some(&State::INACTIVE));
+    assert_eq!(fixture.registered.state(&uri("a")), Some(&State::INACTIVE));
 }
 
 #[test]
-fn what_changes_nothing_is_no_change() {
-    let mut world = World::new(false);
-    world.tell(1, add("a", State::ACTIVE));
+fn drafts_without_effect_make_no_change() {
+    let mut fixture = Fixture::new(false);
+    fixture.settle_items(1, add("a", State::ACTIVE));
     let delete = || item("a", DraftChange::Reported(ItemChange::Delete { before: None, after: None }));
-    assert!(world.tell(2, set_state("a", State::ACTIVE)).is_none());
-    assert!(world.tell(3, item("a", DraftChange::Properties { after: None })).is_none());
-    assert!(world.tell(4, item("a", DraftChange::Properties { after: Some(State::ACTIVE) })).is_none());
-    assert!(world.tell(5, delete()).is_some());
-    assert!(world.tell(6, delete()).is_none());
-    assert!(world.tell(7, DraftItems::Purge).is_some(), "the object itself may have been there");
-    assert!(world.tell(8, DraftItems::Purge).is_none());
+    assert!(fixture.settle_items(2, set_state("a", State::ACTIVE)).is_none());
+    assert!(fixture.settle_items(3, item("a", DraftChange::Properties { after: None })).is_none());
+    assert!(fixture.settle_items(4, item("a", DraftChange::Properties { after: Some(State::ACTIVE) })).is_none());
+    assert!(fixture.settle_items(5, delete()).is_some());
+    assert!(fixture.settle_items(6, delete()).is_none());
+    assert!(fixture.settle_items(7, DraftItems::Purge).is_some(), "the object itself may have been there");
+    assert!(fixture.settle_items(8, DraftItems::Purge).is_none());
 }
 
 #[test]
-fn a_source_may_have_changes_of_properties_told() {
-    let mut world = World::new(true);
-    world.tell(1, add("a", State::ACTIVE));
-    let (modification, _) = world.tell(2, item("a", DraftChange::Properties { after: None })).unwrap();
+fn metadata_changes_are_journaled_if_the_policy_says_so() {
+    let mut fixture = Fixture::new(true);
+    fixture.settle_items(1, add("a", State::ACTIVE));
+    let (modification, _) = fixture.settle_items(2, item("a", DraftChange::Properties { after: None })).unwrap();
     let expected = ItemChange::Update { content: None, before: Some(State::ACTIVE), after: None };
     assert_eq!(modification.items[0].change, expected);
 }
 
 #[test]
 fn properties_with_another_state_are_a_change_of_state() {
-    let mut world = World::new(false);
-    world.tell(1, add("a", State::ACTIVE));
-    let (modification, _) = world.tell(2, item("a", DraftChange::Properties { after: Some(State::DELETED) })).unwrap();
+    let mut fixture = Fixture::new(false);
+    fixture.settle_items(1, add("a", State::ACTIVE));
+    let (modification, _) =
+        fixture.settle_items(2, item("a", DraftChange::Properties { after: Some(State::DELETED) })).unwrap();
     let expected = ItemChange::State { before: Some(State::ACTIVE), after: State::DELETED };
     assert_eq!(modification.items[0].change, expected);
 }
 
 #[test]
-fn a_late_purge_spares_what_is_newer() {
-    let mut world = World::new(false);
-    world.tell(1, add("a", State::ACTIVE));
-    world.tell(9, add("b", State::ACTIVE));
-    let (modification, settlement) = world.tell(5, DraftItems::Purge).unwrap();
+fn a_late_purge_does_not_delete_newer_items() {
+    let mut fixture = Fixture::new(false);
+    fixture.settle_items(1, add("a", State::ACTIVE));
+    fixture.settle_items(9, add("b", State::ACTIVE));
+    let (modification, settlement) = fixture.settle_items(5, DraftItems::Purge).unwrap();
     let gone: Vec<_> = modification.items.iter().map(|item| item.uri.clone()).collect();
     assert_eq!(gone, [uri("a")]);
     assert!(settlement.purge);
-    assert!(world.known.is_live(&uri("b")));
-    assert!(world.tell(3, add("c", State::ACTIVE)).unwrap().1.is_late());
-    assert!(!world.known.is_live(&uri("c")), "it was there before the purge");
+    assert!(fixture.registered.is_live(&uri("b")));
+    assert!(fixture.settle_items(3, add("c", State::ACTIVE)).unwrap().1.is_late());
+    assert!(!fixture.registered.is_live(&uri("c")), "it was there before the purge");
 }
 
 #[test]
-fn parent_and_types_are_filled_in_where_the_source_left_them_out() {
-    let mut world = World::new(false);
-    world.tell_draft(Draft { parent: Some(uri("p")), types: vec![uri("t")], ..draft(1, add("a", State::ACTIVE)) });
-    let (modification, settlement) = world.tell(2, update("a")).unwrap();
+fn missing_parent_and_types_come_from_the_registry() {
+    let mut fixture = Fixture::new(false);
+    fixture.settle_draft(Draft { parent: Some(uri("p")), types: vec![uri("t")], ..draft(1, add("a", State::ACTIVE)) });
+    let (modification, settlement) = fixture.settle_items(2, update("a")).unwrap();
     assert_eq!((modification.parent, modification.types), (Some(uri("p")), vec![uri("t")]));
     assert_eq!(settlement.filled.iter().collect::<Vec<_>>(), [Aspect::Parent, Aspect::Types]);
-    let told = Draft { types: vec![uri("u")], ..draft(3, update("a")) };
-    assert_eq!(world.tell_draft(told).unwrap().0.types, [uri("u")]);
-    assert_eq!(world.known.types(), [uri("u")]);
+    let retyped = Draft { types: vec![uri("u")], ..draft(3, update("a")) };
+    assert_eq!(fixture.settle_draft(retyped).unwrap().0.types, [uri("u")]);
+    assert_eq!(fixture.registered.types(), [uri("u")]);
 }
 
 #[test]
-fn a_clock_that_runs_ahead_does_not_make_the_rest_late() {
-    let mut world = World::new(false);
-    world.tell(99_999, add("a", State::ACTIVE));
-    let (modification, settlement) = world.tell(1000, set_state("a", State::INACTIVE)).unwrap();
+fn a_clock_that_is_ahead_does_not_make_later_events_late() {
+    let mut fixture = Fixture::new(false);
+    fixture.settle_items(99_999, add("a", State::ACTIVE));
+    let (modification, settlement) = fixture.settle_items(1000, set_state("a", State::INACTIVE)).unwrap();
     assert!(!settlement.is_late());
     assert_eq!(modification.items[0].change.before(), Some(&State::ACTIVE));
 }
 
 #[test]
-fn a_told_state_before_counts_and_one_that_says_nothing_does_not() {
-    let mut world = World::new(false);
-    let told =
+fn a_reported_state_before_counts_unless_it_equals_the_state_after() {
+    let mut fixture = Fixture::new(false);
+    let state_change =
         |before: State, after| item("a", DraftChange::Reported(ItemChange::State { before: Some(before), after }));
-    assert!(world.tell(1, told(State::ACTIVE, State::ACTIVE)).is_none());
-    let (modification, _) = world.tell(2, told(State::INACTIVE, State::ACTIVE)).unwrap();
+    assert!(fixture.settle_items(1, state_change(State::ACTIVE, State::ACTIVE)).is_none());
+    let (modification, _) = fixture.settle_items(2, state_change(State::INACTIVE, State::ACTIVE)).unwrap();
     assert_eq!(modification.items[0].change.before(), Some(&State::INACTIVE));
-    let (modification, _) = world.tell(3, told(State::INACTIVE, State::INACTIVE)).unwrap();
+    let (modification, _) = fixture.settle_items(3, state_change(State::INACTIVE, State::INACTIVE)).unwrap();
     assert_eq!(modification.items[0].change.before(), Some(&State::ACTIVE), "the registry knows better");
 }

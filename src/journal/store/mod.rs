@@ -41,7 +41,7 @@ use crate::model::{Change, ChangeId, MissingFacts, Seq, SourceName, Subscription
 /// Opens the store of a journal in a folder, and creates it if the folder has none.
 ///
 /// # Errors
-/// When the folder contains something else, or the journal is damaged, newer or in use.
+/// Fails if the folder contains something else, or the journal is damaged, newer or in use.
 pub fn open(folder: &Path, limits: StoreLimits) -> Result<impl Store + use<>, OpenError> {
     SqliteStore::open(folder, SqliteOptions { limits, ..SqliteOptions::default() })
 }
@@ -54,7 +54,7 @@ pub fn open(folder: &Path, limits: StoreLimits) -> Result<impl Store + use<>, Op
 /// 3. A repeat of an event within the window of [`StoreLimits`] returns the number of its first change.
 /// 4. A batch, its registry rows, its event keys and the progress of its crawls are stored together or not at all.
 /// 5. A cursor moves back only by a rewind; reading moves nothing.
-/// 6. The head never runs ahead of what can be read.
+/// 6. The head never runs ahead of the changes that can be read.
 ///
 /// The number of a change is a primary key, so a second writer that used the same number would fail and store nothing.
 /// After a restore from a backup the numbering skips every number that the lost journal may have given.
