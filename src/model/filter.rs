@@ -106,7 +106,7 @@ pub enum ItemChangeKind {
     Add,
     /// The item's content is new.
     Update,
-    /// The item is gone.
+    /// The item is deleted.
     Delete,
     /// Nothing but the item's state changed.
     State,

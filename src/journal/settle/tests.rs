@@ -193,8 +193,8 @@ fn a_late_purge_does_not_delete_newer_items() {
     fixture.settle_items(1, add("a", State::ACTIVE));
     fixture.settle_items(9, add("b", State::ACTIVE));
     let (modification, settlement) = fixture.settle_items(5, DraftItems::Purge).unwrap();
-    let gone: Vec<_> = modification.items.iter().map(|item| item.uri.clone()).collect();
-    assert_eq!(gone, [uri("a")]);
+    let deleted: Vec<_> = modification.items.iter().map(|item| item.uri.clone()).collect();
+    assert_eq!(deleted, [uri("a")]);
     assert!(settlement.purge);
     assert!(fixture.registered.is_live(&uri("b")));
     assert!(fixture.settle_items(3, add("c", State::ACTIVE)).unwrap().1.is_late());

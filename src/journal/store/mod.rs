@@ -1,7 +1,7 @@
 //! Storage of the journal: the [`Store`] trait with its promises, and its implementations.
 //!
-//! To add a store: one new module here that implements the trait, and one line in the conformance
-//! test, which holds every store to the promises.
+//! A new store needs one module here that implements the trait, and one line in the conformance test, which checks the
+//! promises for every store.
 
 mod event_key;
 mod limits;

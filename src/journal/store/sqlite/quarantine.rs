@@ -93,9 +93,9 @@ pub(super) fn before(
     let sql = format!("SELECT {COLUMNS} FROM quarantine WHERE id < ? ORDER BY id DESC LIMIT ?");
     let bound = before.map_or(i64::MAX, |id| rows::number(id.0));
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut found = statement.query(params![bound, rows::number(limit as u64)])?;
+    let mut result = statement.query(params![bound, rows::number(limit as u64)])?;
     let mut messages = Vec::new();
-    while let Some(row) = found.next()? {
+    while let Some(row) = result.next()? {
         messages.push(message(row, Bytes::new())?);
     }
     Ok(messages)
@@ -104,8 +104,8 @@ pub(super) fn before(
 pub(super) fn get(connection: &Connection, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError> {
     let sql = format!("SELECT {COLUMNS}, body FROM quarantine WHERE id = ?");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut found = statement.query([rows::number(id.0)])?;
-    let row = found.next()?;
+    let mut result = statement.query([rows::number(id.0)])?;
+    let row = result.next()?;
     row.map(|row| message(row, Bytes::from(row.get::<_, Vec<u8>>(8)?))).transpose()
 }
 

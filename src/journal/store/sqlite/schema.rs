@@ -83,8 +83,8 @@ pub(super) const MIGRATIONS: [Migration; 9] = [
     );
     ",
     ),
-    // Keys are random: an index over all of them, kept up with each append, had a page written for each
-    // key. They gather, and move to the tree in their order (see `dedupe`).
+    // Keys are random, so an index that was updated with each append wrote a page per key. Since this version the keys are
+    // moved to the tree in batches, in order (see `dedupe`).
     Migration::Sql(
         "
     CREATE TABLE event_keys (

@@ -135,8 +135,8 @@ pub(super) fn crawl_progress(
         let (id, position): (Vec<u8>, String) = (row.get(0)?, row.get(2)?);
         Ok((id, unsigned(1)?, position, unsigned(3)?, row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get(6)?))
     };
-    let found = statement.query_row([source.as_str()], read).optional()?;
-    let Some((id, parts, position, objects, started, updated, finished)) = found else { return Ok(None) };
+    let row = statement.query_row([source.as_str()], read).optional()?;
+    let Some((id, parts, position, objects, started, updated, finished)) = row else { return Ok(None) };
     Ok(Some(CrawlProgress {
         source: source.clone(),
         id: Uuid::from_slice(&id).map_err(rows::damaged)?,

@@ -135,8 +135,8 @@ fn replayed(connection: &Connection, report: &mut Report) -> rusqlite::Result<(R
 /// Runs SQLite's own checks of the file: pages, trees, indexes, references.
 fn structure(connection: &Connection, check: &str, report: &mut Report) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(check)?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([])?;
+    while let Some(row) = result.next()? {
         match row.get::<_, String>(0)? {
             ok if ok == "ok" => {}
             table if check.contains("foreign") => {
@@ -166,12 +166,12 @@ impl JournalReplay<'_> {
         let sql =
             format!("SELECT seq, id, received, checksum, json, {visibility} FROM changes NOT INDEXED ORDER BY seq");
         let mut statement = self.connection.prepare(&sql)?;
-        let mut found = statement.query([])?;
+        let mut result = statement.query([])?;
         let mut done = 0;
         let mut seeds = self.connection.prepare(seeds::select_sql(self.connection)?)?;
         let mut seeds = self.unless_damaged(SeedRows::new(seeds.query([0])?));
         let mut is_first = true;
-        while let Some(row) = found.next()? {
+        while let Some(row) = result.next()? {
             let seq = row.get(0)?;
             let is_complete = !is_first || seq == 1 || self.is_restored(0, seq)?;
             self.seeds(&mut seeds, Some(seq), is_complete);

@@ -49,8 +49,8 @@ pub(super) fn compare(
         }
     };
     let mut statement = connection.prepare("SELECT uri FROM objects ORDER BY uri")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([])?;
+    while let Some(row) = result.next()? {
         let uri: String = row.get(0)?;
         let Ok(uri) = Uri::parse(&uri) else {
             report.add(format!("the registry has an object whose URI is invalid: {uri:?}"));

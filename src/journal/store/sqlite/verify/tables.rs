@@ -43,8 +43,8 @@ fn cursors(connection: &Connection, report: &mut Report) -> Result<(), StoreErro
 
 fn dead_letters(connection: &Connection, report: &mut Report) -> Result<(), StoreError> {
     let mut statement = connection.prepare(subscriptions::READ_LETTERS)?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([])?;
+    while let Some(row) = result.next()? {
         match subscriptions::read_letter(row) {
             Ok(dead) => {
                 let row_name = format!("the dead letter {}", dead.id);
@@ -58,8 +58,8 @@ fn dead_letters(connection: &Connection, report: &mut Report) -> Result<(), Stor
 
 fn incomplete(connection: &Connection, report: &mut Report) -> Result<(), StoreError> {
     let mut statement = connection.prepare("SELECT seq, source, untold, json FROM incomplete ORDER BY seq")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([])?;
+    while let Some(row) = result.next()? {
         let seq = rows::seq(row.get(0)?)?;
         let (source, missing): (String, String) = (row.get(1)?, row.get(2)?);
         let row_name = format!("the incomplete change {seq}");
@@ -88,8 +88,8 @@ fn copy_of_change(report: &mut Report, row_name: &str, seq: Seq, json: &[u8]) {
 
 fn crawls(connection: &Connection, report: &mut Report) -> Result<(), StoreError> {
     let mut statement = connection.prepare("SELECT source FROM walks ORDER BY source")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([])?;
+    while let Some(row) = result.next()? {
         let source: String = row.get(0)?;
         let read =
             SourceName::parse(&source).map_err(rows::damaged).and_then(|name| seeds::crawl_progress(connection, &name));
@@ -103,8 +103,8 @@ fn crawls(connection: &Connection, report: &mut Report) -> Result<(), StoreError
 /// Checks the sizes of messages in the table, because the limits of the quarantine depend on them.
 fn quarantined(connection: &Connection, report: &mut Report) -> Result<(), StoreError> {
     let mut statement = connection.prepare(quarantine::READ_LENGTHS)?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let mut result = statement.query([])?;
+    while let Some(row) = result.next()? {
         let id = identifier(row)?;
         let (size, length): (i64, i64) = (row.get("size")?, row.get("length")?);
         if size != length {
