@@ -1,5 +1,5 @@
-//! Bounds on the size of one change. A purge of more items than one change may have becomes several changes, in order: each
-//! deletes some of the items, and the last one purges the object.
+//! Bounds on the size of one change. A purge of more items than one change may have becomes several changes, in
+//! order: each deletes some of the items, and the last one purges the object.
 
 use crate::model::{
     Aspect, ChangeId, ContentItemModification, ContentObjectModification, NonEmpty, Settlement, json_size,
@@ -26,8 +26,8 @@ impl Default for ChangeBounds {
 }
 
 impl ChangeBounds {
-    /// Divides a purge into changes within the bounds. Returns any other change unchanged, because the intake checks its
-    /// bounds.
+    /// Divides a purge into changes within the bounds. Returns any other change unchanged, because the intake
+    /// checks its bounds.
     ///
     /// A registry from before the bound on types may have more types of an object; the excess types are dropped.
     #[must_use]

@@ -34,8 +34,8 @@ pub enum DuplicatePolicy {
     RememberChanges,
     /// Remembers all events, also those without effect, because a repeat of one could undo a later change.
     RememberAll,
-    /// Remembers all events, but accepts a repeat that reports a new state: one that the registry does not have, and that
-    /// is not late.
+    /// Remembers all events, but accepts a repeat that reports a new state: one that the registry does not have,
+    /// and that is not late.
     RememberAllUnlessNewState,
 }
 
@@ -70,8 +70,8 @@ pub(super) enum Command {
     Seed(Box<CrawlPart>, Reply<CrawlPartOutcome>),
     Quarantine(Vec<NewQuarantinedMessage>, Replies<QuarantineId>),
     Release(QuarantineId, Reply<bool>),
-    /// Moves cursors forward. The writer commits them with the batch that is waiting, so they cost no additional sync of
-    /// the disk.
+    /// Moves cursors forward. The writer commits them with the batch that is waiting, so they cost no additional
+    /// sync of the disk.
     Advance(Vec<(SubscriptionName, Seq)>, Reply<()>),
     WriteSubscriptions(Vec<SubscriptionWrite>, Reply<Vec<u64>>),
     Prune {

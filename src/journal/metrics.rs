@@ -1,5 +1,5 @@
-//! Metrics of the journal, recorded through the `metrics` crate. Without a recorder, as on the command line, they cost next
-//! to nothing.
+//! Metrics of the journal, recorded through the `metrics` crate. Without a recorder, as on the command line, they
+//! cost next to nothing.
 
 use std::time::Duration;
 

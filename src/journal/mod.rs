@@ -22,9 +22,9 @@
 //!
 //! The files:
 //!
-//! * writing: `command` (commands to the writer and their replies), `writer` (the loop), `batch` (one batch), [`settle`]
-//!   (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges), `writable`
-//!   (whether a message can be written at present);
+//! * writing: `command` (commands to the writer and their replies), `writer` (the loop), `batch` (one batch),
+//!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
+//!   `writable` (whether a message can be written at present);
 //! * facts: [`registry`], [`seed`] (facts from crawls), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
@@ -214,14 +214,14 @@ impl Journal {
     /// Settles and appends the drafts of one message, all or none. On return the changes are on disk.
     ///
     /// # Errors
-    /// Fails if the changes could not be written, or not in time. They may still be written later; the sender can repeat the
-    /// message, because a repeat makes no second change.
+    /// Fails if the changes could not be written, or not in time. They may still be written later; the sender can
+    /// repeat the message, because a repeat makes no second change.
     pub async fn append(&self, submission: Submission) -> Result<Vec<DraftOutcome>, JournalError> {
         Ok(self.append_all(vec![submission]).await?.pop().unwrap_or_default())
     }
 
-    /// Settles and appends the drafts of several messages, in order and in one transaction: either all changes are on disk,
-    /// or none is. The outcomes are in the same order.
+    /// Settles and appends the drafts of several messages, in order and in one transaction: either all changes are
+    /// on disk, or none is. The outcomes are in the same order.
     ///
     /// # Errors
     /// As [`Journal::append`].
@@ -285,8 +285,8 @@ impl Journal {
         self.first.get().unwrap_or(Seq::ZERO.next())
     }
 
-    /// Removes at most `at_most` of the oldest changes before `before`; returns the number of removed changes. The newest
-    /// change always stays.
+    /// Removes at most `at_most` of the oldest changes before `before`; returns the number of removed changes. The
+    /// newest change always stays.
     ///
     /// # Errors
     /// As [`Journal::append`].
@@ -378,8 +378,8 @@ fn write_json(json: &mut Vec<u8>, value: &impl serde::Serialize) {
     serde_json::to_writer(json, value).expect("the model has a JSON shape for every value");
 }
 
-/// Starts a thread of the journal. The supervisor is notified only of a panic, because a thread returns normally when the
-/// journal is closed and when the other thread has panicked.
+/// Starts a thread of the journal. The supervisor is notified only of a panic, because a thread returns normally
+/// when the journal is closed and when the other thread has panicked.
 fn spawn(
     worker: Worker,
     supervisor: &Supervisor,

@@ -1,5 +1,5 @@
-//! Folders and files that only their owner may use, because the journal contains secrets of subscribers, URLs of webhooks,
-//! and bodies of messages.
+//! Folders and files that only their owner may use, because the journal contains secrets of subscribers, URLs of
+//! webhooks, and bodies of messages.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},

@@ -40,14 +40,15 @@ impl Journal {
     /// Returns up to `limit` changes after `after`, oldest first, without a gap after it.
     ///
     /// # Errors
-    /// Returns [`JournalError::Gone`] if changes after `after` have been removed, or if `after` is not a number of this
-    /// journal (for example after a restore from a backup that is older than the reader's cursor). Fails if the store fails.
+    /// Returns [`JournalError::Gone`] if changes after `after` have been removed, or if `after` is not a number of
+    /// this journal (for example after a restore from a backup that is older than the reader's cursor). Fails if
+    /// the store fails.
     pub async fn after(&self, after: Seq, limit: usize) -> Result<Vec<Arc<RecordedChange>>, JournalError> {
         self.after_within(after, limit, usize::MAX).await
     }
 
-    /// Returns changes as [`Journal::after`] does, but ends once they have `bytes` of JSON. Returns at least one change if
-    /// there is one.
+    /// Returns changes as [`Journal::after`] does, but ends once they have `bytes` of JSON. Returns at least one
+    /// change if there is one.
     ///
     /// # Errors
     /// As [`Journal::after`].
@@ -66,8 +67,9 @@ impl Journal {
         stored.await?.map(recorded_changes).ok_or_else(|| JournalError::Gone { after, first: self.first() })
     }
 
-    /// Returns changes as [`Journal::after_within`] does, but only from memory and without waiting; `None` if the first of
-    /// them may be older than the tail, or `after` is past the newest. Does not count as a read in the metrics.
+    /// Returns changes as [`Journal::after_within`] does, but only from memory and without waiting; `None` if the
+    /// first of them may be older than the tail, or `after` is past the newest. Does not count as a read in the
+    /// metrics.
     #[must_use]
     pub fn cached_after(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
         self.tail.after(after, limit, bytes)
@@ -81,8 +83,8 @@ impl Journal {
         self.before_within(before, limit, usize::MAX).await
     }
 
-    /// Returns changes as [`Journal::before`] does, but ends once they have `bytes` of JSON. Returns at least one change if
-    /// there is one.
+    /// Returns changes as [`Journal::before`] does, but ends once they have `bytes` of JSON. Returns at least one
+    /// change if there is one.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -127,8 +129,8 @@ impl Journal {
         self.read(move |store| store.object(&object)).await
     }
 
-    /// Returns up to `limit` objects of the registry after `after`, in order of their URIs, from one consistent snapshot. A
-    /// page may end early; it is empty only if no object is left.
+    /// Returns up to `limit` objects of the registry after `after`, in order of their URIs, from one consistent
+    /// snapshot. A page may end early; it is empty only if no object is left.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -144,8 +146,8 @@ impl Journal {
         self.read(move |store| store.crawl_progress(&source)).await
     }
 
-    /// Returns up to `limit` messages of the quarantine before `before` (from the newest if `None`), newest first, without
-    /// their bodies.
+    /// Returns up to `limit` messages of the quarantine before `before` (from the newest if `None`), newest first,
+    /// without their bodies.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -1,7 +1,7 @@
 //! The location of an item's content as unparsed JSON.
 //!
-//! The location moves from a change to the registry row of its item and back. Most events replace the location, so the old
-//! one is never parsed; parsing it for each event took 7 % of the time of the settling thread.
+//! The location moves from a change to the registry row of its item and back. Most events replace the location, so
+//! the old one is never parsed; parsing it for each event took 7 % of the time of the settling thread.
 
 use std::sync::Arc;
 

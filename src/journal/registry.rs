@@ -1,9 +1,9 @@
 //! The registry: the last known state of every object and item, derived from all changes.
 //!
-//! Events of one object do not always arrive in the order in which they happened, because Fedora 3 sends each event from
-//! its own thread. Every fact is therefore a last-writer-wins register with its own clock: the time of the event that set
-//! it. An older event never overwrites it. Each change records which facts it set ([`Settlement`]), so replaying the
-//! journal with [`ObjectState::apply_change`] rebuilds the registry.
+//! Events of one object do not always arrive in the order in which they happened, because Fedora 3 sends each event
+//! from its own thread. Every fact is therefore a last-writer-wins register with its own clock: the time of the
+//! event that set it. An older event never overwrites it. Each change records which facts it set ([`Settlement`]),
+//! so replaying the journal with [`ObjectState::apply_change`] rebuilds the registry.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::model::{
 pub struct Clock {
     /// Time of the change that set the fact.
     pub at: Option<Timestamp>,
-    /// Latest time of an event that reported the same fact. Such events are not in the journal, so a replay of the journal
-    /// does not restore this field.
+    /// Latest time of an event that reported the same fact. Such events are not in the journal, so a replay of the
+    /// journal does not restore this field.
     pub confirmed: Option<Timestamp>,
 }
 
@@ -90,8 +90,8 @@ pub struct ObjectState {
     pub types: Register<Vec<Uri>>,
     /// Time of the last purge, which invalidates older facts.
     pub purged: Clock,
-    /// Items by URI: either the selected items or all. The records are boxed, because even a map with one record allocates
-    /// room for eleven.
+    /// Items by URI: either the selected items or all. The records are boxed, because even a map with one record
+    /// allocates room for eleven.
     pub items: BTreeMap<Uri, Box<ItemRecord>>,
 }
 
@@ -118,8 +118,8 @@ impl Registry {
     }
 }
 
-/// Returns the time by which the registry orders an event: the event's time, but not after its receipt. Otherwise one event
-/// from a source whose clock is ahead would make all later events late.
+/// Returns the time by which the registry orders an event: the event's time, but not after its receipt. Otherwise
+/// one event from a source whose clock is ahead would make all later events late.
 #[must_use]
 pub fn ordering_time(time: Timestamp, received: Timestamp) -> Timestamp {
     time.min(received)
@@ -178,8 +178,8 @@ impl ObjectState {
         self.items.iter().filter(|(uri, _)| self.is_live(uri)).map(|(uri, record)| (uri, &**record))
     }
 
-    /// Returns the latest clock of the object and of these items. Ignores other items, because it depends on the rest of
-    /// the batch which of them were prefetched.
+    /// Returns the latest clock of the object and of these items. Ignores other items, because it depends on the
+    /// rest of the batch which of them were prefetched.
     pub(super) fn newest(&self, items: &DraftItems) -> Option<Timestamp> {
         let named: Vec<&ItemRecord> = match items {
             DraftItems::Listed(items) => {
@@ -192,8 +192,8 @@ impl ObjectState {
         [self.parent.clock, self.types.clock, self.purged].into_iter().chain(of_items).filter_map(Clock::latest).max()
     }
 
-    /// Returns whether an event at `time` is older than the registered fact. Events of the same millisecond are ordered by
-    /// arrival.
+    /// Returns whether an event at `time` is older than the registered fact. Events of the same millisecond are
+    /// ordered by arrival.
     #[must_use]
     pub fn is_late(&self, item: &Uri, aspect: Aspect, time: Timestamp) -> bool {
         Some(time) < self.latest(item, aspect)
@@ -218,8 +218,9 @@ impl ObjectState {
         clock.and_then(Clock::latest).max(self.purged.latest())
     }
 
-    /// Applies a change of the journal. The values that a change sets do not depend on the state before. Replaying changes
-    /// that are applied already is therefore harmless, as long as the replay continues in order to the newest change.
+    /// Applies a change of the journal. The values that a change sets do not depend on the state before. Replaying
+    /// changes that are applied already is therefore harmless, as long as the replay continues in order to the
+    /// newest change.
     pub fn apply_change(&mut self, change: &Change) {
         let order = ordering_time(change.settlement.as_of.unwrap_or(change.modification.time), change.received);
         self.apply(order, &change.modification, &change.settlement);

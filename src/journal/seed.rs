@@ -1,11 +1,11 @@
 //! Seeding the registry with facts from a crawl of a repository, which no change contains.
 //!
-//! The clock of a seeded fact is a date of the repository: the earliest one that is known for the fact. A newer event
-//! therefore wins whichever of the two arrives first, and a seeded fact never moves the registry back. An event that was in
-//! flight during the crawl is not late compared with the facts that the crawl found.
+//! The clock of a seeded fact is a date of the repository: the earliest one that is known for the fact. A newer
+//! event therefore wins whichever of the two arrives first, and a seeded fact never moves the registry back. An
+//! event that was in flight during the crawl is not late compared with the facts that the crawl found.
 //!
-//! The journal stores the facts that a crawl changed ([`RegistryDelta`]), ordered between the changes. Replaying changes
-//! and deltas in order rebuilds the registry without repeating any decision.
+//! The journal stores the facts that a crawl changed ([`RegistryDelta`]), ordered between the changes. Replaying
+//! changes and deltas in order rebuilds the registry without repeating any decision.
 
 use std::sync::Arc;
 
@@ -159,15 +159,16 @@ impl ItemDelta {
 impl ObjectState {
     /// Returns the time from which a crawled fact with the date `at` is valid.
     ///
-    /// An export that is ingested again keeps its dates, which may be older than a purge in between. The facts of an object
-    /// that exists again after its purge are valid from its new existence.
+    /// An export that is ingested again keeps its dates, which may be older than a purge in between. The facts of
+    /// an object that exists again after its purge are valid from its new existence.
     fn valid_from(&self, object: &Uri, at: Timestamp) -> Timestamp {
         let since =
             self.items.get(object).filter(|_| self.is_live(object)).and_then(|record| record.existence.clock.at);
         since.filter(|since| Some(at) <= self.purged.latest() && Some(*since) > self.purged.latest()).unwrap_or(at)
     }
 
-    /// Applies facts from a crawl. As with [`ObjectState::apply_change`], the result does not depend on the facts before.
+    /// Applies facts from a crawl. As with [`ObjectState::apply_change`], the result does not depend on the facts
+    /// before.
     pub fn apply_delta(&mut self, delta: &RegistryDelta) {
         if let Some(Dated { value, at }) = &delta.parent {
             self.parent.set(Some(value.clone()), *at);

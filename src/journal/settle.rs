@@ -1,7 +1,7 @@
 //! Draft + registry → change: adds the facts that the source could not know, and drops events without effect.
 //!
-//! Settling has no side effects: it compares a draft with the registry and returns the change to append and the facts to
-//! confirm. The writer stores both in one transaction.
+//! Settling has no side effects: it compares a draft with the registry and returns the change to append and the
+//! facts to confirm. The writer stores both in one transaction.
 
 use std::collections::BTreeSet;
 
@@ -279,8 +279,8 @@ impl DraftSettler<'_> {
         }
     }
 
-    /// Adds a DELETE for every item that existed at the time of the purge. If the registry knows none, the DELETE names the
-    /// object itself, unless the registry already has the purge.
+    /// Adds a DELETE for every item that existed at the time of the purge. If the registry knows none, the DELETE
+    /// names the object itself, unless the registry already has the purge.
     fn purge(&mut self, object: &Uri) {
         let registered = self.registered;
         let listed = registered.live_items().filter(|(uri, _)| !registered.is_late(uri, Aspect::Existence, self.order));
@@ -339,8 +339,8 @@ fn are_same_types(types: &[Uri], others: &[Uri]) -> bool {
     types == others || sorted(types) == sorted(others)
 }
 
-/// Returns the item of a change that only has new facts about its object: an UPDATE without content of the first existing
-/// item, or else the DELETE of the first deleted item. Neither changes the item in the registry.
+/// Returns the item of a change that only has new facts about its object: an UPDATE without content of the first
+/// existing item, or else the DELETE of the first deleted item. Neither changes the item in the registry.
 fn carrier_item(items: &DraftItems, registered: &ObjectState, order: Timestamp) -> Option<(Uri, ItemChange)> {
     let DraftItems::Listed(items) = items else { return None };
     let on_time = |item: &&DraftItem| !registered.is_late(&item.uri, Aspect::Existence, order);

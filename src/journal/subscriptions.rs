@@ -1,8 +1,8 @@
-//! Stored state of subscriptions: cursors, pauses and dead letters. Deliveries read the state when they start, and write
-//! it through the journal's writer.
+//! Stored state of subscriptions: cursors, pauses and dead letters. Deliveries read the state when they start, and
+//! write it through the journal's writer.
 //!
-//! Only a rewind ([`SubscriptionWrite::Rewind`]) moves a cursor back. An advance stores the larger of the old and the new
-//! cursor, so that a progress report that arrives late undoes nothing.
+//! Only a rewind ([`SubscriptionWrite::Rewind`]) moves a cursor back. An advance stores the larger of the old and
+//! the new cursor, so that a progress report that arrives late undoes nothing.
 
 use std::fmt;
 
@@ -70,15 +70,15 @@ pub struct SubscriptionRecord {
     pub name: SubscriptionName,
     /// Creator of the subscription.
     pub made_by: MadeBy,
-    /// JSON from the HTTP interface, or the hub's record of a subscriber including its secret; empty for a subscription of
-    /// the configuration.
+    /// JSON from the HTTP interface, or the hub's record of a subscriber including its secret; empty for a
+    /// subscription of the configuration.
     pub definition: DefinitionText,
     /// Number of the last change that is delivered or skipped.
     pub cursor: Seq,
     /// Whether the subscription is paused.
     pub paused: bool,
-    /// Reason why the subscription stopped by itself: its receiver unsubscribed or, if the subscription is paused, failed
-    /// for too long.
+    /// Reason why the subscription stopped by itself: its receiver unsubscribed or, if the subscription is paused,
+    /// failed for too long.
     pub ended: Option<String>,
     /// Number of dead letters.
     pub dead_letters: u64,

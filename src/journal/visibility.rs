@@ -1,5 +1,5 @@
-//! Effects of a change for the public, computed when the change is settled, because the registry then has the states before
-//! and after it. Only effects that differ from what the change shows by itself are noted.
+//! Effects of a change for the public, computed when the change is settled, because the registry then has the
+//! states before and after it. Only effects that differ from what the change shows by itself are noted.
 
 use super::{RawContentLocation, registry::ObjectState, store::StoreError};
 use crate::model::{

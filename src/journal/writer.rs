@@ -1,9 +1,10 @@
 //! The single writer: one loop, one transaction a batch.
 //!
 //! The writer takes all waiting commands from its queue (group commit). For their drafts it opens one transaction,
-//! prefetches the event keys and registry rows that the batch names, settles the drafts, writes, and commits. After the
-//! commit it publishes the changes to the tail, moves the head, and replies. Throughput therefore grows with the number of
-//! senders, and each sender waits for one sync of the disk. Readers see a change only after it is on disk.
+//! prefetches the event keys and registry rows that the batch names, settles the drafts, writes, and commits. After
+//! the commit it publishes the changes to the tail, moves the head, and replies. Throughput therefore grows with
+//! the number of senders, and each sender waits for one sync of the disk. Readers see a change only after it is on
+//! disk.
 
 use std::{
     sync::{Arc, mpsc::SyncSender},
@@ -118,8 +119,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Publishes committed changes to readers. Returns the changes evicted from the tail, so that the caller can free them
-    /// after it has replied.
+    /// Publishes committed changes to readers. Returns the changes evicted from the tail, so that the caller can
+    /// free them after it has replied.
     fn publish(&self, changes: Vec<NewChange>, took: Duration) -> Vec<Arc<RecordedChange>> {
         let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return Vec::new() };
         let (oldest, newest) = (oldest.change.seq, newest.change.seq);

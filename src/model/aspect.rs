@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 named_values! {
-    /// A fact that has its own clock in the registry. Events of one object may arrive out of order, and an older change of
-    /// content must neither hide a newer change of state nor be hidden by it.
+    /// A fact that has its own clock in the registry. Events of one object may arrive out of order, and an older
+    /// change of content must neither hide a newer change of state nor be hidden by it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "camelCase")]
     pub enum Aspect {

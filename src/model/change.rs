@@ -42,7 +42,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns a copy that contains only a range of the items, with the notes about these; `None` if the range is empty.
+    /// Returns a copy that contains only a range of the items, with the notes about these; `None` if the range is
+    /// empty.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Self> {
         let ContentObjectModification { id, user, time, object, parent, types, description, origin, items } =
@@ -83,8 +84,8 @@ pub struct Settlement {
     pub as_of: Option<Timestamp>,
     /// Result of the lookup; `None` if no lookup was made or the repository answered completely.
     pub lookup: Option<LookupMark>,
-    /// Notes about each item, in order of the items. The list may be shorter than the list of items; the missing notes are
-    /// empty.
+    /// Notes about each item, in order of the items. The list may be shorter than the list of items; the missing
+    /// notes are empty.
     pub items: Vec<ItemNotes>,
 }
 

@@ -1,7 +1,7 @@
 //! Deserialization of values that are parsed from a string.
 //!
-//! Deserializing a `String` or a `Cow` only to parse it would copy the text needlessly. This visitor parses the text in the
-//! deserializer's buffer.
+//! Deserializing a `String` or a `Cow` only to parse it would copy the text needlessly. This visitor parses the
+//! text in the deserializer's buffer.
 
 use std::{fmt, marker::PhantomData};
 

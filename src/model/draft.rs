@@ -5,8 +5,8 @@ use super::{
     ItemId, NonEmpty, State, Text, Timestamp, Uri, User,
 };
 
-/// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of a purge,
-/// whether an item is new, and even the time and an identifier.
+/// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of
+/// a purge, whether an item is new, and even the time and an identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// Identifier of the change, if the source uses this data model and has assigned one.
@@ -40,9 +40,9 @@ pub enum DraftTime {
     Reported(Timestamp),
     /// Time of receipt, because the source reports no time but sends each event immediately.
     Receipt,
-    /// Order of arrival, because the source reports no time and the message may have waited in a queue. The change shows
-    /// the time of receipt. The registry orders the event by the newest time that it has for the object, so that the event
-    /// is never late, and makes no later event with its own time late.
+    /// Order of arrival, because the source reports no time and the message may have waited in a queue. The change
+    /// shows the time of receipt. The registry orders the event by the newest time that it has for the object, so
+    /// that the event is never late, and makes no later event with its own time late.
     Arrival,
 }
 
@@ -95,14 +95,14 @@ pub enum DraftChange {
         /// Default state of the item if it is new.
         initial_state: Option<State>,
     },
-    /// Presence of the item with this content: an ADD if the registry lacks the item, an UPDATE if the registry has other
-    /// content, and otherwise no change.
+    /// Presence of the item with this content: an ADD if the registry lacks the item, an UPDATE if the registry has
+    /// other content, and otherwise no change.
     Present {
         /// Location of the content.
         content: Option<ContentLocation>,
     },
-    /// Presence of the item in a crawled repository: an ADD if the registry lacks the item, an UPDATE or a change of state
-    /// if the registry has other, older facts, and otherwise no change.
+    /// Presence of the item in a crawled repository: an ADD if the registry lacks the item, an UPDATE or a change
+    /// of state if the registry has other, older facts, and otherwise no change.
     Crawled {
         /// Location of the content.
         content: Option<ContentLocation>,
@@ -119,8 +119,9 @@ pub enum DraftChange {
         /// States in which an activity is finished.
         over: &'static [State],
     },
-    /// Result of a later lookup for an event that is in the journal already, or that may have changed nothing. Only facts
-    /// that the registry lacks, or has with an older time, become a change. An ADD of an existing item is an UPDATE.
+    /// Result of a later lookup for an event that is in the journal already, or that may have changed nothing. Only
+    /// facts that the registry lacks, or has with an older time, become a change. An ADD of an existing item is an
+    /// UPDATE.
     FollowUp(ItemChange),
     /// Change of properties, actual or possible, without new content.
     Properties {

@@ -10,14 +10,15 @@ use super::{
     deserialize_str::deserialize_str,
 };
 
-/// Conditions that select changes. The values of one condition are alternatives, all conditions must hold, and a condition
-/// without values always holds. The default filter therefore matches every change.
+/// Conditions that select changes. The values of one condition are alternatives, all conditions must hold, and a
+/// condition without values always holds. The default filter therefore matches every change.
 ///
-/// A filter selects a change as a whole, with all its items, because a reader could not detect that items are missing. A
-/// change matches when the conditions on the change hold, and at least one of its items meets all conditions on items.
+/// A filter selects a change as a whole, with all its items, because a reader could not detect that items are
+/// missing. A change matches when the conditions on the change hold, and at least one of its items meets all
+/// conditions on items.
 ///
-/// With `visibility`, the conditions apply to the change as the public sees it ([`Change::public`]), and the reader gets
-/// that public change. The caller passes it to the filter.
+/// With `visibility`, the conditions apply to the change as the public sees it ([`Change::public`]), and the reader
+/// gets that public change. The caller passes it to the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
@@ -36,9 +37,9 @@ pub struct Filter {
     /// Condition on an item: kind of its change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ItemChangeKind>,
-    /// Condition on an item: the media type of its content. Changes without a media type always match (a DELETE, a change
-    /// of state, a source that never reports media types): a superfluous notification costs one request, but a missed
-    /// deletion is never corrected.
+    /// Condition on an item: the media type of its content. Changes without a media type always match (a DELETE, a
+    /// change of state, a source that never reports media types): a superfluous notification costs one request, but
+    /// a missed deletion is never corrected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub media_types: Vec<MediaRange>,
     /// Condition on an item: its state after the change.
@@ -133,8 +134,8 @@ impl ItemChangeKind {
         kinds
     }
 
-    /// Returns a summary of these items' changes in one lower-case word: `add`, `update`, `delete` or `state` if all items
-    /// have this kind of change, and otherwise `mixed`.
+    /// Returns a summary of these items' changes in one lower-case word: `add`, `update`, `delete` or `state` if
+    /// all items have this kind of change, and otherwise `mixed`.
     #[must_use]
     pub fn word(items: &[ContentItemModification]) -> &'static str {
         match Self::among(items)[..] {
@@ -159,8 +160,8 @@ impl ItemChangeKind {
 }
 
 /// Prefix of a URI, compared character by character, of 1 to [`Uri::MAX_BYTES`] bytes. For example,
-/// `http://h/objects/demo:` matches the URIs of a PID namespace, and `http://h/objects/demo:1` matches both `demo:1` and
-/// `demo:10`.
+/// `http://h/objects/demo:` matches the URIs of a PID namespace, and `http://h/objects/demo:1` matches both
+/// `demo:1` and `demo:10`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct UriPrefix(String);

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ContentLocation, ItemId, State, Uri};
 
-/// Modification of one item of content: a Fedora datastream, an LDP resource, a WARC, or the object itself if the change
-/// concerns the object as a whole.
+/// Modification of one item of content: a Fedora datastream, an LDP resource, a WARC, or the object itself if the
+/// change concerns the object as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentItemModification {
     /// Identifier of this part of the change.

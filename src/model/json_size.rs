@@ -1,8 +1,8 @@
-//! Upper bounds on the JSON of a change, in bytes, known before it is settled: they include everything that settling may
-//! add.
+//! Upper bounds on the JSON of a change, in bytes, known before it is settled: they include everything that
+//! settling may add.
 //!
-//! JSON escapes quotation marks, backslashes and line breaks with one more byte each. URIs, states and digests contain none
-//! of these, and text contains no other control characters.
+//! JSON escapes quotation marks, backslashes and line breaks with one more byte each. URIs, states and digests
+//! contain none of these, and text contains no other control characters.
 
 use super::{
     ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, DraftItems, EventId, Uri,

@@ -35,8 +35,8 @@ named_values! {
         Content = "content",
         /// Parent, types and items of a new object, because the message does not list the items.
         Items = "items",
-        /// Parent and types of the object, and the newest remaining version of the content, because the event deleted an
-        /// unknown number of versions, possibly all.
+        /// Parent and types of the object, and the newest remaining version of the content, because the event
+        /// deleted an unknown number of versions, possibly all.
         RemainingVersions = "rest",
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{MediaType, deserialize_str::deserialize_str};
 
-/// A media type without parameters (`image/jpeg`), or all subtypes of a type (`image/*`), compared without regard to case
-/// (RFC 6838 section 4.2).
+/// A media type without parameters (`image/jpeg`), or all subtypes of a type (`image/*`), compared without regard
+/// to case (RFC 6838 section 4.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct MediaRange(String);

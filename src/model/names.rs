@@ -55,7 +55,8 @@ name! {
     SourceName
 }
 name! {
-    /// Name of a subscription: `[a-z0-9][a-z0-9_-]*`, at most 64 bytes, so that it is valid in a URL path and in a label.
+    /// Name of a subscription: `[a-z0-9][a-z0-9_-]*`, at most 64 bytes, so that it is valid in a URL path and in a
+    /// label.
     SubscriptionName
 }
 
@@ -66,8 +67,8 @@ fn is_name(raw: &str) -> bool {
         && raw.bytes().all(|b| allowed(b) || b == b'-' || b == b'_')
 }
 
-/// Identifier of an event in its source, for example an Atom id or a broker's message id: 1 to [`EventId::MAX_BYTES`] bytes
-/// of characters that XML allows, without white space at either end.
+/// Identifier of an event in its source, for example an Atom id or a broker's message id: 1 to
+/// [`EventId::MAX_BYTES`] bytes of characters that XML allows, without white space at either end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct EventId(Arc<str>);
@@ -76,8 +77,8 @@ impl EventId {
     /// Maximum length of an identifier, in bytes.
     pub const MAX_BYTES: usize = 1024;
 
-    /// Parses an identifier; returns `None` if the text is empty, is too long, or has control characters, because it then
-    /// identifies nothing.
+    /// Parses an identifier; returns `None` if the text is empty, is too long, or has control characters, because
+    /// it then identifies nothing.
     #[must_use]
     pub fn parse(raw: &str) -> Option<Self> {
         let raw = raw.trim();
@@ -118,8 +119,8 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Generates a new identifier (RFC 9562, version 7). Such identifiers are ordered by time, so that an index of
-            /// them grows at its end.
+            /// Generates a new identifier (RFC 9562, version 7). Such identifiers are ordered by time, so that an
+            /// index of them grows at its end.
             #[must_use]
             pub fn mint() -> Self {
                 Self(Uuid::now_v7())

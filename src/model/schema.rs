@@ -1,5 +1,5 @@
-//! JSON Schema of the model's values, for the OpenAPI description. The schemas use the bounds of the types; [`super::json`]
-//! derives the schemas of whole changes.
+//! JSON Schema of the model's values, for the OpenAPI description. The schemas use the bounds of the types;
+//! [`super::json`] derives the schemas of whole changes.
 
 use std::borrow::Cow;
 

@@ -9,8 +9,8 @@ use super::deserialize_str::deserialize_str;
 /// Text without the characters that XML 1.0 cannot carry (section 2.2, `Char`), without leading or
 /// trailing white space, and at most [`Text::MAX_CHARS`] characters long.
 ///
-/// Construction never fails and drops invalid characters instead, because a faulty description must not cause the loss of
-/// an event.
+/// Construction never fails and drops invalid characters instead, because a faulty description must not cause the
+/// loss of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Text(String);
@@ -59,8 +59,8 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Returns whether all characters are ASCII and valid in XML. This is true for nearly all texts, and copying such a text as
-/// a whole is faster than copying it by character.
+/// Returns whether all characters are ASCII and valid in XML. This is true for nearly all texts, and copying such a
+/// text as a whole is faster than copying it by character.
 fn is_clean_ascii(raw: &str) -> bool {
     raw.bytes().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
 }

@@ -37,16 +37,16 @@ impl Timestamp {
         Self::from_datetime(Utc::now())
     }
 
-    /// Truncates a time to milliseconds, so that times compare as their text forms do. A leap second becomes the first
-    /// second after it, because XML Schema has no second 60. A time that RFC 3339 cannot represent becomes the nearest one
-    /// that it can.
+    /// Truncates a time to milliseconds, so that times compare as their text forms do. A leap second becomes the
+    /// first second after it, because XML Schema has no second 60. A time that RFC 3339 cannot represent becomes
+    /// the nearest one that it can.
     #[must_use]
     pub fn from_datetime(time: DateTime<Utc>) -> Self {
         Self { millis: time.timestamp_millis().clamp(YEARS.start, YEARS.end - 1) }
     }
 
-    /// Converts milliseconds since 1970-01-01T00:00:00Z, as in `org.fcrepo.jms.timestamp`; returns `None` outside of the
-    /// years that RFC 3339 can represent (0000 to 9999).
+    /// Converts milliseconds since 1970-01-01T00:00:00Z, as in `org.fcrepo.jms.timestamp`; returns `None` outside
+    /// of the years that RFC 3339 can represent (0000 to 9999).
     #[must_use]
     pub fn from_millis(millis: i64) -> Option<Self> {
         YEARS.contains(&millis).then_some(Self { millis })

@@ -8,9 +8,9 @@ use super::deserialize_str::deserialize_str;
 
 /// An absolute URI (RFC 3986) or IRI (RFC 3987), which Atom allows as well.
 ///
-/// The spelling never changes, because Fedora's REST API writes the colon of a PID unencoded, and a normalized URI would no
-/// longer be the repository's identifier. Two URIs are equal if their characters are equal (RFC 4287 section 4.2.6.1
-/// compares Atom ids in the same way).
+/// The spelling never changes, because Fedora's REST API writes the colon of a PID unencoded, and a normalized URI
+/// would no longer be the repository's identifier. Two URIs are equal if their characters are equal (RFC 4287
+/// section 4.2.6.1 compares Atom ids in the same way).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Uri(Arc<str>);
@@ -60,8 +60,8 @@ impl Uri {
     }
 }
 
-/// Returns whether all characters are ASCII and allowed in a URI, which is true for nearly all URIs. The function checks
-/// every byte without an early exit, because the compiler then checks several bytes at a time.
+/// Returns whether all characters are ASCII and allowed in a URI, which is true for nearly all URIs. The function
+/// checks every byte without an early exit, because the compiler then checks several bytes at a time.
 fn is_plain_ascii(raw: &str) -> bool {
     raw.bytes().fold(true, |plain, byte| {
         let excluded = matches!(byte, b'<' | b'>' | b'"' | b'{' | b'}' | b'|' | b'\\' | b'^' | b'`');
@@ -69,8 +69,8 @@ fn is_plain_ascii(raw: &str) -> bool {
     })
 }
 
-/// Returns whether the URI has a simple form that is certainly absolute, as nearly all URIs have. Complete parsing takes
-/// longer than all other work on a URI. The caller has checked the characters.
+/// Returns whether the URI has a simple form that is certainly absolute, as nearly all URIs have. Complete parsing
+/// takes longer than all other work on a URI. The caller has checked the characters.
 fn is_plainly_absolute(raw: &str) -> bool {
     let Some((scheme, rest)) = raw.split_once(':') else { return false };
     match scheme {
@@ -84,8 +84,8 @@ fn is_plainly_absolute(raw: &str) -> bool {
     }
 }
 
-/// Returns whether the host has only letters, digits, hyphens and dots, and is neither numeric like an IP address (`127.1`)
-/// nor an internationalized name (`xn--…`).
+/// Returns whether the host has only letters, digits, hyphens and dots, and is neither numeric like an IP address
+/// (`127.1`) nor an internationalized name (`xn--…`).
 fn is_plain_host(host: &str) -> bool {
     let last = host.rsplit('.').next().unwrap_or_default();
     last.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -1,11 +1,12 @@
 //! Effects of changes for the public.
 //!
-//! The public sees an item while the item exists and is ACTIVE or has no state (Fedora 4 to 6 have none). A hidden item is
-//! as good as deleted: for the public, ACTIVE→INACTIVE is a DELETE, INACTIVE→ACTIVE is an ADD, and changes of a hidden item
-//! have no effect. Applied to an empty set, the public changes always yield exactly the items that the public can see.
+//! The public sees an item while the item exists and is ACTIVE or has no state (Fedora 4 to 6 have none). A hidden
+//! item is as good as deleted: for the public, ACTIVE→INACTIVE is a DELETE, INACTIVE→ACTIVE is an ADD, and changes
+//! of a hidden item have no effect. Applied to an empty set, the public changes always yield exactly the items that
+//! the public can see.
 //!
-//! Most changes show their effect by themselves. For a late change or the first event of an item the effect depends on the
-//! registry, so the journal then stores the effect beside the change, as [`VisibilityNotes`].
+//! Most changes show their effect by themselves. For a late change or the first event of an item the effect depends
+//! on the registry, so the journal then stores the effect beside the change, as [`VisibilityNotes`].
 
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +33,8 @@ pub enum VisibilityChange {
 }
 
 impl VisibilityChange {
-    /// Returns the effect of a change on an item that was visible before or not (`None`: unknown), and that is visible or
-    /// not after it.
+    /// Returns the effect of a change on an item that was visible before or not (`None`: unknown), and that is
+    /// visible or not after it.
     #[must_use]
     pub fn between(was: Option<bool>, is: bool, change: &ItemChange) -> Self {
         let gives_content = matches!(change, ItemChange::Add { .. } | ItemChange::Update { .. });
@@ -73,8 +74,8 @@ pub struct VisibilityNotes {
     /// Effects on items that the change lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ItemVisibility>,
-    /// Effects on items that the change does not list, because a late purge resets the states of the items that it does not
-    /// delete.
+    /// Effects on items that the change does not list, because a late purge resets the states of the items that it
+    /// does not delete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlisted: Vec<UnlistedItem>,
 }
@@ -123,8 +124,8 @@ impl VisibilityNotes {
 }
 
 impl Change {
-    /// Returns the change as the public sees it: additions, updates and deletions of visible items, and no change of state
-    /// alone; `None` if the change has no effect for the public.
+    /// Returns the change as the public sees it: additions, updates and deletions of visible items, and no change
+    /// of state alone; `None` if the change has no effect for the public.
     #[must_use]
     pub fn public(&self, visibility: &VisibilityNotes) -> Option<Self> {
         let mut items = Vec::new();

@@ -3,8 +3,8 @@
 /// Limits on tables that the store trims automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// Minimum number of newest changes whose event keys are kept. A key is removed when it exceeds both this number and
-    /// `dedupe_millis`.
+    /// Minimum number of newest changes whose event keys are kept. A key is removed when it exceeds both this
+    /// number and `dedupe_millis`.
     pub dedupe_events: u64,
     /// Minimum time for which an event key is kept, in milliseconds.
     pub dedupe_millis: i64,

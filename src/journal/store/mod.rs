@@ -82,7 +82,8 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the ranges of numbers that restores from a backup have skipped: after the first number, up to the second.
+    /// Returns the ranges of numbers that restores from a backup have skipped: after the first number, up to the
+    /// second.
     ///
     /// # Errors
     /// Fails if the storage fails.
@@ -97,23 +98,23 @@ pub trait Store: Send + Sync + 'static {
     /// Fails if the storage fails.
     fn head(&self) -> Result<Seq, StoreError>;
 
-    /// Returns up to `limit` changes after `after`, oldest first, from one consistent snapshot. The page ends early once
-    /// the changes have `bytes` of JSON, and has at least one change if there is one. `None` if `after` is not a valid
-    /// cursor: changes after it have been removed, or the journal never gave that number.
+    /// Returns up to `limit` changes after `after`, oldest first, from one consistent snapshot. The page ends early
+    /// once the changes have `bytes` of JSON, and has at least one change if there is one. `None` if `after` is not
+    /// a valid cursor: changes after it have been removed, or the journal never gave that number.
     ///
     /// # Errors
     /// Fails if the storage fails.
     fn after(&self, after: Seq, limit: usize, bytes: usize) -> Result<Option<Vec<StoredChange>>, StoreError>;
 
-    /// Returns up to `limit` changes before `before`, newest first. The page ends early once the changes have `bytes` of
-    /// JSON, and has at least one change if there is one.
+    /// Returns up to `limit` changes before `before`, newest first. The page ends early once the changes have
+    /// `bytes` of JSON, and has at least one change if there is one.
     ///
     /// # Errors
     /// Fails if the storage fails.
     fn before(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError>;
 
-    /// Returns the newest number before `seq` if a restore skipped the numbers between the two, and otherwise `None`. The
-    /// number is 0 if the restored journal had no change.
+    /// Returns the newest number before `seq` if a restore skipped the numbers between the two, and otherwise
+    /// `None`. The number is 0 if the restored journal had no change.
     ///
     /// # Errors
     /// Fails if the storage fails.
@@ -131,8 +132,8 @@ pub trait Store: Send + Sync + 'static {
     /// Fails if the storage fails.
     fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError>;
 
-    /// Returns up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot. A page may end
-    /// early if objects have very many items; it is empty only if no object is left.
+    /// Returns up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot. A page
+    /// may end early if objects have very many items; it is empty only if no object is left.
     ///
     /// # Errors
     /// Fails if the storage fails.
@@ -156,16 +157,16 @@ pub trait Store: Send + Sync + 'static {
     /// Fails if the storage fails.
     fn first_since(&self, time: Timestamp) -> Result<Option<Seq>, StoreError>;
 
-    /// Returns the number of the first of the newest `count` changes (at least one); `None` if there is no change. If there
-    /// are fewer changes, the number precedes the oldest change.
+    /// Returns the number of the first of the newest `count` changes (at least one); `None` if there is no change.
+    /// If there are fewer changes, the number precedes the oldest change.
     ///
     /// # Errors
     /// Fails if the storage fails.
     fn first_of_newest(&self, count: u64) -> Result<Option<Seq>, StoreError>;
 
-    /// Removes at most `at_most` of the oldest changes before `before`, and returns some of their space to the file system;
-    /// returns the number of removed changes. The newest change always stays, because the head and the next time of receipt
-    /// depend on it. Registry, event keys and quarantine stay too.
+    /// Removes at most `at_most` of the oldest changes before `before`, and returns some of their space to the file
+    /// system; returns the number of removed changes. The newest change always stays, because the head and the next
+    /// time of receipt depend on it. Registry, event keys and quarantine stay too.
     ///
     /// # Errors
     /// Fails if the storage fails; then none was removed.
@@ -177,8 +178,8 @@ pub trait Store: Send + Sync + 'static {
     /// Fails if the storage fails; then no message was stored.
     fn quarantine(&self, messages: &[NewQuarantinedMessage]) -> Result<QuarantineReceipt, StoreError>;
 
-    /// Returns up to `limit` messages of the quarantine before `before` (from the newest if `None`), newest first, without
-    /// their bodies.
+    /// Returns up to `limit` messages of the quarantine before `before` (from the newest if `None`), newest first,
+    /// without their bodies.
     ///
     /// # Errors
     /// Fails if the storage fails.

@@ -52,8 +52,8 @@ pub struct PrefetchedRows {
 pub struct PrefetchedObject {
     /// State of the object and of the selected items.
     pub state: ObjectState,
-    /// Number of items in the registry besides those in `state`. The store counts them only if the selection names an item
-    /// that the registry lacks, because only then can the object get more items.
+    /// Number of items in the registry besides those in `state`. The store counts them only if the selection names
+    /// an item that the registry lacks, because only then can the object get more items.
     pub other_items: Option<usize>,
 }
 

@@ -24,8 +24,8 @@ pub struct WriteBatch {
     pub cursors: Vec<(SubscriptionName, Seq)>,
     /// Incomplete changes whose repositories need no further lookup.
     pub completed: Vec<Seq>,
-    /// New facts from crawls about objects that [`WriteBatch::objects`] contains. No change contains these facts, so the
-    /// store writes them as rows of their own, ordered after the changes of this batch.
+    /// New facts from crawls about objects that [`WriteBatch::objects`] contains. No change contains these facts,
+    /// so the store writes them as rows of their own, ordered after the changes of this batch.
     pub seeds: Vec<Seed>,
     /// Progress of crawls.
     pub crawls: Vec<CrawlProgress>,

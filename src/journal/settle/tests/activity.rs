@@ -1,4 +1,5 @@
-//! Activities, whose messages come from several senders through a queue. Messages without a time are ordered by arrival.
+//! Activities, whose messages come from several senders through a queue. Messages without a time are ordered by
+//! arrival.
 
 use super::{Fixture, at, draft, uri};
 use crate::{

@@ -1,8 +1,9 @@
 //! Backup: a consistent copy of a journal while the gateway runs.
 //!
-//! Another process makes the copy on a read-only connection, with SQLite's online backup, which copies page by page and
-//! reports its progress. One read transaction keeps the source consistent, so the writer can continue without restarting the
-//! copy. Meanwhile the write-ahead log grows, because the pages that the copy still reads cannot be moved into the file.
+//! Another process makes the copy on a read-only connection, with SQLite's online backup, which copies page by page
+//! and reports its progress. One read transaction keeps the source consistent, so the writer can continue without
+//! restarting the copy. Meanwhile the write-ahead log grows, because the pages that the copy still reads cannot be
+//! moved into the file.
 
 use std::{
     fs::{self, File},
@@ -59,11 +60,11 @@ pub struct JournalSummary {
     pub bytes: u64,
 }
 
-/// Copies the journal in `folder`, which may be in use, to the new file `target`. Calls `progress` with the number of copied
-/// pages and of all pages.
+/// Copies the journal in `folder`, which may be in use, to the new file `target`. Calls `progress` with the number
+/// of copied pages and of all pages.
 ///
-/// The copy is written to `target` with the suffix `.partial`, checked, synced and then renamed, so that `target` is always
-/// complete.
+/// The copy is written to `target` with the suffix `.partial`, checked, synced and then renamed, so that `target`
+/// is always complete.
 ///
 /// # Errors
 /// Fails if there is no journal, if `target` exists, or if a file cannot be read or written.
@@ -171,8 +172,8 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     // With a write-ahead log beside it, the file itself may be incomplete.
     let is_alone = !Path::new(&log).exists();
     let opened = match open("") {
-        // SQLite creates a file beside a journal for sharing it. On a read-only file system this fails, but there nobody
-        // writes either.
+        // SQLite creates a file beside a journal for sharing it. On a read-only file system this fails, but there
+        // nobody writes either.
         Err(error) if is_alone && error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && path.exists() => {
             open("?immutable=1")
         }

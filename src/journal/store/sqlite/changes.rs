@@ -23,8 +23,8 @@ pub(super) fn head(connection: &Connection) -> Result<Seq, StoreError> {
     newest(connection).map(|(seq, _)| seq)
 }
 
-// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a single
-// statement. The gateway rolls back the whole transaction.
+// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a
+// single statement. The gateway rolls back the whole transaction.
 const INSERT: &str =
     "INSERT OR FAIL INTO changes (seq, id, received, checksum, json, sight, key) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
@@ -121,8 +121,8 @@ pub(super) fn change(row: &Row<'_>) -> Result<StoredChange, StoreError> {
     Ok(StoredChange { seq: rows::seq(seq)?, json: Bytes::from(json), visibility: visibility.map(Bytes::from) })
 }
 
-/// Returns whether a reader with this cursor has missed nothing: the change with this number is available, or it was the
-/// newest one before a restore and the first change after the restore is available.
+/// Returns whether a reader with this cursor has missed nothing: the change with this number is available, or it
+/// was the newest one before a restore and the first change after the restore is available.
 fn is_valid_cursor(connection: &Connection, seq: Seq) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM changes WHERE seq = ?1
                UNION ALL
@@ -137,8 +137,8 @@ pub(super) fn first(connection: &Connection) -> Result<Option<Seq>, StoreError> 
     first.map(rows::seq).transpose()
 }
 
-/// Returns the first change received at `time` or later. Numbers and times of receipt increase together, so a binary search
-/// finds the change without an index of the times.
+/// Returns the first change received at `time` or later. Numbers and times of receipt increase together, so a
+/// binary search finds the change without an index of the times.
 pub(super) fn first_since(connection: &Connection, time: Timestamp) -> Result<Option<Seq>, StoreError> {
     let Some(first) = first(connection)? else { return Ok(None) };
     let (newest, received) = newest(connection)?;

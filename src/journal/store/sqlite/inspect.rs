@@ -28,8 +28,8 @@ pub enum FolderContent {
 /// Checks whether a journal can be opened or created in `folder`.
 ///
 /// # Errors
-/// Fails if opening would fail because of the file system or the header of the file. Does not detect damage in the rest of
-/// the file.
+/// Fails if opening would fail because of the file system or the header of the file. Does not detect damage in the
+/// rest of the file.
 pub fn inspect(folder: &Path) -> Result<FolderContent, OpenError> {
     let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
     let Some(existing) = folder.ancestors().find(|path| path.exists()) else {
@@ -64,8 +64,8 @@ fn header(file: &File) -> io::Result<Vec<u8>> {
     Ok(header)
 }
 
-/// Checks the header of a journal. If the first changes are only in the write-ahead log, the file is empty, or its header
-/// has no application id.
+/// Checks the header of a journal. If the first changes are only in the write-ahead log, the file is empty, or its
+/// header has no application id.
 fn check_header(path: &Path, header: &[u8]) -> Result<(), OpenError> {
     let foreign = |what| OpenError::Foreign { path: path.to_owned(), what };
     if header.is_empty() {
@@ -86,8 +86,8 @@ fn check_header(path: &Path, header: &[u8]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Returns whether this process may write to a folder according to the folder's permissions: `false` is certain, `true` is
-/// not.
+/// Returns whether this process may write to a folder according to the folder's permissions: `false` is certain,
+/// `true` is not.
 #[cfg(unix)]
 fn may_write(folder: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

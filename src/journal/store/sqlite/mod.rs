@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, readable with any SQLite tool.
 //!
-//! The store uses a write-ahead log with `synchronous=FULL`, so a commit is on disk when it returns. One connection writes,
-//! a few read-only connections read, and neither blocks the other.
+//! The store uses a write-ahead log with `synchronous=FULL`, so a commit is on disk when it returns. One connection
+//! writes, a few read-only connections read, and neither blocks the other.
 
 pub mod backup;
 mod changes;
@@ -72,8 +72,8 @@ const PROBE_BYTES: i64 = 256 * 1024;
 pub struct SqliteOptions {
     /// Limits that apply to every store.
     pub limits: StoreLimits,
-    /// Number of event keys in memory, at about 40 bytes each, at which they are written as a sorted run. Opening a journal
-    /// reads up to as many changes.
+    /// Number of event keys in memory, at about 40 bytes each, at which they are written as a sorted run. Opening a
+    /// journal reads up to as many changes.
     pub run_keys: usize,
 }
 
@@ -89,8 +89,8 @@ pub struct SqliteStore {
     identity: Uuid,
     /// The next change has a larger number than this one and than the newest change.
     floor: Seq,
-    // Fields are dropped in this order. The connection that is closed last moves the write-ahead log into the file, which a
-    // read-only connection cannot do.
+    // Fields are dropped in this order. The connection that is closed last moves the write-ahead log into the file,
+    // which a read-only connection cannot do.
     readers: Readers,
     wal: WriteAheadLog,
     write_side: Mutex<WriteSide>,
@@ -272,8 +272,8 @@ impl Store for SqliteStore {
     }
 }
 
-/// Writes a value of [`PROBE_BYTES`] and removes it, in two transactions, because a value that is inserted and removed in
-/// one transaction is never written.
+/// Writes a value of [`PROBE_BYTES`] and removes it, in two transactions, because a value that is inserted and
+/// removed in one transaction is never written.
 fn probe(connection: &Connection) -> Result<(), StoreError> {
     let insert = "INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', zeroblob(?))";
     connection.prepare_cached(insert)?.execute([PROBE_BYTES])?;

@@ -146,8 +146,8 @@ impl SqliteStore {
     }
 }
 
-/// Creates an empty file for a new journal before SQLite does, because SQLite would make the file readable for everybody.
-/// SQLite copies the permissions of the journal to the files beside it.
+/// Creates an empty file for a new journal before SQLite does, because SQLite would make the file readable for
+/// everybody. SQLite copies the permissions of the journal to the files beside it.
 fn create(path: &Path) -> Result<(), OpenError> {
     match private_files::options().write(true).create_new(true).open(path) {
         Ok(_) => Ok(()),
@@ -177,8 +177,8 @@ pub(super) fn lock(folder: &Path, journal: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Tries for [`LOCK_PATIENCE`], because a gateway that is stopping, or a starting process that inherited the file handle,
-/// may release the lock at any moment.
+/// Tries for [`LOCK_PATIENCE`], because a gateway that is stopping, or a starting process that inherited the file
+/// handle, may release the lock at any moment.
 fn try_lock(file: &File) -> Result<(), TryLockError> {
     let began = Instant::now();
     loop {
@@ -216,9 +216,9 @@ pub(super) fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), 
 
 fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     if is_new {
-        // Only a new file can get these settings. With pages of 8 KiB a row of 2 kB needs no overflow pages, and incremental
-        // vacuum returns free space in small steps. Setting the latter on an existing file would rewrite the header, which
-        // would then no longer show that the file was truncated.
+        // Only a new file can get these settings. With pages of 8 KiB a row of 2 kB needs no overflow pages, and
+        // incremental vacuum returns free space in small steps. Setting the latter on an existing file would
+        // rewrite the header, which would then no longer show that the file was truncated.
         connection.pragma_update(None, "page_size", 8192)?;
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
@@ -227,7 +227,8 @@ fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_IN_COMMIT)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // The gateway maintains the references itself, and `verify` checks them; SQLite's check would cost a search per row.
+    // The gateway maintains the references itself, and `verify` checks them; SQLite's check would cost a search per
+    // row.
     connection.pragma_update(None, "foreign_keys", false)?;
     use_stable_plans(connection)?;
     connection.busy_timeout(Duration::from_secs(5))?;
@@ -260,8 +261,8 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
 fn check_is_intact(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
     let explain = |error: rusqlite::Error| explain(path, &error);
-    // After a crash the write-ahead log may have pages that the file lacks, so a checkpoint moves them into the file first.
-    // While another process reads, the log stays (`busy`), and the length of the file proves nothing.
+    // After a crash the write-ahead log may have pages that the file lacks, so a checkpoint moves them into the
+    // file first. While another process reads, the log stays (`busy`), and the length of the file proves nothing.
     let is_busy: bool =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(explain)?;
     if !is_busy {
@@ -283,9 +284,10 @@ fn check_is_intact(path: &Path, connection: &Connection) -> Result<(), OpenError
     Ok(())
 }
 
-/// Checks that the file has the length that its header declares. SQLite reads the header, and `metadata` reads the length
-/// without opening the file. The process must not open the file itself, because closing *any* descriptor of a file cancels
-/// all POSIX locks of the process on it, including SQLite's ("How To Corrupt An SQLite Database File", section 2.2).
+/// Checks that the file has the length that its header declares. SQLite reads the header, and `metadata` reads the
+/// length without opening the file. The process must not open the file itself, because closing *any* descriptor of
+/// a file cancels all POSIX locks of the process on it, including SQLite's ("How To Corrupt An SQLite Database
+/// File", section 2.2).
 pub(super) fn check_length(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let expected = read("PRAGMA page_size")

@@ -5,8 +5,8 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use super::{SqliteStore, rows};
 use crate::{journal::store::StoreError, model::Seq};
 
-/// Number of free pages that stay in the file for later changes: 2 MiB. Under a steady load the file therefore keeps its
-/// size, and no page is moved.
+/// Number of free pages that stay in the file for later changes: 2 MiB. Under a steady load the file therefore
+/// keeps its size, and no page is moved.
 const SPARE_PAGES: i64 = 256;
 
 /// Maximum number of pages that one removal returns to the file system: 1 MiB.

@@ -18,8 +18,8 @@ const COLUMNS: &str = "id, received, source, content_type, headers, place, reaso
 pub(super) const READ_LENGTHS: &str = "SELECT id, received, source, content_type, headers, place, reason, size, \
      length(body) AS length FROM quarantine ORDER BY id";
 
-/// Inserts messages and drops the oldest beyond the limits. `total` is the size of the quarantine, because counting it for
-/// each insertion would read the whole table.
+/// Inserts messages and drops the oldest beyond the limits. `total` is the size of the quarantine, because counting
+/// it for each insertion would read the whole table.
 pub(super) fn put(
     connection: &mut Connection,
     limits: StoreLimits,
@@ -55,8 +55,8 @@ pub(super) fn put(
     Ok(QuarantineReceipt { ids, dropped })
 }
 
-/// Drops the oldest messages until the size is within the limits; returns the number of dropped messages. The newest message
-/// always stays.
+/// Drops the oldest messages until the size is within the limits; returns the number of dropped messages. The
+/// newest message always stays.
 fn make_room(transaction: &Transaction<'_>, limits: StoreLimits, size: &mut QuarantineSize) -> Result<u64, StoreError> {
     let mut dropped = 0;
     while size.messages > 1 && (size.messages > limits.quarantine_entries || size.bytes > limits.quarantine_bytes) {

@@ -1,14 +1,14 @@
 //! Restore: replacing a journal by a backup.
 //!
-//! A restored journal lacks the changes after the backup, which readers may have seen. If it continued with the next number,
-//! a reader with a later cursor would miss new changes under numbers that it has already processed. The numbering therefore
-//! skips all numbers that the lost journal can have given: it continues at the time of the restore, with
-//! [`NUMBERS_PER_MILLISECOND`] numbers for every millisecond since 1970. No journal gives that many numbers, so no number is
-//! ever used twice, however often the same backup is restored. A cursor in a skipped range is invalid in the restored
-//! journal, and its reader gets an error.
+//! A restored journal lacks the changes after the backup, which readers may have seen. If it continued with the
+//! next number, a reader with a later cursor would miss new changes under numbers that it has already processed.
+//! The numbering therefore skips all numbers that the lost journal can have given: it continues at the time of the
+//! restore, with [`NUMBERS_PER_MILLISECOND`] numbers for every millisecond since 1970. No journal gives that many
+//! numbers, so no number is ever used twice, however often the same backup is restored. A cursor in a skipped range
+//! is invalid in the restored journal, and its reader gets an error.
 //!
-//! The restored journal gets a new identity, so that everything derived from the lost journal (archive pages on disk) is
-//! created again.
+//! The restored journal gets a new identity, so that everything derived from the lost journal (archive pages on
+//! disk) is created again.
 
 use std::{
     fs::{self, File},
@@ -64,13 +64,13 @@ pub struct RestoreSummary {
     pub moved_aside: Option<PathBuf>,
 }
 
-/// Restores the backup `file` as the journal in `folder`. With `force`, an existing journal is moved aside. If the restore
-/// is interrupted, either the existing journal is still in place, or the folder cannot be opened until the restore is
-/// repeated.
+/// Restores the backup `file` as the journal in `folder`. With `force`, an existing journal is moved aside. If the
+/// restore is interrupted, either the existing journal is still in place, or the folder cannot be opened until the
+/// restore is repeated.
 ///
 /// # Errors
-/// Fails if the file is not an intact backup, if there is a journal (without `force`) or one that is in use, or if a file
-/// cannot be written.
+/// Fails if the file is not an intact backup, if there is a journal (without `force`) or one that is in use, or if
+/// a file cannot be written.
 pub fn restore(
     file: &Path,
     folder: &Path,
@@ -100,8 +100,8 @@ pub fn restore(
     let next_seq = continue_numbering(&partial, summary.head)
         .map_err(|error| RestoreError::Copy(cannot_write(&partial, error)))?;
     File::open(&partial).and_then(|file| file.sync_all()).map_err(unwritable)?;
-    // Between this rename and the last one the journal cannot be opened, because a crash in between could leave the new file
-    // with the old write-ahead log, or the old file without its log.
+    // Between this rename and the last one the journal cannot be opened, because a crash in between could leave the
+    // new file with the old write-ahead log, or the old file without its log.
     fs::rename(&partial, &ready).and_then(|()| sync_folder(&ready)).map_err(unwritable)?;
     let moved_aside = move_aside(folder).map_err(unwritable)?;
     fs::rename(&ready, &journal).and_then(|()| sync_folder(&journal)).map_err(unwritable)?;

@@ -1,5 +1,5 @@
-//! Conversions between values of the model and columns. A column that cannot be converted was not written by the gateway:
-//! the journal is damaged.
+//! Conversions between values of the model and columns. A column that cannot be converted was not written by the
+//! gateway: the journal is damaged.
 
 use std::fmt::Display;
 
@@ -30,7 +30,8 @@ pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(damaged)
 }
 
-/// Converts a number to SQLite's signed integers. A number beyond `i64::MAX` becomes `i64::MAX`, which is beyond every row.
+/// Converts a number to SQLite's signed integers. A number beyond `i64::MAX` becomes `i64::MAX`, which is beyond
+/// every row.
 pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -39,8 +40,8 @@ pub(super) fn seq(value: i64) -> Result<Seq, StoreError> {
     u64::try_from(value).map(Seq).map_err(damaged)
 }
 
-/// Computes the checksum of a change: CRC-32 (IEEE 802.3) of its number (8 bytes, big-endian), its JSON, and the JSON of its
-/// visibility notes, if any. It detects every flipped bit, and costs a reader less than a microsecond.
+/// Computes the checksum of a change: CRC-32 (IEEE 802.3) of its number (8 bytes, big-endian), its JSON, and the
+/// JSON of its visibility notes, if any. It detects every flipped bit, and costs a reader less than a microsecond.
 pub(super) fn checksum(seq: i64, json: &[u8], visibility: Option<&[u8]>) -> i64 {
     let mut crc = flate2::Crc::new();
     crc.update(&seq.to_be_bytes());

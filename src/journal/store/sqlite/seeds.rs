@@ -34,8 +34,8 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row(sql, [NEWEST], |row| row.get(0))
 }
 
-/// Writes the seeds of a batch as the rows after `newest`, ordered after the changes of the batch; returns the number of the
-/// last seed, if there is one.
+/// Writes the seeds of a batch as the rows after `newest`, ordered after the changes of the batch; returns the
+/// number of the last seed, if there is one.
 pub(super) fn write(connection: &Connection, newest: i64, batch: &WriteBatch) -> Result<Option<i64>, StoreError> {
     if batch.seeds.is_empty() {
         return Ok(None);

@@ -1,9 +1,9 @@
 //! Journals of versions 5 to 8, which kept the newest rows of the registry in memory.
 //!
-//! In such a file the registry's tables are complete up to the change `registry_moved` in `meta`, and may contain parts of
-//! later changes. The rest is replayed from three tables: `changes`, `confirmations` (times at which events confirmed facts)
-//! and `seeds` (facts from crawls). The migration to version 9 writes the result to the tables. `tidings verify` replays
-//! without writing, because a backup may have any version.
+//! In such a file the registry's tables are complete up to the change `registry_moved` in `meta`, and may contain
+//! parts of later changes. The rest is replayed from three tables: `changes`, `confirmations` (times at which
+//! events confirmed facts) and `seeds` (facts from crawls). The migration to version 9 writes the result to the
+//! tables. `tidings verify` replays without writing, because a backup may have any version.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 

@@ -1,12 +1,13 @@
 //! Checkpoints of the write-ahead log, which move its pages into the journal's file.
 //!
-//! By default, SQLite checkpoints within the commit that makes the log too long, and this commit then waits for a sync of
-//! the whole file. This module runs checkpoints on another thread and connection instead, beside the appends. A checkpoint
-//! within a commit remains at a higher limit, which bounds the log if the thread cannot keep up.
+//! By default, SQLite checkpoints within the commit that makes the log too long, and this commit then waits for a
+//! sync of the whole file. This module runs checkpoints on another thread and connection instead, beside the
+//! appends. A checkpoint within a commit remains at a higher limit, which bounds the log if the thread cannot keep
+//! up.
 //!
-//! A long read transaction, such as a backup, prevents a complete checkpoint, so the log cannot restart at its beginning and
-//! its file grows. After the reader has ended, the next checkpoint moves the whole log, and the commit after that truncates
-//! the file.
+//! A long read transaction, such as a backup, prevents a complete checkpoint, so the log cannot restart at its
+//! beginning and its file grows. After the reader has ended, the next checkpoint moves the whole log, and the
+//! commit after that truncates the file.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -51,7 +52,8 @@ struct Growth {
 }
 
 impl WriteAheadLog {
-    /// Creates the checkpointer: `connection` runs the checkpoints, and a hook on `writer` counts the pages of its commits.
+    /// Creates the checkpointer: `connection` runs the checkpoints, and a hook on `writer` counts the pages of its
+    /// commits.
     pub(super) fn new(connection: Connection, writer: &mut Connection) -> rusqlite::Result<Self> {
         let growth = Arc::new(Mutex::new(Growth { pages: 0, at_checkpoint: 0, due: DUE, failed: None }));
         let hook_growth = Arc::clone(&growth);

@@ -1,7 +1,7 @@
 //! Bloom filters in memory for the sorted runs of event keys.
 //!
-//! Each run has a Bloom filter. The filters of 64 runs are bit-sliced: a row is a 64-bit word with one bit of each filter,
-//! so a query reads a few rows for all 64 runs. Keys are digests, so they need no further hashing.
+//! Each run has a Bloom filter. The filters of 64 runs are bit-sliced: a row is a 64-bit word with one bit of each
+//! filter, so a query reads a few rows for all 64 runs. Keys are digests, so they need no further hashing.
 
 use std::collections::VecDeque;
 

@@ -9,8 +9,8 @@
 //!
 //! After a crash, the buffer is restored from the rows of the changes after the newest run.
 //!
-//! Keys are digests, so they are random. In a B-tree of a million keys, nearly every new key would modify a page of its own:
-//! 8 KiB of the write-ahead log for 24 bytes.
+//! Keys are digests, so they are random. In a B-tree of a million keys, nearly every new key would modify a page of
+//! its own: 8 KiB of the write-ahead log for 24 bytes.
 
 mod filter;
 pub(super) mod runs;
@@ -32,7 +32,8 @@ use crate::{
     model::{ChangeId, Seq, Timestamp},
 };
 
-/// Maximum number of runs, whatever the window: 33 million keys, and 64 MiB for the filters. The oldest are removed first.
+/// Maximum number of runs, whatever the window: 33 million keys, and 64 MiB for the filters. The oldest are removed
+/// first.
 const MAX_RUNS: usize = 2048;
 
 /// Event keys in memory. They change only after a transaction has been committed.
@@ -146,8 +147,8 @@ impl EventKeys {
         self.recent.extend(new);
     }
 
-    /// Writes the buffer as a new run, or adds it to the newest run if that has room, and removes runs that are out of the
-    /// window.
+    /// Writes the buffer as a new run, or adds it to the newest run if that has room, and removes runs that are out
+    /// of the window.
     fn flush(
         &self,
         connection: &Connection,
@@ -249,8 +250,8 @@ impl<'a> FirstChangeSearch<'a> {
         Ok(None)
     }
 
-    /// Returns whether the event is out of the window, both by number and by time. A removed change counts as received with
-    /// the newest change of its run.
+    /// Returns whether the event is out of the window, both by number and by time. A removed change counts as
+    /// received with the newest change of its run.
     fn is_outdated(&self, seq: Seq, run: Option<Run>, now: Timestamp) -> Result<bool, StoreError> {
         let received = received(self.connection, seq)?.or(run.map(|run| run.received));
         let cutoff = now.millis().saturating_sub(self.limits.dedupe_millis);

@@ -1,7 +1,7 @@
 //! Sorted runs of event keys in the file. A run has the keys of consecutive changes, in order of the keys.
 //!
-//! The first bits of the keys divide a run into parts, and each part is one row, so that a search reads one row. Keys are
-//! random and therefore evenly distributed; a part fills about one page.
+//! The first bits of the keys divide a run into parts, and each part is one row, so that a search reads one row.
+//! Keys are random and therefore evenly distributed; a part fills about one page.
 
 use std::cmp::Reverse;
 

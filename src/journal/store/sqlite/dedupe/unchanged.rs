@@ -1,5 +1,5 @@
-//! Keys of events without effect. For sources whose states may recur, the journal must detect a repeat of such an event,
-//! because it could undo a later change.
+//! Keys of events without effect. For sources whose states may recur, the journal must detect a repeat of such an
+//! event, because it could undo a later change.
 
 use foldhash::HashSet;
 use rusqlite::{Connection, params};

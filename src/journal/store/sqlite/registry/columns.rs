@@ -1,5 +1,5 @@
-//! Conversions between the registry's columns and objects and items. A column that cannot be converted was not written by
-//! the gateway: the journal is damaged.
+//! Conversions between the registry's columns and objects and items. A column that cannot be converted was not
+//! written by the gateway: the journal is damaged.
 
 use rusqlite::{Row, types::ToSqlOutput};
 

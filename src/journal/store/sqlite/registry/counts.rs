@@ -1,7 +1,8 @@
 //! Cache of the numbers of items per object, which the limit on items needs.
 //!
-//! Counting the items of a large object reads all their rows. The store therefore counts them when an object gets a new item
-//! for the first time, and updates the number with each commit. The cache has two generations, which bounds its size.
+//! Counting the items of a large object reads all their rows. The store therefore counts them when an object gets a
+//! new item for the first time, and updates the number with each commit. The cache has two generations, which
+//! bounds its size.
 
 use std::mem;
 

@@ -1,6 +1,7 @@
 //! The registry's tables: `objects` has one row per object, `items` one row per item.
 //!
-//! Every batch writes the rows that it changes in its own transaction, so the registry always includes the newest change.
+//! Every batch writes the rows that it changes in its own transaction, so the registry always includes the newest
+//! change.
 
 mod columns;
 mod counts;

@@ -15,8 +15,8 @@ use crate::{
     model::{State, Timestamp, Uri},
 };
 
-// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a single
-// statement. The gateway rolls back the whole transaction.
+// `OR FAIL` instead of the default `OR ABORT`: for the latter SQLite copies every page, so that it can roll back a
+// single statement. The gateway rolls back the whole transaction.
 const INSERT_OBJECT: &str =
     concat!("INSERT OR FAIL INTO objects (", object_columns!(), ", uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
 const UPDATE_OBJECT: &str =

@@ -1,5 +1,5 @@
-//! Verification of a journal: every change against its checksum and its columns, the numbering, the event keys, the registry
-//! against the changes, and all other tables.
+//! Verification of a journal: every change against its checksum and its columns, the numbering, the event keys, the
+//! registry against the changes, and all other tables.
 //!
 //! Verification reads a consistent snapshot of a journal, which may be in use, or of a backup, and changes nothing.
 
@@ -31,8 +31,8 @@ use crate::{
 /// Maximum number of findings in a report; further findings are only counted.
 const MAX_FINDINGS: usize = 100;
 
-/// Maximum number of objects that are rebuilt in memory at the same time. For a larger registry, the changes are read again
-/// for each part of the objects.
+/// Maximum number of objects that are rebuilt in memory at the same time. For a larger registry, the changes are
+/// read again for each part of the objects.
 const MAX_OBJECTS_IN_MEMORY: u64 = 100_000;
 
 /// Number of changes between two reports of progress.
@@ -49,8 +49,8 @@ pub struct Report {
     pub head: Seq,
     /// Number of objects in the registry.
     pub objects: u64,
-    /// Whether the journal has every change since the first one. If not, only the facts that the remaining changes set were
-    /// compared with the registry.
+    /// Whether the journal has every change since the first one. If not, only the facts that the remaining changes
+    /// set were compared with the registry.
     pub complete: bool,
     /// Descriptions of the first 100 errors.
     pub findings: Vec<String>,
@@ -68,8 +68,8 @@ impl Report {
     }
 }
 
-/// Verifies the journal or backup at `path`. Calls `progress` with the number of changes that were read, and with the number
-/// of all changes to read.
+/// Verifies the journal or backup at `path`. Calls `progress` with the number of changes that were read, and with
+/// the number of all changes to read.
 ///
 /// # Errors
 /// Fails if the file cannot be opened as a journal. The report contains the errors in the file.
@@ -119,8 +119,8 @@ fn examine(connection: &Connection, report: &mut Report, progress: &mut dyn FnMu
     failed.map_or(Ok(()), Err)
 }
 
-/// Returns, for a file of versions 5 to 8, the objects that the registry's tables lack, and the change up to which the tables
-/// are complete. In all other versions the tables are complete.
+/// Returns, for a file of versions 5 to 8, the objects that the registry's tables lack, and the change up to which
+/// the tables are complete. In all other versions the tables are complete.
 fn replayed(connection: &Connection, report: &mut Report) -> rusqlite::Result<(Replayed, Option<Seq>)> {
     if !version_8::is_version(connection)? {
         return Ok((Replayed::new(), None));
@@ -189,8 +189,8 @@ impl JournalReplay<'_> {
         Ok(())
     }
 
-    /// Applies the seeds that are ordered before this change. If earlier changes are missing, they may have set the facts of
-    /// the seeds between them, so only the seeds after the last of them count.
+    /// Applies the seeds that are ordered before this change. If earlier changes are missing, they may have set the
+    /// facts of the seeds between them, so only the seeds after the last of them count.
     fn seeds(&mut self, seeds: &mut Option<SeedRows<'_>>, before: Option<i64>, is_complete: bool) {
         let change = before.map(|seq| Seq(seq.unsigned_abs()));
         while let Some(rows) = seeds {

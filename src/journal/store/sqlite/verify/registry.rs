@@ -1,9 +1,10 @@
-//! Checks of the registry: compares its tables with a registry rebuilt from all changes and seeds. For a file of versions 5
-//! to 8, the tables are first completed by replaying the changes after them, as opening the journal would do.
+//! Checks of the registry: compares its tables with a registry rebuilt from all changes and seeds. For a file of
+//! versions 5 to 8, the tables are first completed by replaying the changes after them, as opening the journal
+//! would do.
 //!
-//! A complete journal rebuilds the registry exactly, except for confirmations, which come from events that are not in the
-//! journal. If retention has removed changes, only the facts that the remaining changes set can be compared. A fact that a
-//! change set on time is newer than all earlier ones, so the registry must have it unchanged.
+//! A complete journal rebuilds the registry exactly, except for confirmations, which come from events that are not
+//! in the journal. If retention has removed changes, only the facts that the remaining changes set can be compared.
+//! A fact that a change set on time is newer than all earlier ones, so the registry must have it unchanged.
 
 use rusqlite::Connection;
 
@@ -110,8 +111,8 @@ fn differs<T: PartialEq>(expected: &Register<T>, stored: &Register<T>, complete:
     (complete || expected.clock.at.is_some()) && expected != stored
 }
 
-/// Compares initial states. An earlier event never replaces an initial state, so the registry of a pruned journal may have
-/// one from a change that retention has removed.
+/// Compares initial states. An earlier event never replaces an initial state, so the registry of a pruned journal
+/// may have one from a change that retention has removed.
 fn initial_state_differs(expected: &ItemRecord, stored: &ItemRecord, complete: bool) -> bool {
     match (&expected.initial_state, &stored.initial_state) {
         _ if complete => expected.initial_state != stored.initial_state,
