@@ -74,7 +74,7 @@ impl<'b> QueuePair<'b> {
     /// Waits until [`QueuePair::OUT`] has `count` messages. Returns, from the first observed message on: the number of
     /// messages, the elapsed time, and the processor time.
     pub(crate) fn wait_for(&self, count: u64, process: Option<u32>) -> (u64, Duration, ProcessorTime) {
-        let used = || (process.and_then(used_by), used_by(self.broker.kept.process().parse().unwrap()));
+        let used = || (process.and_then(used_by), used_by(self.broker.process.id().parse().unwrap()));
         let first = self.wait_until(|there| there > 0);
         let (began, (own, broker)) = (Instant::now(), used());
         let last = self.wait_until(|there| there >= count);

@@ -56,7 +56,7 @@ pub(crate) fn measure() {
             for from in numbers.clone().step_by(TRANSACTION as usize) {
                 client.send_all(queue, &[("methodName", "addDatastream")], (from..from + TRANSACTION).map(message));
             }
-            let broker_time = || used_by(broker.kept.process().parse().unwrap());
+            let broker_time = || used_by(broker.process.id().parse().unwrap());
             let before = broker_time();
             let tidings = |acknowledge| {
                 let lines = format!("acknowledge = \"{acknowledge}\"\n");

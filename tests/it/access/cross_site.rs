@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::support::{
     browser::Browser,
     gateway::Gateway,
-    gateway_with_auth::{Guarded, message},
+    gateway_with_auth::{GatewayWithAuth, message},
     http_receiver::{Receiver, Reply},
-    resource_watch::Hostile,
+    resource_watch::WatchedGateway,
 };
 
 /// Sends a request with these headers in addition to the usual ones; returns the status and the code of the
@@ -36,7 +36,7 @@ fn misdirected() -> (u16, String) {
 
 #[tokio::test]
 async fn cross_site_requests_change_nothing() {
-    let gateway = Hostile::start("[server]\npublic_url = \"https://tidings.example.org/t\"\n");
+    let gateway = WatchedGateway::start("[server]\npublic_url = \"https://tidings.example.org/t\"\n");
     let hook = "/hooks/content-change";
     for headers in [
         &[("sec-fetch-site", "cross-site")][..],
@@ -74,25 +74,25 @@ async fn cross_site_requests_change_nothing() {
 
 #[tokio::test]
 async fn cross_site_request_with_a_token_is_refused() {
-    let guarded = Guarded::start();
+    let gateway = GatewayWithAuth::start();
     let post = |origin: &'static str| {
-        let request = guarded.post("fedora3", &message(1)).bearer_auth("tdg_fedora3");
+        let request = gateway.post("fedora3", &message(1)).bearer_auth("tdg_fedora3");
         request.header("origin", origin).header("sec-fetch-site", "cross-site").send()
     };
     let answer = post("https://evil.example").await.unwrap();
     assert_eq!(answer.status(), 403);
     assert!(answer.text().await.unwrap().contains("cross-site-request"));
-    let log = guarded.log();
+    let log = gateway.log();
     assert!(log.contains("request refused") && !log.contains("evil.example"), "{log}");
     // Host names are not checked where tokens are required, because a page under another name has no token.
-    let read = guarded.request(&Method::GET, "/changes").bearer_auth("tdg_reader").header("host", "evil.example");
+    let read = gateway.request(&Method::GET, "/changes").bearer_auth("tdg_reader").header("host", "evil.example");
     assert_eq!(read.send().await.unwrap().status(), 200);
 }
 
 #[tokio::test]
 async fn host_names_are_checked_without_access_control() {
     let config = "[server]\npublic_url = \"https://tidings.example.org\"\nhosts = [\"gateway\", \"Tidings.LAN\"]\n";
-    let gateway = Hostile::start(config);
+    let gateway = WatchedGateway::start(config);
     for path in ["/changes", "/healthz", "/", "/nowhere"] {
         for foreign in ["evil.example", "evil.example:8080", "localhost.evil.example", "other"] {
             assert_eq!(

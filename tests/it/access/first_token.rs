@@ -4,7 +4,7 @@
 use std::{fs, path::Path, process::Stdio};
 
 use crate::{
-    command::help_and_exit_codes::{Ran, ended},
+    command::help_and_exit_codes::{CommandResult, ended},
     support::{
         gateway::{Gateway, command},
         gateway_with_auth::configuration,
@@ -19,7 +19,7 @@ async fn public_listen_address_is_refused_without_tokens() {
     let serve = ["serve", "--listen", "0.0.0.0:0", "--data", data];
     let mut refused = command();
     refused.args(serve).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let (code, out, err): Ran = ended(refused.spawn().unwrap());
+    let (code, out, err): CommandResult = ended(refused.spawn().unwrap());
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.starts_with("tidings: server.listen is 0.0.0.0:0, which others can reach, and there is no"), "{err}");
     assert!(err.contains("--insecure") && err.contains("`tidings token`") && err.lines().count() == 1, "{err}");
@@ -72,7 +72,7 @@ async fn token_command_prints_a_usable_configuration() {
         [200, 200, 403]
     );
 
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["--scope", "write"][..], "a scope is publish:SOURCE, publish:*, read or admin"),
         (&["--scope", "publish:A"], "is not a name"),
         (&["--name", "A b"], "is not a name"),
@@ -80,6 +80,6 @@ async fn token_command_prints_a_usable_configuration() {
     ] {
         let (code, out, err) = run(arguments);
         assert_eq!((code, out.as_str()), (2, ""));
-        assert!(err.contains(told), "{err}");
+        assert!(err.contains(message), "{err}");
     }
 }

@@ -8,23 +8,23 @@ use reqwest::Method;
 
 use crate::support::{
     gateway::Gateway,
-    gateway_with_auth::{Guarded, KEY, configuration, message, signature, told},
+    gateway_with_auth::{GatewayWithAuth, KEY, configuration, message, signature, status_and_body},
 };
 
 #[tokio::test]
 async fn signature_is_valid_only_at_the_hook_of_its_source() {
-    let guarded = Guarded::start();
+    let gateway = GatewayWithAuth::start();
     let (body, other) = (message(1), message(2));
     let right = signature(KEY, &body);
     let post = async |source: &str, signature: Option<&str>, authorization: Option<&str>| {
-        let mut request = guarded.post(source, &body);
+        let mut request = gateway.post(source, &body);
         if let Some(signature) = signature {
             request = request.header("x-hub-signature-256", signature);
         }
         if let Some(authorization) = authorization {
             request = request.header("authorization", authorization);
         }
-        told(request.send().await.unwrap()).await.0
+        status_and_body(request.send().await.unwrap()).await.0
     };
     for (source, signature, status) in [
         ("fedora3", None, 401),
@@ -48,32 +48,32 @@ async fn signature_is_valid_only_at_the_hook_of_its_source() {
     // A valid token is enough, whatever the signature.
     assert_eq!(post("fedora3", Some("sha256=00"), Some("Bearer tdg_fedora3")).await, 200);
     // A signature gives no access to other routes.
-    let read = guarded.request(&Method::GET, "/changes").header("x-hub-signature-256", signature(KEY, ""));
-    assert_eq!(told(read.send().await.unwrap()).await.0, 401);
+    let read = gateway.request(&Method::GET, "/changes").header("x-hub-signature-256", signature(KEY, ""));
+    assert_eq!(status_and_body(read.send().await.unwrap()).await.0, 401);
 }
 
 #[tokio::test]
 async fn signature_of_an_oversized_body_is_not_computed() {
-    let guarded = Guarded::start();
+    let gateway = GatewayWithAuth::start();
     let body = "x".repeat((4 << 20) + 1);
     for signed in [signature(KEY, &body), signature("another key altogether", &body)] {
-        let post = guarded.post("fedora3", &body).header("x-hub-signature-256", signed);
-        assert_eq!(told(post.send().await.unwrap()).await.0, 413);
+        let post = gateway.post("fedora3", &body).header("x-hub-signature-256", signed);
+        assert_eq!(status_and_body(post.send().await.unwrap()).await.0, 413);
     }
 }
 
 #[tokio::test]
 async fn signature_covers_the_compressed_bytes() {
-    let guarded = Guarded::start();
+    let gateway = GatewayWithAuth::start();
     let body = message(1);
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(body.as_bytes()).unwrap();
     let gzip = encoder.finish().unwrap();
     let zstd = zstd::encode_all(body.as_bytes(), 3).unwrap();
     let post = async |coding: &str, sent: &[u8], signed: &[u8]| {
-        let request = guarded.request(&Method::POST, "/hooks/fedora3").body(sent.to_vec());
+        let request = gateway.request(&Method::POST, "/hooks/fedora3").body(sent.to_vec());
         let request = request.header("content-encoding", coding).header("x-hub-signature-256", signature(KEY, signed));
-        told(request.send().await.unwrap()).await.0
+        status_and_body(request.send().await.unwrap()).await.0
     };
     assert_eq!(post("gzip", &gzip, body.as_bytes()).await, 401);
     assert_eq!(post("gzip", &gzip, &gzip).await, 201);

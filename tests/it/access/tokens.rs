@@ -15,11 +15,11 @@ use tidings::{
 
 use crate::support::{
     gateway::{Gateway, PATIENCE},
-    gateway_with_auth::{Guarded, TOKENS, basic, message, signature, told},
+    gateway_with_auth::{GatewayWithAuth, TOKENS, basic, message, signature, status_and_body},
 };
 
 /// Returns the tokens that a rule accepts, for the source fedora3.
-fn let_in(rule: Rule) -> &'static [&'static str] {
+fn accepted_tokens(rule: Rule) -> &'static [&'static str] {
     match rule {
         Rule::Open => &["tdg_reader", "tdg_fedora3", "tdg_islandora", "tdg_publisher", "tdg_admin", "tdg_expired"],
         Rule::Read => &["tdg_reader", "tdg_admin"],
@@ -57,16 +57,16 @@ fn public_routes_are_listed() {
 
 #[tokio::test]
 async fn route_requires_the_scope_of_its_rule() {
-    let guarded = Guarded::start();
+    let gateway = GatewayWithAuth::start();
     let routes = routes();
     assert!(routes.list().count() >= 14);
     for route in routes.list() {
         let send = async |authorization: Option<&str>| {
-            let mut request = guarded.request(&route.method, &address(route)).body(message(1));
+            let mut request = gateway.request(&route.method, &address(route)).body(message(1));
             if let Some(authorization) = authorization {
                 request = request.header("authorization", authorization);
             }
-            told(request.send().await.unwrap()).await
+            status_and_body(request.send().await.unwrap()).await
         };
         let is_open = route.rule == Rule::Open;
         for wrong in [
@@ -96,7 +96,7 @@ async fn route_requires_the_scope_of_its_rule() {
                 [format!("Bearer {token}"), format!("bearer {token}"), basic("", token), basic("any one", token)]
             {
                 let (status, body) = send(Some(&right)).await;
-                if let_in(route.rule).contains(token) {
+                if accepted_tokens(route.rule).contains(token) {
                     assert!(![401, 403].contains(&status) && status < 500, "{route:?} with {right}: {status} {body}");
                 } else {
                     assert_eq!(status, 403, "{route:?} with {right}: {body}");
@@ -113,25 +113,25 @@ async fn route_requires_the_scope_of_its_rule() {
             }
         }
         if route.method == Method::GET {
-            let head = guarded.request(&Method::HEAD, &address(route)).send().await.unwrap();
+            let head = gateway.request(&Method::HEAD, &address(route)).send().await.unwrap();
             assert_eq!(head.status() == 401, !is_open, "HEAD {}", route.path);
         }
     }
-    let nowhere = guarded.request(&Method::GET, "/nowhere").send().await.unwrap();
+    let nowhere = gateway.request(&Method::GET, "/nowhere").send().await.unwrap();
     assert_eq!(nowhere.status(), 404);
 }
 
 #[tokio::test]
 async fn two_tokens_in_one_request_are_refused() {
-    let guarded = Guarded::start();
-    let request = guarded.request(&Method::GET, "/changes").bearer_auth("tdg_reader").bearer_auth("tdg_admin");
+    let gateway = GatewayWithAuth::start();
+    let request = gateway.request(&Method::GET, "/changes").bearer_auth("tdg_reader").bearer_auth("tdg_admin");
     assert_eq!(request.send().await.unwrap().status(), 401);
 }
 
 #[test]
 fn refused_request_is_drained_so_that_its_response_can_be_read() {
-    let guarded = Guarded::start();
-    let mut slow = TcpStream::connect(guarded.gateway.url.strip_prefix("http://").unwrap()).unwrap();
+    let gateway = GatewayWithAuth::start();
+    let mut slow = TcpStream::connect(gateway.gateway.url.strip_prefix("http://").unwrap()).unwrap();
     slow.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = 4 << 20;
     write!(slow, "POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n").unwrap();
@@ -145,7 +145,7 @@ fn refused_request_is_drained_so_that_its_response_can_be_read() {
 
 #[tokio::test]
 async fn source_names_are_hidden_without_a_token() {
-    let guarded = Guarded::start();
+    let gateway = GatewayWithAuth::start();
     let well_formed = signature("another key altogether", "x");
     for headers in [
         &[][..],
@@ -156,28 +156,28 @@ async fn source_names_are_hidden_without_a_token() {
     ] {
         let mut answers = Vec::new();
         for source in ["fedora3", "fedora", "nowhere"] {
-            let post = headers.iter().fold(guarded.post(source, "x"), |post, (name, value)| post.header(*name, *value));
-            answers.push(told(post.send().await.unwrap()).await);
+            let post = headers.iter().fold(gateway.post(source, "x"), |post, (name, value)| post.header(*name, *value));
+            answers.push(status_and_body(post.send().await.unwrap()).await);
         }
         assert!(answers.iter().all(|answer| *answer == answers[0]) && answers[0].0 == 401, "{answers:?}");
     }
-    let post = guarded.post("nowhere", "x").bearer_auth("tdg_fedora3");
-    assert_eq!(told(post.send().await.unwrap()).await.0, 403);
-    let post = guarded.post("nowhere", "x").bearer_auth("tdg_publisher");
-    assert_eq!(told(post.send().await.unwrap()).await.0, 404);
+    let post = gateway.post("nowhere", "x").bearer_auth("tdg_fedora3");
+    assert_eq!(status_and_body(post.send().await.unwrap()).await.0, 403);
+    let post = gateway.post("nowhere", "x").bearer_auth("tdg_publisher");
+    assert_eq!(status_and_body(post.send().await.unwrap()).await.0, 404);
 }
 
 #[tokio::test]
 async fn responses_that_need_a_token_are_private_to_caches() {
-    let guarded = Guarded::start();
-    let sent = guarded.post("fedora3", &message(1)).bearer_auth("tdg_fedora3").send().await.unwrap();
+    let gateway = GatewayWithAuth::start();
+    let sent = gateway.post("fedora3", &message(1)).bearer_auth("tdg_fedora3").send().await.unwrap();
     let location = sent.headers()["location"].to_str().unwrap().to_owned();
-    let open = Gateway::start(&guarded.folder.path().join("other"));
+    let open = Gateway::start(&gateway.folder.path().join("other"));
     assert_eq!(open.post("fedora3", "application/atom+xml", message(1)).await.0, 201);
     let id = open.changes().await[0]["id"].as_str().unwrap().to_owned();
     let id = id.rsplit(':').next().unwrap();
     let of_open = open.http.get(format!("{}/changes/{id}", open.url)).send().await.unwrap();
-    let of_guarded = guarded.request(&Method::GET, &location).bearer_auth("tdg_reader").send().await.unwrap();
+    let of_guarded = gateway.request(&Method::GET, &location).bearer_auth("tdg_reader").send().await.unwrap();
     let cache = |answer: &Response| answer.headers()["cache-control"].to_str().unwrap().to_owned();
     assert_eq!(cache(&of_open), "public, max-age=31536000, immutable");
     assert_eq!(cache(&of_guarded), "private, max-age=31536000, immutable");

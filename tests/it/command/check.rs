@@ -4,12 +4,12 @@
 use std::{fs, path::Path, process::Stdio};
 
 use crate::{
-    command::help_and_exit_codes::{Ran, command, ended},
+    command::help_and_exit_codes::{CommandResult, command, ended},
     support::{gateway::Gateway, gateway_with_auth, journal_fixture::configuration},
 };
 
 /// Runs a command with a configuration and the folder `data` beside it.
-fn run(name: &str, folder: &Path, config: &str) -> Ran {
+fn run(name: &str, folder: &Path, config: &str) -> CommandResult {
     let data = folder.join("data");
     let mut command = command(&[name, "--config", config, "--data", data.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     ended(command.stdin(Stdio::null()).spawn().unwrap())
@@ -41,15 +41,15 @@ fn check_refuses_the_certificates_that_serve_refuses() {
     {
         let config = configuration(folder.path(), &tls(pair.0, pair.1));
         let (code, _, checked) = run("check", folder.path(), &config);
-        let (served, _, said) = run("serve", folder.path(), &config);
-        assert_eq!((code, served), (1, 1), "{checked}{said}");
-        let reason = said.lines().find(|line| line.starts_with("tidings: server.tls: ")).unwrap();
+        let (served, _, stderr) = run("serve", folder.path(), &config);
+        assert_eq!((code, served), (1, 1), "{checked}{stderr}");
+        let reason = stderr.lines().find(|line| line.starts_with("tidings: server.tls: ")).unwrap();
         assert_eq!(checked, format!("{reason}\ntidings: 1 problem found\n"));
     }
     let config = configuration(folder.path(), &tls(&certificate, &key));
-    let (code, told, said) = run("check", folder.path(), &config);
-    assert_eq!((code, said.as_str()), (0, ""));
-    assert!(told.contains(&format!("TLS           the certificate {certificate}, the key {key}\n")), "{told}");
+    let (code, stdout, stderr) = run("check", folder.path(), &config);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.contains(&format!("TLS           the certificate {certificate}, the key {key}\n")), "{stdout}");
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn check_reads_the_ca_certificates_of_brokers_repositories_and_receivers() {
         )
     };
     for ca in [empty, "/nowhere/ca.pem"] {
-        let (code, _, said) = run("check", folder.path(), &configuration(folder.path(), &lines(ca)));
-        assert_eq!(code, 1, "{said}");
+        let (code, _, stderr) = run("check", folder.path(), &configuration(folder.path(), &lines(ca)));
+        assert_eq!(code, 1, "{stderr}");
         for key in [
             "sources.queue.ca",
             "sources.fedora.ca",
@@ -80,12 +80,12 @@ fn check_reads_the_ca_certificates_of_brokers_repositories_and_receivers() {
             "subscriptions.index.ca",
             "subscriptions.portal.ca",
         ] {
-            assert!(said.contains(&format!("tidings: {key}: cannot read the CA certificate {ca}: ")), "{said}");
+            assert!(stderr.contains(&format!("tidings: {key}: cannot read the CA certificate {ca}: ")), "{stderr}");
         }
-        assert!(said.ends_with("tidings: 5 problems found\n"), "{said}");
+        assert!(stderr.ends_with("tidings: 5 problems found\n"), "{stderr}");
     }
-    let (code, _, said) = run("check", folder.path(), &configuration(folder.path(), &lines(&authority)));
-    assert_eq!((code, said.as_str()), (0, ""));
+    let (code, _, stderr) = run("check", folder.path(), &configuration(folder.path(), &lines(&authority)));
+    assert_eq!((code, stderr.as_str()), (0, ""));
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn check_refuses_the_journals_that_serve_refuses() {
     fs::write(data.join("journal.sqlite"), "no journal at all, and longer than a header would be. ".repeat(3)).unwrap();
     let (code, _, checked) = run("check", folder.path(), &config);
     assert_eq!(fs::read_dir(&data).unwrap().count(), 1, "check makes nothing");
-    let (served, _, said) = run("serve", folder.path(), &config);
+    let (served, _, stderr) = run("serve", folder.path(), &config);
     assert_eq!((code, served), (1, 1));
-    assert!(checked.starts_with(said.lines().last().unwrap()), "{checked}{said}");
+    assert!(checked.starts_with(stderr.lines().last().unwrap()), "{checked}{stderr}");
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn check_accepts_the_journal_of_a_running_gateway() {
     let config = configuration(folder.path(), "");
     let (log, data) = (folder.path().join("log"), folder.path().join("data"));
     let gateway = Gateway::start_logging(&data, &["--config", &config], &log);
-    let (code, told, said) = run("check", folder.path(), &config);
-    assert_eq!((code, said.as_str()), (0, ""));
-    assert!(told.contains(&format!("data          {}\n", data.display())), "{told}");
+    let (code, stdout, stderr) = run("check", folder.path(), &config);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.contains(&format!("data          {}\n", data.display())), "{stdout}");
     assert!(gateway.stop().success());
     // Only the first start creates a journal and logs its path.
     let is_new = |log: &Path| {
@@ -126,8 +126,8 @@ fn check_accepts_the_journal_of_a_running_gateway() {
 fn check_marks_expired_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let config = gateway_with_auth::configuration(folder.path(), "");
-    let (_, told, _) = run("check", folder.path(), &config);
-    let access = told.lines().find(|line| line.starts_with("access ")).unwrap();
+    let (_, stdout, _) = run("check", folder.path(), &config);
+    let access = stdout.lines().find(|line| line.starts_with("access ")).unwrap();
     assert_eq!(access, "access        by token: admin, expired (expired), fedora3, islandora, publisher, reader");
 }
 
@@ -140,13 +140,13 @@ fn check_prints_only_usable_urls() {
         ended(check.current_dir(&folder).spawn().unwrap())
     };
     for (listen, local) in [("0.0.0.0:7", "http://127.0.0.1:7"), ("[::]:7", "http://[::1]:7")] {
-        let (code, told, said) = shown("", listen);
-        assert!(code == 0 && told.contains(&format!("public URL    {local}\n")), "{told}");
-        assert!(said.contains("server.public_url is not set") && said.contains(local), "{said}");
+        let (code, stdout, stderr) = shown("", listen);
+        assert!(code == 0 && stdout.contains(&format!("public URL    {local}\n")), "{stdout}");
+        assert!(stderr.contains("server.public_url is not set") && stderr.contains(local), "{stderr}");
     }
-    let (code, told, said) = shown("[server]\npublic_url = \"https://tidings.example.org\"\n", "0.0.0.0:7");
-    assert!(code == 0 && told.contains("public URL    https://tidings.example.org\n"), "{told}");
-    assert_eq!(said, "");
+    let (code, stdout, stderr) = shown("[server]\npublic_url = \"https://tidings.example.org\"\n", "0.0.0.0:7");
+    assert!(code == 0 && stdout.contains("public URL    https://tidings.example.org\n"), "{stdout}");
+    assert_eq!(stderr, "");
 }
 
 #[test]
@@ -161,11 +161,11 @@ fn check_refuses_filters_with_unknown_sources() {
     for source in ["fedora3", "old"] {
         assert_eq!(run("check", folder.path(), &configuration(folder.path(), &index(source))).0, 0);
     }
-    let (code, _, said) = run("check", folder.path(), &configuration(folder.path(), &index("fedora33")));
+    let (code, _, stderr) = run("check", folder.path(), &configuration(folder.path(), &index("fedora33")));
     assert_eq!(code, 2);
     assert!(
-        said.contains("subscriptions.index.filter.sources")
-            && said.contains("there is no source \"fedora33\"; did you mean \"fedora3\"?"),
-        "{said}"
+        stderr.contains("subscriptions.index.filter.sources")
+            && stderr.contains("there is no source \"fedora33\"; did you mean \"fedora3\"?"),
+        "{stderr}"
     );
 }

@@ -3,14 +3,14 @@
 use std::{fs, io::ErrorKind, net::TcpListener};
 
 use crate::{
-    command::help_and_exit_codes::{Ran, command, ended},
+    command::help_and_exit_codes::{CommandResult, command, ended},
     support::{
         gateway::{Gateway, free_address},
         journal_fixture::configuration,
     },
 };
 
-fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> CommandResult {
     ended(command(arguments).envs(environment.iter().copied()).spawn().unwrap())
 }
 
@@ -19,10 +19,10 @@ fn health_reports_the_gateway_status() {
     let folder = tempfile::tempdir().unwrap();
     let listen = free_address();
     let config = configuration(folder.path(), &format!("[server]\nlisten = \"{listen}\"\n"));
-    let (code, told, said) = run(&["health", "--config", &config], &[]);
+    let (code, stdout, stderr) = run(&["health", "--config", &config], &[]);
     assert!(
-        code == 1 && told.is_empty() && said.contains(&format!("http://{listen}/healthz: no connection")),
-        "{said}"
+        code == 1 && stdout.is_empty() && stderr.contains(&format!("http://{listen}/healthz: no connection")),
+        "{stderr}"
     );
     let gateway = Gateway::start_elsewhere(folder.path(), &["--config", &config], None);
     for (arguments, environment) in [
@@ -33,12 +33,12 @@ fn health_reports_the_gateway_status() {
         (&["health"], &[("TIDINGS_CONFIG", config.as_str())]),
         (&["health"], &[("TIDINGS_SERVER__LISTEN", listen.as_str())]),
     ] {
-        let (code, told, said) = run(arguments, environment);
-        assert!(code == 0 && told.contains("\"status\":") && said.is_empty(), "{arguments:?}: {told}{said}");
+        let (code, stdout, stderr) = run(arguments, environment);
+        assert!(code == 0 && stdout.contains("\"status\":") && stderr.is_empty(), "{arguments:?}: {stdout}{stderr}");
     }
     let nothing = format!("{}/nothing", gateway.url);
-    let (code, _, said) = run(&["health", "--gateway", &nothing], &[]);
-    assert!(code == 1 && said.contains("/nothing/healthz: 404 Not Found"), "{said}");
+    let (code, _, stderr) = run(&["health", "--gateway", &nothing], &[]);
+    assert!(code == 1 && stderr.contains("/nothing/healthz: 404 Not Found"), "{stderr}");
 }
 
 /// The certificate is for the public host name, and the request goes to an IP address.
@@ -57,11 +57,11 @@ fn health_connects_to_a_local_tls_gateway() {
         format!("[server]\nlisten = \"{listen}\"\n[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
     let config = configuration(folder.path(), &lines);
     let gateway = Gateway::start_elsewhere(folder.path(), &["--config", &config], None);
-    let (code, told, said) = run(&["health", "--config", &config], &[]);
-    assert!(code == 0 && told.contains("\"status\":"), "{said}");
+    let (code, stdout, stderr) = run(&["health", "--config", &config], &[]);
+    assert!(code == 0 && stdout.contains("\"status\":"), "{stderr}");
     // A gateway given by URL must have a certificate for that URL.
-    let (code, _, said) = run(&["health", "--gateway", &gateway.url], &[]);
-    assert!(code == 1 && said.contains("certificate"), "{said}");
+    let (code, _, stderr) = run(&["health", "--gateway", &gateway.url], &[]);
+    assert!(code == 1 && stderr.contains("certificate"), "{stderr}");
     // Replay verifies the certificate too, and stops at the first failure.
     let messages = folder.path().join("messages");
     fs::create_dir(&messages).unwrap();
@@ -69,13 +69,13 @@ fn health_connects_to_a_local_tls_gateway() {
         fs::write(messages.join(name), "<a/>").unwrap();
     }
     let hook = format!("{}/hooks/fedora3", gateway.url);
-    let (code, told, said) = run(&["replay", messages.to_str().unwrap(), "--to", &hook], &[]);
+    let (code, stdout, stderr) = run(&["replay", messages.to_str().unwrap(), "--to", &hook], &[]);
     assert_eq!(
-        (code, told.as_str()),
+        (code, stdout.as_str()),
         (1, "posted 1: 0 accepted, 0 duplicate, 0 unchanged, 0 refused, 1 failed\n"),
-        "{said}"
+        "{stderr}"
     );
-    assert!(said.contains("certificate") && !said.contains("tries"), "{said}");
+    assert!(stderr.contains("certificate") && !stderr.contains("tries"), "{stderr}");
 }
 
 /// A proxy would see the token, and would itself resolve the loopback address.
@@ -96,8 +96,8 @@ fn local_gateway_is_reached_without_a_proxy() {
         (&["replay", message.to_str().unwrap(), "--to", &hook], 1),
         (&["tail", &format!("{}/nothing", gateway.url)], 1),
     ] {
-        let (ended, told, said) = run(arguments, &environment);
-        assert_eq!(ended, code, "{arguments:?}: {told}{said}");
+        let (ended, stdout, stderr) = run(arguments, &environment);
+        assert_eq!(ended, code, "{arguments:?}: {stdout}{stderr}");
         assert_eq!(proxy.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{arguments:?}");
     }
 }

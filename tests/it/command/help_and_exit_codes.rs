@@ -10,7 +10,7 @@ use std::{
 use tidings::format::DIALECTS;
 
 /// Exit code, standard output and standard error of a command.
-pub(crate) type Ran = (i32, String, String);
+pub(crate) type CommandResult = (i32, String, String);
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
@@ -23,13 +23,13 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
-pub(crate) fn ended(child: std::process::Child) -> Ran {
+pub(crate) fn ended(child: std::process::Child) -> CommandResult {
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-fn run(arguments: &[&str]) -> Ran {
+fn run(arguments: &[&str]) -> CommandResult {
     ended(command(arguments).spawn().unwrap())
 }
 
@@ -86,7 +86,7 @@ fn help_has_examples_and_exit_codes() {
 
 #[test]
 fn usage_errors_exit_with_2() {
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&[][..], "Usage: tidings"),
         (&["server"], "serve"),
         (&["serve", "--listen", "8080"], "--listen"),
@@ -104,7 +104,7 @@ fn usage_errors_exit_with_2() {
     ] {
         let (code, out, err) = run(arguments);
         assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}: {err}");
-        assert!(err.contains(told), "{arguments:?}: {err}");
+        assert!(err.contains(expected), "{arguments:?}: {err}");
     }
 }
 
@@ -173,8 +173,8 @@ fn check_refuses_an_invalid_configuration() {
     fs::write(&path, "[journal]\nqeue = 1").unwrap();
     let (code, out, err) = run(&["check", "--config", path.to_str().unwrap()]);
     assert_eq!((code, out.as_str()), (2, ""));
-    let told = format!("unknown setting journal.qeue in {}; did you mean journal.queue?", path.display());
-    assert_eq!(err, format!("tidings: {told}\n"));
+    let expected = format!("unknown setting journal.qeue in {}; did you mean journal.queue?", path.display());
+    assert_eq!(err, format!("tidings: {expected}\n"));
 }
 
 #[test]

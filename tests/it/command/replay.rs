@@ -22,22 +22,22 @@ use tempfile::TempDir;
 use tidings::web::{Problem, ProblemCode};
 use tokio::{net::TcpListener, sync::Notify, task::spawn_blocking};
 
-use crate::command::help_and_exit_codes::{Ran, command, ended};
+use crate::command::help_and_exit_codes::{CommandResult, command, ended};
 
 /// Messages that the hook has received, in order: body and headers.
 #[derive(Default)]
 struct Hook {
-    got: Mutex<Vec<(String, HeaderMap)>>,
+    requests: Mutex<Vec<(String, HeaderMap)>>,
     let_go: Notify,
 }
 
 impl Hook {
     fn bodies(&self) -> Vec<String> {
-        self.got.lock().unwrap().iter().map(|(body, _)| body.clone()).collect()
+        self.requests.lock().unwrap().iter().map(|(body, _)| body.clone()).collect()
     }
 
     fn headers(&self, body: &str) -> HeaderMap {
-        self.got.lock().unwrap().iter().find(|(got, _)| got == body).unwrap().1.clone()
+        self.requests.lock().unwrap().iter().find(|(received, _)| received == body).unwrap().1.clone()
     }
 }
 
@@ -45,12 +45,13 @@ impl Hook {
 async fn answer(State(hook): State<Arc<Hook>>, headers: HeaderMap, body: Bytes) -> Response {
     let body = String::from_utf8(body.to_vec()).unwrap();
     let tried_before = hook.bodies().contains(&body);
-    hook.got.lock().unwrap().push((body.clone(), headers));
-    let said = |status: StatusCode, outcome: &str| (status, format!("{{\"outcome\": \"{outcome}\"}}")).into_response();
+    hook.requests.lock().unwrap().push((body.clone(), headers));
+    let response =
+        |status: StatusCode, outcome: &str| (status, format!("{{\"outcome\": \"{outcome}\"}}")).into_response();
     let at_once = [("retry-after", "0")];
     match body.split(' ').next().unwrap() {
-        "duplicate" => said(StatusCode::OK, "duplicate"),
-        "unchanged" => said(StatusCode::OK, "unchanged"),
+        "duplicate" => response(StatusCode::OK, "duplicate"),
+        "unchanged" => response(StatusCode::OK, "unchanged"),
         "foreign" => (StatusCode::NO_CONTENT, "").into_response(),
         "refused" => {
             Problem::new(ProblemCode::UnprocessableMessage, "line 3, column 7: there is no date").into_response()
@@ -65,10 +66,10 @@ async fn answer(State(hook): State<Arc<Hook>>, headers: HeaderMap, body: Bytes) 
         "broken" => (StatusCode::INTERNAL_SERVER_ERROR, at_once, "no luck").into_response(),
         "held" => {
             hook.let_go.notified().await;
-            said(StatusCode::CREATED, "accepted")
+            response(StatusCode::CREATED, "accepted")
         }
         "busy-for-long" => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "3600")]).into_response(),
-        _ => said(StatusCode::CREATED, "accepted"),
+        _ => response(StatusCode::CREATED, "accepted"),
     }
 }
 
@@ -91,7 +92,7 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-async fn replay(path: &Path, url: &str, more: &[&str]) -> Ran {
+async fn replay(path: &Path, url: &str, more: &[&str]) -> CommandResult {
     let mut arguments = vec!["replay", path.to_str().unwrap(), "--to", url];
     arguments.extend(more);
     let child = command(&arguments).spawn().unwrap();
@@ -119,17 +120,17 @@ async fn replay_posts_every_file_in_order() {
     let all = ["--retries", "2", "--header", "X-One: of all", "--header", "X-Two: of all"];
     let (code, out, err) = replay(path, &url, &all).await;
     assert_eq!(out, "posted 9: 4 accepted, 1 duplicate, 1 unchanged, 1 refused, 2 failed\n", "{err}");
-    let told = [
+    let expected = [
         "5.xml: refused: 422 Unprocessable Entity: line 3, column 7: there is no date",
         "6.xml: failed: 500 Internal Server Error: no luck (3 tries)",
         "8.xml: failed: the hook redirects (308 Permanent Redirect) to /elsewhere; post to that URL",
     ];
-    let told = told.map(|line| format!("tidings: {}/{line}\n", path.display())).concat();
+    let expected = expected.map(|line| format!("tidings: {}/{line}\n", path.display())).concat();
     let left_out = format!(
         "tidings: skipped 1 files without the extension of a message; the first is {}/tidings.toml\n",
         path.display()
     );
-    assert_eq!(err, left_out + &told + "tidings: not every file was accepted\n");
+    assert_eq!(err, left_out + &expected + "tidings: not every file was accepted\n");
     assert_eq!(code, 1);
     let expected = [
         "accepted",
@@ -156,8 +157,8 @@ async fn replay_posts_every_file_in_order() {
         ("unchanged", "application/ld+json", "of the file"),
     ] {
         let headers = hook.headers(body);
-        let got = ["content-type", "x-one", "x-two"].map(|name| headers[name].to_str().unwrap());
-        assert_eq!(got, [content_type, one, "of all"], "{body}");
+        let fields = ["content-type", "x-one", "x-two"].map(|name| headers[name].to_str().unwrap());
+        assert_eq!(fields, [content_type, one, "of all"], "{body}");
         assert_eq!(headers.get_all("content-type").iter().count(), 1, "{body}");
     }
 }
@@ -212,7 +213,7 @@ async fn replay_sends_the_token_and_never_prints_it() {
         (&["--header", "authorization: Basic YTpi"], "tdg_5ecre7", Some("Basic YTpi")),
         (&[], "", None),
     ] {
-        hook.got.lock().unwrap().clear();
+        hook.requests.lock().unwrap().clear();
         let (code, out, err) = run(arguments, variable).await.unwrap();
         assert_eq!((code, out.contains("5ecre7"), err.contains("5ecre7")), (1, false, false), "{out}{err}");
         let authorization =
@@ -276,12 +277,12 @@ impl Interrupted {
         .unwrap()
     }
 
-    async fn ended(mut self) -> Ran {
+    async fn ended(mut self) -> CommandResult {
         spawn_blocking(move || {
-            let mut said = String::new();
-            self.err.read_to_string(&mut said).unwrap();
+            let mut stderr = String::new();
+            self.err.read_to_string(&mut stderr).unwrap();
             let (code, out, _) = ended(self.child);
-            (code, out, said)
+            (code, out, stderr)
         })
         .await
         .unwrap()

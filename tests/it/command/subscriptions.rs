@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use serde_json::{Value, json};
 
 use crate::{
-    command::help_and_exit_codes::{Ran, ended},
+    command::help_and_exit_codes::{CommandResult, ended},
     support::{
         gateway::{Gateway, command},
         gateway_with_auth::configuration,
@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-fn run(gateway: &str, arguments: &[&str]) -> Ran {
+fn run(gateway: &str, arguments: &[&str]) -> CommandResult {
     let mut command = command();
     command.arg("subscriptions").args(arguments).args(["--gateway", gateway]);
-    ran(command)
+    run_command(command)
 }
 
-fn ran(mut command: Command) -> Ran {
+fn run_command(mut command: Command) -> CommandResult {
     let piped = std::process::Stdio::piped;
     ended(command.stdin(std::process::Stdio::null()).stdout(piped()).stderr(piped()).spawn().unwrap())
 }
@@ -44,24 +44,27 @@ async fn subscriptions_are_created_listed_and_changed() {
         "secrets": [{ "env": "TIDINGS_SECRET_KEY" }] });
     fs::write(&file, definition.to_string()).unwrap();
     let file = file.to_str().unwrap();
-    let (code, shown, said) = on(&["add", "mine", file, "--set", "format=json", "--set", "filter.changes.0=ADD"]);
-    assert_eq!((code, said.as_str()), (0, "tidings: the subscription mine is stored\n"), "{shown}");
-    assert!(shown.contains("\n  filter              {\"changes\":[\"ADD\"]}\n") && !shown.contains("MfKQ"), "{shown}");
+    let (code, stdout, stderr) = on(&["add", "mine", file, "--set", "format=json", "--set", "filter.changes.0=ADD"]);
+    assert_eq!((code, stderr.as_str()), (0, "tidings: the subscription mine is stored\n"), "{stdout}");
+    assert!(
+        stdout.contains("\n  filter              {\"changes\":[\"ADD\"]}\n") && !stdout.contains("MfKQ"),
+        "{stdout}"
+    );
     gateway.until_at("mine", 1).await;
     gateway.until_at("config", 1).await;
 
-    let (code, shown, said) = on(&["list"]);
-    assert_eq!((code, said.as_str()), (0, ""));
-    let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    let (code, stdout, stderr) = on(&["list"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let lines: Vec<Vec<&str>> = stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0][..4], ["NAME", "STATE", "DELIVERY", "TO"]);
     let to = receiver.url();
     assert_eq!(lines[1][..6], ["config", "running", "webhook", &to, "1", "0"]);
     assert_eq!(lines[2][..6], ["mine", "running", "webhook", &to, "1", "0"]);
-    let (_, shown, _) = on(&["attempts", "mine"]);
-    assert!(shown.contains("delivered  200") && shown.contains("the answer is 200"), "{shown}");
-    let (_, shown, _) = on(&["show", "mine", "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!((&shown["name"], &shown["definition"]["format"]), (&json!("mine"), &json!("json")));
+    let (_, stdout, _) = on(&["attempts", "mine"]);
+    assert!(stdout.contains("delivered  200") && stdout.contains("the answer is 200"), "{stdout}");
+    let (_, stdout, _) = on(&["show", "mine", "--json"]);
+    let stdout: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&stdout["name"], &stdout["definition"]["format"]), (&json!("mine"), &json!("json")));
 
     for (arguments, state, done) in [
         (&["pause", "mine"][..], "paused", "is paused"),
@@ -69,10 +72,10 @@ async fn subscriptions_are_created_listed_and_changed() {
         (&["resume", "mine"], "", "is resumed"),
         (&["rewind", "mine", "--to", "1"], "", "is rewound"),
     ] {
-        let (code, shown, said) = on(arguments);
-        let first = said.lines().next().unwrap();
-        assert_eq!((code, first), (0, format!("tidings: the subscription mine {done}").as_str()), "{shown}");
-        assert!(shown.contains(&format!("\nstate               {state}")), "{shown}");
+        let (code, stdout, stderr) = on(arguments);
+        let first = stderr.lines().next().unwrap();
+        assert_eq!((code, first), (0, format!("tidings: the subscription mine {done}").as_str()), "{stdout}");
+        assert!(stdout.contains(&format!("\nstate               {state}")), "{stdout}");
     }
     receiver.until(4).await;
     for second in 2..=4 {
@@ -84,37 +87,37 @@ async fn subscriptions_are_created_listed_and_changed() {
         ("4", "skipped 2 changes, which will not be delivered (the cursor was 1 and is 3)"),
     ] {
         on(&["pause", "mine"]);
-        let (code, _, said) = on(&["rewind", "mine", "--to", to]);
-        assert!(code == 0 && said.contains(moved), "{said}");
+        let (code, _, stderr) = on(&["rewind", "mine", "--to", to]);
+        assert!(code == 0 && stderr.contains(moved), "{stderr}");
     }
     let mut resume = command();
     resume.args(["subscriptions", "resume", "mine", "--config", &config]);
     resume.env("TIDINGS_SERVER__LISTEN", gateway.url.trim_start_matches("http://")).env("TIDINGS_SECRET_KEY", SECRET);
-    let (code, _, said) = ran(resume);
+    let (code, _, stderr) = run_command(resume);
     let at = format!("tidings: using the gateway {}/\n", gateway.url);
-    assert!(code == 0 && said.starts_with(&at), "{said}");
+    assert!(code == 0 && stderr.starts_with(&at), "{stderr}");
     assert_eq!(on(&["remove", "mine"]), (0, String::new(), "tidings: the subscription mine is deleted\n".to_owned()));
 
     // The command prints the gateway's own error text.
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&["show", "mine"][..], "404 Not Found: There is no subscription mine"),
         (&["remove", "config"], "409 Conflict: The subscription config is defined in the configuration file"),
         (&["rewind", "config", "--to", "99"], "422 Unprocessable Entity: There is no change 99"),
         (&["add", "new", "--set", "delivery=webhok"], "did you mean \"webhook\"?"),
         (&["add", "new", "--set", "delivery=webhook", "--set", "url=https://10.0.0.1/"], "which is private"),
     ] {
-        let (code, shown, said) = on(arguments);
-        assert!(code == 1 && shown.is_empty() && said.contains(told), "{arguments:?}: {code} {shown} {said}");
+        let (code, stdout, stderr) = on(arguments);
+        assert!(code == 1 && stdout.is_empty() && stderr.contains(expected), "{arguments:?}: {code} {stdout} {stderr}");
     }
     for arguments in [&["show"][..], &["show", "No"], &["add", "x"], &["add", "x", "--set", "hush"], &["rewind", "x"]] {
-        let (code, _, said) = on(arguments);
-        assert_eq!(code, 2, "{arguments:?}: {said}");
+        let (code, _, stderr) = on(arguments);
+        assert_eq!(code, 2, "{arguments:?}: {stderr}");
     }
-    let (code, _, said) = on(&["add", "x", "/nowhere"]);
-    assert!(code == 2 && said.contains("/nowhere: No such file"), "{said}");
+    let (code, _, stderr) = on(&["add", "x", "/nowhere"]);
+    assert!(code == 2 && stderr.contains("/nowhere: No such file"), "{stderr}");
     drop(gateway);
-    let (code, _, said) = on(&["list"]);
-    assert!(code == 1 && said.contains("no connection"), "{said}");
+    let (code, _, stderr) = on(&["list"]);
+    assert!(code == 1 && stderr.contains("no connection"), "{stderr}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,7 +125,7 @@ async fn subscriptions_token_comes_from_the_environment() {
     let folder = tempfile::tempdir().unwrap();
     let config = configuration(folder.path(), "");
     let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
-    for (token, code, told) in [
+    for (token, code, expected) in [
         (None, 1, "give a token with the scope admin in TIDINGS_TOKEN"),
         (Some("tdg_reader"), 1, "403 Forbidden"),
         (Some("tdg_admin"), 0, ""),
@@ -132,8 +135,8 @@ async fn subscriptions_token_comes_from_the_environment() {
         if let Some(token) = token {
             list.env("TIDINGS_TOKEN", token);
         }
-        let (ended, shown, said) = ran(list);
-        assert!(ended == code && said.contains(told) && !said.contains("tdg_"), "{token:?}: {ended} {said}");
-        assert_eq!(shown == "there are no subscriptions\n", code == 0);
+        let (ended, stdout, stderr) = run_command(list);
+        assert!(ended == code && stderr.contains(expected) && !stderr.contains("tdg_"), "{token:?}: {ended} {stderr}");
+        assert_eq!(stdout == "there are no subscriptions\n", code == 0);
     }
 }

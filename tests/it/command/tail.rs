@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     gateway::{Gateway, PATIENCE, command, free_address},
-    gateway_with_auth::{Guarded, message},
+    gateway_with_auth::{GatewayWithAuth, message},
     subscription_fixture::{gateway, post, post_event},
 };
 
@@ -79,8 +79,8 @@ async fn tail_shows_each_change_once_across_a_gateway_kill() {
     let url = format!("http://{address}");
     // The command starts before the gateway.
     let tail = Tail::start(folder.path(), &[&url, "--after", "0"]);
-    let told = tail.until("err", 1).await;
-    assert!(told[0].starts_with("tidings: no connection") && told[0].ends_with("; retrying"), "{told:?}");
+    let lines = tail.until("err", 1).await;
+    assert!(lines[0].starts_with("tidings: no connection") && lines[0].ends_with("; retrying"), "{lines:?}");
     let mut gateway = start();
     post(&gateway, 1).await;
     post_event(&gateway, &json!({ "object": "http://h.example/objects/1", "purge": true })).await;
@@ -155,14 +155,14 @@ fn ended(mut child: Child) -> Output {
 fn fails(code: i32, mut tail: Command) -> String {
     let child = tail.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let Output { status, stdout, stderr } = ended(child);
-    let told = String::from_utf8_lossy(&stderr).into_owned();
-    assert_eq!((status.code(), stdout.len()), (Some(code), 0), "{told}");
-    told
+    let lines = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!((status.code(), stdout.len()), (Some(code), 0), "{lines}");
+    lines
 }
 
 #[tokio::test]
 async fn tail_prints_the_problem_of_a_refused_request() {
-    let guarded = Guarded::start();
+    let guarded = GatewayWithAuth::start();
     assert_eq!(guarded.post("fedora3", &message(1)).bearer_auth("tdg_publisher").send().await.unwrap().status(), 201);
     let url = guarded.gateway.url.as_str();
     assert!(fails(1, tail(&[url])).starts_with("tidings: 401 Unauthorized: A token is required"));

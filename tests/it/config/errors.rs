@@ -43,7 +43,7 @@ const fn kind(name: &'static str, api: Option<RepositoryApi>) -> DialectKind {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Settings {
+struct StubSettings {
     #[serde(rename = "base_url")]
     _base_url: Option<String>,
     #[serde(rename = "files_url")]
@@ -58,16 +58,16 @@ struct Settings {
     _names: Vec<String>,
 }
 
-struct Silent;
+struct StubDialect;
 
-impl Dialect for Silent {
+impl Dialect for StubDialect {
     fn read(&self, _: &Message<'_>) -> Result<Reading, Rejection> {
         Ok(Reading::Nothing("it is a test"))
     }
 }
 
 fn build(value: Value, _: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
-    settings::<Settings>(value).map(|_| Box::new(Silent) as Box<dyn Dialect>)
+    settings::<StubSettings>(value).map(|_| Box::new(StubDialect) as Box<dyn Dialect>)
 }
 
 /// Loads a configuration with this file content and this environment. Error messages name the file `my.toml`.

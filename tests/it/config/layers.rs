@@ -120,9 +120,9 @@ fn flags_override_every_layer() {
 fn keys_of(table: &str) -> Vec<String> {
     let file = if table.is_empty() { "'?' = 1".to_owned() } else { format!("[{table}]\n'?' = 1") };
     let refusal = load(&file, &[]).unwrap_err();
-    let (_, known) = refusal.split_once("; ").unwrap();
-    let (_, known) = known.split_once(" has ").or_else(|| known.split_once(" are ")).unwrap();
-    known.trim_end_matches('.').split(", ").map(str::to_owned).collect()
+    let (_, keys) = refusal.split_once("; ").unwrap();
+    let (_, keys) = keys.split_once(" has ").or_else(|| keys.split_once(" are ")).unwrap();
+    keys.trim_end_matches('.').split(", ").map(str::to_owned).collect()
 }
 
 /// Returns every `table.key` of a TOML text.

@@ -107,13 +107,16 @@ fn repository_is_read_from_any_layer_and_shown_without_credentials() {
     let environment = [("FEDORA_PASSWORD", PASSWORD), ("TIDINGS_SOURCES__FEDORA3__REPOSITORY__TIMEOUT_SECONDS", "3")];
     let config = load(file, &environment).unwrap();
     let source = |name| &config.sources[&SourceName::parse(name).unwrap()];
-    let told = source("fedora3").repository.as_ref().unwrap();
+    let repository = source("fedora3").repository.as_ref().unwrap();
     assert_eq!(
-        (source("fedora3").lookup, told.api, told.timeout.as_secs()),
+        (source("fedora3").lookup, repository.api, repository.timeout.as_secs()),
         (Mode::BestEffort, RepositoryApi::Fedora3, 3)
     );
-    assert_eq!(told.credentials.as_ref().unwrap().password.expose(), PASSWORD.as_bytes());
-    assert_eq!(told.path_of("https://repository.example.org/fedora/objects/a:1").as_deref(), Some("/objects/a:1"));
+    assert_eq!(repository.credentials.as_ref().unwrap().password.expose(), PASSWORD.as_bytes());
+    assert_eq!(
+        repository.path_of("https://repository.example.org/fedora/objects/a:1").as_deref(),
+        Some("/objects/a:1")
+    );
     let shown = format!("{config:?}");
     assert!(!shown.contains(PASSWORD) && !shown.contains("fedoraAdmin"), "{shown}");
     // A repository may be configured without lookups, because the registry can be seeded from it.

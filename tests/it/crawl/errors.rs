@@ -8,18 +8,20 @@ use wiremock::ResponseTemplate;
 use crate::{
     command::help_and_exit_codes::ended,
     support::{
-        crawl_fixture::{Place, objects, part},
-        crawled_repository::{Fake, Fedora3, Fedora6},
+        crawl_fixture::{CrawlFixture, objects, post_part},
+        crawled_repository::{CrawledRepository, Fedora3, Fedora6},
     },
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_resource_is_reported_and_can_be_skipped() {
-    let repository = Fake::start(Fedora3::with(120)).await;
-    let place = Place::with(&repository.url(), "username = \"fedoraAdmin\"\npassword = \"hush-hush\"\n");
-    let gateway = place.gateway();
+    let repository = CrawledRepository::start(Fedora3::with(120)).await;
+    let fixture = CrawlFixture::with(&repository.url(), "username = \"fedoraAdmin\"\npassword = \"hush-hush\"\n");
+    let gateway = fixture.gateway();
     let fails = |status: u16| {
-        repository.trouble(move |asked| asked.contains("/demo:77/datastreams?").then(|| ResponseTemplate::new(status)));
+        repository.replace_responses(move |asked| {
+            asked.contains("/demo:77/datastreams?").then(|| ResponseTemplate::new(status))
+        });
     };
     for (status, why) in [
         (
@@ -30,36 +32,36 @@ async fn failed_resource_is_reported_and_can_be_skipped() {
         (403, "the repository denies access with status 403"),
     ] {
         fails(status);
-        let (code, told, said) = place.seed("fedora3", &["--retries", "1"]).await;
-        assert!(code == 1 && said.contains(why) && !said.contains("hush"), "{status}: {told}{said}");
-        assert_eq!(said.lines().filter(|line| line.contains(&format!("status {status}"))).count(), 1, "{said}");
+        let (code, stdout, stderr) = fixture.seed("fedora3", &["--retries", "1"]).await;
+        assert!(code == 1 && stderr.contains(why) && !stderr.contains("hush"), "{status}: {stdout}{stderr}");
+        assert_eq!(stderr.lines().filter(|line| line.contains(&format!("status {status}"))).count(), 1, "{stderr}");
     }
     for (body, why) in [
         ("<html><body>Log in</body></html>", "cannot parse the response of the repository"),
         ("nonsense", "is the url of [sources.fedora3.repository] the URL of its REST API?"),
     ] {
-        repository.trouble(move |_| Some(ResponseTemplate::new(200).set_body_string(body)));
-        let (code, told, said) = place.seed("fedora3", &[]).await;
-        assert!(code == 1 && said.contains(why), "{told}{said}");
+        repository.replace_responses(move |_| Some(ResponseTemplate::new(200).set_body_string(body)));
+        let (code, stdout, stderr) = fixture.seed("fedora3", &[]).await;
+        assert!(code == 1 && stderr.contains(why), "{stdout}{stderr}");
     }
-    repository.trouble(|_| Some(ResponseTemplate::new(404)));
-    let (code, _, said) = place.seed("fedora3", &["--restart"]).await;
+    repository.replace_responses(|_| Some(ResponseTemplate::new(404)));
+    let (code, _, stderr) = fixture.seed("fedora3", &["--restart"]).await;
     assert!(
-        code == 1 && said.contains("there is no repository at http://127.0.0.1") && said.contains("check the url"),
-        "{said}"
+        code == 1 && stderr.contains("there is no repository at http://127.0.0.1") && stderr.contains("check the url"),
+        "{stderr}"
     );
 
     fails(500);
-    let (code, told, said) = place.seed("fedora3", &["--restart", "--retries", "0", "--leave-out-failing"]).await;
+    let (code, stdout, stderr) = fixture.seed("fedora3", &["--restart", "--retries", "0", "--leave-out-failing"]).await;
     assert_eq!(
-        (code, told.as_str()),
+        (code, stdout.as_str()),
         (1, "walked 119 objects: 69 filled, 0 changes, 50 known, 1 left out\n"),
-        "{said}"
+        "{stderr}"
     );
-    assert!(said.contains("demo:77 is left out: the repository responds with status 500"), "{said}");
-    repository.mended();
+    assert!(stderr.contains("demo:77 is left out: the repository responds with status 500"), "{stderr}");
+    repository.restore_responses();
     assert_eq!(
-        place.seeded("fedora3", &["--restart"]).await,
+        fixture.seed_successfully("fedora3", &["--restart"]).await,
         "walked 120 objects: 1 filled, 0 changes, 119 known, 0 left out\n"
     );
     assert_eq!(objects(&gateway).await.len(), 120);
@@ -67,8 +69,8 @@ async fn failed_resource_is_reported_and_can_be_skipped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crawl_errors_are_one_sentence_with_advice() {
-    let repository = Fake::start(Fedora6::with(1)).await;
-    let place = Place::of(&repository);
+    let repository = CrawledRepository::start(Fedora6::with(1)).await;
+    let fixture = CrawlFixture::of(&repository);
     for (source, more, code, why) in [
         (
             "fedora4",
@@ -82,59 +84,62 @@ async fn crawl_errors_are_one_sentence_with_advice() {
         ("fedora", &["--gateway", "ftp://h"], 2, "give an http or https URL"),
         ("fedora", &["--rate", "0"], 2, "0 is not in 1..=100000"),
     ] {
-        let (ended, told, said) = place.seed(source, more).await;
-        assert!(ended == code && told.is_empty() && said.contains(why), "{source} {more:?}: {ended} {told}{said}");
+        let (ended, stdout, stderr) = fixture.seed(source, more).await;
+        assert!(
+            ended == code && stdout.is_empty() && stderr.contains(why),
+            "{source} {more:?}: {ended} {stdout}{stderr}"
+        );
     }
-    let gateway = place.gateway();
-    let bare = Place::with("http://127.0.0.1:1/rest", "");
-    fs::write(&bare.config, format!("[server]\nlisten = \"{}\"\n", place.listen)).unwrap();
-    let (code, _, said) = bare.seed("fedora", &[]).await;
-    assert!(code == 2 && said.contains("give its url in [sources.fedora.repository]"), "{said}");
+    let gateway = fixture.gateway();
+    let bare = CrawlFixture::with("http://127.0.0.1:1/rest", "");
+    fs::write(&bare.config, format!("[server]\nlisten = \"{}\"\n", fixture.listen)).unwrap();
+    let (code, _, stderr) = bare.seed("fedora", &[]).await;
+    assert!(code == 2 && stderr.contains("give its url in [sources.fedora.repository]"), "{stderr}");
     // An unreachable repository, and a repository with another base URL.
-    let nobody = Place::with("http://127.0.0.1:1/rest", "");
-    let (code, _, said) = nobody.seed("fedora", &["--gateway", &gateway.url, "--retries", "0"]).await;
+    let nobody = CrawlFixture::with("http://127.0.0.1:1/rest", "");
+    let (code, _, stderr) = nobody.seed("fedora", &["--gateway", &gateway.url, "--retries", "0"]).await;
     assert!(
         code == 1
-            && said.contains("does not respond")
-            && said.contains("is it running, at the url of [sources.fedora.repository]?"),
-        "{said}"
+            && stderr.contains("does not respond")
+            && stderr.contains("is it running, at the url of [sources.fedora.repository]?"),
+        "{stderr}"
     );
     let url = repository.url();
-    repository.trouble(move |asked| {
+    repository.replace_responses(move |asked| {
         let triple = format!("<{url}/> <http://www.w3.org/ns/ldp#contains> <http://inner:8080/rest/a> .");
         asked.ends_with("/rest/?").then(|| ResponseTemplate::new(200).set_body_raw(triple, "application/n-triples"))
     });
-    let (code, _, said) = place.seed("fedora", &[]).await;
-    assert!(code == 1 && said.contains("http://inner:8080/rest/a") && said.contains("public_urls"), "{said}");
-    repository.mended();
+    let (code, _, stderr) = fixture.seed("fedora", &[]).await;
+    assert!(code == 1 && stderr.contains("http://inner:8080/rest/a") && stderr.contains("public_urls"), "{stderr}");
+    repository.restore_responses();
     // An unknown source, and a position of another kind of crawl.
-    let (status, _) = part(&gateway, "nobody", &json!({})).await;
+    let (status, _) = post_part(&gateway, "nobody", &json!({})).await;
     assert_eq!(status, 404);
     let body = json!({ "walk": uuid::Uuid::new_v4(), "part": 1, "objects": [], "place": "{\"after\":\"demo:1\"}" });
-    assert_eq!(part(&gateway, "fedora", &body).await.0, 200);
-    let (code, _, said) = place.seed("fedora", &[]).await;
-    assert!(code == 1 && said.contains("start again with --restart"), "{said}");
+    assert_eq!(post_part(&gateway, "fedora", &body).await.0, 200);
+    let (code, _, stderr) = fixture.seed("fedora", &[]).await;
+    assert!(code == 1 && stderr.contains("start again with --restart"), "{stderr}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crawl_requires_a_token_with_scope_admin() {
-    let repository = Fake::start(Fedora3::with(3)).await;
+    let repository = CrawledRepository::start(Fedora3::with(3)).await;
     let digest = |token: &str| tidings::web::Secret::new(token).digest().to_hex();
     let tokens = ["reader", "admin"].map(|name| {
         let (digest, scope) = (digest(&format!("tdg_{name}")), if name == "admin" { "admin" } else { "read" });
         format!("[access.tokens.{name}]\nsha256 = \"{digest}\"\nscopes = [\"{scope}\"]\n")
     });
-    let place = Place::of(&repository);
-    let text = fs::read_to_string(&place.config).unwrap() + &tokens.concat();
-    fs::write(&place.config, text).unwrap();
-    let _gateway = place.gateway();
+    let fixture = CrawlFixture::of(&repository);
+    let text = fs::read_to_string(&fixture.config).unwrap() + &tokens.concat();
+    fs::write(&fixture.config, text).unwrap();
+    let _gateway = fixture.gateway();
     for (token, code, why) in [
         ("", 1, "401 Unauthorized"),
         ("tdg_reader", 1, "give a token with the scope admin in TIDINGS_TOKEN\n"),
         ("tdg_admin", 0, ""),
     ] {
-        let child = place.command("fedora3", &[]).env("TIDINGS_TOKEN", token).spawn().unwrap();
-        let (ended, told, said) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
-        assert!(ended == code && said.contains(why) && !said.contains("tdg_"), "{token}: {ended} {told}{said}");
+        let child = fixture.command("fedora3", &[]).env("TIDINGS_TOKEN", token).spawn().unwrap();
+        let (ended, stdout, stderr) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
+        assert!(ended == code && stderr.contains(why) && !stderr.contains("tdg_"), "{token}: {ended} {stdout}{stderr}");
     }
 }

@@ -8,10 +8,10 @@ use wiremock::ResponseTemplate;
 use crate::{
     command::help_and_exit_codes::ended,
     support::{
-        crawl_fixture::{Place, objects},
-        crawled_repository::{Answers, Fake, Fedora3, Fedora6},
+        crawl_fixture::{CrawlFixture, objects},
+        crawled_repository::{CrawledRepository, Fedora3, Fedora6, RestApi},
         gateway::{Gateway, PATIENCE},
-        journal_fixture::{journal_file, verified},
+        journal_fixture::{journal_file, verify_ok},
     },
 };
 
@@ -19,14 +19,14 @@ use crate::{
 async fn until_part(gateway: &Gateway, source: &str, part: u64, other: &Value) -> Value {
     let began = std::time::Instant::now();
     loop {
-        let walk = gateway.json(&format!("/sources/{source}/registry")).await["walk"].take();
-        if walk["id"] != *other {
-            assert_ne!(walk["done"], json!(true), "the walk was too fast for this test");
-            if walk["part"].as_u64() >= Some(part) {
-                return walk["id"].clone();
+        let crawl = gateway.json(&format!("/sources/{source}/registry")).await["walk"].take();
+        if crawl["id"] != *other {
+            assert_ne!(crawl["done"], json!(true), "the crawl was too fast for this test");
+            if crawl["part"].as_u64() >= Some(part) {
+                return crawl["id"].clone();
             }
         }
-        assert!(began.elapsed() < PATIENCE, "{walk}");
+        assert!(began.elapsed() < PATIENCE, "{crawl}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -34,76 +34,81 @@ async fn until_part(gateway: &Gateway, source: &str, part: u64, other: &Value) -
 /// Reads the first line of the command's standard error and nothing after it.
 fn first_line(child: &mut Child) -> String {
     let (mut line, mut byte) = (Vec::new(), [0]);
-    let said = child.stderr.as_mut().unwrap();
-    while line.last() != Some(&b'\n') && said.read(&mut byte).unwrap() > 0 {
+    let stderr = child.stderr.as_mut().unwrap();
+    while line.last() != Some(&b'\n') && stderr.read(&mut byte).unwrap() > 0 {
         line.push(byte[0]);
     }
     String::from_utf8(line).unwrap()
 }
 
 /// Interrupts a crawl on either side and resumes it. The crawl of `repository` finds `all` objects.
-async fn cut_off_and_gone_on<T: Answers>(source: &str, repository: &Fake<T>, rate: &str, all: usize) {
-    let whole = Place::of(repository);
+async fn resumes_after_interruptions<T: RestApi>(
+    source: &str,
+    repository: &CrawledRepository<T>,
+    rate: &str,
+    all: usize,
+) {
+    let whole = CrawlFixture::of(repository);
     let gateway = whole.gateway();
-    whole.seeded(source, &[]).await;
+    whole.seed_successfully(source, &[]).await;
     let expected = objects(&gateway).await;
     assert_eq!(expected.len(), all);
-    let requests = repository.asked().len();
+    let requests = repository.take_requests().len();
     drop(gateway);
 
     // Kill the command.
-    let place = Place::of(repository);
-    let mut gateway = place.gateway();
-    let mut child = place.command(source, &["--rate", rate]).spawn().unwrap();
+    let fixture = CrawlFixture::of(repository);
+    let mut gateway = fixture.gateway();
+    let mut child = fixture.command(source, &["--rate", rate]).spawn().unwrap();
     let id = until_part(&gateway, source, 2, &Value::Null).await;
     child.kill().unwrap();
     child.wait().unwrap();
-    let walk = gateway.json(&format!("/sources/{source}/registry")).await;
-    let found = walk["walk"]["objects"].as_u64().unwrap();
-    assert!(found > 0 && usize::try_from(found).unwrap() < all, "{walk}");
+    let crawl = gateway.json(&format!("/sources/{source}/registry")).await;
+    let found = crawl["walk"]["objects"].as_u64().unwrap();
+    assert!(found > 0 && usize::try_from(found).unwrap() < all, "{crawl}");
 
     // Kill the gateway; the command gives up after its retries.
-    let mut child = place.command(source, &["--rate", rate, "--retries", "1"]).spawn().unwrap();
+    let mut child = fixture.command(source, &["--rate", rate, "--retries", "1"]).spawn().unwrap();
     let going_on = first_line(&mut child);
     assert!(going_on.contains("resuming after"), "{going_on}");
     let parts = gateway.json(&format!("/sources/{source}/registry")).await["walk"]["part"].as_u64().unwrap();
-    assert_eq!(until_part(&gateway, source, parts + 1, &Value::Null).await, id, "another walk was begun");
+    assert_eq!(until_part(&gateway, source, parts + 1, &Value::Null).await, id, "another crawl was started");
     gateway.kill();
-    let (code, told, said) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
-    assert_eq!(code, 1, "{told}{said}");
-    assert!(said.contains("no connection") && said.contains("run the command again to resume"), "{said}");
-    verified(&journal_file(place.data()));
+    let (code, stdout, stderr) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert!(stderr.contains("no connection") && stderr.contains("run the command again to resume"), "{stderr}");
+    verify_ok(&journal_file(fixture.data()));
 
     // The crawl resumes without the finished parts.
-    let gateway = place.gateway();
-    repository.asked();
-    let told = place.seeded(source, &[]).await;
-    let rest = repository.asked().len();
-    assert!(rest < requests, "{rest} requests for the rest, {requests} for all: {told}");
+    let gateway = fixture.gateway();
+    repository.take_requests();
+    let stdout = fixture.seed_successfully(source, &[]).await;
+    let rest = repository.take_requests().len();
+    assert!(rest < requests, "{rest} requests for the rest, {requests} for all: {stdout}");
     assert_eq!(objects(&gateway).await, expected);
     assert!(gateway.changes().await.is_empty());
 
     // The crawl also resumes when the gateway returns before the command gives up.
     let mut gateway = gateway;
-    let child = place.command(source, &["--rate", rate, "--restart", "--retries", "1000"]).spawn().unwrap();
+    let child = fixture.command(source, &["--rate", rate, "--restart", "--retries", "1000"]).spawn().unwrap();
     until_part(&gateway, source, 2, &id).await;
     gateway.kill();
-    let gateway = place.gateway();
-    let (code, told, said) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
-    assert_eq!(code, 0, "{told}{said}");
+    let gateway = fixture.gateway();
+    let (code, stdout, stderr) = tokio::task::spawn_blocking(move || ended(child)).await.unwrap();
+    assert_eq!(code, 0, "{stdout}{stderr}");
     assert_eq!(objects(&gateway).await, expected);
     assert!(gateway.stop().success());
-    verified(&journal_file(place.data()));
+    verify_ok(&journal_file(fixture.data()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fedora_3_crawl_resumes_after_interruptions() {
-    cut_off_and_gone_on("fedora3", &Fake::start(Fedora3::with(400)).await, "150", 400).await;
+    resumes_after_interruptions("fedora3", &CrawledRepository::start(Fedora3::with(400)).await, "150", 400).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fedora_6_crawl_resumes_after_interruptions() {
-    cut_off_and_gone_on("fedora", &Fake::start(Fedora6::with(20)).await, "150", 440).await;
+    resumes_after_interruptions("fedora", &CrawledRepository::start(Fedora6::with(20)).await, "150", 440).await;
 }
 
 /// A list is interrupted when an object is purged while it is read, or when its token has expired.
@@ -111,9 +116,9 @@ async fn fedora_6_crawl_resumes_after_interruptions() {
 async fn interrupted_list_is_read_again() {
     let mut holds = Fedora3::with(50);
     holds.page = 10;
-    let repository = Fake::start(holds).await;
+    let repository = CrawledRepository::start(holds).await;
     let broken = std::sync::atomic::AtomicUsize::new(0);
-    repository.trouble(move |asked| {
+    repository.replace_responses(move |asked| {
         let is_page = asked.contains("sessionToken");
         let number = if is_page { broken.fetch_add(1, std::sync::atomic::Ordering::SeqCst) } else { usize::MAX };
         // The second page of the first reading fails, and the third page of the second reading, which is not
@@ -124,10 +129,12 @@ async fn interrupted_list_is_read_again() {
             _ => None,
         }
     });
-    let place = Place::of(&repository);
-    let gateway = place.gateway();
-    assert!(place.seeded("fedora3", &["--retries", "0"]).await.starts_with("walked 50 objects: 50 filled"));
+    let fixture = CrawlFixture::of(&repository);
+    let gateway = fixture.gateway();
+    assert!(
+        fixture.seed_successfully("fedora3", &["--retries", "0"]).await.starts_with("walked 50 objects: 50 filled")
+    );
     assert_eq!(objects(&gateway).await.len(), 50);
-    let asked = repository.asked();
+    let asked = repository.take_requests();
     assert_eq!(asked.iter().filter(|asked| asked.contains("terms=")).count(), 3, "{asked:?}");
 }

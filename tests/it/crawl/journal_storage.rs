@@ -13,9 +13,9 @@ use tidings::{
 };
 
 use crate::{
-    crawl::registry_merge::{found, seed, source, time, uri},
+    crawl::registry_merge::{crawl_result, seed, source, time, uri},
     journal::registry_crashes::append,
-    support::journal_fixture::{Opened, journal_file, run, stderr, verified},
+    support::journal_fixture::{OpenJournal, journal_file, run, stderr, verify_ok},
 };
 
 fn seeds_in(folder: &Path) -> i64 {
@@ -26,24 +26,25 @@ fn seeds_in(folder: &Path) -> i64 {
 #[tokio::test]
 async fn crawl_results_expire_with_adjacent_changes_and_the_registry_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let opened = Opened::at(folder.path());
-    let many =
-        |from: u64| (from..from + 20).map(|number| found(&format!("http://h/{number:03}"), 1, "ACTIVE")).collect();
+    let opened = OpenJournal::at(folder.path());
+    let many = |from: u64| {
+        (from..from + 20).map(|number| crawl_result(&format!("http://h/{number:03}"), 1, "ACTIVE")).collect()
+    };
     assert_eq!(seed(&opened.journal, many(0)).await, 20);
     opened.append(1..=300).await;
     assert_eq!(seed(&opened.journal, many(100)).await, 20);
     opened.append(301..=400).await;
     opened.close();
-    assert!(verified(&journal_file(folder.path())).complete);
+    assert!(verify_ok(&journal_file(folder.path())).complete);
     for (keep, left) in [(150, 20), (100, 20), (99, 0)] {
-        let opened = Opened::at(folder.path());
+        let opened = OpenJournal::at(folder.path());
         let retention = Retention { days: None, changes: Some(keep) };
         assert!(retention.enforce(&opened.journal, Timestamp::now()).await.unwrap() > 0);
         opened.close();
         assert_eq!(seeds_in(folder.path()), left, "with {keep} changes");
-        assert!(!verified(&journal_file(folder.path())).complete);
+        assert!(!verify_ok(&journal_file(folder.path())).complete);
     }
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     for number in [0, 119] {
         let object = format!("http://h/{number:03}");
         let state = opened.journal.object(uri(&object)).await.unwrap().unwrap();
@@ -57,10 +58,11 @@ async fn crawl_results_expire_with_adjacent_changes_and_the_registry_stays() {
 #[tokio::test]
 async fn partly_expired_crawl_results_are_no_verification_error() {
     let folder = tempfile::tempdir().unwrap();
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     let object = |number: u64| format!("http://h/{number:04}");
     for from in (0..4000).step_by(500) {
-        seed(&opened.journal, (from..from + 500).map(|number| found(&object(number), 1, "ACTIVE")).collect()).await;
+        seed(&opened.journal, (from..from + 500).map(|number| crawl_result(&object(number), 1, "ACTIVE")).collect())
+            .await;
     }
     let item = json!({ "uri": format!("{}/DC", object(3999)), "change": "DELETE" });
     let gone = json!({ "object": object(3999), "time": time(2), "items": [item] });
@@ -71,34 +73,34 @@ async fn partly_expired_crawl_results_are_no_verification_error() {
     opened.close();
     let left = seeds_in(folder.path());
     assert!(0 < left && left < 4000, "{left}");
-    verified(&journal_file(folder.path()));
+    verify_ok(&journal_file(folder.path()));
 }
 
 #[tokio::test]
 async fn crawl_results_survive_backup_and_restore() {
     let folder = tempfile::tempdir().unwrap();
     let [data, restored, file] = ["data", "restored", "backup"].map(|name| folder.path().join(name));
-    let opened = Opened::at(&data);
+    let opened = OpenJournal::at(&data);
     // The registry is seeded before the first change.
-    assert_eq!(seed(&opened.journal, vec![found("http://h/1", 1, "ACTIVE")]).await, 1);
-    let report = verified(&journal_file(&data));
+    assert_eq!(seed(&opened.journal, vec![crawl_result("http://h/1", 1, "ACTIVE")]).await, 1);
+    let report = verify_ok(&journal_file(&data));
     assert_eq!((report.complete, report.objects, report.changes), (true, 1, 0));
     opened.append(1..=3).await;
-    assert_eq!(seed(&opened.journal, vec![found("http://h/2", 1, "INACTIVE")]).await, 1);
+    assert_eq!(seed(&opened.journal, vec![crawl_result("http://h/2", 1, "INACTIVE")]).await, 1);
     back_up(&data, &file, &mut |_, _| {}).unwrap();
     let there = opened.journal.registry(None, 100).await.unwrap();
     opened.close();
-    verified(&file);
+    verify_ok(&file);
     restore(&file, &restored, false, &mut |_, _| {}).unwrap();
-    let opened = Opened::at(&restored);
+    let opened = OpenJournal::at(&restored);
     assert_eq!(opened.journal.registry(None, 100).await.unwrap(), there);
     assert_eq!(opened.journal.crawl_progress(source()).await.unwrap().unwrap().parts, 1);
     opened.append(4..=5).await;
-    assert_eq!(seed(&opened.journal, vec![found("http://h/3", 1, "ACTIVE")]).await, 1);
+    assert_eq!(seed(&opened.journal, vec![crawl_result("http://h/3", 1, "ACTIVE")]).await, 1);
     let there = opened.journal.registry(None, 100).await.unwrap();
     opened.close();
-    verified(&journal_file(&restored));
-    let opened = Opened::at(&restored);
+    verify_ok(&journal_file(&restored));
+    let opened = OpenJournal::at(&restored);
     assert_eq!(opened.journal.registry(None, 100).await.unwrap(), there);
     opened.close();
 }
@@ -108,8 +110,8 @@ async fn crawl_results_survive_backup_and_restore() {
 #[tokio::test]
 async fn verify_locates_errors_in_crawl_results() {
     let folder = tempfile::tempdir().unwrap();
-    let opened = Opened::at(folder.path());
-    seed(&opened.journal, vec![found("http://h/1", 1, "ACTIVE")]).await;
+    let opened = OpenJournal::at(folder.path());
+    seed(&opened.journal, vec![crawl_result("http://h/1", 1, "ACTIVE")]).await;
     opened.append(1..=3).await;
     opened.close();
     for (sql, told) in [

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{crawl_fixture::part, gateway::Gateway};
+use crate::support::{crawl_fixture::post_part, gateway::Gateway};
 
 #[tokio::test]
 async fn uploads_must_be_in_order_and_duplicates_change_nothing() {
@@ -12,9 +12,8 @@ async fn uploads_must_be_in_order_and_duplicates_change_nothing() {
     let [one, two] = [1, 2].map(|number| format!("00000000-0000-4000-8000-00000000000{number}"));
     let object = json!({ "object": "http://h/1", "at": "2020-01-01T00:00:00Z",
         "items": [{ "uri": "http://h/1", "at": "2020-01-01T00:00:00Z" }] });
-    let body =
-        |walk: &str, part: u64| json!({ "walk": walk, "part": part, "objects": [object], "place": format!("p{part}") });
-    for (walk, number, status, filled) in [
+    let body = |crawl: &str, part: u64| json!({ "walk": crawl, "part": part, "objects": [object], "place": format!("p{part}") });
+    for (crawl, number, status, filled) in [
         (&one, 2, 409, None),
         (&one, 1, 200, Some(1)),
         (&one, 1, 200, Some(0)),
@@ -25,12 +24,12 @@ async fn uploads_must_be_in_order_and_duplicates_change_nothing() {
         (&two, 1, 200, Some(0)),
         (&one, 3, 409, None),
     ] {
-        let (got, answer) = part(&gateway, "fedora", &body(walk, number)).await;
-        assert_eq!((got, answer["filled"].as_u64()), (status, filled), "part {number} of {walk}: {answer}");
+        let (got, answer) = post_part(&gateway, "fedora", &body(crawl, number)).await;
+        assert_eq!((got, answer["filled"].as_u64()), (status, filled), "part {number} of {crawl}: {answer}");
     }
-    let walk = gateway.json("/sources/fedora/registry").await;
+    let crawl = gateway.json("/sources/fedora/registry").await;
     assert_eq!(
-        (&walk["walk"]["id"], &walk["walk"]["part"], &walk["walk"]["place"]),
+        (&crawl["walk"]["id"], &crawl["walk"]["part"], &crawl["walk"]["place"]),
         (&json!(two), &json!(1), &json!("p1"))
     );
     for (wrong, status, why) in [
@@ -51,7 +50,7 @@ async fn uploads_must_be_in_order_and_duplicates_change_nothing() {
             "at least one item",
         ),
     ] {
-        let (got, answer) = part(&gateway, "fedora", &wrong).await;
+        let (got, answer) = post_part(&gateway, "fedora", &wrong).await;
         assert!(got == status && answer["detail"].as_str().unwrap().contains(why), "{got} {answer}");
     }
 }

@@ -272,7 +272,7 @@ async fn visibility_lets_an_indexer_work_without_state() {
     let folder = tempfile::tempdir().unwrap();
     let lines = index(&vhost.url(), "format = \"json\"\nfilter = { visibility = true, media_types = [\"image/*\"] }");
     let gateway = gateway(folder.path(), &lines);
-    let told = |fields: serde_json::Value| {
+    let event_with = |fields: serde_json::Value| {
         let mut item = json!({ "uri": "http://h.example/objects/1/item" });
         item.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         json!({ "object": "http://h.example/objects/1", "items": [item] })
@@ -285,7 +285,7 @@ async fn visibility_lets_an_indexer_work_without_state() {
         json!({ "stateAfter": "DELETED" }),
         json!({ "change": "DELETE" }),
     ] {
-        post_event(&gateway, &told(fields)).await;
+        post_event(&gateway, &event_with(fields)).await;
     }
     gateway.until_at("index", 5).await;
     let client = vhost.client().await;

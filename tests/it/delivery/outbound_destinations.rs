@@ -20,9 +20,9 @@ const PUBLIC: &str = "127.0.0.2";
 const PRIVATE: &str = "127.0.0.1";
 
 /// DNS resolver that resolves every name, with one scripted answer for each query; the last one is repeated.
-struct Answers(Mutex<Vec<Vec<IpAddr>>>);
+struct ScriptedResolver(Mutex<Vec<Vec<IpAddr>>>);
 
-impl NameResolver for Answers {
+impl NameResolver for ScriptedResolver {
     fn find(&self, _: &str) -> ResolveFuture {
         let mut answers = self.0.lock().unwrap();
         let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
@@ -36,7 +36,7 @@ fn ip(text: &str) -> IpAddr {
 
 async fn client(allow: &[&str], answers: Vec<Vec<IpAddr>>) -> (Client, OutboundPolicy) {
     let guard = OutboundPolicy::restricted(AllowList::parse(allow).unwrap());
-    let resolver = Arc::new(Answers(Mutex::new(answers)));
+    let resolver = Arc::new(ScriptedResolver(Mutex::new(answers)));
     let wait = Duration::from_secs(5);
     let settings = ClientSettings {
         resolver,
@@ -99,9 +99,9 @@ async fn name_with_a_private_ip_is_refused() {
         let (client, guard) = client(&["127.0.0.2"], vec![vec![ip(inside)]]).await;
         for url in [format!("https://inside.example:{port}/"), format!("http://inside.example:{port}/")] {
             let refused = post(&client, &guard, &url).await.unwrap_err();
-            let told = refused.to_string();
-            assert!(matches!(refused, ClientError::NotAllowed(_)), "{url} at {inside}: {told}");
-            assert!(told.contains("delivery.allow"), "{told}");
+            let text = refused.to_string();
+            assert!(matches!(refused, ClientError::NotAllowed(_)), "{url} at {inside}: {text}");
+            assert!(text.contains("delivery.allow"), "{text}");
         }
     }
     // Plain HTTP to a public address is refused too.
@@ -131,7 +131,7 @@ async fn redirect_is_not_followed() {
         let (public, private) = servers(moved).await;
         let (client, guard) = client(&["127.0.0.2"], vec![vec![ip(PUBLIC)]]).await;
         assert_eq!(post(&client, &guard, &public.url()).await.unwrap(), status);
-        assert_eq!((public.got().len(), private.connections()), (1, 0));
+        assert_eq!((public.requests().len(), private.connections()), (1, 0));
     }
 }
 
@@ -143,7 +143,7 @@ async fn dns_answer_with_public_and_private_ips_uses_only_the_public_one() {
     let mixed = vec![ip(PRIVATE), ip(PUBLIC), ip("10.0.0.1"), ip("::1")];
     let (client, guard) = client(&["127.0.0.2"], vec![mixed]).await;
     assert_eq!(post(&client, &guard, &url).await.unwrap(), 200);
-    assert_eq!((public.got().len(), private.connections()), (1, 0));
+    assert_eq!((public.requests().len(), private.connections()), (1, 0));
     // The other address is not used as a fallback either.
     drop(public);
     let mut tries = 0;
@@ -167,7 +167,7 @@ async fn dns_rebinding_is_refused() {
     assert!(matches!(post(&client, &guard, &url).await, Err(ClientError::NotAllowed(_))));
     assert_eq!(post(&client, &guard, &url).await.unwrap(), 200);
     assert!(matches!(post(&client, &guard, &url).await, Err(ClientError::NotAllowed(_))));
-    assert_eq!((public.got().len(), private.connections()), (2, 0));
+    assert_eq!((public.requests().len(), private.connections()), (2, 0));
 }
 
 #[tokio::test]
@@ -176,9 +176,9 @@ async fn allow_list_name_may_resolve_to_a_private_ip() {
     let (client, guard) = client(&["indexer.internal"], vec![vec![ip(PRIVATE)]]).await;
     let url = format!("http://indexer.internal:{}/", private.address.port());
     assert_eq!(post(&client, &guard, &url).await.unwrap(), 204);
-    let got = private.got().clone();
-    assert_eq!((got[0].method.as_str(), got[0].body.as_slice()), ("POST", b"hello".as_slice()));
-    assert!(got[0].header("user-agent").starts_with("tidings/"), "{:?}", got[0].headers);
+    let requests = private.requests().clone();
+    assert_eq!((requests[0].method.as_str(), requests[0].body.as_slice()), ("POST", b"hello".as_slice()));
+    assert!(requests[0].header("user-agent").starts_with("tidings/"), "{:?}", requests[0].headers);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tidings::{
     model::{ContentLocation, Filter, ItemChange, Seq, Uri, is_public},
 };
 
-use crate::journal::registry_order::{World, arrivals, deed, drafts};
+use crate::journal::registry_order::{RegistryFixture, arrival_order, drafts, operation};
 
 /// Copy of a subscriber: its items, and their content URLs if it has received them.
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct Subscriber {
 }
 
 impl Subscriber {
-    fn take(&mut self, change: &RecordedChange) {
+    fn apply(&mut self, change: &RecordedChange) {
         self.messages += 1;
         for item in &*change.change().unwrap().modification.items {
             match &item.change {
@@ -32,8 +32,8 @@ impl Subscriber {
                 }
                 ItemChange::Update { content, .. } => {
                     // Out of order, an item may be updated before it is added.
-                    let held = self.items.entry(item.uri.clone()).or_default();
-                    *held = content.clone().or(held.take());
+                    let stored = self.items.entry(item.uri.clone()).or_default();
+                    *stored = content.clone().or(stored.take());
                 }
                 ItemChange::Delete { .. } => {
                     self.items.remove(&item.uri);
@@ -44,35 +44,35 @@ impl Subscriber {
     }
 }
 
-fn after(world: &World, after: Seq) -> Vec<Arc<RecordedChange>> {
-    world.runtime.block_on(world.journal.after(after, 1000)).unwrap()
+fn after(fixture: &RegistryFixture, after: Seq) -> Vec<Arc<RecordedChange>> {
+    fixture.runtime.block_on(fixture.journal.after(after, 1000)).unwrap()
 }
 
 #[test]
 fn visibility_subscriber_ends_with_the_public_items() {
-    let world = World::new();
+    let fixture = RegistryFixture::new();
     let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
-    let histories = (prop::collection::vec(deed(), 1..24), prop::collection::vec(any::<u64>(), 48), any::<bool>());
+    let histories = (prop::collection::vec(operation(), 1..24), prop::collection::vec(any::<u64>(), 48), any::<bool>());
     let (case, noted) = (Cell::new(0), Cell::new(0));
     let filter = Filter { visibility: true, ..Filter::default() };
     TestRunner::new(config)
-        .run(&histories, |(deeds, keys, shuffled)| {
+        .run(&histories, |(operations, keys, shuffled)| {
             case.set(case.get() + 1);
             let object = Uri::parse(&format!("http://h/objects/seen:{}", case.get())).unwrap();
-            let events = drafts(&object, &deeds);
-            let order: Vec<_> = if shuffled { arrivals(events.len(), &keys) } else { (0..events.len()).collect() };
-            let head = world.journal.head();
-            world.send(&order.into_iter().map(|event| events[event].clone()).collect::<Vec<_>>());
+            let events = drafts(&object, &operations);
+            let order: Vec<_> = if shuffled { arrival_order(events.len(), &keys) } else { (0..events.len()).collect() };
+            let head = fixture.journal.head();
+            fixture.send(&order.into_iter().map(|event| events[event].clone()).collect::<Vec<_>>());
 
             let mut subscriber = Subscriber::default();
-            let changes = after(&world, head);
+            let changes = after(&fixture, head);
             for change in &changes {
-                if let Some(seen) = change.filtered(&filter).unwrap() {
-                    subscriber.take(&seen);
+                if let Some(visible_change) = change.filtered(&filter).unwrap() {
+                    subscriber.apply(&visible_change);
                 }
             }
             noted.set(noted.get() + changes.len() - subscriber.messages);
-            let state = world.object(&object);
+            let state = fixture.object(&object);
             let visible: BTreeMap<_, _> = state
                 .live_items()
                 .filter(|(uri, _)| is_public(state.state(uri)))

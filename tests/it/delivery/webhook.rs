@@ -42,11 +42,11 @@ async fn webhook_posts_in_order_over_one_connection() {
     }
     assert_eq!(gateway.ask("POST", "/subscriptions/index/resume", None).await.0, 200);
     let shown = gateway.until_at("index", 20).await;
-    let got = receiver.got().clone();
-    are_in_order(&got, 20);
-    assert_eq!((got.len(), receiver.connections()), (20, 1));
+    let requests = receiver.requests().clone();
+    are_in_order(&requests, 20);
+    assert_eq!((requests.len(), receiver.connections()), (20, 1));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    for (message, change) in got.iter().zip(gateway.changes().await) {
+    for (message, change) in requests.iter().zip(gateway.changes().await) {
         assert_eq!(message.json(), change);
         assert_eq!((message.method.as_str(), message.path.as_str()), ("POST", "/in"));
         assert_eq!(message.header("content-type"), "application/json");
@@ -73,8 +73,8 @@ async fn webhook_signs_with_both_secrets_during_rotation() {
         let gateway = gateway(folder.path(), &one(&secrets));
         post(&gateway, number).await;
         gateway.until_at("index", number).await;
-        let got = receiver.got().last().unwrap().clone();
-        assert_eq!((got.is_signed_with(SECRET), got.is_signed_with(NEXT_SECRET)), (old, new), "{secrets}");
+        let request = receiver.requests().last().unwrap().clone();
+        assert_eq!((request.is_signed_with(SECRET), request.is_signed_with(NEXT_SECRET)), (old, new), "{secrets}");
         assert!(gateway.stop().success());
     }
 }
@@ -88,8 +88,8 @@ async fn webhook_has_the_media_type_and_headers_of_its_format() {
     };
     let gateway = gateway(folder.path(), &(of("atom") + &of("cloudevents") + &of("cloudevents-binary")));
     post(&gateway, 1).await;
-    let got = receiver.until(3).await;
-    let to = |format: &str| got.iter().find(|got| got.path.ends_with(&format!("/{format}"))).unwrap();
+    let requests = receiver.until(3).await;
+    let to = |format: &str| requests.iter().find(|request| request.path.ends_with(&format!("/{format}"))).unwrap();
     assert_eq!(to("atom").header("content-type"), "application/atom+xml;type=feed");
     assert_eq!(to("cloudevents").header("content-type"), "application/cloudevents+json");
     assert_eq!(to("cloudevents").json()["specversion"], "1.0");
@@ -97,7 +97,7 @@ async fn webhook_has_the_media_type_and_headers_of_its_format() {
     assert_eq!((binary.header("content-type"), binary.header("ce-specversion")), ("application/json", "1.0"));
     assert_eq!(binary.header("ce-id"), binary.header("webhook-id"));
     assert_eq!(binary.header("ce-subject"), "http://h.example/objects/1");
-    assert!(got.iter().all(|got| got.is_signed_with(SECRET)));
+    assert!(requests.iter().all(|request| request.is_signed_with(SECRET)));
 }
 
 #[tokio::test]
@@ -126,30 +126,32 @@ async fn webhook_batches_waiting_changes() {
         post_event(&gateway, &other).await;
     }
     gateway.until_at("index", 49).await;
-    let got = receiver.got().clone();
+    let requests = receiver.requests().clone();
     let seqs = |body: Value| {
         body["changes"].as_array().unwrap().iter().map(|one| one["seq"].as_u64().unwrap()).collect::<Vec<_>>()
     };
-    let sizes: Vec<_> = got.iter().map(|got| seqs(got.json()).len()).collect();
+    let sizes: Vec<_> = requests.iter().map(|request| seqs(request.json()).len()).collect();
     assert_eq!(sizes, [1, 10, 10, 5], "the first, alone, and then all with it");
-    let delivered: Vec<u64> = got[1..].iter().flat_map(|got| seqs(got.json())).collect();
+    let delivered: Vec<u64> = requests[1..].iter().flat_map(|request| seqs(request.json())).collect();
     assert_eq!(delivered, [vec![1], (2..49).step_by(2).collect()].concat());
-    let ids: BTreeSet<_> = got.iter().map(|got| got.header("webhook-id").to_owned()).collect();
+    let ids: BTreeSet<_> = requests.iter().map(|request| request.header("webhook-id").to_owned()).collect();
     assert_eq!(ids.len(), 4);
-    let first = &got[1].json()["changes"];
+    let first = &requests[1].json()["changes"];
     let (from, to) = (first[0]["id"].as_str().unwrap(), first[9]["id"].as_str().unwrap());
-    assert_eq!(got[1].header("webhook-id"), format!("{from}_{to}"));
-    assert!(got.iter().all(|got| got.is_signed_with(SECRET)));
+    assert_eq!(requests[1].header("webhook-id"), format!("{from}_{to}"));
+    assert!(requests.iter().all(|request| request.is_signed_with(SECRET)));
     let shown = gateway.until("index", "it is idle", |shown| shown["lag"]["changes"] == 0).await;
     assert_eq!(shown["delivered"], 25);
 }
 
 #[tokio::test]
 async fn webhook_splits_a_refused_batch() {
-    let bad = |got: &crate::support::http_receiver::Got| String::from_utf8_lossy(&got.body).contains("/objects/3\"");
-    let receiver = Receiver::start(move |nth, got| match nth {
+    let bad = |request: &crate::support::http_receiver::ReceivedRequest| {
+        String::from_utf8_lossy(&request.body).contains("/objects/3\"")
+    };
+    let receiver = Receiver::start(move |nth, request| match nth {
         0 => Reply::After(Duration::from_millis(500), Box::new(Reply::of(500))),
-        _ if bad(got) => Reply::of(422),
+        _ if bad(request) => Reply::of(422),
         _ => Reply::of(200),
     })
     .await;
@@ -163,7 +165,8 @@ async fn webhook_splits_a_refused_batch() {
     }
     let shown = gateway.until_at("index", 7).await;
     assert_eq!((&shown["deadLetters"], &shown["delivered"]), (&json!(1), &json!(6)));
-    let sizes: Vec<_> = receiver.got().iter().map(|got| got.json()["changes"].as_array().unwrap().len()).collect();
+    let sizes: Vec<_> =
+        receiver.requests().iter().map(|request| request.json()["changes"].as_array().unwrap().len()).collect();
     assert_eq!(sizes, [1, 5, 1, 1, 1, 1, 1, 2]);
     let (_, letters) = gateway.ask("GET", "/subscriptions/index/dead-letters", None).await;
     assert_eq!(letters["deadLetters"][0]["seq"], 3);
@@ -175,7 +178,7 @@ async fn webhook_without_order_sends_concurrently_and_repeats_only_failures() {
     let (three_have_landed, have_landed) = watch::channel(false);
     let is_refused = AtomicBool::new(false);
     // The first message is refused once, after the concurrent ones have arrived.
-    let receiver = Receiver::start(move |_, got| match got.seq() {
+    let receiver = Receiver::start(move |_, request| match request.seq() {
         1 if !is_refused.swap(true, Ordering::SeqCst) => Reply::When(have_landed.clone(), Box::new(Reply::of(500))),
         2..=4 => Reply::When(are_here.clone(), Box::new(Reply::of(200))),
         _ => Reply::of(200),
@@ -200,15 +203,15 @@ async fn webhook_without_order_sends_concurrently_and_repeats_only_failures() {
         assert!(began.elapsed() < PATIENCE, "three attempts are not shown");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(receiver.got().len(), 4, "those that wait for the first are in the window");
+    assert_eq!(receiver.requests().len(), 4, "those that wait for the first are in the window");
     three_have_landed.send_replace(true);
     gateway.until_at("index", 12).await;
-    let got = receiver.got().clone();
-    let count = |seq: u64| got.iter().filter(|got| got.seq() == seq).count();
+    let requests = receiver.requests().clone();
+    let count = |seq: u64| requests.iter().filter(|request| request.seq() == seq).count();
     // The messages 2, 3 and 4 had arrived when 1 was refused.
     let counts: Vec<_> = (1..=12).map(count).collect();
     assert_eq!(counts, [2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-    assert!(got.iter().all(|got| got.is_signed_with(SECRET)));
+    assert!(requests.iter().all(|request| request.is_signed_with(SECRET)));
 }
 
 /// The receiver supports only HTTP/2 over TLS, with a certificate of a private CA.
@@ -228,9 +231,9 @@ async fn webhook_over_tls_with_a_private_ca_uses_http_2() {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let got = Arc::new(Mutex::new(Vec::new()));
+    let requests = Arc::new(Mutex::new(Vec::new()));
     let connections = Arc::new(AtomicUsize::new(0));
-    let (taken, counted) = (Arc::clone(&got), Arc::clone(&connections));
+    let (taken, counted) = (Arc::clone(&requests), Arc::clone(&connections));
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -261,7 +264,7 @@ async fn webhook_over_tls_with_a_private_ca_uses_http_2() {
     }
     gateway.until_at("trusting", 5).await;
     let expected: Vec<_> = (1..=5).map(|seq| (hyper::Version::HTTP_2, seq)).collect();
-    assert_eq!((got.lock().unwrap().clone(), connections.load(Ordering::SeqCst)), (expected, 1));
+    assert_eq!((requests.lock().unwrap().clone(), connections.load(Ordering::SeqCst)), (expected, 1));
     // A subscription without that CA certificate sends nothing.
     let other = gateway.until("other", "it is told", |shown| shown["lastError"].is_object()).await;
     let reason = other["lastError"]["reason"].as_str().unwrap();

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::support::{
     gateway::{Gateway, PATIENCE},
-    http_receiver::{Got, Receiver, Reply},
+    http_receiver::{ReceivedRequest, Receiver, Reply},
     subscription_fixture::{event, gateway, post_event},
     webhook_fixture::webhook,
 };
@@ -26,15 +26,15 @@ async fn post_changes(gateway: &Gateway, count: u64) {
 
 /// Starts a receiver that answers with `status` if the body has more than `bytes` bytes.
 async fn accepting(bytes: usize, status: u16) -> Receiver {
-    Receiver::start(move |_, got| Reply::of(if got.body.len() > bytes { status } else { 200 })).await
+    Receiver::start(move |_, request| Reply::of(if request.body.len() > bytes { status } else { 200 })).await
 }
 
 /// Returns the numbers of the changes that a receiver accepted.
 fn accepted(receiver: &Receiver, bytes: usize) -> Vec<u64> {
-    let got = receiver.got();
-    let fitting = got.iter().filter(|got| got.body.len() <= bytes);
-    let seqs = |got: &Got| {
-        let changes = got.json()["changes"].as_array().unwrap().clone();
+    let requests = receiver.requests();
+    let fitting = requests.iter().filter(|request| request.body.len() <= bytes);
+    let seqs = |request: &ReceivedRequest| {
+        let changes = request.json()["changes"].as_array().unwrap().clone();
         changes.iter().map(|change| change["seq"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     fitting.flat_map(seqs).collect()
@@ -63,13 +63,13 @@ async fn webhook_batches_adapt_to_the_body_limit_of_the_receiver() {
         );
         assert_eq!(accepted(receiver, bytes), (1..=250).collect::<Vec<_>>(), "{name}: in order and once");
     }
-    let sizes: Vec<_> = receivers[0].got().iter().map(|got| got.body.len()).collect();
+    let sizes: Vec<_> = receivers[0].requests().iter().map(|request| request.body.len()).collect();
     assert!(sizes.iter().all(|size| *size <= 900_000) && sizes.iter().any(|size| *size > 800_000), "{sizes:?}");
-    let too_large = receivers[1].got().iter().filter(|got| got.body.len() > small).count();
+    let too_large = receivers[1].requests().iter().filter(|request| request.body.len() > small).count();
     assert!((1..=4).contains(&too_large), "{too_large}");
     // Status 400 does not name the size as the cause, so every change of that message is sent alone.
     gateway.until_at("odd", 250).await;
-    let odd_one = receivers[2].got().clone();
+    let odd_one = receivers[2].requests().clone();
     assert!(odd_one[0].body.len() > odd && odd_one[1].body.len() < 10_000);
 }
 
@@ -77,7 +77,7 @@ async fn webhook_batches_adapt_to_the_body_limit_of_the_receiver() {
 async fn webhook_batch_split_does_not_repeat_accepted_changes() {
     let (others_have_arrived, have_arrived) = watch::channel(false);
     let has_failed = AtomicBool::new(false);
-    let receiver = Receiver::start(move |_, got| match got.seq() {
+    let receiver = Receiver::start(move |_, request| match request.seq() {
         8 if !has_failed.swap(true, Ordering::SeqCst) => Reply::When(have_arrived.clone(), Box::new(Reply::of(500))),
         _ => Reply::of(200),
     })
@@ -98,7 +98,7 @@ async fn webhook_batch_split_does_not_repeat_accepted_changes() {
     }
     others_have_arrived.send_replace(true);
     gateway.until_at("index", 11).await;
-    let got = receiver.got().clone();
-    let counts: Vec<_> = (1..=11).map(|seq| got.iter().filter(|got| got.seq() == seq).count()).collect();
+    let requests = receiver.requests().clone();
+    let counts: Vec<_> = (1..=11).map(|seq| requests.iter().filter(|request| request.seq() == seq).count()).collect();
     assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1]);
 }

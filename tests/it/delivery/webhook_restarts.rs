@@ -5,23 +5,23 @@
 use std::net::SocketAddr;
 
 use crate::support::{
-    chaos::{Commotion, Seen},
+    chaos::{ChaosGateway, ReceivedChanges},
     gateway::free_address,
-    http_receiver::{Got, Reply},
+    http_receiver::{ReceivedRequest, Reply},
     webhook_fixture::{SECRET, webhook},
 };
 
 const COUNT: u64 = 10_000;
 
 /// Records a request, whatever its reply will be.
-fn take(seen: &Seen, got: &Got) -> Option<Reply> {
-    assert!(got.is_signed_with(SECRET));
-    let body = got.json();
+fn take(received: &ReceivedChanges, request: &ReceivedRequest) -> Option<Reply> {
+    assert!(request.is_signed_with(SECRET));
+    let body = request.json();
     match body["changes"].as_array() {
         Some(changes) => {
-            changes.iter().for_each(|one| seen.tell(one["seq"].as_u64().unwrap(), one["id"].as_str().unwrap()));
+            changes.iter().for_each(|one| received.record(one["seq"].as_u64().unwrap(), one["id"].as_str().unwrap()));
         }
-        None => seen.tell(got.seq(), got.header("webhook-id")),
+        None => received.record(request.seq(), request.header("webhook-id")),
     }
     None
 }
@@ -32,6 +32,6 @@ async fn webhook_receivers_survive_restarts_without_loss() {
     let addresses = [(); 2].map(|()| free_address().parse::<SocketAddr>().unwrap());
     let lines = webhook("single", &format!("http://{}/", addresses[0]), "answer_seconds = 1")
         + &webhook("batches", &format!("http://{}/", addresses[1]), "answer_seconds = 1\nmax_batch = 20");
-    let commotion = Commotion::begin(folder.path(), &("[journal]\ntail_changes = 300\n".to_owned() + &lines));
-    commotion.pass_to(&addresses, 4000, take, COUNT, 2).await;
+    let chaos = ChaosGateway::start_with(folder.path(), &("[journal]\ntail_changes = 300\n".to_owned() + &lines));
+    chaos.run_with_receivers(&addresses, 4000, take, COUNT, 2).await;
 }

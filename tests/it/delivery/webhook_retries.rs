@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 /// Skips the pauses between attempts until the subscription satisfies `holds`.
-async fn hurried(gateway: &Gateway, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+async fn hurry_until(gateway: &Gateway, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
         let (_, shown) = gateway.ask("GET", &format!("/subscriptions/{name}"), None).await;
@@ -45,24 +45,24 @@ async fn webhook_retries_every_failure_until_410() {
     for number in 1..=4 {
         post(&gateway, number).await;
     }
-    let ended = hurried(&gateway, "index", "it has ended", |shown| shown["state"] == "ended").await;
+    let ended = hurry_until(&gateway, "index", "it has ended", |shown| shown["state"] == "ended").await;
     assert_eq!((&ended["cursor"], &ended["delivered"]), (&json!(2), &json!(2)), "{ended:#}");
     assert_eq!(ended["lastError"]["reason"], "it answered 410 Gone");
 
-    let got = receiver.got().clone();
-    are_in_order(&got, 3);
-    let seqs: Vec<_> = got.iter().map(crate::support::http_receiver::Got::seq).collect();
+    let requests = receiver.requests().clone();
+    are_in_order(&requests, 3);
+    let seqs: Vec<_> = requests.iter().map(crate::support::http_receiver::ReceivedRequest::seq).collect();
     assert_eq!(seqs, [1, 1, 1, 1, 1, 2, 3]);
     // Each attempt has a new signature and the same identifier.
-    assert!(got[..5].iter().all(|one| one.header("webhook-id") == got[0].header("webhook-id")));
+    assert!(requests[..5].iter().all(|one| one.header("webhook-id") == requests[0].header("webhook-id")));
     // A resumed subscription opens a new connection; so does the attempt after an oversized response.
-    let connections: Vec<_> = got.iter().map(|one| one.connection).collect();
+    let connections: Vec<_> = requests.iter().map(|one| one.connection).collect();
     assert_eq!(connections, [1, 2, 3, 4, 5, 6, 6]);
     assert!(receiver.flooded() < 100_000_000, "{}", receiver.flooded());
 
     let (_, shown) = gateway.ask("GET", "/subscriptions/index/attempts", None).await;
     let attempts = shown["attempts"].as_array().unwrap();
-    let told: Vec<_> = attempts
+    let reasons: Vec<_> = attempts
         .iter()
         .rev()
         .map(|one| (one["seq"].as_u64().unwrap(), one["status"].as_u64(), one["outcome"].as_str().unwrap()))
@@ -76,13 +76,13 @@ async fn webhook_retries_every_failure_until_410() {
         (2, Some(200), "delivered"),
         (3, Some(410), "gone"),
     ];
-    assert_eq!(told, expected, "{shown:#}");
+    assert_eq!(reasons, expected, "{shown:#}");
     assert_eq!(attempts[6]["answer"], "the answer is 500");
     assert_eq!(attempts[6]["reason"], "it answered 500 Internal Server Error");
     assert_eq!(attempts[5]["reason"], "no response within 1 seconds");
     assert!(attempts[5]["millis"].as_u64().unwrap() >= 1000 && attempts[0]["millis"].as_u64().unwrap() < 1000);
     assert_eq!(attempts[3]["answer"].as_str().unwrap().len(), 256);
-    assert_eq!(attempts[0]["id"], got[6].header("webhook-id"));
+    assert_eq!(attempts[0]["id"], requests[6].header("webhook-id"));
 
     // A 410 ends the subscription, also across a restart, until an administrator resumes it.
     gateway.kill();
@@ -105,7 +105,7 @@ async fn webhook_failure_degrades_readiness() {
         "status": "degraded", "head": 1, "subscriptions": [{ "name": "index", "state": "retrying" }]
     });
     assert_eq!(ready, expected);
-    hurried(&gateway, "index", "it is delivered", |shown| shown["delivered"] == 1).await;
+    hurry_until(&gateway, "index", "it is delivered", |shown| shown["delivered"] == 1).await;
     assert_eq!(gateway.json("/readyz").await, json!({ "status": "ready", "head": 1 }));
     // A paused subscription does not degrade readiness, because its operator wants the pause.
     assert_eq!(gateway.ask("POST", "/subscriptions/index/pause", None).await.0, 200);
@@ -124,17 +124,17 @@ async fn webhook_retry_honours_retry_after() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), &webhook("index", &receiver.url(), ""));
     post(&gateway, 1).await;
-    let got = receiver.until(2).await;
-    assert!(got[1].at - got[0].at >= Duration::from_secs(2), "{:?}", got[1].at - got[0].at);
+    let requests = receiver.until(2).await;
+    assert!(requests[1].at - requests[0].at >= Duration::from_secs(2), "{:?}", requests[1].at - requests[0].at);
     let shown = gateway.until("index", "it waits again", |shown| shown["failures"] == 2).await;
     let (at, next) = (&shown["lastError"]["at"], &shown["nextAttempt"]);
     let time = |text: &Value| chrono::DateTime::parse_from_rfc3339(text.as_str().unwrap()).unwrap();
     assert!(time(next) - time(at) <= chrono::TimeDelta::seconds(4), "{shown:#}");
     let shown = gateway.until_at("index", 1).await;
-    let got = receiver.got().clone();
+    let requests = receiver.requests().clone();
     // The date in Retry-After has whole seconds.
-    assert!(got[2].at - got[0].at >= Duration::from_millis(2900), "{:?}", got[2].at - got[0].at);
-    assert_eq!((got.len(), &shown["failures"]), (3, &json!(0)));
+    assert!(requests[2].at - requests[0].at >= Duration::from_millis(2900), "{:?}", requests[2].at - requests[0].at);
+    assert_eq!((requests.len(), &shown["failures"]), (3, &json!(0)));
     // An error response does not close the connection.
     assert_eq!(receiver.connections(), 1);
 }
@@ -160,7 +160,7 @@ async fn webhook_redirect_is_reported_and_not_followed() {
 
 #[tokio::test]
 async fn webhook_refusal_by_configured_status_becomes_a_dead_letter() {
-    let receiver = Receiver::start(|_, got| Reply::of(if got.seq() == 2 { 422 } else { 200 })).await;
+    let receiver = Receiver::start(|_, request| Reply::of(if request.seq() == 2 { 422 } else { 200 })).await;
     let folder = tempfile::tempdir().unwrap();
     let lines = webhook("picky", &receiver.url(), "refused_statuses = [422]") + &webhook("waits", &receiver.url(), "");
     let gateway = gateway(folder.path(), &lines);
@@ -188,7 +188,7 @@ async fn webhook_is_paused_after_failing_too_long() {
     let paused = gateway.until("index", "it is paused", is_paused).await;
     let reason = "paused, since it has failed for 1 seconds; the last time: it answered 502 Bad Gateway";
     assert_eq!(paused["lastError"]["reason"], reason, "{paused:#}");
-    let posts = receiver.got().len();
+    let posts = receiver.requests().len();
     assert!((3..=5).contains(&posts), "{posts}");
     let began = Instant::now();
     loop {
@@ -208,7 +208,7 @@ async fn webhook_is_paused_after_failing_too_long() {
     // A rewind does not end the pause.
     let rewind = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": 1 }))).await;
     assert_eq!((rewind.0, &rewind.1["state"]), (200, &json!("paused")));
-    assert_eq!(receiver.got().len(), posts);
+    assert_eq!(receiver.requests().len(), posts);
     assert_eq!(gateway.ask("POST", "/subscriptions/index/resume", None).await.0, 200);
     receiver.until(posts + 1).await;
     let shown = gateway.until("index", "it is paused again", is_paused).await;
@@ -226,7 +226,7 @@ async fn webhook_that_stalls_delays_no_other() {
         post(&gateway, number).await;
     }
     gateway.until_at("healthy", 50).await;
-    are_in_order(&healthy.got(), 50);
+    are_in_order(&healthy.requests(), 50);
     assert_eq!(stalled.until(1).await.len(), 1);
     // The stalled subscription delays neither its own pause nor the shutdown.
     let (status, shown) = gateway.ask("POST", "/subscriptions/stalled/pause", None).await;

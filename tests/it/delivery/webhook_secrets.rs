@@ -45,7 +45,7 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), "", "");
     post(&gateway, 1).await;
-    for (url, told) in [
+    for (url, text) in [
         (format!("http://127.0.0.1:{port}/"), "a loopback address"),
         (format!("https://127.0.0.1:{port}/"), "a loopback address"),
         (format!("https://127.1:{port}/"), "a loopback address"),
@@ -63,9 +63,9 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
         let (status, problem) = gateway.ask("PUT", "/subscriptions/new", Some(definition(&json!(url)))).await;
         assert_eq!((status, &problem["key"]), (422, &json!("url")), "{url}: {problem}");
         let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.contains(told) && !detail.contains(PASSWORD), "{url}: {detail}");
+        assert!(detail.contains(text) && !detail.contains(PASSWORD), "{url}: {detail}");
     }
-    for (secrets, told) in [
+    for (secrets, text) in [
         (json!([SECRET]), "it would be kept in the journal"),
         (json!([{ "env": "ELSEWHERE" }]), "only variables whose names begin with TIDINGS_SECRET_"),
         (json!([{ "file": "/etc/hostname" }]), "only the configuration file may name a file"),
@@ -76,7 +76,7 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
         wrong["secrets"] = secrets;
         let (status, problem) = gateway.ask("PUT", "/subscriptions/new", Some(wrong)).await;
         let detail = problem["detail"].as_str().unwrap();
-        assert!(status == 422 && detail.contains(told) && !detail.contains(SECRET), "{problem}");
+        assert!(status == 422 && detail.contains(text) && !detail.contains(SECRET), "{problem}");
     }
     let mut batches = definition(&json!("https://indexer.example.org/"));
     (batches["format"], batches["max_batch"]) = (json!("atom"), json!(5));
@@ -92,7 +92,7 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
     let made = gateway.ask("PUT", "/subscriptions/new", Some(definition(&json!(inside.url())))).await;
     assert_eq!(made.0, 201, "{}", made.1);
     gateway.until_at("new", 1).await;
-    assert!(inside.got()[0].is_signed_with(SECRET));
+    assert!(inside.requests()[0].is_signed_with(SECRET));
     assert!(gateway.stop().success());
 
     // After its destination is removed from the allow list, the subscription remains and reports the reason for
@@ -106,14 +106,14 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
 #[tokio::test]
 async fn webhook_secrets_appear_in_no_output() {
     // The receiver repeats the request in its response, as some servers do.
-    let echoes = |nth, got: &crate::support::http_receiver::Got| {
+    let echoes = |nth, request: &crate::support::http_receiver::ReceivedRequest| {
         let value = QUERY.split_once('=').unwrap().1;
-        let (path, signature) = (&got.path, got.header("webhook-signature"));
-        let told = format!("{path} {} {signature}; unknown key {value}", got.header("authorization"));
+        let (path, signature) = (&request.path, request.header("webhook-signature"));
+        let text = format!("{path} {} {signature}; unknown key {value}", request.header("authorization"));
         match nth {
-            0 => Reply::Answer(500, vec![("location", got.path.clone())], told),
+            0 => Reply::Answer(500, vec![("location", request.path.clone())], text),
             1 => Reply::Close,
-            _ => Reply::Answer(200, Vec::new(), told),
+            _ => Reply::Answer(200, Vec::new(), text),
         }
     };
     let receiver = Receiver::start(echoes).await;
@@ -150,8 +150,8 @@ async fn webhook_secrets_appear_in_no_output() {
     let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap();
     answers += &metrics.text().await.unwrap();
     let credentials = STANDARD.encode(format!("me:{PASSWORD}"));
-    assert_eq!(receiver.got()[0].header("authorization"), format!("Basic {credentials}"));
-    assert_eq!(receiver.got()[0].path, format!("/in?{QUERY}"));
+    assert_eq!(receiver.requests()[0].header("authorization"), format!("Basic {credentials}"));
+    assert_eq!(receiver.requests()[0].path, format!("/in?{QUERY}"));
     let shown = format!("http://{}/in?(hidden)", receiver.address);
     assert!(answers.contains(&shown) && answers.contains("/in?(secret) Basic (secret)"), "{answers}");
     assert!(gateway.stop().success());

@@ -15,8 +15,8 @@ use crate::support::{
     journal_fixture::configuration,
     subscription_fixture::{event, gateway, post, post_event},
     websub_fixture::{
-        LOCAL, agreeing, ask, distributed, feed, fine, is_signed, is_verification, numbers, of_hub, query, subscribe,
-        until, until_subscribed, until_told,
+        LOCAL, ask, confirming_subscriber, distributed, feed, hub_subscriptions, is_signed, is_verification, numbers,
+        ok_status, query, subscribe, until, until_distributed, until_subscribed,
     },
 };
 
@@ -27,15 +27,15 @@ async fn topic_links_to_its_hub() {
     post(&gateway, 1).await;
     let hub = format!("{}/hub", gateway.url);
     let filtered = format!("{}?change=ADD&limit=5", feed(&gateway));
-    for (asked, topic) in
+    for (options, topic) in
         [(feed(&gateway), feed(&gateway)), (format!("{}?limit=5&change=ADD", feed(&gateway)), filtered.clone())]
     {
         for method in [reqwest::Method::GET, reqwest::Method::HEAD] {
-            let answer = gateway.http.request(method, &asked).send().await.unwrap();
+            let answer = gateway.http.request(method, &options).send().await.unwrap();
             let links = answer.headers()["link"].to_str().unwrap().to_owned();
             assert_eq!(links, format!("<{hub}>; rel=\"hub\", <{topic}>; rel=\"self\""));
         }
-        let body = gateway.http.get(&asked).send().await.unwrap().text().await.unwrap();
+        let body = gateway.http.get(&options).send().await.unwrap().text().await.unwrap();
         assert!(body.contains(&format!("<link href=\"{hub}\" rel=\"hub\"/>")), "{body}");
         let escaped = topic.replace('&', "&amp;");
         assert!(body.contains(&format!("<link href=\"{escaped}\" rel=\"self\"")), "{body}");
@@ -47,34 +47,34 @@ async fn new_entries_are_distributed_signed_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), LOCAL);
     post(&gateway, 1).await;
-    let subscriber = agreeing(&fine()).await;
+    let subscriber = confirming_subscriber(&ok_status()).await;
     let topic = feed(&gateway);
     let callback = format!("{}?key=a%20b&hub.mode=mine", subscriber.url());
-    let asked = [("hub.lease_seconds", "120"), ("hub.secret", "pssst"), ("hub.unknown", "x")];
-    subscribe(&gateway, &callback, &topic, &asked).await;
+    let options = [("hub.lease_seconds", "120"), ("hub.secret", "pssst"), ("hub.unknown", "x")];
+    subscribe(&gateway, &callback, &topic, &options).await;
     let subscription = until_subscribed(&gateway, 1).await.remove(0);
 
-    let verified = subscriber.got()[0].clone();
+    let verification = subscriber.requests()[0].clone();
     // The callback's own query is preserved, and the hub's parameters follow it.
-    assert!(verified.path.starts_with("/in?key=a%20b&hub.mode=mine&hub.mode=subscribe&"), "{}", verified.path);
-    let told = query(&verified);
-    assert_eq!((told["hub.topic"].as_str(), told["hub.lease_seconds"].as_str()), (topic.as_str(), "120"));
-    assert!(told["hub.challenge"].len() >= 32);
-    assert_eq!(verified.method, "GET");
+    assert!(verification.path.starts_with("/in?key=a%20b&hub.mode=mine&hub.mode=subscribe&"), "{}", verification.path);
+    let parameters = query(&verification);
+    assert_eq!((parameters["hub.topic"].as_str(), parameters["hub.lease_seconds"].as_str()), (topic.as_str(), "120"));
+    assert!(parameters["hub.challenge"].len() >= 32);
+    assert_eq!(verification.method, "GET");
 
     for number in 2..=40 {
         post(&gateway, number).await;
     }
-    let posts = until_told(&subscriber, 40).await;
+    let posts = until_distributed(&subscriber, 40).await;
     assert_eq!(numbers(&posts), (2..=40).collect::<Vec<_>>(), "what was there before is no news");
-    for got in &posts {
-        assert_eq!(got.path, "/in?key=a%20b&hub.mode=mine");
-        assert_eq!(got.header("content-type"), "application/atom+xml;type=feed");
-        assert_eq!(got.header("link"), format!("<{}/hub>; rel=\"hub\", <{topic}>; rel=\"self\"", gateway.url));
-        assert!(is_signed(got, "pssst"));
-        feed_rs::parser::parse(&got.body[..]).unwrap();
+    for request in &posts {
+        assert_eq!(request.path, "/in?key=a%20b&hub.mode=mine");
+        assert_eq!(request.header("content-type"), "application/atom+xml;type=feed");
+        assert_eq!(request.header("link"), format!("<{}/hub>; rel=\"hub\", <{topic}>; rel=\"self\"", gateway.url));
+        assert!(is_signed(request, "pssst"));
+        feed_rs::parser::parse(&request.body[..]).unwrap();
     }
-    let challenge = &told["hub.challenge"];
+    let challenge = &parameters["hub.challenge"];
     assert!(!subscription.to_string().contains("pssst") && !subscription.to_string().contains(challenge));
     assert_eq!(subscription["definition"]["signed"], true);
     assert_eq!(subscription["definition"]["topic"], topic);
@@ -84,17 +84,17 @@ async fn new_entries_are_distributed_signed_and_in_order() {
 async fn topic_with_a_filter_distributes_only_matches() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), LOCAL);
-    let subscriber = agreeing(&fine()).await;
+    let subscriber = confirming_subscriber(&ok_status()).await;
     let topic = format!("{}?object=http%3A%2F%2Fh.example%2Fobjects%2F2", feed(&gateway));
     subscribe(&gateway, &subscriber.url(), &topic, &[]).await;
     until_subscribed(&gateway, 1).await;
-    assert_eq!(query(&subscriber.got()[0])["hub.lease_seconds"], "864000", "ten days where nobody says");
+    assert_eq!(query(&subscriber.requests()[0])["hub.lease_seconds"], "864000", "ten days where nobody says");
     for number in 1..=21 {
         post(&gateway, number).await;
     }
-    let posts = until_told(&subscriber, 21).await;
+    let posts = until_distributed(&subscriber, 21).await;
     assert_eq!(numbers(&posts), [2, 20, 21]);
-    assert!(posts.iter().all(|got| got.header("x-hub-signature").is_empty()), "there is no secret");
+    assert!(posts.iter().all(|request| request.header("x-hub-signature").is_empty()), "there is no secret");
     let escaped = topic.replace('&', "&amp;");
     let body = String::from_utf8(posts[0].body.clone()).unwrap();
     assert!(body.contains(&format!("<link href=\"{escaped}\" rel=\"self\"")), "{body}");
@@ -105,7 +105,7 @@ async fn topic_with_a_filter_distributes_only_matches() {
 async fn lease_expiry_ends_the_subscription() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), &format!("{LOCAL}[hub]\nlongest_lease_seconds = 60\n"));
-    let subscriber = agreeing(&fine()).await;
+    let subscriber = confirming_subscriber(&ok_status()).await;
     let topic = feed(&gateway);
     let short = format!("{}/short", subscriber.url());
     let renewed = format!("{}/renewed", subscriber.url());
@@ -119,22 +119,22 @@ async fn lease_expiry_ends_the_subscription() {
     until("the first is told", || distributed(&subscriber).len() == 3).await;
     subscribe(&gateway, &renewed, &topic, &[("hub.lease_seconds", "30"), ("hub.secret", "new")]).await;
     let began = Instant::now();
-    while of_hub(&gateway).await.len() == 3 {
+    while hub_subscriptions(&gateway).await.len() == 3 {
         assert!(began.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(began.elapsed() < Duration::from_secs(10), "it ended by its lease, and not by a failure");
-    let leases: Vec<_> = subscriber.got().iter().filter(|got| is_verification(got)).map(query).collect();
-    let of = |lease: &str| leases.iter().filter(|told| told["hub.lease_seconds"] == lease).count();
+    let leases: Vec<_> = subscriber.requests().iter().filter(|request| is_verification(request)).map(query).collect();
+    let of = |lease: &str| leases.iter().filter(|parameters| parameters["hub.lease_seconds"] == lease).count();
     assert_eq!((of("2"), of("60"), of("30")), (2, 1, 1), "one that is too long is cut: {leases:?}");
     post(&gateway, 2).await;
     until("the others are told", || distributed(&subscriber).len() >= 5).await;
     let last = &distributed(&subscriber)[3..];
-    let mut paths: Vec<_> = last.iter().map(|got| got.path.as_str()).collect();
+    let mut paths: Vec<_> = last.iter().map(|request| request.path.as_str()).collect();
     paths.sort_unstable();
     assert_eq!(paths, ["/in/long", "/in/renewed"]);
     assert_eq!(numbers(last), [2, 2]);
-    let signed = last.iter().find(|got| got.path == "/in/renewed").unwrap();
+    let signed = last.iter().find(|request| request.path == "/in/renewed").unwrap();
     assert!(signed.header("x-hub-signature").starts_with("sha256="));
 }
 
@@ -143,7 +143,7 @@ async fn failing_subscriber_is_retried_and_410_ends_the_subscription() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), LOCAL);
     let status = Arc::new(AtomicU16::new(500));
-    let subscriber = agreeing(&status).await;
+    let subscriber = confirming_subscriber(&status).await;
     subscribe(&gateway, &subscriber.url(), &feed(&gateway), &[]).await;
     let name = until_subscribed(&gateway, 1).await[0]["name"].as_str().unwrap().to_owned();
     post(&gateway, 1).await;
@@ -155,9 +155,9 @@ async fn failing_subscriber_is_retried_and_410_ends_the_subscription() {
     until("it is tried again", || distributed(&subscriber).len() > failed).await;
     status.store(200, Ordering::SeqCst);
     gateway.until_at(&name, 2).await;
-    let mut told = numbers(&distributed(&subscriber));
-    told.dedup();
-    assert!(told.ends_with(&[1, 2]), "the first comes again with the second: {told:?}");
+    let mut parameters = numbers(&distributed(&subscriber));
+    parameters.dedup();
+    assert!(parameters.ends_with(&[1, 2]), "the first comes again with the second: {parameters:?}");
     status.store(410, Ordering::SeqCst);
     post(&gateway, 3).await;
     until_subscribed(&gateway, 0).await;
@@ -171,25 +171,25 @@ async fn subscriptions_survive_a_restart_and_can_be_deleted_by_the_operator() {
     let start = || Gateway::start_logging(folder.path(), &["--config", &file], &log);
     let mut gateway = start();
     let topic = "http://gateway.example/feed";
-    let subscriber = agreeing(&fine()).await;
-    let kept = format!("{}/kept?key=pssst-key", subscriber.url());
+    let subscriber = confirming_subscriber(&ok_status()).await;
+    let lasting = format!("{}/kept?key=pssst-key", subscriber.url());
     let short = format!("{}/short", subscriber.url());
-    subscribe(&gateway, &kept, topic, &[("hub.secret", "pssst-secret")]).await;
+    subscribe(&gateway, &lasting, topic, &[("hub.secret", "pssst-secret")]).await;
     subscribe(&gateway, &short, topic, &[("hub.lease_seconds", "2")]).await;
     gateway.until_hub(2).await;
     gateway.until_hub(1).await;
     post(&gateway, 1).await;
-    until_told(&subscriber, 1).await;
-    let told = std::fs::read_to_string(&log).unwrap();
+    until_distributed(&subscriber, 1).await;
+    let parameters = std::fs::read_to_string(&log).unwrap();
     gateway.kill();
 
     let gateway = start();
     post(&gateway, 2).await;
-    let posts = until_told(&subscriber, 2).await;
+    let posts = until_distributed(&subscriber, 2).await;
     let last = posts.last().unwrap();
     assert!(last.path.starts_with("/in/kept") && last.header("x-hub-signature").starts_with("sha256="));
     assert_eq!(last.header("link"), format!("<http://gateway.example/hub>; rel=\"hub\", <{topic}>; rel=\"self\""));
-    let name = of_hub(&gateway).await[0]["name"].as_str().unwrap().to_owned();
+    let name = hub_subscriptions(&gateway).await[0]["name"].as_str().unwrap().to_owned();
 
     // Only the subscriber can define its subscription. The operator can delete it, and the subscriber is
     // notified.
@@ -197,13 +197,13 @@ async fn subscriptions_survive_a_restart_and_can_be_deleted_by_the_operator() {
     assert_eq!(gateway.ask("PUT", &format!("/subscriptions/{name}"), Some(definition)).await.0, 409);
     assert_eq!(gateway.ask("DELETE", &format!("/subscriptions/{name}"), None).await.0, 204);
     until("it is told", || {
-        let got = subscriber.got();
-        got.last().is_some_and(|got| query(got).get("hub.mode").is_some_and(|mode| mode == "denied"))
+        let requests = subscriber.requests();
+        requests.last().is_some_and(|request| query(request).get("hub.mode").is_some_and(|mode| mode == "denied"))
     })
     .await;
     let shown = gateway.json("/subscriptions").await.to_string();
-    let told = told + &std::fs::read_to_string(&log).unwrap() + &shown;
-    assert!(!told.contains("pssst-secret") && !told.contains("pssst-key"), "no secret comes out");
+    let parameters = parameters + &std::fs::read_to_string(&log).unwrap() + &shown;
+    assert!(!parameters.contains("pssst-secret") && !parameters.contains("pssst-key"), "no secret comes out");
 }
 
 #[tokio::test]

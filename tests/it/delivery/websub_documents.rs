@@ -12,9 +12,11 @@ use serde_json::json;
 
 use crate::support::{
     gateway::Gateway,
-    http_receiver::{Got, Receiver, Reply},
+    http_receiver::{ReceivedRequest, Receiver, Reply},
     subscription_fixture::{event, gateway, post, post_event},
-    websub_fixture::{LOCAL, agreeing, challenge, distributed, feed, fine, subscribe, until, until_subscribed},
+    websub_fixture::{
+        LOCAL, challenge, confirming_subscriber, distributed, feed, ok_status, subscribe, until, until_subscribed,
+    },
 };
 
 /// Maximum size of a document with several entries, in bytes.
@@ -28,8 +30,8 @@ async fn post_large(gateway: &Gateway, number: u64, items: usize) {
 }
 
 /// Returns the identifiers of the entries. Each document must be a valid feed.
-fn entries(posts: &[Got]) -> Vec<String> {
-    let parsed = posts.iter().map(|got| feed_rs::parser::parse(&got.body[..]).unwrap());
+fn entries(posts: &[ReceivedRequest]) -> Vec<String> {
+    let parsed = posts.iter().map(|request| feed_rs::parser::parse(&request.body[..]).unwrap());
     parsed.flat_map(|feed| feed.entries).map(|entry| entry.id).collect()
 }
 
@@ -40,9 +42,9 @@ fn distinct(entries: &[String]) -> usize {
 /// Starts a subscriber that accepts bodies of up to `bytes` bytes.
 async fn accepting(bytes: &Arc<AtomicUsize>) -> Receiver {
     let bytes = Arc::clone(bytes);
-    Receiver::start(move |_, got| match got.method.as_str() {
-        "GET" => Reply::Answer(200, vec![], challenge(got)),
-        _ if got.body.len() > bytes.load(Ordering::SeqCst) => Reply::of(413),
+    Receiver::start(move |_, request| match request.method.as_str() {
+        "GET" => Reply::Answer(200, vec![], challenge(request)),
+        _ if request.body.len() > bytes.load(Ordering::SeqCst) => Reply::of(413),
         _ => Reply::of(200),
     })
     .await
@@ -52,7 +54,7 @@ async fn accepting(bytes: &Arc<AtomicUsize>) -> Receiver {
 async fn change_of_many_items_fills_several_documents() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), LOCAL);
-    let subscriber = agreeing(&fine()).await;
+    let subscriber = confirming_subscriber(&ok_status()).await;
     subscribe(&gateway, &subscriber.url(), &feed(&gateway), &[("hub.secret", "pssst")]).await;
     let name = until_subscribed(&gateway, 1).await[0]["name"].as_str().unwrap().to_owned();
     post_large(&gateway, 1, 3000).await;
@@ -61,12 +63,12 @@ async fn change_of_many_items_fills_several_documents() {
     }
     gateway.until_at(&name, 5).await;
     let posts = distributed(&subscriber);
-    let sizes: Vec<_> = posts.iter().map(|got| got.body.len()).collect();
+    let sizes: Vec<_> = posts.iter().map(|request| request.body.len()).collect();
     assert!(sizes.iter().all(|size| *size <= BYTES), "{sizes:?}");
     assert!(sizes.iter().any(|size| *size > BYTES / 2), "{sizes:?}");
     let entries = entries(&posts);
     assert_eq!((entries.len(), distinct(&entries)), (3400, 3400), "each entry comes once");
-    assert!(posts.iter().all(|got| crate::support::websub_fixture::is_signed(got, "pssst")));
+    assert!(posts.iter().all(|request| crate::support::websub_fixture::is_signed(request, "pssst")));
 }
 
 #[tokio::test]
@@ -80,7 +82,7 @@ async fn documents_shrink_until_the_subscriber_accepts_them() {
     post_large(&gateway, 1, 600).await;
     gateway.until_at(&name, 1).await;
     let posts = distributed(&subscriber);
-    let (taken, refused): (Vec<_>, Vec<_>) = posts.into_iter().partition(|got| got.body.len() <= 60_000);
+    let (taken, refused): (Vec<_>, Vec<_>) = posts.into_iter().partition(|request| request.body.len() <= 60_000);
     assert!((1..=5).contains(&refused.len()), "{}", refused.len());
     let entries = entries(&taken);
     assert_eq!((entries.len(), distinct(&entries)), (600, 600));
@@ -97,8 +99,8 @@ async fn documents_shrink_until_the_subscriber_accepts_them() {
 async fn retry_continues_after_the_last_accepted_document() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), LOCAL);
-    let subscriber = Receiver::start(|nth, got| match got.method.as_str() {
-        "GET" => Reply::Answer(200, vec![], challenge(got)),
+    let subscriber = Receiver::start(|nth, request| match request.method.as_str() {
+        "GET" => Reply::Answer(200, vec![], challenge(request)),
         // The second document fails.
         _ => Reply::of(if nth == 2 { 500 } else { 200 }),
     })

@@ -19,7 +19,7 @@ use crate::support::{
 
 struct Subscriber {
     child: Child,
-    said: mpsc::Receiver<String>,
+    lines: mpsc::Receiver<String>,
 }
 
 impl Subscriber {
@@ -32,16 +32,16 @@ impl Subscriber {
         command.arg(script).arg(feed).env("REQUESTS_CA_BUNDLE", authority).env("NO_PROXY", "*");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (say, said) = mpsc::channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| say.send(line)));
-        Self { child, said }
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines: receiver }
     }
 
-    fn said(&self) -> String {
-        self.said.recv_timeout(PATIENCE).unwrap()
+    fn next_line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).unwrap()
     }
 
-    fn tell(&mut self, command: &str) {
+    fn send_command(&mut self, command: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
     }
 }
@@ -79,21 +79,21 @@ async fn library_discovers_the_hub_and_receives_every_entry() {
 
     let feed = format!("{}/feed", gateway.url);
     let mut subscriber = Subscriber::start(&feed, &authority);
-    assert_eq!(subscriber.said(), format!("found {}/hub {feed}", gateway.url));
-    assert_eq!(subscriber.said(), "verified subscribe");
+    assert_eq!(subscriber.next_line(), format!("found {}/hub {feed}", gateway.url));
+    assert_eq!(subscriber.next_line(), "verified subscribe");
     // The subscription is stored shortly after its verification, and includes every entry since the request.
     for number in 1..=5 {
         post(number).await;
-        assert_eq!(subscriber.said(), format!("told {number}"));
+        assert_eq!(subscriber.next_line(), format!("told {number}"));
     }
-    subscriber.tell("renew");
-    assert_eq!(subscriber.said(), "verified subscribe");
+    subscriber.send_command("renew");
+    assert_eq!(subscriber.next_line(), "verified subscribe");
     for number in 6..=8 {
         post(number).await;
-        assert_eq!(subscriber.said(), format!("told {number}"));
+        assert_eq!(subscriber.next_line(), format!("told {number}"));
     }
-    subscriber.tell("unsubscribe");
-    assert_eq!(subscriber.said(), "verified unsubscribe");
+    subscriber.send_command("unsubscribe");
+    assert_eq!(subscriber.next_line(), "verified unsubscribe");
     let told = fs::read_to_string(&log).unwrap();
     assert!(!told.contains("hub.secret"), "no secret comes out");
 }

@@ -5,9 +5,9 @@
 use std::net::SocketAddr;
 
 use crate::support::{
-    chaos::{Commotion, Seen},
+    chaos::{ChaosGateway, ReceivedChanges},
     gateway::free_address,
-    http_receiver::{Got, Receiver, Reply},
+    http_receiver::{ReceivedRequest, Receiver, Reply},
     websub_fixture::{LOCAL, challenge, is_signed, subscribe_at, until_running_at},
 };
 
@@ -30,13 +30,13 @@ fn changes(document: &str) -> Vec<(u64, String)> {
 }
 
 /// Records a request, whatever its reply will be.
-fn take(seen: &Seen, got: &Got) -> Option<Reply> {
-    if got.method == "GET" {
-        return Some(Reply::Answer(200, vec![], challenge(got)));
+fn take(received: &ReceivedChanges, request: &ReceivedRequest) -> Option<Reply> {
+    if request.method == "GET" {
+        return Some(Reply::Answer(200, vec![], challenge(request)));
     }
-    assert!(is_signed(got, SECRET));
-    for (seq, id) in changes(std::str::from_utf8(&got.body).unwrap()) {
-        seen.tell(seq, &id);
+    assert!(is_signed(request, SECRET));
+    for (seq, id) in changes(std::str::from_utf8(&request.body).unwrap()) {
+        received.record(seq, &id);
     }
     None
 }
@@ -44,14 +44,14 @@ fn take(seen: &Seen, got: &Got) -> Option<Reply> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn websub_subscribers_survive_restarts_without_loss() {
     let folder = tempfile::tempdir().unwrap();
-    let commotion = Commotion::begin(folder.path(), &format!("[journal]\ntail_changes = 300\n{LOCAL}"));
+    let chaos = ChaosGateway::start_with(folder.path(), &format!("[journal]\ntail_changes = 300\n{LOCAL}"));
     let addresses = [(); 2].map(|()| free_address().parse::<SocketAddr>().unwrap());
     for address in addresses {
         // The subscriber must be running for its verification.
-        let subscriber = Receiver::at(address, |_, got| Reply::Answer(200, vec![], challenge(got))).await;
-        subscribe_at(&commotion.url, &format!("http://{address}/"), &[("hub.secret", SECRET)]).await;
+        let subscriber = Receiver::at(address, |_, request| Reply::Answer(200, vec![], challenge(request))).await;
+        subscribe_at(&chaos.url, &format!("http://{address}/"), &[("hub.secret", SECRET)]).await;
         subscriber.until(1).await;
     }
-    until_running_at(&commotion.url, addresses.len()).await;
-    commotion.pass_to(&addresses, 1000, take, COUNT, 2).await;
+    until_running_at(&chaos.url, addresses.len()).await;
+    chaos.run_with_receivers(&addresses, 1000, take, COUNT, 2).await;
 }

@@ -26,7 +26,7 @@ fn config(url: &str) -> String {
 }
 
 /// Returns the unreadable messages, each with the expected location and some words of the reason.
-fn wrong() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str, &'static str)> {
+fn unreadable_messages() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str, &'static str)> {
     let huge = json!({ "id": "sfmui:45", "status": "running", "infos": ["x".repeat(10 << 20)] }).to_string();
     let warc = json!({ "warc": { "id": "w", "path": "/sfm-data/a", "bytes": "many", "sha1": "00" } });
     let text = |text: &str| text.as_bytes().to_vec();
@@ -69,7 +69,7 @@ async fn bus_errors_are_quarantined_with_their_location_and_the_rest_is_read() {
     .await;
     let client = vhost.client().await;
     let persistent = BasicProperties::default().with_delivery_mode(2);
-    for (number, (exchange, key, body, place, reason)) in wrong().into_iter().enumerate() {
+    for (number, (exchange, key, body, place, reason)) in unreadable_messages().into_iter().enumerate() {
         client.publish_with(exchange, key, &body, persistent.clone()).await;
         let good = format!("{exchange}/{number}");
         let (good_key, good) = match exchange {
@@ -79,17 +79,18 @@ async fn bus_errors_are_quarantined_with_their_location_and_the_rest_is_read() {
         client.publish_with(exchange, good_key, good, persistent.clone()).await;
         until_head(&gateway, number as u64 + 1).await;
         // In one commit the changes become visible before the quarantine.
-        let kept = until(&gateway, &format!("{key} is kept: {place}"), async || {
-            let kept = quarantine(&gateway).await;
-            (kept.len() > number).then_some(kept)
+        let quarantined = until(&gateway, &format!("{key} is kept: {place}"), async || {
+            let quarantined = quarantine(&gateway).await;
+            (quarantined.len() > number).then_some(quarantined)
         })
         .await;
-        assert_eq!(kept.len(), number + 1, "{key}: {place}");
-        let told = (kept[0]["place"].as_str().unwrap(), kept[0]["reason"].as_str().unwrap());
-        assert_eq!(told.0, place, "{key}: {told:?}");
-        assert!(told.1.contains(reason), "{key}: {told:?}");
-        assert_eq!(kept[0]["size"], body.len(), "it is kept as it came");
-        let shown = gateway.json(&format!("/quarantine/{}", kept[0]["id"])).await;
+        assert_eq!(quarantined.len(), number + 1, "{key}: {place}");
+        let location_and_reason =
+            (quarantined[0]["place"].as_str().unwrap(), quarantined[0]["reason"].as_str().unwrap());
+        assert_eq!(location_and_reason.0, place, "{key}: {location_and_reason:?}");
+        assert!(location_and_reason.1.contains(reason), "{key}: {location_and_reason:?}");
+        assert_eq!(quarantined[0]["size"], body.len(), "it is kept as it came");
+        let shown = gateway.json(&format!("/quarantine/{}", quarantined[0]["id"])).await;
         assert!(shown["headers"].to_string().contains(&format!("[\"routing-key\",\"{key}\"]")), "{}", shown["headers"]);
     }
     assert!(gateway.stop().success());

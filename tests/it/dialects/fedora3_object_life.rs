@@ -50,7 +50,7 @@ async fn object_life_has_states_and_items_that_no_message_lists() {
     let accepted = |n| vec![(201, "accepted".to_owned()); n];
     assert_eq!(outcomes, [accepted(6), vec![(200, "unchanged".to_owned())], accepted(4)].concat());
 
-    let told: Vec<_> = gateway.changes().await.iter().map(items).collect();
+    let changes: Vec<_> = gateway.changes().await.iter().map(items).collect();
     let expected = [
         vec![["the object", "ADD", "-", "-"]],
         vec![["DC", "ADD", "-", "ACTIVE"]],
@@ -68,7 +68,7 @@ async fn object_life_has_states_and_items_that_no_message_lists() {
             ["RELS-EXT", "DELETE", "ACTIVE", "-"],
         ],
     ];
-    assert_eq!(json!(told), json!(expected));
+    assert_eq!(json!(changes), json!(expected));
     assert_eq!(
         gateway.json("/changes?after=4&limit=1").await["changes"][0]["items"][0]["content"]["url"],
         format!("{BASE}/objects/demo:1/datastreams/DC/content?asOfDateTime=2026-03-01T10:00:05.125Z")
@@ -86,7 +86,7 @@ async fn duplicate_purge_makes_no_change_and_unknown_purge_makes_one() {
     assert_eq!((status, &second["outcome"]), (200, &json!("duplicate")));
     assert_eq!(second["changes"][0]["seq"], first["changes"][0]["seq"]);
     assert_eq!(second["changes"][0]["id"], first["changes"][0]["id"]);
-    let told = gateway.changes().await;
-    assert_eq!(told.len(), 1);
-    assert_eq!(items(&told[0]), [["the object", "DELETE", "-", "-"]]);
+    let changes = gateway.changes().await;
+    assert_eq!(changes.len(), 1);
+    assert_eq!(items(&changes[0]), [["the object", "DELETE", "-", "-"]]);
 }

@@ -8,7 +8,7 @@ use crate::support::hoarder_sfm_fixture::{gateway, send};
 async fn hoarder_vocabularies_both_become_changes() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path());
-    let mut told = Vec::new();
+    let mut changes = Vec::new();
     for (key, body) in [
         ("source.new", "sources/oa-upm"),
         ("source.closed", "sources/oa-upm"),
@@ -25,10 +25,10 @@ async fn hoarder_vocabularies_both_become_changes() {
         ("item.new", "items/17-eciencia"),
     ] {
         let (_, answer) = send(&gateway, "hoarder", key, body).await;
-        told.push(answer["outcome"].clone());
+        changes.push(answer["outcome"].clone());
     }
-    let unchanged: Vec<_> = (0..told.len()).filter(|index| told[*index] == "unchanged").collect();
-    assert_eq!(unchanged, [2, 5, 11], "a second new of what is there, a second end: {told:?}");
+    let unchanged: Vec<_> = (0..changes.len()).filter(|index| changes[*index] == "unchanged").collect();
+    assert_eq!(unchanged, [2, 5, 11], "a second new of what is there, a second end: {changes:?}");
     let changes = gateway.changes().await;
     let short = |change: &Value| {
         let item = &change["items"][0];
@@ -62,8 +62,8 @@ async fn hoarder_java_object_is_quarantined() {
     let (status, problem) = send(&gateway, "hoarder", "item.created", body.clone()).await;
     assert_eq!(status, 400);
     assert!(problem["reason"].as_str().unwrap().contains("serialised Java object"), "{problem}");
-    let kept = gateway.json(problem["instance"].as_str().unwrap()).await;
-    assert_eq!(kept["bodyHex"], hex(&body));
+    let quarantined = gateway.json(problem["instance"].as_str().unwrap()).await;
+    assert_eq!(quarantined["bodyHex"], hex(&body));
     let (status, _) = send(&gateway, "hoarder", "domain.created", "domains/1").await;
     assert_eq!(status, 422);
 }

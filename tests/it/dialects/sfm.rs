@@ -161,8 +161,8 @@ async fn harvest_state_that_recurs_in_the_same_bytes_is_a_change() {
     let gateway = gateway(folder.path());
     let [running, paused] =
         ["running", "paused"].map(|word| ("harvest.status.a.b", json!({"id": "1", "status": word})));
-    let told = [running.clone(), running.clone(), paused.clone(), running.clone(), paused];
-    assert_eq!(send_all(&gateway, &told).await, ["accepted", "duplicate", "accepted", "accepted", "accepted"]);
+    let statuses = [running.clone(), running.clone(), paused.clone(), running.clone(), paused];
+    assert_eq!(send_all(&gateway, &statuses).await, ["accepted", "duplicate", "accepted", "accepted", "accepted"]);
     assert_eq!(states(&gateway.changes().await), ["- RUNNING", "RUNNING PAUSED", "PAUSED RUNNING", "RUNNING PAUSED"]);
 }
 
@@ -175,9 +175,9 @@ async fn harvest_messages_out_of_order_end_in_the_right_state() {
     let changes = gateway.changes().await;
     assert_eq!(changes[1]["types"][0], "https://sfm.example.org/api/v1/harvest_types/twitter_filter/");
     let harvest = "https%3A%2F%2Fsfm.example.org%2Fapi%2Fv1%2Fharvests%2F1%2F";
-    let known = gateway.json(&format!("/objects?uri={harvest}")).await;
-    assert_eq!(known["items"][0]["state"], "COMPLETED_SUCCESS", "{known}");
-    assert_eq!(known["parent"], "https://sfm.example.org/api/v1/collections/c/");
+    let object = gateway.json(&format!("/objects?uri={harvest}")).await;
+    assert_eq!(object["items"][0]["state"], "COMPLETED_SUCCESS", "{object}");
+    assert_eq!(object["parent"], "https://sfm.example.org/api/v1/collections/c/");
 }
 
 #[tokio::test]
@@ -192,8 +192,8 @@ async fn harvest_message_that_is_unreadable_is_quarantined_with_its_routing_key(
     ] {
         let (answered, problem) = send(&gateway, "sfm", key, body).await;
         assert_eq!((answered, problem["place"].as_str()), (status, Some(place)), "{problem}");
-        let kept = gateway.json(problem["instance"].as_str().unwrap()).await;
-        assert_eq!((&kept["headers"], &kept["body"]), (&json!([["routing-key", key]]), &json!(body)));
+        let quarantined = gateway.json(problem["instance"].as_str().unwrap()).await;
+        assert_eq!((&quarantined["headers"], &quarantined["body"]), (&json!([["routing-key", key]]), &json!(body)));
     }
     let (status, problem) = gateway.post("sfm", "application/json", r#"{"id": "1"}"#).await;
     assert_eq!((status, problem["place"].as_str()), (422, Some("header routing-key")), "{problem}");

@@ -41,7 +41,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
 
 /// Returns true if the bytes contain the secret, in any encoding of the messages or as a list of bytes in a
 /// log.
-pub(crate) fn tells(bytes: &[u8]) -> bool {
+pub(crate) fn contains_secret(bytes: &[u8]) -> bool {
     let utf_16: Vec<u8> = SECRET.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let hex: String = utf_16.iter().map(|byte| format!("{byte:02x}")).collect();
     let hex_8: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -53,12 +53,12 @@ pub(crate) fn tells(bytes: &[u8]) -> bool {
 }
 
 /// Panics if any file in the folder contains the secret.
-pub(crate) fn assert_silent(folder: &Path) {
+pub(crate) fn assert_no_secret(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
-            assert_silent(&entry);
+            assert_no_secret(&entry);
         } else {
-            assert!(!tells(&fs::read(&entry).unwrap()), "{}", entry.display());
+            assert!(!contains_secret(&fs::read(&entry).unwrap()), "{}", entry.display());
         }
     }
 }
@@ -71,14 +71,14 @@ async fn credentials_appear_in_no_file_and_no_response() {
     for (name, body) in messages() {
         for key in [START, "harvest.lost.a.b", "warc_created"] {
             let (status, answer) = send(&gateway, "sfm", key, body.clone()).await;
-            assert!(!tells(answer.to_string().as_bytes()), "{name} {key}: {answer}");
+            assert!(!contains_secret(answer.to_string().as_bytes()), "{name} {key}: {answer}");
             if status != 201 && status != 200 {
                 quarantined += 1;
                 let path = answer["instance"].as_str().unwrap_or_else(|| panic!("{name} {key}: {answer}"));
-                let kept = gateway.json(path).await;
-                assert!(!tells(kept.to_string().as_bytes()), "{name} {key}: {kept}");
+                let quarantined = gateway.json(path).await;
+                assert!(!contains_secret(quarantined.to_string().as_bytes()), "{name} {key}: {quarantined}");
                 let retried = gateway.http.post(format!("{}{path}/retry", gateway.url)).send().await.unwrap();
-                assert!(!tells(&retried.bytes().await.unwrap()), "{name} {key}");
+                assert!(!contains_secret(&retried.bytes().await.unwrap()), "{name} {key}");
             }
         }
     }
@@ -86,7 +86,7 @@ async fn credentials_appear_in_no_file_and_no_response() {
     assert_eq!(gateway.changes().await.len(), 1);
     for path in ["/changes", "/feed", "/quarantine", "/sources", "/snapshot", "/metrics"] {
         let answer = gateway.http.get(format!("{}{path}", gateway.url)).send().await.unwrap();
-        assert!(!tells(&answer.bytes().await.unwrap()), "{path}");
+        assert!(!contains_secret(&answer.bytes().await.unwrap()), "{path}");
     }
     // The newest message is in the write-ahead log while the gateway runs, and in the journal afterwards.
     assert!(
@@ -94,9 +94,9 @@ async fn credentials_appear_in_no_file_and_no_response() {
             .unwrap()
             .any(|file| { file.unwrap().file_name().to_string_lossy().ends_with("-wal") })
     );
-    assert_silent(folder.path());
+    assert_no_secret(folder.path());
     assert!(gateway.stop().success());
-    assert_silent(folder.path());
+    assert_no_secret(folder.path());
     assert!(fs::read_to_string(folder.path().join("log")).unwrap().contains("message quarantined"));
 }
 
@@ -112,7 +112,7 @@ fn credentials_appear_in_no_convert_output() {
                     convert.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
                 child.stdin.take().unwrap().write_all(&body).unwrap();
                 let done = child.wait_with_output().unwrap();
-                assert!(!tells(&done.stdout) && !tells(&done.stderr), "{name} {key} {format}");
+                assert!(!contains_secret(&done.stdout) && !contains_secret(&done.stderr), "{name} {key} {format}");
                 assert_eq!(done.status.success(), key == START && matches!(name, "whole" | "escaped"), "{name} {key}");
             }
         }
@@ -132,8 +132,8 @@ async fn credentials_appear_in_no_replay_output() {
     let mut replay = command();
     replay.args(["replay", "--to", &format!("{}/hooks/sfm", gateway.url)]).arg(&bodies);
     let done = tokio::task::spawn_blocking(move || replay.output().unwrap()).await.unwrap();
-    assert!(!tells(&done.stdout) && !tells(&done.stderr), "{done:?}");
+    assert!(!contains_secret(&done.stdout) && !contains_secret(&done.stderr), "{done:?}");
     assert_eq!(gateway.changes().await.len(), 1, "{done:?}");
     fs::remove_dir_all(&bodies).unwrap();
-    assert_silent(folder.path());
+    assert_no_secret(folder.path());
 }

@@ -11,11 +11,11 @@ use lapin::message::Delivery;
 use serde_json::{Value, json};
 
 use crate::{
-    dialects::sfm_credentials::{assert_silent, tells},
+    dialects::sfm_credentials::{assert_no_secret, contains_secret},
     support::{
         feed_reader::Element,
         gateway::{Gateway, PATIENCE},
-        journal_fixture::{configuration, journal_file, verified},
+        journal_fixture::{configuration, journal_file, verify_ok},
         python::{Example, publish_as_sfm},
         rabbitmq::{Broker, Vhost},
         subscription_fixture::{seq, text},
@@ -78,15 +78,15 @@ fn start(id: &str, kind: &str, seeds: &Value) -> Value {
 /// Returns a status message with every member that harvesters send.
 #[expect(clippy::needless_pass_by_value, reason = "it stands around json!")]
 fn status(id: &str, status: &str, more: Value) -> Value {
-    let mut told = json!({
+    let mut totals = json!({
         "id": id, "status": status, "infos": [], "warnings": [], "errors": [], "date_started": BEGAN, "stats": {},
         "token_updates": {}, "uids": {}, "warcs": {"count": 0, "bytes": 0},
         "service": "Harvester", "host": "f0c3c5ef7031", "instance": "39",
     });
     for (name, value) in more.as_object().unwrap() {
-        told[name] = value.clone();
+        totals[name] = value.clone();
     }
-    told
+    totals
 }
 
 fn warc(id: &str, harvest: &str, kind: &str, created: &str) -> Value {
@@ -100,7 +100,7 @@ fn warc(id: &str, harvest: &str, kind: &str, created: &str) -> Value {
 }
 
 /// Returns the content of a message: its object and the change of each item, without constant parts.
-fn told(message: &Delivery) -> String {
+fn summary(message: &Delivery) -> String {
     let feed = Element::parse(std::str::from_utf8(&message.data).unwrap());
     let name = |element: &Element| element.link("via").unwrap().strip_prefix(SFM).unwrap().to_owned();
     let item = |entry: &Element| {
@@ -133,7 +133,7 @@ async fn read_all(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, count: us
     xmllint::assert_valid("content-change-message-0.1.xsd", &messages.iter().map(file).collect::<Vec<_>>());
     for message in &messages {
         assert!(text(message.properties.message_id().as_ref()).starts_with("urn:uuid:"));
-        assert!(!tells(format!("{:?}", message.properties).as_bytes()));
+        assert!(!contains_secret(format!("{:?}", message.properties).as_bytes()));
     }
     messages
 }
@@ -156,16 +156,16 @@ async fn index(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, head: u64, l
 
 /// Posts an unreadable message with credentials, stops the gateway, and checks that its files contain no
 /// credentials.
-async fn assert_nothing_tells(gateway: Gateway, folder: &Path) {
+async fn assert_no_credentials(gateway: Gateway, folder: &Path) {
     for path in ["/changes", "/feed", "/quarantine", "/quarantine/1", "/sources", "/subscriptions", "/snapshot"] {
         let answer = gateway.http.get(format!("{}{path}", gateway.url)).send().await.unwrap();
-        assert!(!tells(&answer.bytes().await.unwrap()), "{path}");
+        assert!(!contains_secret(&answer.bytes().await.unwrap()), "{path}");
     }
     assert!(gateway.stop().success());
-    assert_silent(folder);
+    assert_no_secret(folder);
     let log = fs::read_to_string(folder.join("log")).unwrap();
     assert!(log.contains("TRACE") || log.contains("DEBUG"), "all is logged");
-    verified(&journal_file(&folder.join("data")));
+    verify_ok(&journal_file(&folder.join("data")));
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn harvest_with_one_warc_reaches_the_indexer() {
     messages.insert(0, (messages[0].0.clone(), json!(cut)));
     publish_as_sfm(&vhost.url(), &messages);
     let messages = read_all(&vhost, &gateway, folder.path(), 4).await;
-    let all: Vec<_> = messages.iter().map(told).collect();
+    let all: Vec<_> = messages.iter().map(summary).collect();
     assert_eq!(
         all,
         [
@@ -202,9 +202,9 @@ async fn harvest_with_one_warc_reaches_the_indexer() {
     );
 
     let quarantine = gateway.json("/quarantine").await;
-    let kept = &quarantine["messages"][0];
-    let reason = kept["reason"].as_str().unwrap();
-    assert!(kept["place"].as_str().unwrap().starts_with("line 1, column "), "{reason}");
+    let quarantined = &quarantine["messages"][0];
+    let reason = quarantined["reason"].as_str().unwrap();
+    assert!(quarantined["place"].as_str().unwrap().starts_with("line 1, column "), "{reason}");
     assert_eq!(
         index(&vhost, &gateway, folder.path(), 4, 3).await,
         [
@@ -213,7 +213,7 @@ async fn harvest_with_one_warc_reaches_the_indexer() {
             format!("index  {SFM}api/v1/seeds/s2/ from {SFM}api/v1/seeds/s2/"),
         ]
     );
-    assert_nothing_tells(gateway, folder.path()).await;
+    assert_no_credentials(gateway, folder.path()).await;
 }
 
 #[tokio::test]
@@ -225,9 +225,9 @@ async fn harvest_stream_with_several_warcs_reaches_the_indexer() {
     let seeds = json!([{"id": "s1", "token": {"track": "archives,libraries", "language": "en"}}]);
     let on = "harvest.status.twitter.twitter_filter.priority";
     let running = |tweets: u32, warcs: u32| {
-        let told =
+        let totals =
             json!({"stats": {"2026-07-28": {"tweets": tweets}}, "warcs": {"count": warcs, "bytes": warcs * 26146}});
-        (on, status(id, "running", told))
+        (on, status(id, "running", totals))
     };
     let rotated = |warc_id: &str, minute: u32| {
         ("warc_created", warc(warc_id, id, kind, &format!("2026-07-28T11:{minute}:00.640178+00:00")))
@@ -257,7 +257,7 @@ async fn harvest_stream_with_several_warcs_reaches_the_indexer() {
             ("harvest.stop.twitter.twitter_filter", json!({"id": id})),
         ],
     );
-    let all: Vec<_> = read_all(&vhost, &gateway, folder.path(), 7).await.iter().map(told).collect();
+    let all: Vec<_> = read_all(&vhost, &gateway, folder.path(), 7).await.iter().map(summary).collect();
     let harvest = format!("harvests/{id}/: harvests/{id}/");
     assert_eq!(
         all,
@@ -276,5 +276,5 @@ async fn harvest_stream_with_several_warcs_reaches_the_indexer() {
         format!("index  {SFM}api/v1/warcs/{id}/ from {SFM}sfm-data/collection_set/cs/c/2026/07/28/11/{id}.warc.gz")
     };
     assert_eq!(indexed, ["w1", "w2", "w3"].map(warc));
-    assert_nothing_tells(gateway, folder.path()).await;
+    assert_no_credentials(gateway, folder.path()).await;
 }

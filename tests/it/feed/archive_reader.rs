@@ -15,7 +15,7 @@ use tidings::model::Seq;
 use crate::support::feed_reader::{Element, Gateway, append, changes, varied};
 
 /// Returns the changes that the reader finds, by number; it awaits `pace` at each document.
-async fn walk(gateway: &Gateway, mut pace: impl AsyncFnMut()) -> BTreeMap<u64, Value> {
+async fn read_archive(gateway: &Gateway, mut pace: impl AsyncFnMut()) -> BTreeMap<u64, Value> {
     let mut found = BTreeMap::new();
     let mut ids = BTreeSet::new();
     let mut next = Some("/feed".to_owned());
@@ -57,7 +57,7 @@ async fn archive_reader_rebuilds_every_change() {
         }
     });
     let mut head = gateway.journal.watch();
-    let found = walk(&gateway, async || {
+    let found = read_archive(&gateway, async || {
         head.wait_for(|head| head.0 % 50 > 25).await.unwrap();
         head.changed().await.unwrap();
     })
@@ -80,7 +80,7 @@ async fn archive_reader_rebuilds_every_change() {
 
     let head = gateway.journal.head();
     assert!(head > begun);
-    assert_eq!(walk(&gateway, async || {}).await, gateway.journaled(head).await);
+    assert_eq!(read_archive(&gateway, async || {}).await, gateway.journaled(head).await);
 }
 
 #[tokio::test]

@@ -28,10 +28,10 @@ async fn chain(gateway: &Gateway, query: &str, mut pace: impl AsyncFnMut()) -> (
     (all, sizes)
 }
 
-type Wanted = fn(&Value) -> bool;
+type ItemPredicate = fn(&Value) -> bool;
 
-fn any_item(change: &Value, wanted: Wanted) -> bool {
-    change["items"].as_array().unwrap().iter().any(wanted)
+fn any_item(change: &Value, predicate: ItemPredicate) -> bool {
+    change["items"].as_array().unwrap().iter().any(predicate)
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn filtered_feed_shows_every_match_once() {
     let journaled = gateway.journaled(head).await;
 
     let parent_type = "type=info:fedora/demo:M?a%26b";
-    let cases: [(&str, Wanted); 12] = [
+    let cases: [(&str, ItemPredicate); 12] = [
         ("limit=7", |_| true),
         ("source=sfm", |change| change["source"] == "sfm"),
         ("source=islandora&source=sfm&limit=50", |change| change["source"] != "fedora3"),
@@ -68,9 +68,9 @@ async fn filtered_feed_shows_every_match_once() {
         ("source=nobody", |_| false),
         ("since=2999-01-01T00:00:00Z", |_| false),
     ];
-    for (query, wanted) in cases {
+    for (query, predicate) in cases {
         let (shown, sizes) = chain(&gateway, query, async || {}).await;
-        let expected: Vec<_> = journaled.values().rev().filter(|change| wanted(change)).cloned().collect();
+        let expected: Vec<_> = journaled.values().rev().filter(|change| predicate(change)).cloned().collect();
         assert_eq!(shown, expected, "{query}");
         assert!(expected.len() != journaled.len() || query == "limit=7", "{query} filters nothing");
         if query == "limit=7" {

@@ -16,7 +16,7 @@ use tidings::{
 use crate::support::feed_reader::{Element, Gateway, changes, draft};
 
 /// Returns the numbers that a reader finds from the newest page on, by the links to previous pages.
-async fn walk(gateway: &Gateway) -> BTreeSet<u64> {
+async fn read_archive(gateway: &Gateway) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let (mut link, mut newer) = ("/feed".to_owned(), None::<String>);
     loop {
@@ -64,22 +64,22 @@ async fn retention_makes_old_pages_gone() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path()).await;
     grow(&gateway, 850).await;
-    assert_eq!(walk(&gateway).await, (1..=850).collect());
+    assert_eq!(read_archive(&gateway).await, (1..=850).collect());
     assert_eq!(pages_on_disk(folder.path()), 14);
     // Change 401 is the first of a page. Change 351 is not, so the rest of its page is not shown.
     for (kept, first, whole) in [(500, 351, 401), (450, 401, 401), (60, 791, 791)] {
         keep(&gateway, kept).await;
         assert_eq!(gateway.journal.first().0, first);
-        assert_eq!(walk(&gateway).await, (whole..=850).collect(), "{kept}");
+        assert_eq!(read_archive(&gateway).await, (whole..=850).collect(), "{kept}");
         for page in 1..=6 {
             let expected = if (page - 1) * 100 + 1 >= first { 200 } else { 410 };
             assert_eq!(status(&gateway, &format!("/feed/archive/{page}")).await, expected, "{kept}: {page}");
         }
     }
-    let gone = gateway.ask(Method::GET, "/feed/archive/1", &[]).await.json::<Value>().await.unwrap();
-    assert_eq!((&gone["first"], &gone["snapshot"]), (&791.into(), &"/snapshot".into()));
+    let problem = gateway.ask(Method::GET, "/feed/archive/1", &[]).await.json::<Value>().await.unwrap();
+    assert_eq!((&problem["first"], &problem["snapshot"]), (&791.into(), &"/snapshot".into()));
     grow(&gateway, 250).await;
-    assert_eq!(walk(&gateway).await, (801..=1100).collect());
+    assert_eq!(read_archive(&gateway).await, (801..=1100).collect());
     assert_eq!(pages_on_disk(folder.path()), 4, "the pages that are gone take up room");
     gateway.close().await;
 }
@@ -92,16 +92,16 @@ async fn restore_skips_pages_without_breaking_the_archive() {
     grow(&gateway, 320).await;
     back_up(&data, &file, &mut |_, _| {}).unwrap();
     grow(&gateway, 200).await;
-    let before = walk(&gateway).await;
+    let before = read_archive(&gateway).await;
     gateway.close().await;
 
     let next = restore(&file, &data, true, &mut |_, _| {}).unwrap().next_seq.0;
     let gateway = Gateway::open(&data).await;
-    assert_eq!(walk(&gateway).await, (1..=320).collect());
+    assert_eq!(read_archive(&gateway).await, (1..=320).collect());
     for by in [5, 120, 200] {
         grow(&gateway, by).await;
         let head = gateway.journal.head().0;
-        assert_eq!(walk(&gateway).await, (1..=320).chain(next..=head).collect());
+        assert_eq!(read_archive(&gateway).await, (1..=320).chain(next..=head).collect());
         assert!(next > *before.last().unwrap());
     }
     assert_eq!(status(&gateway, "/feed/archive/4").await, 200);

@@ -84,14 +84,14 @@ proptest! {
         let names = is_name(&event["object"]["id"]) || is_name(&event["object"]["isPartOf"]);
         let dialect = if names { "islandora" } else { "fedora-events" };
         let draft = read(dialect, &Headers::default(), &written);
-        let told = &change.modification;
+        let modification = &change.modification;
         prop_assert_eq!(draft.object.as_str(), resource);
-        prop_assert_eq!(draft.time.reported(), Some(told.time));
-        prop_assert_eq!(draft.event_id.as_ref().unwrap().as_str(), told.id.to_string());
-        prop_assert!(draft.object == told.object || told.items.iter().any(|item| item.uri == draft.object));
-        if draft.object == told.object {
+        prop_assert_eq!(draft.time.reported(), Some(modification.time));
+        prop_assert_eq!(draft.event_id.as_ref().unwrap().as_str(), modification.id.to_string());
+        prop_assert!(draft.object == modification.object || modification.items.iter().any(|item| item.uri == draft.object));
+        if draft.object == modification.object {
             let is_told = |kind: &&Uri| draft.types.contains(kind) || kind.as_str() == "http://www.w3.org/ns/prov#Entity";
-            prop_assert!(told.types.iter().all(|kind| is_told(&kind)), "{:?}", draft.types);
+            prop_assert!(modification.types.iter().all(|kind| is_told(&kind)), "{:?}", draft.types);
         }
         prop_assert_eq!(event["type"].as_array().unwrap(), &vec![Value::from(kind(&draft))]);
     }

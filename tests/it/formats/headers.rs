@@ -33,10 +33,10 @@ async fn amqp_message_has_the_headers_of_its_format() {
         names.iter().zip(formats).map(|(name, format)| subscription(name, format, &vhost.url())).collect();
     let gateway = gateway(folder.path(), &lines);
     for name in names {
-        let mut told = event(1);
-        told["object"] = json!(format!("http://h.example/{name}/é%201"));
-        told["sourceEventId"] = json!(name);
-        post_event(&gateway, &told).await;
+        let mut text = event(1);
+        text["object"] = json!(format!("http://h.example/{name}/é%201"));
+        text["sourceEventId"] = json!(name);
+        post_event(&gateway, &text).await;
     }
     let changes = gateway.changes().await;
     let client = vhost.client().await;
@@ -104,7 +104,7 @@ fn convert_refuses_a_format_that_needs_headers() {
     };
     let refused = convert("cloudevents-binary");
     assert_eq!(refused.status.code(), Some(2));
-    let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(told.contains("there are atom, json, xml, cloudevents, activitystreams"), "{told}");
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("there are atom, json, xml, cloudevents, activitystreams"), "{text}");
     assert!(convert("cloudevents").status.success());
 }

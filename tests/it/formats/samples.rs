@@ -65,7 +65,7 @@ fn shown(kind: &FormatKind, change: &Change) -> String {
 pub(crate) fn changes() -> Vec<(&'static str, Change)> {
     let ids = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"];
     let change = |name, rest: serde_json::Value| {
-        let mut told = json!({
+        let mut modification = json!({
             "seq": 42, "id": format!("urn:uuid:{}", ids[0]), "received": "2026-03-01T10:00:00.500Z",
             "time": "2026-03-01T10:00:00.000Z", "description": "",
         });
@@ -75,9 +75,13 @@ pub(crate) fn changes() -> Vec<(&'static str, Change)> {
             item
         });
         let items: Vec<_> = items.collect();
-        told.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-        told["items"] = json!(items);
-        (name, serde_json::from_value::<Change>(told.clone()).unwrap_or_else(|error| panic!("{error}: {told}")))
+        modification.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        modification["items"] = json!(items);
+        (
+            name,
+            serde_json::from_value::<Change>(modification.clone())
+                .unwrap_or_else(|error| panic!("{error}: {modification}")),
+        )
     };
     let datastreams = "http://localhost:8080/fedora/objects/demo:1/datastreams";
     vec![

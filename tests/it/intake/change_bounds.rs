@@ -38,8 +38,9 @@ async fn purge_of_many_items_is_split_and_its_duplicate_returns_all_numbers() {
     let purge = filled(&gateway, "http://h/1").await;
     let (status, first) = post(&gateway, &purge).await;
     assert_eq!(status, 201, "{first}");
-    let told: Vec<_> = first["changes"].as_array().unwrap().iter().map(|change| change["seq"].clone()).collect();
-    assert_eq!(told, [4, 5, 6]);
+    let first_numbers: Vec<_> =
+        first["changes"].as_array().unwrap().iter().map(|change| change["seq"].clone()).collect();
+    assert_eq!(first_numbers, [4, 5, 6]);
 
     let changes = gateway.changes().await;
     let parts = &changes[3..];
@@ -47,9 +48,9 @@ async fn purge_of_many_items_is_split_and_its_duplicate_returns_all_numbers() {
     assert_eq!(lengths, [10, 10, 5]);
     let purges: Vec<_> = parts.iter().map(|part| part["purge"] == true).collect();
     assert_eq!(purges, [false, false, true]);
-    let gone = parts.iter().flat_map(|part| part["items"].as_array().unwrap());
-    assert!(gone.clone().all(|item| item["change"] == "DELETE" && item["stateBefore"] == "ACTIVE"));
-    let uris: Vec<_> = gone.map(|item| item["uri"].clone()).collect();
+    let items = parts.iter().flat_map(|part| part["items"].as_array().unwrap());
+    assert!(items.clone().all(|item| item["change"] == "DELETE" && item["stateBefore"] == "ACTIVE"));
+    let uris: Vec<_> = items.map(|item| item["uri"].clone()).collect();
     assert_eq!(uris, (0..25).map(|number| json!(format!("http://h/1/{number:03}"))).collect::<Vec<_>>());
 
     // The result is the same after a restart, when nothing of it is in memory.
@@ -58,11 +59,11 @@ async fn purge_of_many_items_is_split_and_its_duplicate_returns_all_numbers() {
     let numbers = |answer: &Value| {
         answer["changes"].as_array().unwrap().iter().map(|change| change["seq"].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(numbers(&again), told);
+    assert_eq!(numbers(&again), first_numbers);
     assert!(gateway.stop().success());
     let gateway = Gateway::start(folder.path());
     let (_, again) = post(&gateway, &purge).await;
-    assert_eq!(numbers(&again), told);
+    assert_eq!(numbers(&again), first_numbers);
 }
 
 #[tokio::test]
@@ -77,8 +78,8 @@ async fn object_item_limit_refuses_new_items_only() {
     }
     assert_eq!(post(&gateway, &event("http://h/1", "f", 20..25)).await.0, 201, "items that are known");
     assert_eq!(post(&gateway, &event("http://h/2", "a", 0..1)).await.0, 201, "another object");
-    let kept = gateway.json("/quarantine").await;
-    assert_eq!(kept["messages"].as_array().unwrap().len(), 2, "{kept}");
+    let quarantined = gateway.json("/quarantine").await;
+    assert_eq!(quarantined["messages"].as_array().unwrap().len(), 2, "{quarantined}");
     assert_eq!(gateway.changes().await.len(), 5);
     // The count is the same when it is read from disk.
     assert!(gateway.stop().success());

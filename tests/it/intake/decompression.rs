@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::Value;
 
-use crate::support::resource_watch::Hostile;
+use crate::support::resource_watch::WatchedGateway;
 
 const MEBIBYTE: u64 = 1 << 20;
 const MESSAGE: &str = r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"UPDATE"}]}"#;
@@ -22,7 +22,7 @@ fn zstd(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-async fn post(gateway: &Hostile, codings: &[&str], body: Vec<u8>) -> (u16, String, Value) {
+async fn post(gateway: &WatchedGateway, codings: &[&str], body: Vec<u8>) -> (u16, String, Value) {
     let mut request = gateway.http.post(format!("{}/hooks/content-change", gateway.url));
     for coding in codings {
         request = request.header("content-encoding", *coding);
@@ -35,7 +35,7 @@ async fn post(gateway: &Hostile, codings: &[&str], body: Vec<u8>) -> (u16, Strin
 
 #[tokio::test]
 async fn gzip_and_zstd_bodies_are_accepted() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     let once = || std::iter::once(MESSAGE.as_bytes().to_vec());
     assert_eq!(post(&gateway, &["gzip"], gzip(once())).await.0, 201);
     // The same message with another encoding is a duplicate.
@@ -46,7 +46,7 @@ async fn gzip_and_zstd_bodies_are_accepted() {
 
 #[tokio::test]
 async fn unsupported_and_corrupt_encodings_are_refused() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     let once = || std::iter::once(MESSAGE.as_bytes().to_vec());
     for codings in [&["br"][..], &["gzip, gzip"], &["gzip", "gzip"], &["deflate"], &["compress"]] {
         let (status, accepted, problem) = post(&gateway, codings, gzip(once())).await;
@@ -68,7 +68,7 @@ async fn unsupported_and_corrupt_encodings_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn decompression_bombs_use_bounded_memory() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     // Bodies of one GiB each, four at a time.
     let zeros = || std::iter::repeat_n(vec![0; 1 << 20], 1 << 10);
     for (coding, bomb) in [("gzip", gzip(zeros())), ("zstd", zstd(zeros()))] {

@@ -1,9 +1,9 @@
-//! Hostile messages: a hook refuses each of them with a reason or accepts it correctly, within bounded memory,
+//! WatchedGateway messages: a hook refuses each of them with a reason or accepts it correctly, within bounded memory,
 //! and continues to serve.
 
 use serde_json::{Value, json};
 
-use crate::support::resource_watch::{Hostile, is_clear};
+use crate::support::resource_watch::{WatchedGateway, is_clear};
 
 const SOURCES: [&str; 4] = ["fedora3", "fedora", "islandora", "content-change"];
 const ATOM: &str = "http://www.w3.org/2005/Atom";
@@ -87,7 +87,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hooks_survive_every_hostile_message() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     for (name, body) in messages() {
         for source in SOURCES {
             let (status, answer) = gateway.post(source, "application/octet-stream", body.clone()).await;
@@ -103,7 +103,7 @@ async fn hooks_survive_every_hostile_message() {
 
 #[tokio::test]
 async fn exceeded_limit_is_named() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     for (source, body, status, told) in [
         ("content-change", in_root("feed", &"<entry/>".repeat(1_000_000)), 413, "limits.body_bytes"),
         ("content-change", in_root("feed", &"<entry/>".repeat(400_000)), 422, "at most 10000 entries"),
@@ -124,7 +124,7 @@ fn message(items: usize) -> String {
 
 #[tokio::test]
 async fn item_limit_accepts_ten_thousand_and_refuses_one_more() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     let (status, problem) = gateway.post("content-change", "application/json", message(10_001)).await;
     assert_eq!((status, problem["place"].as_str()), (422, Some("/items")), "{problem}");
     let (status, answer) = gateway.post("content-change", "application/json", message(10_000)).await;

@@ -14,10 +14,10 @@ async fn malformed_message_is_refused_and_quarantined() {
     assert_eq!(status, 400);
     assert_eq!(problem["type"], "urn:tidings:problem:malformed-message");
     assert!(problem["place"].as_str().unwrap().starts_with("line 2"), "{problem}");
-    let kept = gateway.json(problem["instance"].as_str().unwrap()).await;
-    assert_eq!((&kept["body"], &kept["source"]), (&json!(body), &json!("fedora3")));
-    assert_eq!(kept["contentType"], "application/atom+xml");
-    assert_eq!(kept["reason"], problem["reason"]);
+    let quarantined = gateway.json(problem["instance"].as_str().unwrap()).await;
+    assert_eq!((&quarantined["body"], &quarantined["source"]), (&json!(body), &json!("fedora3")));
+    assert_eq!(quarantined["contentType"], "application/atom+xml");
+    assert_eq!(quarantined["reason"], problem["reason"]);
 }
 
 #[tokio::test]
@@ -26,8 +26,8 @@ async fn binary_bytes_are_quarantined_unchanged() {
     let gateway = Gateway::start(folder.path());
     let (status, problem) = gateway.post("islandora", "application/json", vec![0xff, 0xfe, 0x00]).await;
     assert_eq!(status, 400);
-    let kept = gateway.json(problem["instance"].as_str().unwrap()).await;
-    assert_eq!(kept["bodyHex"], "fffe00");
+    let quarantined = gateway.json(problem["instance"].as_str().unwrap()).await;
+    assert_eq!(quarantined["bodyHex"], "fffe00");
 }
 
 #[tokio::test]
@@ -48,8 +48,8 @@ async fn foreign_message_is_422_and_quarantined_without_credentials() {
     let gateway = Gateway::start(folder.path());
     let listed = gateway.json("/quarantine").await;
     let id = &listed["messages"][0]["id"];
-    let kept = gateway.json(&format!("/quarantine/{id}")).await;
-    assert_eq!(kept["headers"], json!([["org.fcrepo.jms.user", "fedoraAdmin"]]));
+    let quarantined = gateway.json(&format!("/quarantine/{id}")).await;
+    assert_eq!(quarantined["headers"], json!([["org.fcrepo.jms.user", "fedoraAdmin"]]));
     for file in std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file())
     {
         let bytes = std::fs::read(&file).unwrap();
@@ -79,8 +79,8 @@ async fn quarantined_message_is_ingested_after_the_cause_is_fixed() {
     let changes = gateway.changes().await;
     assert_eq!(changes[0]["object"], "http://fedora.example.org/fedora/objects/demo:1");
     assert_eq!(gateway.json("/quarantine").await["messages"], json!([]));
-    let gone = gateway.http.post(format!("{}{retry}", gateway.url)).send().await.unwrap();
-    assert_eq!(gone.status(), 404);
+    let response = gateway.http.post(format!("{}{retry}", gateway.url)).send().await.unwrap();
+    assert_eq!(response.status(), 404);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::support::{
     gateway::{Gateway, PATIENCE},
-    journal_fixture::{Opened, configuration, event, journal_file, post, run, stderr, verified},
+    journal_fixture::{OpenJournal, configuration, event, journal_file, post, run, stderr, verify_ok},
 };
 
 async fn status(gateway: &Gateway, path: &str) -> u16 {
@@ -45,7 +45,7 @@ async fn backup_during_writes_is_consistent() {
         while acknowledged.load(Ordering::Acquire) < before + 20 {
             tokio::task::yield_now().await;
         }
-        let known = acknowledged.load(Ordering::Acquire);
+        let acknowledged_before = acknowledged.load(Ordering::Acquire);
         let file = folder.path().join(format!("backup-{round}"));
         let data = folder.path().to_owned();
         let ended = {
@@ -53,10 +53,13 @@ async fn backup_during_writes_is_consistent() {
             tokio::task::spawn_blocking(move || run("backup", &[&file, Path::new("--data"), &data])).await.unwrap()
         };
         assert!(ended.status.success(), "{}", stderr(&ended));
-        let report = verified(&file);
-        assert!(report.complete && report.head.0 >= known, "{report:?}, and {known} were acknowledged before");
-        let told = String::from_utf8(ended.stdout).unwrap();
-        assert!(told.contains(&format!("holds the changes 1 to {} (", report.head)), "{told}");
+        let report = verify_ok(&file);
+        assert!(
+            report.complete && report.head.0 >= acknowledged_before,
+            "{report:?}, and {acknowledged_before} were acknowledged before"
+        );
+        let output = String::from_utf8(ended.stdout).unwrap();
+        assert!(output.contains(&format!("holds the changes 1 to {} (", report.head)), "{output}");
     }
     done.store(true, Ordering::Release);
     poster.await.unwrap();
@@ -72,7 +75,7 @@ async fn backup_of_version_8_is_verified_restored_and_served() {
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
     Connection::open(&file).unwrap().execute_batch(VERSION_8).unwrap();
-    let report = verified(&file);
+    let report = verify_ok(&file);
     assert!(report.complete && (report.head.0, report.objects) == (8, 6), "{report:?}");
     let ended = run("restore", &[&file, Path::new("--data"), &data]);
     assert!(ended.status.success(), "{}", stderr(&ended));
@@ -81,7 +84,7 @@ async fn backup_of_version_8_is_verified_restored_and_served() {
     assert_eq!(gateway.json("/snapshot").await["objects"].as_array().unwrap().len(), 6);
     assert!(post(&gateway, 1).await > 8);
     assert!(gateway.stop().success());
-    assert_eq!(verified(&journal_file(&data)).objects, 7);
+    assert_eq!(verify_ok(&journal_file(&data)).objects, 7);
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn backup_and_restore_overwrite_nothing() {
     let ended = to(&file);
     assert_eq!(ended.status.code(), Some(1));
     assert!(stderr(&ended).contains("journal.sqlite"), "{}", stderr(&ended));
-    Opened::at(&data).close();
+    OpenJournal::at(&data).close();
     fs::write(&file, "mine").unwrap();
     let ended = to(&file);
     assert_eq!(ended.status.code(), Some(1));
@@ -147,15 +150,15 @@ async fn restore_reuses_no_number_and_notifies_readers() {
             assert_eq!(status(&gateway, &format!("/changes?after={after}")).await, 410, "{after}");
         }
         let page = gateway.json("/changes?after=20").await;
-        let seen: Vec<_> = page["changes"].as_array().unwrap().iter().map(|change| change["seq"].as_u64()).collect();
-        assert_eq!(seen, [Some(first), Some(first + 1)]);
+        let numbers: Vec<_> = page["changes"].as_array().unwrap().iter().map(|change| change["seq"].as_u64()).collect();
+        assert_eq!(numbers, [Some(first), Some(first + 1)]);
         assert_eq!(gateway.changes().await.len(), 22, "round {round}");
         assert!(gateway.stop().success());
-        let report = verified(&journal_file(&data));
+        let report = verify_ok(&journal_file(&data));
         assert_eq!((report.changes, report.complete), (22, true));
     }
     let aside = fs::read_dir(&data).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
-    let aside: Vec<_> = aside.map(|folder| verified(&journal_file(&folder.unwrap().path())).changes).collect();
+    let aside: Vec<_> = aside.map(|folder| verify_ok(&journal_file(&folder.unwrap().path())).changes).collect();
     assert_eq!(aside.iter().sum::<u64>(), 30 + 22, "{aside:?}");
 }
 
@@ -203,17 +206,17 @@ async fn restore_moves_a_crashed_journal_aside_with_its_wal() {
     let ended = run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]);
     assert!(ended.status.success(), "{}", stderr(&ended));
     assert!(!log.exists(), "the old log stands beside the new file");
-    let told = String::from_utf8(ended.stdout).unwrap();
-    let (_, aside) = told.trim_end().split_once("the previous journal is in ").unwrap();
-    assert_eq!(verified(&journal_file(Path::new(aside))).changes, 2);
-    assert_eq!(verified(&journal_file(&data)).changes, 1);
+    let output = String::from_utf8(ended.stdout).unwrap();
+    let (_, aside) = output.trim_end().split_once("the previous journal is in ").unwrap();
+    assert_eq!(verify_ok(&journal_file(Path::new(aside))).changes, 2);
+    assert_eq!(verify_ok(&journal_file(&data)).changes, 1);
 }
 
 #[test]
 fn restore_resumes_after_an_interruption() {
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
-    Opened::at(&data).close();
+    OpenJournal::at(&data).close();
     assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
     // State after a crash within a restore: the copy exists, and the old journal may be incomplete.
     fs::copy(&file, data.join("journal.sqlite.restoring")).unwrap();
@@ -222,14 +225,14 @@ fn restore_resumes_after_an_interruption() {
     assert!(stderr(&ended).contains("run `tidings restore` again with --force"), "{}", stderr(&ended));
     let ended = run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]);
     assert!(ended.status.success(), "{}", stderr(&ended));
-    Opened::at(&data).close();
+    OpenJournal::at(&data).close();
 }
 
 #[tokio::test]
 async fn restore_replaces_a_truncated_journal() {
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("backup"), folder.path().join("data"));
-    let opened = Opened::at(&data);
+    let opened = OpenJournal::at(&data);
     opened.append(1..=2000).await;
     opened.close();
     assert!(run("backup", &[&file, Path::new("--data"), &data]).status.success());
@@ -241,8 +244,8 @@ async fn restore_replaces_a_truncated_journal() {
             _ => run(command, &[&path, Path::new("--data"), &data, Path::new("--force")]),
         };
         assert_eq!(ended.status.code(), Some(1), "{command}");
-        let told = stderr(&ended);
-        assert!(told.contains("is damaged") && told.contains("restore it from a backup"), "{told}");
+        let output = stderr(&ended);
+        assert!(output.contains("is damaged") && output.contains("restore it from a backup"), "{output}");
         let ended = run("verify", &[&path]);
         assert!(ended.status.code() == Some(1) && stderr(&ended).contains("is damaged"), "{}", stderr(&ended));
         if command == "restore" {

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::support::{
     gateway::Gateway,
-    journal_fixture::{journal_file, post, verified},
+    journal_fixture::{journal_file, post, verify_ok},
 };
 
 /// Time of receipt of the newest change.
 const AHEAD: &str = "2999-01-01T00:00:00.000Z";
 
 /// Moves the newest change into the future, as if the clock had been ahead.
-fn received_ahead(folder: &Path) {
+fn move_newest_into_future(folder: &Path) {
     let connection = Connection::open(journal_file(folder)).unwrap();
     let newest = "SELECT seq, json FROM changes ORDER BY seq DESC LIMIT 1";
     let (seq, json): (i64, String) = connection.query_row(newest, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
@@ -39,8 +39,8 @@ async fn clock_set_back_keeps_numbers_times_and_feed_order() {
         assert_eq!(post(&gateway, number).await, number);
     }
     assert!(gateway.stop().success());
-    received_ahead(folder.path());
-    verified(&journal_file(folder.path()));
+    move_newest_into_future(folder.path());
+    verify_ok(&journal_file(folder.path()));
 
     let gateway = Gateway::start(folder.path());
     for number in 4..=6 {
@@ -63,5 +63,5 @@ async fn clock_set_back_keeps_numbers_times_and_feed_order() {
     let (_, updated) = feed.split_once("<updated>").unwrap();
     assert!(updated.starts_with("2999-01-01T00:00:00"), "{}", &updated[..30]);
     assert!(gateway.stop().success());
-    verified(&journal_file(folder.path()));
+    verify_ok(&journal_file(folder.path()));
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::{
     gateway::Gateway,
-    journal_fixture::{event, journal_file, post, run, stderr, verified},
+    journal_fixture::{event, journal_file, post, run, stderr, verify_ok},
 };
 
 /// Small file system for a test.
@@ -107,7 +107,7 @@ async fn full_disk_is_reported_and_loses_no_acknowledged_event() {
         assert_eq!(events(gateway.changes().await), accepted, "round {round}");
     }
     assert!(gateway.stop().success());
-    assert_eq!(verified(&journal_file(&data)).changes, accepted.len() as u64);
+    assert_eq!(verify_ok(&journal_file(&data)).changes, accepted.len() as u64);
 }
 
 /// Returns the status and the JSON of `/readyz`.
@@ -150,7 +150,7 @@ async fn full_disk_fails_a_backup_and_leaves_no_file() {
     assert!(!file.exists());
     fs::remove_file(filling).unwrap();
     assert!(back_up().status.success());
-    verified(&file);
+    verify_ok(&file);
 }
 
 #[tokio::test]
@@ -163,8 +163,8 @@ async fn unwritable_folder_is_refused() {
     disk.set_mode("ro");
     let ended = run("serve", &[Path::new("--listen"), Path::new("127.0.0.1:0"), Path::new("--data"), &data]);
     assert_eq!(ended.status.code(), Some(1));
-    let told = stderr(&ended);
-    assert!(told.contains("Read-only file system") && told.contains("make it writable"), "{told}");
+    let error = stderr(&ended);
+    assert!(error.contains("Read-only file system") && error.contains("make it writable"), "{error}");
     // Verification needs no write access.
     let ended = run("verify", &[Path::new("--data"), &data]);
     assert!(ended.status.success(), "{}", stderr(&ended));
@@ -237,13 +237,13 @@ async fn read_only_file_system_is_reported_and_loses_no_acknowledged_event() {
     let files = [journal_file(&data), data.join("journal.sqlite-wal")];
     let chattr = |mode: &str| assert!(files.iter().all(|file| ran("chattr", &[mode.as_ref(), file])), "chattr {mode}");
     chattr("+i");
-    refused(&gateway, 21, "whether it is still mounted for writing").await;
+    assert_refused(&gateway, 21, "whether it is still mounted for writing").await;
     assert_eq!(gateway.changes().await.len(), 20);
     chattr("-i");
     assert_eq!(post(&gateway, 21).await, 21);
 
     disk.fail();
-    refused(&gateway, 22, "whether it is still mounted for writing").await;
+    assert_refused(&gateway, 22, "whether it is still mounted for writing").await;
     assert_eq!(gateway.changes().await.len(), 21);
     let (status, problem) = readiness(&gateway).await;
     assert_eq!(status, 503);
@@ -256,11 +256,11 @@ async fn read_only_file_system_is_reported_and_loses_no_acknowledged_event() {
     assert_eq!(gateway.changes().await.len(), 21);
     assert_eq!(post(&gateway, 22).await, 22);
     assert!(gateway.stop().success());
-    assert_eq!(verified(&journal_file(&data)).changes, 22);
+    assert_eq!(verify_ok(&journal_file(&data)).changes, 22);
 }
 
 /// Posts an event that cannot be written; checks the reason and the Retry-After of the response.
-async fn refused(gateway: &Gateway, number: u64, why: &str) {
+async fn assert_refused(gateway: &Gateway, number: u64, why: &str) {
     let answer = try_to_post(gateway, number).await;
     assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"5".parse().unwrap()));
     let problem: Value = answer.json().await.unwrap();

@@ -24,7 +24,7 @@ use tidings::{
 
 use crate::{
     journal::full_disk::SmallDisk,
-    support::journal_fixture::{journal_file, verified},
+    support::journal_fixture::{journal_file, verify_ok},
 };
 
 const SENDERS: u64 = 6;
@@ -85,7 +85,7 @@ async fn send(journal: &Journal, first: u64, batches: u64, outcomes: &Outcomes, 
 }
 
 /// Repeatedly fills the disk until a batch has failed, and makes room until one has succeeded.
-fn fill_again_and_again(disk: &SmallDisk, failed: &AtomicU64, outcomes: &Outcomes, is_over: &AtomicBool) {
+fn fill_repeatedly(disk: &SmallDisk, failed: &AtomicU64, outcomes: &Outcomes, is_over: &AtomicBool) {
     let is_over = || is_over.load(Ordering::Acquire);
     while !is_over() {
         let (failures, done) = (failed.load(Ordering::Relaxed), outcomes.lock().unwrap().len());
@@ -101,7 +101,7 @@ fn fill_again_and_again(disk: &SmallDisk, failed: &AtomicU64, outcomes: &Outcome
 }
 
 /// Panics unless each event made at most one change and each change follows from the previous one.
-async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
+async fn assert_correct(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
     let mut changes: BTreeMap<Seq, ChangeId> = BTreeMap::new();
     let mut states: BTreeMap<String, State> = BTreeMap::new();
     let mut after = Seq::ZERO;
@@ -114,8 +114,8 @@ async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
             changes.insert(change.seq, change.modification.id);
             for item in &change.modification.items {
                 let ItemChange::State { before, after } = &item.change else { panic!("{:?}", item.change) };
-                let known = states.insert(item.uri.to_string(), after.clone());
-                assert_eq!(*before, known, "change {}", change.seq);
+                let previous = states.insert(item.uri.to_string(), after.clone());
+                assert_eq!(*before, previous, "change {}", change.seq);
                 assert_ne!(before.as_ref(), Some(after), "change {}", change.seq);
             }
         }
@@ -136,7 +136,7 @@ async fn all_is_right(journal: &Journal, folder: &Path, outcomes: &Outcomes) {
         }
     }
     assert!(accepted <= changes.len() && changes.len() > 1000, "{accepted} of {}", changes.len());
-    assert_eq!(verified(&journal_file(folder)).changes, changes.len() as u64);
+    assert_eq!(verify_ok(&journal_file(folder)).changes, changes.len() as u64);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,24 +151,24 @@ async fn full_disk_batches_from_many_senders_settle_correctly() {
     .unwrap();
     let (outcomes, failed) = (Outcomes::default(), Arc::new(AtomicU64::new(0)));
     assert_eq!(send(&journal, 0, 16, &outcomes, &failed).await, 0);
-    all_is_right(&journal, &data, &outcomes).await;
+    assert_correct(&journal, &data, &outcomes).await;
 
     let disk = Arc::new(disk);
     let is_over = Arc::new(AtomicBool::new(false));
     let filling = {
         let (disk, failed, outcomes) = (Arc::clone(&disk), Arc::clone(&failed), Arc::clone(&outcomes));
         let is_over = Arc::clone(&is_over);
-        std::thread::spawn(move || fill_again_and_again(&disk, &failed, &outcomes, &is_over))
+        std::thread::spawn(move || fill_repeatedly(&disk, &failed, &outcomes, &is_over))
     };
     let first = 16 * EVENTS_AT_ONCE;
     assert!(send(&journal, first, 40, &outcomes, &failed).await > 0);
     is_over.store(true, Ordering::Release);
     filling.join().unwrap();
-    all_is_right(&journal, &data, &outcomes).await;
+    assert_correct(&journal, &data, &outcomes).await;
     // All failed events are sent again, and some of the others.
     assert_eq!(send(&journal, first, 40, &outcomes, &failed).await, 0);
-    all_is_right(&journal, &data, &outcomes).await;
+    assert_correct(&journal, &data, &outcomes).await;
     drop(journal);
     writer.join();
-    verified(&journal_file(&data));
+    verify_ok(&journal_file(&data));
 }

@@ -7,13 +7,13 @@ use tidings::journal::retention::Retention;
 
 use crate::support::{
     gateway::{Gateway, PATIENCE, command},
-    journal_fixture::{Opened, configuration, journal_file, post, run, stderr, verified},
+    journal_fixture::{OpenJournal, configuration, journal_file, post, run, stderr, verify_ok},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_during_retention_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     for first in (0..4).map(|round| 1 + round * 2000) {
         opened.append(first..first + 2000).await;
     }
@@ -21,7 +21,7 @@ async fn kill_during_retention_loses_nothing() {
     let config = configuration(folder.path(), "[journal]\nkeep_changes = 100");
     let (mut last, mut broken_off) = (8000, 0);
     for _ in 0..10 {
-        let before = first_kept(folder.path());
+        let before = first_retained(folder.path());
         if before == last - 99 {
             break;
         }
@@ -30,9 +30,9 @@ async fn kill_during_retention_loses_nothing() {
             last += 1;
             assert_eq!(post(&gateway, last).await, last);
         }
-        wait_until_gone(&gateway, before - 1).await;
+        wait_until_removed(&gateway, before - 1).await;
         gateway.kill();
-        let report = verified(&journal_file(folder.path()));
+        let report = verify_ok(&journal_file(folder.path()));
         assert_eq!((report.head.0, report.objects), (last, 100));
         let first = report.first.unwrap().0;
         assert!(before < first && first <= last - 99, "{before}, then {first} of {last}");
@@ -40,11 +40,11 @@ async fn kill_during_retention_loses_nothing() {
     }
     assert!(broken_off > 0, "it was never killed in the middle");
     let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
-    wait_until_gone(&gateway, last - 101).await;
+    wait_until_removed(&gateway, last - 101).await;
 }
 
 /// Waits until retention has removed the change after `place`.
-async fn wait_until_gone(gateway: &Gateway, place: u64) {
+async fn wait_until_removed(gateway: &Gateway, place: u64) {
     let began = Instant::now();
     let url = format!("{}/changes?after={place}&limit=1", gateway.url);
     while gateway.http.get(&url).send().await.unwrap().status() != 410 {
@@ -52,13 +52,13 @@ async fn wait_until_gone(gateway: &Gateway, place: u64) {
     }
 }
 
-fn first_kept(folder: &Path) -> u64 {
-    verified(&journal_file(folder)).first.unwrap().0
+fn first_retained(folder: &Path) -> u64 {
+    verify_ok(&journal_file(folder)).first.unwrap().0
 }
 
 /// Starts a command, waits until the file has that many bytes, and kills the command. Returns true if it was
 /// killed before its end.
-fn killed_in_the_middle(name: &str, arguments: &[&Path], file: &Path, bytes: u64) -> bool {
+fn kill_command_at(name: &str, arguments: &[&Path], file: &Path, bytes: u64) -> bool {
     let mut child = command().arg(name).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while child.try_wait().unwrap().is_none() && file.metadata().map_or(0, |file| file.len()) < bytes {
         std::thread::yield_now();
@@ -73,7 +73,7 @@ fn killed_in_the_middle(name: &str, arguments: &[&Path], file: &Path, bytes: u64
 async fn kill_during_backup_and_restore_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (data, other) = (folder.path().join("data"), folder.path().join("other"));
-    let opened = Opened::at(&data);
+    let opened = OpenJournal::at(&data);
     opened.append(1..=6000).await;
     opened.close();
     let size = journal_file(&data).metadata().unwrap().len();
@@ -82,18 +82,14 @@ async fn kill_during_backup_and_restore_loses_nothing() {
     for part in 0..8 {
         let file = folder.path().join(format!("backup-{part}"));
         let partial = folder.path().join(format!("backup-{part}.partial"));
-        in_the_middle += u32::from(killed_in_the_middle(
-            "backup",
-            &[&file, Path::new("--data"), &data],
-            &partial,
-            size * part / 8 + 1,
-        ));
+        in_the_middle +=
+            u32::from(kill_command_at("backup", &[&file, Path::new("--data"), &data], &partial, size * part / 8 + 1));
         post(&gateway, 7000 + part).await;
         if !file.exists() {
             let ended = run("backup", &[&file, Path::new("--data"), &data]);
             assert!(ended.status.success(), "{}", stderr(&ended));
         }
-        assert!(verified(&file).changes >= 6000 && !partial.exists());
+        assert!(verify_ok(&file).changes >= 6000 && !partial.exists());
     }
     assert!(in_the_middle > 0, "no backup was killed in the middle");
 
@@ -103,18 +99,18 @@ async fn kill_during_backup_and_restore_loses_nothing() {
     let mut backup = backup.arg("backup").arg(&file).arg("--data").arg(&data).stdout(Stdio::null()).spawn().unwrap();
     gateway.kill();
     assert!(backup.wait().unwrap().success());
-    assert_eq!(verified(&file).changes, 6008);
+    assert_eq!(verify_ok(&file).changes, 6008);
     assert_eq!(Gateway::start(&data).changes().await.len(), 6008);
 
     let mut in_the_middle = 0;
     for part in 0..8 {
         let arguments = [file.as_path(), Path::new("--data"), &other, Path::new("--force")];
         let partial = other.join("journal.sqlite.partial");
-        in_the_middle += u32::from(killed_in_the_middle("restore", &arguments, &partial, size * part / 8 + 1));
+        in_the_middle += u32::from(kill_command_at("restore", &arguments, &partial, size * part / 8 + 1));
         let ended = run("restore", &arguments);
         assert!(ended.status.success(), "{}", stderr(&ended));
-        assert_eq!(verified(&journal_file(&other)).changes, 6008);
-        Opened::at(&other).close();
+        assert_eq!(verify_ok(&journal_file(&other)).changes, 6008);
+        OpenJournal::at(&other).close();
     }
     assert!(in_the_middle > 0, "no restore was killed in the middle");
 }
@@ -141,8 +137,8 @@ async fn kill_during_creation_and_migration_loses_nothing() {
         let gateway = Gateway::start(folder.path());
         assert_eq!(post(&gateway, 1).await, 1);
         assert!(gateway.stop().success());
-        assert!(verified(&journal_file(folder.path())).complete);
-        room_can_be_given_back(folder.path()).await;
+        assert!(verify_ok(&journal_file(folder.path())).complete);
+        assert_creation_settings(folder.path()).await;
     }
     assert!(unfinished > 0, "it was never killed before the journal was made");
 }
@@ -154,12 +150,12 @@ fn written(folder: &Path) -> u64 {
 }
 
 /// Checks the settings that a journal can only get at its creation, even an interrupted one.
-async fn room_can_be_given_back(folder: &Path) {
+async fn assert_creation_settings(folder: &Path) {
     let connection = rusqlite::Connection::open(journal_file(folder)).unwrap();
-    let settled =
+    let setting =
         |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!((settled("page_size"), settled("auto_vacuum")), (8192, 2));
-    let opened = Opened::at(folder);
+    assert_eq!((setting("page_size"), setting("auto_vacuum")), (8192, 2));
+    let opened = OpenJournal::at(folder);
     Retention { days: None, changes: Some(1) }
         .enforce(&opened.journal, tidings::model::Timestamp::now())
         .await

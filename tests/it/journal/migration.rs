@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::{
     gateway::{Gateway, command},
-    journal_fixture::{Opened, configuration, event, journal_file, post, verified},
+    journal_fixture::{OpenJournal, configuration, event, journal_file, post, verify_ok},
 };
 
 /// Tables of version 1, the oldest one.
@@ -24,7 +24,7 @@ const CHANGES: u64 = 3000;
 
 /// Creates a journal of version 1 in `old` with the changes, the registry and the event keys of the journal in
 /// `new`. Later versions have all columns of version 1.
-fn carried_back(new: &Path, old: &Path) {
+fn create_version_1(new: &Path, old: &Path) {
     fs::create_dir_all(old).unwrap();
     let connection = Connection::open(journal_file(old)).unwrap();
     connection.execute_batch("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; BEGIN;").unwrap();
@@ -52,7 +52,7 @@ fn version(folder: &Path) -> i64 {
 /// Returns the journal version of the program.
 fn current_version() -> i64 {
     let folder = tempfile::tempdir().unwrap();
-    Opened::at(folder.path()).close();
+    OpenJournal::at(folder.path()).close();
     version(folder.path())
 }
 
@@ -63,12 +63,12 @@ fn copy(from: &Path, to: &Path) {
 
 /// Starts the program and kills it after `time`, or as soon as it listens. Returns whether it was killed before
 /// it listened, and the elapsed time.
-fn killed_after(time: Duration, folder: &Path) -> (bool, Duration) {
-    let told = folder.join("told");
+fn kill_after(time: Duration, folder: &Path) -> (bool, Duration) {
+    let output = folder.join("told");
     let mut serve = command();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
-    let mut child = serve.stdout(File::create(&told).unwrap()).stderr(Stdio::null()).spawn().unwrap();
-    let listens = || fs::metadata(&told).unwrap().len() > 0;
+    let mut child = serve.stdout(File::create(&output).unwrap()).stderr(Stdio::null()).spawn().unwrap();
+    let listens = || fs::metadata(&output).unwrap().len() > 0;
     let began = Instant::now();
     while began.elapsed() < time && !listens() {
         std::thread::yield_now();
@@ -79,22 +79,22 @@ fn killed_after(time: Duration, folder: &Path) -> (bool, Duration) {
 }
 
 /// Sends an event that is in the journal; returns the status and the number in the response.
-async fn again(gateway: &Gateway, number: u64) -> (u16, u64) {
+async fn resend(gateway: &Gateway, number: u64) -> (u16, u64) {
     let post = gateway.http.post(format!("{}/hooks/s", gateway.url)).header("idempotency-key", number.to_string());
     let answer = post.body(event(number).to_string()).send().await.unwrap();
     let status = answer.status().as_u16();
-    let told: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
-    (status, told["changes"][0]["seq"].as_u64().unwrap_or_default())
+    let output: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+    (status, output["changes"][0]["seq"].as_u64().unwrap_or_default())
 }
 
 #[tokio::test]
 async fn migration_survives_any_number_of_kills() {
     let folder = tempfile::tempdir().unwrap();
     let [new, old] = ["new", "old"].map(|name| folder.path().join(name));
-    let opened = Opened::at(&new);
+    let opened = OpenJournal::at(&new);
     opened.append(1..=CHANGES).await;
     opened.close();
-    carried_back(&new, &old);
+    create_version_1(&new, &old);
     let current = current_version();
     // Source under whose name the journal was filled.
     let config = configuration(folder.path(), "[sources.s]\ntransport = \"http\"\ndialect = \"content-change\"");
@@ -102,7 +102,7 @@ async fn migration_survives_any_number_of_kills() {
     // The duration of an undisturbed migration determines the times of the kills.
     let alone = folder.path().join("alone");
     copy(&old, &alone);
-    let (_, opening) = killed_after(Duration::from_secs(30), &alone);
+    let (_, opening) = kill_after(Duration::from_secs(30), &alone);
     let expected: Vec<Value> = Gateway::start(&alone).changes().await;
     assert_eq!(expected.len() as u64, CHANGES);
 
@@ -112,7 +112,7 @@ async fn migration_survives_any_number_of_kills() {
         copy(&old, &data);
         // Two kills in sequence on the same file.
         for part in [round, round / 2 + 12] {
-            let (in_the_middle, _) = killed_after(opening * part / 24, &data);
+            let (in_the_middle, _) = kill_after(opening * part / 24, &data);
             let found = version(&data);
             assert!((1..=current).contains(&found), "version {found}");
             broken_off += u32::from(in_the_middle);
@@ -122,12 +122,12 @@ async fn migration_survives_any_number_of_kills() {
         assert_eq!(gateway.changes().await, expected, "round {round}");
         // The events are recognized as duplicates, and the numbering continues.
         for number in [1, CHANGES / 2, CHANGES] {
-            assert_eq!(again(&gateway, number).await, (200, number));
+            assert_eq!(resend(&gateway, number).await, (200, number));
         }
         assert_eq!(post(&gateway, CHANGES + 1).await, CHANGES + 1);
         assert!(gateway.stop().success());
         assert_eq!(version(&data), current);
-        assert_eq!(verified(&journal_file(&data)).changes, CHANGES + 1);
+        assert_eq!(verify_ok(&journal_file(&data)).changes, CHANGES + 1);
         fs::remove_dir_all(data).unwrap();
     }
     assert!(broken_off > 0, "it was never killed before it listened");

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     gateway::Gateway,
-    journal_fixture::{journal_file, verified},
+    journal_fixture::{journal_file, verify_ok},
 };
 
 const POSTERS: u64 = 16;
@@ -165,6 +165,6 @@ async fn outside_reader_and_kills_lose_or_duplicate_no_acknowledged_change() {
     assert_eq!(read_on(&gateway, 0, &mut in_the_end).await, head);
     assert!(in_the_end == events, "a change is another one than it was");
     assert!(gateway.stop().success());
-    let report = verified(&journal_file(&data));
+    let report = verify_ok(&journal_file(&data));
     assert_eq!((report.changes, report.complete), (head, true));
 }

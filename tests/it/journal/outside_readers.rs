@@ -11,7 +11,7 @@ use tidings::journal::store::sqlite::{SqliteOptions, SqliteStore, backup::back_u
 
 use crate::support::{
     gateway::Gateway,
-    journal_fixture::{Opened, journal_file, post, verified},
+    journal_fixture::{OpenJournal, journal_file, post, verify_ok},
 };
 
 /// First and last byte of SQLite's shared lock (SQLite file format, `PENDING_BYTE` + 2, 510 bytes).
@@ -59,7 +59,7 @@ async fn outside_writer_loses_no_acknowledged_change() {
     assert_eq!(gateway.changes().await.len() as u64, head);
     assert_eq!(post(&gateway, head + 1).await, head + 1);
     assert!(gateway.stop().success());
-    verified(&journal);
+    verify_ok(&journal);
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn gateway_holds_its_lock_on_the_journal() {
 #[tokio::test]
 async fn backup_holds_its_lock_on_the_journal() {
     let folder = tempfile::tempdir().unwrap();
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     opened.append(1..=50).await;
     opened.close();
     let journal = journal_file(folder.path());

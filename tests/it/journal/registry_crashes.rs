@@ -21,10 +21,10 @@ use tidings::{
 };
 
 use crate::{
-    journal::registry_order::{arrivals, deed, drafts},
+    journal::registry_order::{arrival_order, drafts, operation},
     support::{
         gateway::Gateway,
-        journal_fixture::{copy_files, journal_file, verified},
+        journal_fixture::{copy_files, journal_file, verify_ok},
     },
 };
 
@@ -69,15 +69,20 @@ fn registry_survives_a_crash_after_any_message() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = ProptestConfig { cases: 40, max_shrink_iters: 50, failure_persistence: None, ..Default::default() };
     let mut runner = TestRunner::new(config);
-    let cases =
-        (prop::collection::vec(prop::collection::vec(deed(), 1..12), OBJECTS), prop::collection::vec(any::<u64>(), 48));
+    let cases = (
+        prop::collection::vec(prop::collection::vec(operation(), 1..12), OBJECTS),
+        prop::collection::vec(any::<u64>(), 48),
+    );
     let confirmed = Cell::new(0);
     runner
-        .run(&cases, |(deeds, keys)| {
+        .run(&cases, |(operations, keys)| {
             let object = |number| Uri::parse(&format!("http://h/objects/{number}")).unwrap();
-            let events: Vec<_> =
-                deeds.iter().enumerate().flat_map(|(number, deeds)| drafts(&object(number), deeds)).collect();
-            let arriving: Vec<_> = arrivals(events.len(), &keys);
+            let events: Vec<_> = operations
+                .iter()
+                .enumerate()
+                .flat_map(|(number, operations)| drafts(&object(number), operations))
+                .collect();
+            let arriving: Vec<_> = arrival_order(events.len(), &keys);
             let folder = tempfile::tempdir().unwrap();
             let mut data = folder.path().join("0");
             let open = |data: &Path| SqliteStore::open(data, SqliteOptions::default()).unwrap();
@@ -90,10 +95,11 @@ fn registry_survives_a_crash_after_any_message() {
                 prop_assert_eq!(rows(&next), there.len() as u64);
                 let store = open(&next);
                 prop_assert_eq!(&registry(&store), &there, "after message {}", part);
-                let told: Vec<_> = there.iter().map(|(_, state)| state.clone().without_confirmations()).collect();
-                confirmed
-                    .set(confirmed.get() + u32::from(there.iter().zip(&told).any(|((_, state), told)| state != told)));
-                verified(&journal_file(&next));
+                let states: Vec<_> = there.iter().map(|(_, state)| state.clone().without_confirmations()).collect();
+                confirmed.set(
+                    confirmed.get() + u32::from(there.iter().zip(&states).any(|((_, state), states)| state != states)),
+                );
+                verify_ok(&journal_file(&next));
                 if keys[part % keys.len()] % 3 == 0 {
                     data = next;
                     running = Journal::start(store, JournalSettings::default()).unwrap();
@@ -118,7 +124,7 @@ async fn registry_readers_see_every_acknowledged_change() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
     let (journal, writer) = Journal::start(store, JournalSettings::default()).unwrap();
-    let told = |number: u64| {
+    let draft = |number: u64| {
         let object = format!("http://h/objects/{}", number % AT_ONCE);
         let item = json!({ "uri": &object, "change": "UPDATE", "content": { "url": format!("http://h/{number}") } });
         let time = Timestamp::from_millis(1_700_000_000_000 + i64::try_from(number).unwrap());
@@ -146,7 +152,7 @@ async fn registry_readers_see_every_acknowledged_change() {
         })
     };
     for batch in 0..BATCHES {
-        append(&journal, (1..=AT_ONCE).map(|number| told(batch * AT_ONCE + number))).await;
+        append(&journal, (1..=AT_ONCE).map(|number| draft(batch * AT_ONCE + number))).await;
     }
     assert!(reading.await.unwrap() > 100);
     drop(journal);
@@ -187,18 +193,18 @@ async fn registry_survives_kill_9() {
         }
         gateway.kill();
         assert_eq!(rows(&data), last);
-        let report = verified(&journal_file(&data));
+        let report = verify_ok(&journal_file(&data));
         assert_eq!((report.objects, report.changes, report.complete), (last, last, true));
     }
     let gateway = Gateway::start(&data);
-    let (mut after, mut seen) = (String::new(), 0);
+    let (mut after, mut objects) = (String::new(), 0);
     loop {
         let page = gateway.json(&format!("/snapshot?limit=1000{after}")).await;
-        seen += page["objects"].as_array().unwrap().len() as u64;
+        objects += page["objects"].as_array().unwrap().len() as u64;
         let Some(next) = page["next"].as_str() else { break };
         after = format!("&after={next}");
     }
-    assert_eq!(seen, last);
+    assert_eq!(objects, last);
     assert!(gateway.stop().success());
 }
 
@@ -215,11 +221,11 @@ fn registry_of_a_killed_version_8_journal_opens_complete() {
         let folder = tempfile::tempdir().unwrap();
         let file = journal_file(folder.path());
         Connection::open(&file).unwrap().execute_batch(sql).unwrap();
-        let before = verified(&file);
+        let before = verify_ok(&file);
         let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
         let (registry, seeds, head) = (registry(&store), store.seed_count(), store.head().unwrap());
         drop(store);
-        assert_eq!(verified(&file), before);
+        assert_eq!(verify_ok(&file), before);
         assert_eq!((before.objects, rows(folder.path()), seeds, head.0), (6, 6, 5, 8));
         registry
     });

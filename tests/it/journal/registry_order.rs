@@ -20,7 +20,7 @@ use tidings::{
 
 /// Operation on a repository; one that makes no sense at its time is skipped.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     Add { item: usize, state: usize },
     AddOrUpdate { item: usize },
     Update { item: usize },
@@ -32,16 +32,16 @@ pub(crate) enum Deed {
 
 const ITEMS: usize = 3;
 
-pub(crate) fn deed() -> impl Strategy<Value = Deed> {
+pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let item = || 0..ITEMS;
     prop_oneof![
-        3 => (item(), 0..2usize).prop_map(|(item, state)| Deed::Add { item, state }),
-        3 => item().prop_map(|item| Deed::AddOrUpdate { item }),
-        3 => item().prop_map(|item| Deed::Update { item }),
-        3 => (item(), 0..3usize).prop_map(|(item, state)| Deed::SetState { item, state }),
-        2 => (item(), prop::option::of(0..3usize)).prop_map(|(item, state)| Deed::SetProperties { item, state }),
-        2 => item().prop_map(|item| Deed::Delete { item }),
-        1 => Just(Deed::Purge),
+        3 => (item(), 0..2usize).prop_map(|(item, state)| Operation::Add { item, state }),
+        3 => item().prop_map(|item| Operation::AddOrUpdate { item }),
+        3 => item().prop_map(|item| Operation::Update { item }),
+        3 => (item(), 0..3usize).prop_map(|(item, state)| Operation::SetState { item, state }),
+        2 => (item(), prop::option::of(0..3usize)).prop_map(|(item, state)| Operation::SetProperties { item, state }),
+        2 => item().prop_map(|item| Operation::Delete { item }),
+        1 => Just(Operation::Purge),
     ]
 }
 
@@ -50,40 +50,40 @@ fn state(number: usize) -> State {
 }
 
 /// Returns the drafts that a repository would send for these operations, in order.
-pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
+pub(crate) fn drafts(object: &Uri, operations: &[Operation]) -> Vec<Draft> {
     let mut live = [false; ITEMS];
     let mut drafts = Vec::new();
-    for (moment, deed) in deeds.iter().enumerate() {
+    for (moment, operation) in operations.iter().enumerate() {
         let uri = |item: &usize| Uri::parse(&format!("{object}/datastreams/D{item}/content")).unwrap();
         let content =
             |item: &usize| Some(ContentLocation::at(Uri::parse(&format!("{}?v={moment}", uri(item))).unwrap()));
-        let told = |item: &usize, change| Some((uri(item), DraftChange::Reported(change)));
-        let item = match deed {
-            Deed::Add { item, state: s } if !live[*item] => {
+        let item_change = |item: &usize, change| Some((uri(item), DraftChange::Reported(change)));
+        let item = match operation {
+            Operation::Add { item, state: s } if !live[*item] => {
                 live[*item] = true;
-                told(item, ItemChange::Add { content: content(item), after: Some(state(*s)) })
+                item_change(item, ItemChange::Add { content: content(item), after: Some(state(*s)) })
             }
-            Deed::AddOrUpdate { item } => {
+            Operation::AddOrUpdate { item } => {
                 live[*item] = true;
                 Some((
                     uri(item),
                     DraftChange::AddOrUpdate { content: content(item), initial_state: Some(State::ACTIVE) },
                 ))
             }
-            Deed::Update { item } if live[*item] => {
-                told(item, ItemChange::Update { content: content(item), before: None, after: None })
+            Operation::Update { item } if live[*item] => {
+                item_change(item, ItemChange::Update { content: content(item), before: None, after: None })
             }
-            Deed::SetState { item, state: s } if live[*item] => {
-                told(item, ItemChange::State { before: None, after: state(*s) })
+            Operation::SetState { item, state: s } if live[*item] => {
+                item_change(item, ItemChange::State { before: None, after: state(*s) })
             }
-            Deed::SetProperties { item, state: s } if live[*item] => {
+            Operation::SetProperties { item, state: s } if live[*item] => {
                 Some((uri(item), DraftChange::Properties { after: s.map(state) }))
             }
-            Deed::Delete { item } if live[*item] => {
+            Operation::Delete { item } if live[*item] => {
                 live[*item] = false;
-                told(item, ItemChange::Delete { before: None, after: None })
+                item_change(item, ItemChange::Delete { before: None, after: None })
             }
-            Deed::Purge if live.contains(&true) => {
+            Operation::Purge if live.contains(&true) => {
                 live = [false; ITEMS];
                 None
             }
@@ -108,14 +108,14 @@ pub(crate) fn drafts(object: &Uri, deeds: &[Deed]) -> Vec<Draft> {
 }
 
 /// Returns the registry as a reader sees it: the present items with state and content.
-pub(crate) fn seen(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLocation>)> {
+pub(crate) fn visible_items(state: &ObjectState) -> BTreeMap<Uri, (Option<State>, Option<ContentLocation>)> {
     let item = |uri: &Uri| {
         (uri.clone(), (state.state(uri).cloned(), state.content(uri).map(|content| content.parse().unwrap())))
     };
     state.live_items().map(|(uri, _)| item(uri)).collect()
 }
 
-pub(crate) struct World {
+pub(crate) struct RegistryFixture {
     _folder: tempfile::TempDir,
     pub(crate) journal: Journal,
     _writer: JournalThreads,
@@ -123,7 +123,7 @@ pub(crate) struct World {
     policy: Arc<SourcePolicy>,
 }
 
-impl World {
+impl RegistryFixture {
     pub(crate) fn new() -> Self {
         Self::bounded(ChangeBounds::default())
     }
@@ -163,26 +163,26 @@ impl World {
 }
 
 /// Returns a random order of arrival in which some events occur twice.
-pub(crate) fn arrivals(events: usize, keys: &[u64]) -> Vec<usize> {
-    let mut arrivals: Vec<_> = (0..events).chain((0..events).filter(|event| keys[*event].is_multiple_of(3))).collect();
+pub(crate) fn arrival_order(events: usize, keys: &[u64]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..events).chain((0..events).filter(|event| keys[*event].is_multiple_of(3))).collect();
     let mut turn = 0;
-    arrivals.sort_by_cached_key(|_| {
+    order.sort_by_cached_key(|_| {
         turn += 1;
         keys[(turn - 1) % keys.len()].wrapping_mul(turn as u64 + 0x9E37_79B9_7F4A_7C15)
     });
-    arrivals
+    order
 }
 
 #[test]
 fn registry_is_the_same_for_shuffled_and_duplicated_events() {
-    ends_in_the_same(&World::new(), 300);
+    ends_in_the_same(&RegistryFixture::new(), 300);
 }
 
 #[test]
 fn registry_is_the_same_for_shuffled_split_purges() {
-    let world = World::bounded(ChangeBounds { items: 1, ..ChangeBounds::default() });
-    ends_in_the_same(&world, 120);
-    let changes = world.runtime.block_on(world.journal.after(Seq::ZERO, 100_000)).unwrap();
+    let fixture = RegistryFixture::bounded(ChangeBounds { items: 1, ..ChangeBounds::default() });
+    ends_in_the_same(&fixture, 120);
+    let changes = fixture.runtime.block_on(fixture.journal.after(Seq::ZERO, 100_000)).unwrap();
     let changes: Vec<_> = changes.iter().map(|recorded| recorded.change().unwrap()).collect();
     assert!(changes.iter().all(|change| change.modification.items.len() == 1));
     let is_divided = |pair: &[&Change]| {
@@ -194,32 +194,32 @@ fn registry_is_the_same_for_shuffled_split_purges() {
     assert!(changes.windows(2).filter(|pair| is_divided(pair)).count() > 20, "purges were divided");
 }
 
-fn ends_in_the_same(world: &World, cases: u32) {
+fn ends_in_the_same(fixture: &RegistryFixture, cases: u32) {
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
     let mut case = 0;
-    let histories = (prop::collection::vec(deed(), 1..24), prop::collection::vec(any::<u64>(), 48));
+    let histories = (prop::collection::vec(operation(), 1..24), prop::collection::vec(any::<u64>(), 48));
     let case = std::cell::RefCell::new(&mut case);
     runner
-        .run(&histories, |(deeds, keys)| {
+        .run(&histories, |(operations, keys)| {
             let number = {
                 let mut case = case.borrow_mut();
                 **case += 1;
                 **case
             };
             let ordered = Uri::parse(&format!("http://h/objects/ordered:{number}")).unwrap();
-            world.send(&drafts(&ordered, &deeds));
+            fixture.send(&drafts(&ordered, &operations));
             let shuffled = Uri::parse(&format!("http://h/objects/shuffle:{number}")).unwrap();
-            let events = drafts(&shuffled, &deeds);
+            let events = drafts(&shuffled, &operations);
             let arriving: Vec<_> =
-                arrivals(events.len(), &keys).into_iter().map(|event| events[event].clone()).collect();
-            world.send(&arriving);
-            let expected: Vec<_> = seen(&world.object(&ordered))
+                arrival_order(events.len(), &keys).into_iter().map(|event| events[event].clone()).collect();
+            fixture.send(&arriving);
+            let expected: Vec<_> = visible_items(&fixture.object(&ordered))
                 .into_iter()
                 .map(|(uri, facts)| {
                     (uri.as_str().replace("ordered", "shuffle"), format!("{facts:?}").replace("ordered", "shuffle"))
                 })
                 .collect();
-            let found: Vec<_> = seen(&world.object(&shuffled))
+            let found: Vec<_> = visible_items(&fixture.object(&shuffled))
                 .into_iter()
                 .map(|(uri, facts)| (uri.to_string(), format!("{facts:?}")))
                 .collect();
@@ -227,20 +227,20 @@ fn ends_in_the_same(world: &World, cases: u32) {
             Ok(())
         })
         .unwrap();
-    the_journal_rebuilds_the_registry(world);
+    the_journal_rebuilds_the_registry(fixture);
 }
 
-fn the_journal_rebuilds_the_registry(world: &World) {
+fn the_journal_rebuilds_the_registry(fixture: &RegistryFixture) {
     let mut registry = Registry::default();
     let mut after = Seq::ZERO;
     loop {
-        let page = world.runtime.block_on(world.journal.after(after, 500)).unwrap();
+        let page = fixture.runtime.block_on(fixture.journal.after(after, 500)).unwrap();
         let Some(last) = page.last() else { break };
         after = last.seq();
         page.iter().for_each(|recorded| registry.apply(recorded.change().unwrap()));
     }
     assert!(registry.objects.len() > 100);
     for (uri, rebuilt) in registry.objects {
-        assert_eq!(rebuilt, world.object(&uri).without_confirmations(), "{uri}");
+        assert_eq!(rebuilt, fixture.object(&uri).without_confirmations(), "{uri}");
     }
 }

@@ -15,7 +15,7 @@ use tidings::{
 
 use crate::support::{
     gateway::{Gateway, PATIENCE},
-    journal_fixture::{Opened, configuration, journal_file, post, verified},
+    journal_fixture::{OpenJournal, configuration, journal_file, post, verify_ok},
 };
 
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -27,7 +27,7 @@ fn in_days(days: i64) -> Timestamp {
 #[tokio::test]
 async fn retention_by_count_or_age_whichever_comes_first() {
     let folder = tempfile::tempdir().unwrap();
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     let journal = &opened.journal;
     opened.append(1..=1000).await;
     for (days, changes, now, first, removed) in [
@@ -40,24 +40,27 @@ async fn retention_by_count_or_age_whichever_comes_first() {
         (Some(10), Some(600), in_days(11), 1000, 599),
         (Some(10), None, in_days(11), 1000, 0),
     ] {
-        let gone = Retention { days, changes }.enforce(journal, now).await.unwrap();
-        assert_eq!((journal.first(), gone), (Seq(first), removed), "{days:?} {changes:?}");
-        let kept = journal.after(Seq(first - 1), 2000).await.unwrap();
-        assert_eq!(kept.iter().map(|change| change.seq().0).collect::<Vec<_>>(), (first..=1000).collect::<Vec<_>>());
-        let report = verified(&journal_file(folder.path()));
+        let removed_count = Retention { days, changes }.enforce(journal, now).await.unwrap();
+        assert_eq!((journal.first(), removed_count), (Seq(first), removed), "{days:?} {changes:?}");
+        let retained = journal.after(Seq(first - 1), 2000).await.unwrap();
+        assert_eq!(
+            retained.iter().map(|change| change.seq().0).collect::<Vec<_>>(),
+            (first..=1000).collect::<Vec<_>>()
+        );
+        let report = verify_ok(&journal_file(folder.path()));
         assert_eq!((report.first, report.complete, report.objects), (Some(Seq(first)), first == 1, 100));
     }
     for after in [0, 1, 900, 998, 1001, u64::MAX] {
-        let gone = journal.after(Seq(after), 10).await.unwrap_err();
+        let removed = journal.after(Seq(after), 10).await.unwrap_err();
         let expected = JournalError::Gone { after: Seq(after), first: Seq(1000) };
-        assert_eq!(gone.to_string(), expected.to_string());
+        assert_eq!(removed.to_string(), expected.to_string());
     }
     assert!(journal.after(Seq(1000), 10).await.unwrap().is_empty());
     // An event whose change was removed is still a duplicate, and the numbering continues.
     assert_eq!(opened.append([7]).await, [DraftOutcome::Duplicate { seq: Seq(7), id: None }]);
     assert!(matches!(opened.append([1001]).await[..], [DraftOutcome::Accepted { seq: Seq(1001), .. }]));
     opened.close();
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     assert_eq!((opened.journal.first(), opened.journal.head()), (Seq(1000), Seq(1001)));
 }
 
@@ -65,7 +68,7 @@ async fn retention_by_count_or_age_whichever_comes_first() {
 #[tokio::test]
 async fn retention_removes_in_small_steps() {
     let folder = tempfile::tempdir().unwrap();
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     opened.append(1..=5000).await;
     for first in [201, 401, 601, 801, 1001] {
         assert_eq!(opened.journal.prune(Seq(1001), 200).await.unwrap(), 200);
@@ -73,22 +76,22 @@ async fn retention_removes_in_small_steps() {
     }
     assert_eq!(opened.journal.prune(Seq(1001), 200).await.unwrap(), 0);
     opened.close();
-    verified(&journal_file(folder.path()));
+    verify_ok(&journal_file(folder.path()));
 }
 
 #[tokio::test]
 async fn retention_returns_disk_space() {
     let folder = tempfile::tempdir().unwrap();
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     opened.append(1..=8000).await;
     opened.close();
     let size = || journal_file(folder.path()).metadata().unwrap().len();
     let full = size();
-    let opened = Opened::at(folder.path());
+    let opened = OpenJournal::at(folder.path());
     Retention { days: None, changes: Some(100) }.enforce(&opened.journal, in_days(0)).await.unwrap();
     opened.close();
     assert!(size() < full / 2, "{full} bytes, and {} with the changes gone", size());
-    verified(&journal_file(folder.path()));
+    verify_ok(&journal_file(folder.path()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -69,7 +69,7 @@ pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
 }
 
 /// Returns an object whose rows are all written.
-fn touched(PrefetchedObject { state, .. }: PrefetchedObject) -> ObjectUpdate {
+fn fully_written(PrefetchedObject { state, .. }: PrefetchedObject) -> ObjectUpdate {
     let items = state.items.keys().cloned().collect();
     ObjectUpdate { uri: object(), object_changed: true, state, changed_items: items, item_count: None }
 }
@@ -101,11 +101,11 @@ fn prefetch(store: &dyn Store, questions: &PrefetchKeys) -> PrefetchedRows {
     store.begin().unwrap().prefetch(questions).unwrap()
 }
 
-fn decide(events: &[u64], known: &PrefetchedRows) -> (WriteBatch, Vec<Seq>) {
-    let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
-    let (mut changes, mut numbers, mut head) = (Vec::new(), Vec::new(), known.head);
+fn decide(events: &[u64], prefetched: &PrefetchedRows) -> (WriteBatch, Vec<Seq>) {
+    let mut object = prefetched.objects.get(&object()).cloned().unwrap_or_default();
+    let (mut changes, mut numbers, mut head) = (Vec::new(), Vec::new(), prefetched.head);
     for event in events {
-        if let Some((first, _)) = known.first_changes.get(&key(*event)) {
+        if let Some((first, _)) = prefetched.first_changes.get(&key(*event)) {
             numbers.push(*first);
             continue;
         }
@@ -115,19 +115,19 @@ fn decide(events: &[u64], known: &PrefetchedRows) -> (WriteBatch, Vec<Seq>) {
         object.state.apply_change(&new.change);
         changes.push(new);
     }
-    (WriteBatch { changes, objects: [touched(object)].into(), ..nothing() }, numbers)
+    (WriteBatch { changes, objects: [fully_written(object)].into(), ..empty_batch() }, numbers)
 }
 
 /// Returns a decision without writes.
-pub(crate) fn nothing() -> WriteBatch {
+pub(crate) fn empty_batch() -> WriteBatch {
     WriteBatch::nothing(Timestamp::EPOCH)
 }
 
 /// Returns those events that are known to have made no change.
 pub(crate) fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
     let questions = PrefetchKeys { unchanged: events.iter().copied().map(key).collect(), ..PrefetchKeys::default() };
-    let known = prefetch(store, &questions);
-    events.iter().copied().filter(|event| known.unchanged.contains(&key(*event))).collect()
+    let prefetched = prefetch(store, &questions);
+    events.iter().copied().filter(|event| prefetched.unchanged.contains(&key(*event))).collect()
 }
 
 /// Returns the numbers of all retained changes after `after`.
@@ -168,11 +168,15 @@ fn promises_2_and_6_readers_see_a_growing_prefix_up_to_the_head() {
                         let (mut longest, mut reads) = (0, 0);
                         while !done.load(Ordering::Acquire) {
                             let head = store.head().unwrap();
-                            let seen = seqs(&*store, 0);
-                            assert_eq!(seen, (1..=seen.len() as u64).collect::<Vec<_>>(), "a gap, or out of order");
-                            assert!(seen.len() >= longest, "a change that was there is gone");
-                            assert!(seen.len() as u64 >= head.0, "the head ran ahead");
-                            (longest, reads) = (seen.len(), reads + 1);
+                            let numbers = seqs(&*store, 0);
+                            assert_eq!(
+                                numbers,
+                                (1..=numbers.len() as u64).collect::<Vec<_>>(),
+                                "a gap, or out of order"
+                            );
+                            assert!(numbers.len() >= longest, "a change that was there is gone");
+                            assert!(numbers.len() as u64 >= head.0, "the head ran ahead");
+                            (longest, reads) = (numbers.len(), reads + 1);
                         }
                         assert!(reads > 3);
                     })
@@ -210,8 +214,8 @@ fn promise_4_batches_are_atomic() {
         touched_object.state.purged.at = Some(Timestamp::now());
         let changes = vec![change(Seq(2), 2), change(Seq(1), 3)];
         let unchanged = vec![key(4)];
-        let objects = [touched(touched_object)].into();
-        let refused = write(&*store, &WriteBatch { changes, unchanged, objects, ..nothing() });
+        let objects = [fully_written(touched_object)].into();
+        let refused = write(&*store, &WriteBatch { changes, unchanged, objects, ..empty_batch() });
         assert!(refused.is_err());
         assert_eq!(seqs(&*store, 0), [1]);
         assert_eq!(store.object(&object()).unwrap(), before);
@@ -226,17 +230,17 @@ fn promise_4_changes_get_their_assigned_numbers_or_none() {
         let store = open(folder, StoreLimits::default());
         // The first change may skip numbers, as after a restore.
         let changes = (5..=24).map(|seq| change(Seq(seq), seq)).collect();
-        write(&*store, &WriteBatch { changes, ..nothing() }).unwrap();
+        write(&*store, &WriteBatch { changes, ..empty_batch() }).unwrap();
         let numbered = |changes: Vec<tidings::journal::store::StoredChange>| {
-            let told = changes.iter().map(|stored| serde_json::from_slice::<Change>(&stored.json).unwrap().seq);
-            told.zip(&changes).map(|(told, stored)| (told.0, stored.seq.0)).collect::<Vec<_>>()
+            let numbers = changes.iter().map(|stored| serde_json::from_slice::<Change>(&stored.json).unwrap().seq);
+            numbers.zip(&changes).map(|(numbers, stored)| (numbers.0, stored.seq.0)).collect::<Vec<_>>()
         };
         let expected: Vec<_> = (5..=24).map(|seq| (seq, seq)).collect();
         assert_eq!(numbered(store.after(Seq(4), 100, usize::MAX).unwrap().unwrap()), expected);
         assert!(store.after(Seq(3), 100, usize::MAX).unwrap().is_none(), "the journal never gave the number 4");
         // A number in the middle is skipped, so no change is written under a wrong number.
         let changes = (25..=45).filter(|seq| *seq != 28).map(|seq| change(Seq(seq), seq)).collect();
-        assert!(write(&*store, &WriteBatch { changes, ..nothing() }).is_err());
+        assert!(write(&*store, &WriteBatch { changes, ..empty_batch() }).is_err());
         assert_eq!(numbered(store.after(Seq(4), 100, usize::MAX).unwrap().unwrap()), expected);
     });
 }
@@ -279,13 +283,16 @@ fn promise_4_batches_are_atomic_with_concurrent_failures() {
 fn fails(store: &dyn Store, event: u64) {
     let questions =
         PrefetchKeys { objects: [(object(), ItemSelection::All)].into_iter().collect(), ..PrefetchKeys::default() };
-    let known = prefetch(store, &questions);
-    let next = known.head.next();
+    let prefetched = prefetch(store, &questions);
+    let next = prefetched.head.next();
     let changes = vec![change(next, event), change(next, event + 500)];
-    let mut object = known.objects.get(&object()).cloned().unwrap_or_default();
+    let mut object = prefetched.objects.get(&object()).cloned().unwrap_or_default();
     object.state.purged.at = Some(Timestamp::now());
     let unchanged = vec![key(4)];
-    assert!(write(store, &WriteBatch { changes, unchanged, objects: [touched(object)].into(), ..nothing() }).is_err());
+    assert!(
+        write(store, &WriteBatch { changes, unchanged, objects: [fully_written(object)].into(), ..empty_batch() })
+            .is_err()
+    );
 }
 
 #[test]
@@ -316,9 +323,9 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
             cursor: Seq(cursor),
         };
         let advance = |to| {
-            write(&*store, &WriteBatch { cursors: vec![(name.clone(), Seq(to))], ..nothing() }).unwrap();
+            write(&*store, &WriteBatch { cursors: vec![(name.clone(), Seq(to))], ..empty_batch() }).unwrap();
         };
-        let kept = |store: &dyn Store| {
+        let cursors = |store: &dyn Store| {
             let all = store.subscriptions().unwrap();
             (all[0].cursor.0, all[0].paused, all[0].dead_letters)
         };
@@ -326,9 +333,9 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
         store.write_subscriptions(&[put(3), SubscriptionWrite::SetPaused(name.clone(), true)]).unwrap();
         advance(7);
         advance(5);
-        assert_eq!(kept(&*store), (7, true, 0));
+        assert_eq!(cursors(&*store), (7, true, 0));
         store.write_subscriptions(&[put(1), SubscriptionWrite::AddDeadLetter(name.clone(), letter(6))]).unwrap();
-        assert_eq!(kept(&*store), (7, true, 1), "one that is put again keeps its place");
+        assert_eq!(cursors(&*store), (7, true, 1), "one that is put again keeps its place");
         store
             .write_subscriptions(&[
                 SubscriptionWrite::Rewind(name.clone(), Seq(2)),
@@ -337,7 +344,7 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
             .unwrap();
         drop(store);
         let store = open(folder, StoreLimits::default());
-        assert_eq!(kept(&*store), (4, true, 2), "a dead letter is written with the cursor past it");
+        assert_eq!(cursors(&*store), (4, true, 2), "a dead letter is written with the cursor past it");
 
         let letters = store.dead_letters(&name, None, 9).unwrap();
         assert_eq!(letters.iter().map(|letter| letter.letter.seq.0).collect::<Vec<_>>(), [4, 6]);
@@ -368,7 +375,7 @@ fn incomplete_changes_are_stored_and_removed_with_their_changes() {
         let source = change(Seq(1), 1).change.modification.origin.source;
         let changes = vec![new(1, Some(MissingFacts::Content)), new(2, None), new(3, Some(MissingFacts::Items))];
         let json = changes[2].json.clone();
-        write(&*store, &WriteBatch { changes, ..nothing() }).unwrap();
+        write(&*store, &WriteBatch { changes, ..empty_batch() }).unwrap();
         // The change may be removed; its pending lookup remains.
         assert_eq!(store.prune(Seq(3), 9).unwrap(), 2);
         drop(store);
@@ -383,9 +390,9 @@ fn incomplete_changes_are_stored_and_removed_with_their_changes() {
         assert_eq!(store.incomplete_counts().unwrap(), [(source.clone(), 2)].into());
         let other = SourceName::parse("other").unwrap();
         assert!(store.incomplete(&other, Seq::ZERO, 9).unwrap().is_empty());
-        write(&*store, &WriteBatch { completed: vec![Seq(1), Seq(2)], ..nothing() }).unwrap();
+        write(&*store, &WriteBatch { completed: vec![Seq(1), Seq(2)], ..empty_batch() }).unwrap();
         assert_eq!(seqs(0, 9), [(3, MissingFacts::Items)]);
-        write(&*store, &WriteBatch { completed: vec![Seq(3)], ..nothing() }).unwrap();
+        write(&*store, &WriteBatch { completed: vec![Seq(3)], ..empty_batch() }).unwrap();
         assert!(store.incomplete_counts().unwrap().is_empty());
     });
 }
@@ -397,7 +404,7 @@ fn retention_removes_only_the_oldest_changes() {
         assert_eq!((store.first().unwrap(), store.first_of_newest(3).unwrap()), (None, None));
         assert_eq!(store.prune(Seq(5), 9).unwrap(), 0);
         append(&*store, &(1..=10).collect::<Vec<_>>()).unwrap();
-        let known = store.object(&object()).unwrap();
+        let prefetched = store.object(&object()).unwrap();
         let received = change(Seq(1), 1).change.received;
         let later = Timestamp::from_millis(received.millis() + 1).unwrap();
         assert_eq!(store.first_since(received).unwrap(), Some(Seq(1)));
@@ -416,8 +423,8 @@ fn retention_removes_only_the_oldest_changes() {
         );
         drop(store);
         let store = open(folder, StoreLimits::default());
-        assert_eq!((store.head().unwrap(), store.object(&object()).unwrap()), (Seq(10), known.clone()));
-        assert_eq!(store.registry(None, 9).unwrap(), [(object(), known.unwrap())]);
+        assert_eq!((store.head().unwrap(), store.object(&object()).unwrap()), (Seq(10), prefetched.clone()));
+        assert_eq!(store.registry(None, 9).unwrap(), [(object(), prefetched.unwrap())]);
         assert!(store.registry(Some(&object()), 9).unwrap().is_empty());
         assert_eq!(append(&*store, &[3, 11]).unwrap(), [Seq(3), Seq(11)]);
     });

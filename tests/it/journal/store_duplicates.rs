@@ -6,7 +6,7 @@ use tidings::{
     model::Seq,
 };
 
-use crate::journal::store::{append, every_store, key, known_unchanged, nothing, write};
+use crate::journal::store::{append, empty_batch, every_store, key, known_unchanged, write};
 
 #[test]
 fn promise_3_duplicate_returns_the_first_number() {
@@ -35,10 +35,10 @@ fn promise_3_duplicates_are_recognized_within_the_window() {
             append(&*store, &[event]).unwrap();
         }
         drop(store);
-        let kept: i64 = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME))
+        let rows: i64 = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME))
             .and_then(|journal| journal.query_row("SELECT sum(keys) FROM key_runs", [], |row| row.get(0)))
             .unwrap();
-        assert!(kept < 40, "{kept} keys are kept of a window of 10");
+        assert!(rows < 40, "{rows} keys are kept of a window of 10");
     });
 }
 
@@ -48,7 +48,7 @@ fn promise_3_duplicates_of_events_without_change_are_recognized() {
         let limits = StoreLimits { dedupe_events: 10, dedupe_millis: -1, ..StoreLimits::default() };
         let store = open(folder, limits);
         for event in 1..=40 {
-            write(&*store, &WriteBatch { unchanged: vec![key(event), key(event)], ..nothing() }).unwrap();
+            write(&*store, &WriteBatch { unchanged: vec![key(event), key(event)], ..empty_batch() }).unwrap();
             assert_eq!(known_unchanged(&*store, &[event]), [event]);
         }
         drop(store);

@@ -8,7 +8,7 @@ use tidings::journal::retention::Retention;
 use crate::support::{
     fedora3_messages::Call,
     gateway::Gateway,
-    journal_fixture::{Opened, journal_file, run, stderr, verified},
+    journal_fixture::{OpenJournal, journal_file, run, stderr, verify_ok},
 };
 
 /// Creates and closes a journal with objects that appear and disappear and with late events; `keep` removes its
@@ -31,7 +31,7 @@ async fn journal(folder: &Path, keep: Option<u64>) {
         assert!(status < 300, "{answer}");
     }
     assert!(gateway.stop().success());
-    let opened = Opened::at(folder);
+    let opened = OpenJournal::at(folder);
     opened.append(1..=300).await;
     if keep.is_some() {
         let retention = Retention { days: None, changes: keep };
@@ -45,12 +45,12 @@ async fn verify_accepts_an_intact_journal() {
     for keep in [None, Some(310), Some(20)] {
         let folder = tempfile::tempdir().unwrap();
         journal(folder.path(), keep).await;
-        assert_eq!(verified(&journal_file(folder.path())).complete, keep.is_none());
+        assert_eq!(verify_ok(&journal_file(folder.path())).complete, keep.is_none());
         let ended = run("verify", &[Path::new("--data"), folder.path()]);
         assert!(ended.status.success() && stderr(&ended).is_empty(), "{}", stderr(&ended));
-        let told = String::from_utf8(ended.stdout).unwrap();
+        let expected = String::from_utf8(ended.stdout).unwrap();
         let compared = if keep.is_none() { "compared as a whole" } else { "as far as the retained changes allow" };
-        assert!(told.contains("journal.sqlite: ") && told.contains(compared), "{told}");
+        assert!(expected.contains("journal.sqlite: ") && expected.contains(compared), "{expected}");
     }
 }
 
@@ -69,21 +69,21 @@ async fn verify_accepts_intact_subscription_and_quarantine_rows() {
         )
         .unwrap();
     connection.close().unwrap();
-    verified(&journal_file(folder.path()));
+    verify_ok(&journal_file(folder.path()));
 }
 
 #[tokio::test]
 async fn verify_locates_each_error() {
     let folder = tempfile::tempdir().unwrap();
     journal(folder.path(), None).await;
-    let kept = tempfile::tempdir().unwrap();
-    journal(kept.path(), Some(30)).await;
+    let pruned = tempfile::tempdir().unwrap();
+    journal(pruned.path(), Some(30)).await;
     // Journals in which the error is found: the complete and the pruned one. A pruned journal stores event keys
     // in runs.
     const BOTH: [bool; 2] = [true, true];
-    const WHOLE: [bool; 2] = [true, false];
+    const COMPLETE: [bool; 2] = [true, false];
     const PRUNED: [bool; 2] = [false, true];
-    for (sql, told, [in_whole, in_pruned]) in [
+    for (sql, expected, [in_complete, in_pruned]) in [
         (
             "UPDATE changes SET json = replace(json, 'xxxxx', 'xxxxy') WHERE seq = NEWEST",
             "change NEWEST is damaged: its checksum is wrong",
@@ -112,50 +112,50 @@ async fn verify_locates_each_error() {
         ("DELETE FROM items", "it is missing", BOTH),
         ("DELETE FROM items; DELETE FROM objects", "the registry lacks the object", BOTH),
         ("DELETE FROM objects WHERE uri LIKE '%/1'", "refers to a missing row", BOTH),
-        ("UPDATE objects SET parent = 'http://h/', parent_at = 1", "its parent", WHOLE),
-        ("UPDATE objects SET purged_at = 1 WHERE purged_at IS NOT NULL", "its time of purge", WHOLE),
-        ("INSERT INTO objects (uri, types) VALUES ('http://h/', '[\"http://t/\"]')", "its types", WHOLE),
+        ("UPDATE objects SET parent = 'http://h/', parent_at = 1", "its parent", COMPLETE),
+        ("UPDATE objects SET purged_at = 1 WHERE purged_at IS NOT NULL", "its time of purge", COMPLETE),
+        ("INSERT INTO objects (uri, types) VALUES ('http://h/', '[\"http://t/\"]')", "its types", COMPLETE),
         ("UPDATE objects SET uri = 'no uri' WHERE uri LIKE '%/1'", "whose URI is invalid", BOTH),
         ("UPDATE objects SET types = '' WHERE uri LIKE '%/1'", "the registry, object http", BOTH),
         (
             "INSERT INTO subscriptions VALUES ('s', 'api', '', NEWEST + 1, 0, NULL)",
             "the cursor of the subscription s is",
-            WHOLE,
+            COMPLETE,
         ),
         (
             "INSERT INTO subscriptions VALUES ('s', 'me', '', 0, 0, NULL)",
             "unknown creator of a subscription: me",
-            WHOLE,
+            COMPLETE,
         ),
-        ("INSERT INTO dead_letters VALUES (7, 's', 1, 0, '', 1, 0, '{')", "the dead letter 7 cannot be read", WHOLE),
+        ("INSERT INTO dead_letters VALUES (7, 's', 1, 0, '', 1, 0, '{')", "the dead letter 7 cannot be read", COMPLETE),
         (
             "INSERT INTO dead_letters SELECT 7, 's', seq + 1, 0, '', 1, 0, json FROM changes WHERE seq = NEWEST",
             "the dead letter 7 is a copy of change",
-            WHOLE,
+            COMPLETE,
         ),
         (
             "INSERT INTO incomplete SELECT seq - 1, 's', 'items', json FROM changes WHERE seq = NEWEST",
             "but its JSON has the number NEWEST",
-            WHOLE,
+            COMPLETE,
         ),
         (
             "INSERT INTO incomplete SELECT seq, 's', 'much', json FROM changes WHERE seq = NEWEST",
             "invalid values: missing facts \"much\", source \"s\"",
-            WHOLE,
+            COMPLETE,
         ),
-        ("INSERT INTO walks VALUES ('s', x'00', 1, '', 0, 0, 0, 0)", "the crawl of the repository of \"s\"", WHOLE),
+        ("INSERT INTO walks VALUES ('s', x'00', 1, '', 0, 0, 0, 0)", "the crawl of the repository of \"s\"", COMPLETE),
         (
             "INSERT INTO quarantine VALUES (9, 0, 's', NULL, '[]', '', '', 5, x'0102')",
             "the message 9 of the quarantine has 2 bytes, but its row says 5",
-            WHOLE,
+            COMPLETE,
         ),
         (
             "INSERT INTO quarantine VALUES (9, 0, 's', NULL, '[', '', '', 2, x'0102')",
             "the message 9 of the quarantine: ",
-            WHOLE,
+            COMPLETE,
         ),
     ] {
-        for (folder, _) in [(&folder, in_whole), (&kept, in_pruned)].into_iter().filter(|(_, is_found)| *is_found) {
+        for (folder, _) in [(&folder, in_complete), (&pruned, in_pruned)].into_iter().filter(|(_, applies)| *applies) {
             let copy = tempfile::tempdir().unwrap();
             let file = journal_file(copy.path());
             fs::copy(journal_file(folder.path()), &file).unwrap();
@@ -167,7 +167,7 @@ async fn verify_locates_each_error() {
             connection.close().unwrap();
             let ended = run("verify", &[&file]);
             assert_eq!(ended.status.code(), Some(1), "{sql}: nothing was found");
-            assert!(stderr(&ended).contains(&told.replace("NEWEST", &newest)), "{sql}: {}", stderr(&ended));
+            assert!(stderr(&ended).contains(&expected.replace("NEWEST", &newest)), "{sql}: {}", stderr(&ended));
             assert!(stderr(&ended).contains("wrong"), "{sql}: {}", stderr(&ended));
         }
     }

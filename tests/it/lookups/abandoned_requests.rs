@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::{
     lookups::{
         failures::{repository, url},
-        fedora3::asking,
+        fedora3::repository_config,
     },
     support::{
         fake_fedora3::FakeFedora3,
-        fake_repository::Mood,
+        fake_repository::Behaviour,
         fedora3_messages::Call,
         gateway::{Gateway, PATIENCE},
         journal_fixture::configuration,
@@ -34,10 +34,10 @@ async fn lookup(gateway: &Gateway) -> Value {
 /// answers again.
 async fn abandon(mode: &str) -> (tempfile::TempDir, Gateway, FakeFedora3) {
     let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-    let config = asking(mode, &url(&repository), "in_flight = 1\ntimeout_seconds = 2");
+    let config = repository_config(mode, &url(&repository), "in_flight = 1\ntimeout_seconds = 2");
     let config = configuration(folder.path(), &config);
     let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
-    repository.is(Mood::Silent);
+    repository.set_behaviour(Behaviour::Silent);
     for number in 1..=3 {
         let hook =
             gateway.http.post(format!("{}/hooks/fedora3", gateway.url)).header("content-type", "application/atom+xml");
@@ -45,8 +45,8 @@ async fn abandon(mode: &str) -> (tempfile::TempDir, Gateway, FakeFedora3) {
         let sent = hook.timeout(Duration::from_millis(300)).body(body).send().await;
         assert!(sent.unwrap_err().is_timeout());
     }
-    assert!(!repository.asked().is_empty());
-    repository.is(Mood::Well);
+    assert!(!repository.requests().is_empty());
+    repository.set_behaviour(Behaviour::Normal);
     (folder, gateway, repository)
 }
 

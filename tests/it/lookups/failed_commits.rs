@@ -41,7 +41,7 @@ async fn lookups_repeat_after_a_failed_commit() {
     // Events are still accepted while the existing files have free space.
     loop {
         let seconds = sent + 2..sent + 2 + AT_ONCE;
-        seconds.clone().for_each(|second| repository.knows.write("demo:1", "OBJ", "image/jp2", second));
+        seconds.clone().for_each(|second| repository.api.write("demo:1", "OBJ", "image/jp2", second));
         client.send_all(&queue, &[("methodName", "modifyDatastreamByValue"), ("pid", "demo:1")], seconds.map(modified));
         sent += AT_ONCE;
         let is_full = until(&gateway, "they are taken, or the disk is full", async || {

@@ -10,13 +10,13 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    lookups::fedora3::asking,
+    lookups::fedora3::repository_config,
     support::{
         activemq::Broker,
         amqp_source::{SOURCE, connection},
         fake_fedora3::{FakeFedora3, Fedora3, PATH, time},
-        fake_repository::{FakeRepository, Mood},
-        fake_stomp_broker::FakeStomp,
+        fake_repository::{Behaviour, FakeRepository},
+        fake_stomp_broker::FakeStompBroker,
         fedora3_messages::{BASE, Call},
         gateway::{Gateway, PATIENCE, free_address},
         http_receiver::{Receiver, Reply},
@@ -27,7 +27,8 @@ use crate::{
 };
 
 /// One behaviour for each kind of failure.
-const MOODS: [Mood; 4] = [Mood::Status(500), Mood::Status(401), Mood::Nonsense, Mood::Silent];
+const FAILURES: [Behaviour; 4] =
+    [Behaviour::Status(500), Behaviour::Status(401), Behaviour::Nonsense, Behaviour::Silent];
 
 const OBJ: (&str, &str) = ("dsID", "OBJ");
 
@@ -36,14 +37,14 @@ const SOON: &str = "timeout_seconds = 1";
 
 pub(crate) async fn repository() -> FakeFedora3 {
     let repository: FakeFedora3 = FakeRepository::start(Fedora3::default()).await;
-    repository.knows.ingest("demo:1");
-    repository.knows.relate("demo:1", "isMemberOf", "demo:all", 1);
+    repository.api.ingest("demo:1");
+    repository.api.relate("demo:1", "isMemberOf", "demo:all", 1);
     repository
 }
 
 fn start(folder: &Path, mode: &str, url: &str) -> Gateway {
     std::fs::create_dir_all(folder).unwrap();
-    let config = configuration(folder, &asking(mode, url, SOON));
+    let config = configuration(folder, &repository_config(mode, url, SOON));
     Gateway::start_logging(&folder.join("data"), &["--config", &config], &folder.join("log"))
 }
 
@@ -108,19 +109,19 @@ fn assert_completed(changes: &[Value], media_type: &str) {
 
 #[tokio::test]
 async fn best_effort_completes_the_change_later() {
-    for mood in MOODS {
+    for behaviour in FAILURES {
         let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-        repository.knows.write("demo:1", "OBJ", "image/jp2", 2);
-        repository.is(mood);
+        repository.api.write("demo:1", "OBJ", "image/jp2", 2);
+        repository.set_behaviour(behaviour);
         let gateway = start(folder.path(), "best-effort", &url(&repository));
-        let (status, told) = post(&gateway, 2).await;
-        assert_eq!(status, 201, "{mood:?}: {told}");
+        let (status, response) = post(&gateway, 2).await;
+        assert_eq!(status, 201, "{behaviour:?}: {response}");
         let shown = lookup(&gateway, "fedora3").await;
         assert_eq!((&shown["mode"], &shown["incomplete"]), (&json!("best-effort"), &json!(1)), "{shown}");
         assert!(shown["lastError"]["reason"].is_string(), "{shown}");
         let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
         assert!(metrics.contains("tidings_incomplete_changes{source=\"fedora3\"} 1"), "{metrics}");
-        repository.is(Mood::Well);
+        repository.set_behaviour(Behaviour::Normal);
         assert_completed(&until_complete(&gateway).await, "image/jp2");
         // Neither a duplicate nor a restart repeats the completion.
         assert_eq!(post(&gateway, 2).await.1["outcome"], "duplicate");
@@ -133,8 +134,8 @@ async fn best_effort_completes_the_change_later() {
 #[tokio::test]
 async fn slow_response_is_awaited() {
     let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-    repository.knows.write("demo:1", "OBJ", "image/jp2", 2);
-    repository.is(Mood::Slow(Duration::from_millis(200)));
+    repository.api.write("demo:1", "OBJ", "image/jp2", 2);
+    repository.set_behaviour(Behaviour::Slow(Duration::from_millis(200)));
     for mode in ["best-effort", "required"] {
         let gateway = start(&folder.path().join(mode), mode, &url(&repository));
         assert_eq!(post(&gateway, 2).await.0, 201);
@@ -145,7 +146,7 @@ async fn slow_response_is_awaited() {
         );
     }
     // The absence of a resource is a valid response.
-    repository.is(Mood::Status(404));
+    repository.set_behaviour(Behaviour::Status(404));
     for mode in ["best-effort", "required"] {
         let gateway = start(&folder.path().join(mode), mode, &url(&repository));
         assert_eq!(post(&gateway, 3).await.0, 201);
@@ -168,8 +169,8 @@ async fn unreachable_repository_completes_the_change_later() {
 #[tokio::test]
 async fn kill_9_loses_no_pending_lookup() {
     let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-    repository.knows.write("demo:1", "OBJ", "image/jp2", 2);
-    repository.is(Mood::Status(503));
+    repository.api.write("demo:1", "OBJ", "image/jp2", 2);
+    repository.set_behaviour(Behaviour::Status(503));
     let mut gateway = start(folder.path(), "best-effort", &url(&repository));
     assert_eq!(post(&gateway, 2).await.0, 201);
     for _ in 0..3 {
@@ -177,7 +178,7 @@ async fn kill_9_loses_no_pending_lookup() {
         gateway = start(folder.path(), "best-effort", &url(&repository));
         until("it is known", async || (lookup(&gateway, "fedora3").await["incomplete"] == 1).then_some(())).await;
     }
-    repository.is(Mood::Well);
+    repository.set_behaviour(Behaviour::Normal);
     assert_completed(&until_complete(&gateway).await, "image/jp2");
     gateway.kill();
     let gateway = start(folder.path(), "best-effort", &url(&repository));
@@ -187,12 +188,12 @@ async fn kill_9_loses_no_pending_lookup() {
 #[tokio::test]
 async fn outdated_lookup_is_not_reported() {
     let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-    repository.is(Mood::Status(500));
+    repository.set_behaviour(Behaviour::Status(500));
     let gateway = start(folder.path(), "best-effort", &url(&repository));
     assert_eq!(post(&gateway, 2).await.0, 201);
-    repository.is(Mood::Well);
-    repository.knows.write("demo:1", "OBJ", "image/jp2", 2);
-    repository.knows.write("demo:1", "OBJ", "image/png", 3);
+    repository.set_behaviour(Behaviour::Normal);
+    repository.api.write("demo:1", "OBJ", "image/jp2", 2);
+    repository.api.write("demo:1", "OBJ", "image/png", 3);
     let purge = Call { number: 9, method: "purgeObject", pid: "demo:1", parameters: &[], returned: None };
     // A purge needs no lookup, so the circuit may stay open.
     assert_eq!(gateway.post("fedora3", "application/atom+xml", purge.message()).await.0, 201);
@@ -206,13 +207,13 @@ async fn outdated_lookup_is_not_reported() {
 #[tokio::test]
 async fn ingest_is_completed_with_its_datastreams() {
     let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-    repository.knows.write("demo:1", "DC", "text/xml", 1);
-    repository.knows.write("demo:1", "OBJ", "image/jp2", 1);
-    repository.is(Mood::Nonsense);
+    repository.api.write("demo:1", "DC", "text/xml", 1);
+    repository.api.write("demo:1", "OBJ", "image/jp2", 1);
+    repository.set_behaviour(Behaviour::Nonsense);
     let gateway = start(folder.path(), "best-effort", &url(&repository));
     let ingest = Call { number: 1, method: "ingest", pid: "demo:1", parameters: &[], returned: Some("demo:1") };
     assert_eq!(gateway.post("fedora3", "application/atom+xml", ingest.message()).await.0, 201);
-    repository.is(Mood::Well);
+    repository.set_behaviour(Behaviour::Normal);
     let changes = until_complete(&gateway).await;
     let [incomplete, update] = &changes[..] else { panic!("{changes:#?}") };
     assert_eq!((&incomplete["lookup"], incomplete["items"].as_array().unwrap().len()), (&json!("incomplete"), 1));
@@ -231,7 +232,7 @@ async fn ingest_is_completed_with_its_datastreams() {
 #[tokio::test]
 async fn failing_repository_opens_the_circuit() {
     let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-    repository.is(Mood::Status(500));
+    repository.set_behaviour(Behaviour::Status(500));
     let gateway = start(folder.path(), "best-effort", &url(&repository));
     let began = Instant::now();
     for second in 0..200 {
@@ -239,28 +240,28 @@ async fn failing_repository_opens_the_circuit() {
     }
     // Requests at the beginning, and one for each trial while the circuit is open.
     let tries = usize::try_from(began.elapsed().as_secs()).unwrap() * 2 + 12;
-    let asked = repository.asked().len();
-    assert!(asked <= tries, "{asked} requests in {:?}", began.elapsed());
-    repository.is(Mood::Well);
+    let requests = repository.requests().len();
+    assert!(requests <= tries, "{requests} requests in {:?}", began.elapsed());
+    repository.set_behaviour(Behaviour::Normal);
     assert_eq!(until_complete(&gateway).await.len(), 400, "each has an UPDATE that says that it is gone");
 }
 
 #[tokio::test]
 async fn required_lookup_failure_makes_the_hook_return_503() {
     let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-    repository.knows.write("demo:1", "OBJ", "image/jp2", 2);
+    repository.api.write("demo:1", "OBJ", "image/jp2", 2);
     let gateway = start(folder.path(), "required", &url(&repository));
-    for mood in MOODS {
-        repository.is(mood);
+    for behaviour in FAILURES {
+        repository.set_behaviour(behaviour);
         let sent = gateway.http.post(format!("{}/hooks/fedora3", gateway.url)).body(modified(2)).send().await.unwrap();
-        assert_eq!(sent.status(), 503, "{mood:?}");
+        assert_eq!(sent.status(), 503, "{behaviour:?}");
         let seconds: u64 = sent.headers()["retry-after"].to_str().unwrap().parse().unwrap();
         assert!((1..=61).contains(&seconds), "{seconds}");
         let problem: Value = serde_json::from_slice(&sent.bytes().await.unwrap()).unwrap();
         assert!(problem["detail"].as_str().unwrap().contains("wait for its repository"), "{problem}");
     }
     assert_eq!(gateway.changes().await.len(), 0);
-    repository.is(Mood::Well);
+    repository.set_behaviour(Behaviour::Normal);
     until("it is taken", async || (post(&gateway, 2).await.0 == 201).then_some(())).await;
     let changes = gateway.changes().await;
     assert_eq!(
@@ -283,7 +284,7 @@ fn queue_of(folder: &Path, mode: &str, queue: &str, repository: &FakeFedora3) ->
         ),
     );
     let message = |second| {
-        repository.knows.write("demo:1", "OBJ", "image/jp2", second);
+        repository.api.write("demo:1", "OBJ", "image/jp2", second);
         (json!({ "methodName": "modifyDatastreamByValue", "pid": "demo:1" }), modified(second))
     };
     (config, (2..22).map(message).collect())
@@ -300,8 +301,8 @@ fn assert_in_order<'c>(changes: impl Iterator<Item = &'c Value>) {
 #[tokio::test]
 async fn broken_connection_is_reported_while_the_lookup_waits() {
     let folder = tempfile::tempdir().unwrap();
-    let peer = FakeStomp::plays(vec![Box::new(|peer| {
-        peer.let_in(&[("version", "1.2")]);
+    let peer = FakeStompBroker::start(vec![Box::new(|peer| {
+        peer.accept(&[("version", "1.2")]);
         peer.send("m1", &[("methodName", "modifyDatastreamByValue"), ("pid", "demo:1")], modified(2).as_bytes());
     })]);
     // Nothing listens at that address.
@@ -320,15 +321,16 @@ async fn broken_connection_is_reported_while_the_lookup_waits() {
 #[tokio::test]
 async fn best_effort_keeps_reading_the_queue() {
     let broker = Broker::shared();
-    for mood in MOODS {
+    for behaviour in FAILURES {
         let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
         let queue = format!("/queue/{}", broker.name());
         let (config, messages) = queue_of(folder.path(), "best-effort", &queue, &repository);
-        repository.is(mood);
+        repository.set_behaviour(behaviour);
         Repository::start(broker.port, &queue, &messages, folder.path()).wait();
         let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
-        until(&format!("{mood:?}: all are told"), async || (gateway.changes().await.len() >= 20).then_some(())).await;
-        repository.is(Mood::Uneven);
+        until(&format!("{behaviour:?}: all are told"), async || (gateway.changes().await.len() >= 20).then_some(()))
+            .await;
+        repository.set_behaviour(Behaviour::Uneven);
         until("all is complete", async || (lookup(&gateway, SOURCE).await["incomplete"] == 0).then_some(())).await;
         let changes = gateway.changes().await;
         assert_in_order(changes.iter().filter(|change| change["lookup"] == "incomplete"));
@@ -362,17 +364,17 @@ async fn disabled_lookup_sends_no_request() {
     let gateway = start(folder.path(), "off", &url(&repository));
     assert_eq!(post(&gateway, 2).await.0, 201);
     assert_eq!((&gateway.changes().await[0]["lookup"], lookup(&gateway, "fedora3").await), (&Value::Null, Value::Null));
-    assert!(repository.asked().is_empty());
+    assert!(repository.requests().is_empty());
 }
 
 #[tokio::test]
 async fn required_lookup_leaves_messages_with_the_broker() {
     let broker = Broker::shared();
-    for mood in MOODS {
+    for behaviour in FAILURES {
         let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
         let queue = format!("/queue/{}", broker.name());
         let (config, messages) = queue_of(folder.path(), "required", &queue, &repository);
-        repository.is(mood);
+        repository.set_behaviour(behaviour);
         let start =
             || Gateway::start_logging(&folder.path().join("data"), &["--config", &config], &folder.path().join("log"));
         let gateway = start();
@@ -390,12 +392,13 @@ async fn required_lookup_leaves_messages_with_the_broker() {
         // The gateway stops immediately, and waiting messages stay with the broker.
         let began = Instant::now();
         assert!(gateway.stop().success());
-        assert!(began.elapsed() < Duration::from_secs(4), "{mood:?}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(4), "{behaviour:?}: {:?}", began.elapsed());
         let gateway = start();
         until("messages wait again", async || is_waiting(&gateway).await).await;
         // The changes are in order, whichever response arrives first.
-        repository.is(Mood::Uneven);
-        until(&format!("{mood:?}: all are told"), async || (gateway.changes().await.len() == 20).then_some(())).await;
+        repository.set_behaviour(Behaviour::Uneven);
+        until(&format!("{behaviour:?}: all are told"), async || (gateway.changes().await.len() == 20).then_some(()))
+            .await;
         let changes = gateway.changes().await;
         assert_in_order(changes.iter());
         for change in &changes {

@@ -17,7 +17,7 @@ const IMAGE: &str = "image/jp2";
 
 /// Returns the configuration of the source fedora3, with messages over HTTP, and its repository. `lines` are
 /// added to the repository's table.
-pub(crate) fn asking(mode: &str, url: &str, lines: &str) -> String {
+pub(crate) fn repository_config(mode: &str, url: &str, lines: &str) -> String {
     format!(
         "[sources.fedora3]\ntransport = \"http\"\ndialect = \"fedora-apim\"\nlookup = \"{mode}\"\n\
          [sources.fedora3.repository]\nurl = \"{url}\"\npublic_urls = [\"{BASE}\"]\n{lines}\n"
@@ -25,36 +25,42 @@ pub(crate) fn asking(mode: &str, url: &str, lines: &str) -> String {
 }
 
 /// Gateway, and the repository of its lookups.
-struct World {
+struct Fixture {
     folder: TempDir,
     repository: FakeFedora3,
     gateway: Gateway,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Self {
         Self::of(Fedora3::default()).await
     }
 
-    async fn of(knows: Fedora3) -> Self {
-        let (folder, repository) = (tempfile::tempdir().unwrap(), FakeRepository::start(knows).await);
+    async fn of(api: Fedora3) -> Self {
+        let (folder, repository) = (tempfile::tempdir().unwrap(), FakeRepository::start(api).await);
         let lines = format!("username = \"{USER}\"\npassword = \"{PASSWORD}\"");
         let url = format!("{}{PATH}", repository.url());
-        let config = configuration(folder.path(), &asking("best-effort", &url, &lines));
+        let config = configuration(folder.path(), &repository_config("best-effort", &url, &lines));
         let log = folder.path().join("log");
         let gateway = Gateway::start_logging(&folder.path().join("data"), &["--config", &config], &log);
-        repository.knows.ingest("demo:1");
-        repository.knows.relate("demo:1", "hasModel", "demo:Image", 1);
-        repository.knows.relate("demo:1", "isMemberOfCollection", "demo:all", 1);
+        repository.api.ingest("demo:1");
+        repository.api.relate("demo:1", "hasModel", "demo:Image", 1);
+        repository.api.relate("demo:1", "isMemberOfCollection", "demo:all", 1);
         Self { folder, repository, gateway }
     }
 
     /// Sends a message; returns its change.
-    async fn tells(&self, second: u64, method: &str, parameters: &[(&str, &str)], returned: Option<&str>) -> Value {
+    async fn change_after(
+        &self,
+        second: u64,
+        method: &str,
+        parameters: &[(&str, &str)],
+        returned: Option<&str>,
+    ) -> Value {
         let call = Call { number: second, method, pid: "demo:1", parameters, returned };
-        let (status, told) = self.gateway.post("fedora3", "application/atom+xml", call.message()).await;
-        assert_eq!(status, 201, "{told}");
-        let seq = told["changes"][0]["seq"].as_u64().unwrap();
+        let (status, response) = self.gateway.post("fedora3", "application/atom+xml", call.message()).await;
+        assert_eq!(status, 201, "{response}");
+        let seq = response["changes"][0]["seq"].as_u64().unwrap();
         self.gateway.json(&format!("/changes?after={}&limit=1", seq - 1)).await["changes"][0].clone()
     }
 }
@@ -76,13 +82,13 @@ const CONTENT: &[(&str, &str)] = &[OBJ, ("dsContent", "[OMITTED]")];
 
 #[tokio::test]
 async fn new_version_gets_media_type_size_and_digest() {
-    let world = World::new().await;
-    world.repository.knows.write("demo:1", "OBJ", IMAGE, 2);
-    let added = world.tells(2, "addDatastream", NEW, Some("OBJ")).await;
+    let fixture = Fixture::new().await;
+    fixture.repository.api.write("demo:1", "OBJ", IMAGE, 2);
+    let added = fixture.change_after(2, "addDatastream", NEW, Some("OBJ")).await;
     assert_eq!(added["items"][0]["content"], version("OBJ", 2, IMAGE));
     assert_eq!(added["items"][0]["stateAfter"], "INACTIVE");
-    world.repository.knows.write("demo:1", "OBJ", "image/png", 3);
-    let modified = world.tells(3, "modifyDatastreamByValue", CONTENT, None).await;
+    fixture.repository.api.write("demo:1", "OBJ", "image/png", 3);
+    let modified = fixture.change_after(3, "modifyDatastreamByValue", CONTENT, None).await;
     assert_eq!(modified["items"][0]["content"], version("OBJ", 3, "image/png"));
     for change in [&added, &modified] {
         assert_eq!(change["parent"], format!("{BASE}/objects/demo:all"));
@@ -93,36 +99,39 @@ async fn new_version_gets_media_type_size_and_digest() {
 
 #[tokio::test]
 async fn newer_or_deleted_content_is_marked() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     for (second, media_type) in [(2, IMAGE), (3, "image/png"), (4, "image/gif")] {
-        world.repository.knows.write("demo:1", "OBJ", media_type, second);
+        fixture.repository.api.write("demo:1", "OBJ", media_type, second);
     }
     // The version of the event still exists.
-    let modified = world.tells(3, "modifyDatastreamByValue", CONTENT, None).await;
+    let modified = fixture.change_after(3, "modifyDatastreamByValue", CONTENT, None).await;
     assert_eq!(
         (&modified["items"][0]["content"], &modified["lookup"]),
         (&version("OBJ", 3, "image/png"), &json!("newer"))
     );
-    let added = world.tells(2, "addDatastream", NEW, Some("OBJ")).await;
+    let added = fixture.change_after(2, "addDatastream", NEW, Some("OBJ")).await;
     assert_eq!((&added["items"][0]["content"], &added["lookup"]), (&version("OBJ", 2, IMAGE), &json!("newer")));
     // The version of the event no longer exists.
-    world.repository.knows.write("demo:1", "OBJ", "image/tiff", 6);
-    let modified = world.tells(5, "modifyDatastreamByValue", CONTENT, None).await;
+    fixture.repository.api.write("demo:1", "OBJ", "image/tiff", 6);
+    let modified = fixture.change_after(5, "modifyDatastreamByValue", CONTENT, None).await;
     let url = format!("{}?asOfDateTime={}", item("OBJ"), time(5));
     assert_eq!((&modified["items"][0]["content"], &modified["lookup"]), (&json!({ "url": url }), &json!("newer")));
-    world.repository.knows.purge_versions("demo:1", "OBJ", 4, 9);
-    let modified = world.tells(7, "modifyDatastreamByValue", CONTENT, None).await;
+    fixture.repository.api.purge_versions("demo:1", "OBJ", 4, 9);
+    let modified = fixture.change_after(7, "modifyDatastreamByValue", CONTENT, None).await;
     let url = format!("{}?asOfDateTime={}", item("OBJ"), time(7));
     assert_eq!((&modified["items"][0]["content"], &modified["lookup"]), (&json!({ "url": url }), &json!("gone")));
-    world.repository.knows.purge_object("demo:1");
-    let modified = world.tells(8, "modifyDatastreamByValue", CONTENT, None).await;
+    fixture.repository.api.purge_object("demo:1");
+    let modified = fixture.change_after(8, "modifyDatastreamByValue", CONTENT, None).await;
     assert_eq!(modified["lookup"], "gone");
     // The registry keeps the parent of the object.
     assert_eq!(modified["parent"], format!("{BASE}/objects/demo:all"));
     // The mark is in the message and in the feed too.
     let id = modified["id"].as_str().unwrap().trim_start_matches("urn:uuid:");
-    let answer =
-        world.gateway.http.get(format!("{}/changes/{id}", world.gateway.url)).header("accept", "application/atom+xml");
+    let answer = fixture
+        .gateway
+        .http
+        .get(format!("{}/changes/{id}", fixture.gateway.url))
+        .header("accept", "application/atom+xml");
     let message = answer.send().await.unwrap().text().await.unwrap();
     assert!(message.contains(r#" lookup="gone""#), "{message}");
 }
@@ -130,14 +139,14 @@ async fn newer_or_deleted_content_is_marked() {
 #[tokio::test]
 async fn ingest_gets_its_datastreams() {
     for is_old in [false, true] {
-        let world = World::of(Fedora3::of_version(is_old)).await;
-        world.repository.knows.write("demo:1", "DC", "text/xml", 1);
-        world.repository.knows.write("demo:1", "OBJ", IMAGE, 1);
-        world.repository.knows.set_state("demo:1", "OBJ", 'I');
+        let fixture = Fixture::of(Fedora3::of_version(is_old)).await;
+        fixture.repository.api.write("demo:1", "DC", "text/xml", 1);
+        fixture.repository.api.write("demo:1", "OBJ", IMAGE, 1);
+        fixture.repository.api.set_state("demo:1", "OBJ", 'I');
         // A version and a datastream from the time after the ingest.
-        world.repository.knows.write("demo:1", "OBJ", "image/png", 5);
-        world.repository.knows.write("demo:1", "TN", "image/png", 6);
-        let change = world.tells(1, "ingest", &[], Some("demo:1")).await;
+        fixture.repository.api.write("demo:1", "OBJ", "image/png", 5);
+        fixture.repository.api.write("demo:1", "TN", "image/png", 6);
+        let change = fixture.change_after(1, "ingest", &[], Some("demo:1")).await;
         let mut rels = version("RELS-EXT", 1, "application/rdf+xml");
         rels["url"] = json!(item("RELS-EXT"));
         let expected = [
@@ -154,25 +163,25 @@ async fn ingest_gets_its_datastreams() {
         assert_eq!(found.collect::<Vec<_>>(), expected);
         assert_eq!(change["lookup"], "newer");
         // A purge therefore lists all of them.
-        let purge = world.tells(7, "purgeObject", &[], None).await;
+        let purge = fixture.change_after(7, "purgeObject", &[], None).await;
         assert_eq!(purge["items"].as_array().unwrap().len(), 4);
     }
 }
 
 #[tokio::test]
 async fn purge_of_some_versions_reports_the_remaining_content() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     for (second, media_type) in [(2, IMAGE), (3, "image/png"), (4, "image/gif")] {
-        world.repository.knows.write("demo:1", "OBJ", media_type, second);
+        fixture.repository.api.write("demo:1", "OBJ", media_type, second);
         let (method, parameters, returned) = match second {
             2 => ("addDatastream", NEW, Some("OBJ")),
             _ => ("modifyDatastreamByValue", CONTENT, None),
         };
-        world.tells(second, method, parameters, returned).await;
+        fixture.change_after(second, method, parameters, returned).await;
     }
     let range = &[OBJ, ("startDT", "2026-03-01T10:00:03Z"), ("endDT", "2026-03-01T10:00:59Z")];
-    world.repository.knows.purge_versions("demo:1", "OBJ", 3, 59);
-    let left = world.tells(5, "purgeDatastream", range, Some("[OMITTED]")).await;
+    fixture.repository.api.purge_versions("demo:1", "OBJ", 3, 59);
+    let left = fixture.change_after(5, "purgeDatastream", range, Some("[OMITTED]")).await;
     assert_eq!(
         (&left["items"][0]["change"], &left["items"][0]["content"]),
         (&json!("UPDATE"), &version("OBJ", 2, IMAGE))
@@ -180,67 +189,78 @@ async fn purge_of_some_versions_reports_the_remaining_content() {
     // A purge that removes no version changes nothing.
     let call =
         Call { number: 6, method: "purgeDatastream", pid: "demo:1", parameters: range, returned: Some("[OMITTED]") };
-    let (status, told) = world.gateway.post("fedora3", "application/atom+xml", call.message()).await;
-    assert_eq!((status, &told["outcome"]), (200, &json!("unchanged")), "{told}");
-    world.repository.knows.purge_versions("demo:1", "OBJ", 0, 59);
-    let gone = world.tells(7, "purgeDatastream", range, Some("[OMITTED]")).await;
-    assert_eq!(gone["items"][0]["change"], "DELETE");
+    let (status, response) = fixture.gateway.post("fedora3", "application/atom+xml", call.message()).await;
+    assert_eq!((status, &response["outcome"]), (200, &json!("unchanged")), "{response}");
+    fixture.repository.api.purge_versions("demo:1", "OBJ", 0, 59);
+    let purged = fixture.change_after(7, "purgeDatastream", range, Some("[OMITTED]")).await;
+    assert_eq!(purged["items"][0]["change"], "DELETE");
 }
 
 #[tokio::test]
 async fn relationships_change_the_parent() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let relation: &[_] = &[("relationship", "info:fedora/fedora-system:def/relations-external#isPartOf")];
-    world.repository.knows.relate("demo:1", "isPartOf", "demo:whole", 3);
-    let change = world.tells(3, "addRelationship", relation, Some("true")).await;
+    fixture.repository.api.relate("demo:1", "isPartOf", "demo:whole", 3);
+    let change = fixture.change_after(3, "addRelationship", relation, Some("true")).await;
     assert_eq!(change["parent"], format!("{BASE}/objects/demo:whole"));
     let content = &change["items"][0]["content"];
     // RELS-EXT is not versioned, so a version has no URL.
     assert_eq!((&content["url"], &content["mediaType"]), (&json!(item("RELS-EXT")), &json!("application/rdf+xml")));
-    let state = world.tells(4, "setDatastreamState", &[OBJ, ("dsState", "D")], None).await;
+    let state = fixture.change_after(4, "setDatastreamState", &[OBJ, ("dsState", "D")], None).await;
     assert_eq!(state["parent"], format!("{BASE}/objects/demo:whole"));
 }
 
 #[tokio::test]
 async fn other_host_is_not_requested_and_credentials_stay_secret() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let elsewhere: FakeFedora3 = FakeRepository::start(Fedora3::default()).await;
-    elsewhere.knows.ingest("demo:1");
-    elsewhere.knows.write("demo:1", "OBJ", IMAGE, 2);
+    elsewhere.api.ingest("demo:1");
+    elsewhere.api.write("demo:1", "OBJ", IMAGE, 2);
     let call = Call { number: 2, method: "addDatastream", pid: "demo:1", parameters: NEW, returned: Some("OBJ") };
     let message = call.message().replace(BASE, &format!("{}{PATH}", elsewhere.url()));
-    let (status, _) = world.gateway.post("fedora3", "application/atom+xml", message).await;
+    let (status, _) = fixture.gateway.post("fedora3", "application/atom+xml", message).await;
     assert_eq!(status, 201);
-    let changes = world.gateway.changes().await;
+    let changes = fixture.gateway.changes().await;
     assert_eq!(
         (&changes[0]["lookup"], &changes[0]["items"][0]["content"]["mediaType"]),
         (&json!("foreign"), &Value::Null)
     );
-    assert!(elsewhere.asked().is_empty() && world.repository.asked().is_empty());
+    assert!(elsewhere.requests().is_empty() && fixture.repository.requests().is_empty());
 
-    world.repository.knows.write("demo:1", "OBJ", IMAGE, 3);
-    world.tells(3, "modifyDatastreamByValue", CONTENT, None).await;
-    let asked = world.repository.asked();
-    assert!(!asked.is_empty());
+    fixture.repository.api.write("demo:1", "OBJ", IMAGE, 3);
+    fixture.change_after(3, "modifyDatastreamByValue", CONTENT, None).await;
+    let requests = fixture.repository.requests();
+    assert!(!requests.is_empty());
     let expected = format!("Basic {}", base64(&format!("{USER}:{PASSWORD}")));
-    assert!(asked.iter().all(|asked| asked.method == "GET" && asked.authorization == expected), "{asked:?}");
-    let mut told = String::new();
+    assert!(
+        requests.iter().all(|requests| requests.method == "GET" && requests.authorization == expected),
+        "{requests:?}"
+    );
+    let mut response = String::new();
     for path in ["/sources", "/metrics", "/changes", "/feed", "/readyz", "/openapi.json"] {
-        told +=
-            &world.gateway.http.get(format!("{}{path}", world.gateway.url)).send().await.unwrap().text().await.unwrap();
+        response += &fixture
+            .gateway
+            .http
+            .get(format!("{}{path}", fixture.gateway.url))
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
     }
-    let World { folder, gateway, .. } = world;
+    let Fixture { folder, gateway, .. } = fixture;
     assert!(gateway.stop().success());
-    let mut kept = vec![told.into_bytes(), std::fs::read(folder.path().join("log")).unwrap()];
+    let mut outputs = vec![response.into_bytes(), std::fs::read(folder.path().join("log")).unwrap()];
     for entry in std::fs::read_dir(folder.path().join("data")).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
-            kept.push(std::fs::read(path).unwrap());
+            outputs.push(std::fs::read(path).unwrap());
         }
     }
     for secret in [PASSWORD.to_owned(), USER.to_owned(), base64(&format!("{USER}:{PASSWORD}"))] {
         let is_in = |bytes: &Vec<u8>| memchr::memmem::find(bytes, secret.as_bytes()).is_some();
-        assert!(!kept.iter().any(is_in), "{secret} came out");
+        assert!(!outputs.iter().any(is_in), "{secret} came out");
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     sources::stomp_sessions::{
-        OBJECTS, STEPS, followed, kind, known, operation, second, session_of_fedora_3, session_of_fedora_6,
+        OBJECTS, STEPS, kind, operation, registry_items, run_session, session_of_fedora_3, session_of_fedora_6, time_of,
     },
     support::{
         amqp_source::SOURCE,
@@ -27,25 +27,25 @@ fn steps() -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Applies all operations to the repository.
-fn done_to(knows: &Fedora3) {
+fn apply_all(api: &Fedora3) {
     for (object, step) in steps() {
         let (method, parameters, _) = operation(object, step);
-        let (pid, second) = (format!("demo:{object}"), second(object, step) as u64);
+        let (pid, time) = (format!("demo:{object}"), time_of(object, step) as u64);
         let parameter = |name| parameters.iter().find(|(held, _)| *held == name).map(|(_, value)| *value);
         let id = parameter("dsID").unwrap_or_default();
         match method {
             "ingest" => {
-                knows.ingest(&pid);
-                knows.relate(&pid, "isMemberOfCollection", "demo:all", second);
+                api.ingest(&pid);
+                api.relate(&pid, "isMemberOfCollection", "demo:all", time);
             }
-            "addDatastream" | "modifyDatastreamByValue" => knows.write(&pid, id, media_type(id, step), second),
+            "addDatastream" | "modifyDatastreamByValue" => api.write(&pid, id, media_type(id, step), time),
             "setDatastreamState" => {}
-            "purgeDatastream" => knows.purge_versions(&pid, id, 0, 99),
-            "addRelationship" => knows.relate(&pid, "isMemberOf", "demo:9", second),
-            _ => knows.purge_object(&pid),
+            "purgeDatastream" => api.purge_versions(&pid, id, 0, 99),
+            "addRelationship" => api.relate(&pid, "isMemberOf", "demo:9", time),
+            _ => api.purge_object(&pid),
         }
         if let Some(state) = parameter("dsState") {
-            knows.set_state(&pid, id, state.chars().next().unwrap());
+            api.set_state(&pid, id, state.chars().next().unwrap());
         }
     }
 }
@@ -63,12 +63,12 @@ fn media_type(id: &str, step: usize) -> &'static str {
 async fn fedora_3_shuffled_session_is_completed() {
     for mode in ["best-effort", "required"] {
         let repository: FakeFedora3 = FakeRepository::start(Fedora3::default()).await;
-        done_to(&repository.knows);
+        apply_all(&repository.api);
         let lines = lines(mode, &format!("{}{}", repository.url(), fake_fedora3::PATH), BASE);
-        let (_folder, gateway) = followed("fedora-apim", session_of_fedora_3(), false, &lines).await;
+        let (_folder, gateway) = run_session("fedora-apim", session_of_fedora_3(), false, &lines).await;
         let item = |object: usize, id: &str| format!("{BASE}/objects/demo:{object}/datastreams/{id}/content");
         let dated = |object: usize, id: &str, step: usize| {
-            let time = fake_fedora3::time(second(object, step) as u64);
+            let time = fake_fedora3::time(time_of(object, step) as u64);
             (format!("{}?asOfDateTime={time}", item(object, id)), media_type(id, step).to_owned())
         };
         for object in 0..OBJECTS {
@@ -76,11 +76,11 @@ async fn fedora_3_shuffled_session_is_completed() {
             let shown = gateway.json(&format!("/objects?uri={uri}")).await;
             let live = shown["items"].as_array().unwrap().iter().filter(|item| item["live"] == true);
             let content = |item: &Value| {
-                let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+                let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
                 (
-                    word(&item["uri"]),
-                    word(&item["state"]),
-                    (word(&item["content"]["url"]), word(&item["content"]["mediaType"])),
+                    text(&item["uri"]),
+                    text(&item["state"]),
+                    (text(&item["content"]["url"]), text(&item["content"]["mediaType"])),
                 )
             };
             let mut found: Vec<_> = live.map(content).collect();
@@ -108,13 +108,16 @@ async fn fedora_3_shuffled_session_is_completed() {
         for change in gateway.changes().await {
             assert!(matches!(change["lookup"].as_str(), None | Some("newer" | "gone")), "{change:#}");
             for item in change["items"].as_array().unwrap() {
-                let (url, told) = (item["content"]["url"].as_str(), item["content"]["mediaType"].as_str());
+                let (url, media_type) = (item["content"]["url"].as_str(), item["content"]["mediaType"].as_str());
                 // The facts about a version are always those of that version.
                 let all = steps().flat_map(|(object, step)| ["DC", "OBJ"].map(|id| dated(object, id, step)));
-                if let (Some(url), Some(told)) = (url, told)
+                if let (Some(url), Some(media_type)) = (url, media_type)
                     && !url.contains("RELS-EXT")
                 {
-                    assert!(all.into_iter().any(|version| version == (url.to_owned(), told.to_owned())), "{change:#}");
+                    assert!(
+                        all.into_iter().any(|version| version == (url.to_owned(), media_type.to_owned())),
+                        "{change:#}"
+                    );
                 }
             }
         }
@@ -125,19 +128,19 @@ async fn fedora_3_shuffled_session_is_completed() {
 #[tokio::test]
 async fn fedora_6_shuffled_session_is_completed() {
     let repository: FakeFedora6 = FakeRepository::start(Fedora6::default()).await;
-    repository.knows.container("/collection", 0);
+    repository.api.container("/collection", 0);
     for (object, step) in steps() {
         let path = format!("/collection/{object}");
         match kind(object, step) {
-            "Delete" => repository.knows.delete(&path),
-            _ => repository.knows.container(&path, second(object, step) as u64),
+            "Delete" => repository.api.delete(&path),
+            _ => repository.api.container(&path, time_of(object, step) as u64),
         }
     }
     let lines = lines("required", &format!("{}{}", repository.url(), fake_fedora6::PATH), REST);
-    let (_folder, gateway) = followed("fedora-events", session_of_fedora_6(), false, &lines).await;
+    let (_folder, gateway) = run_session("fedora-events", session_of_fedora_6(), false, &lines).await;
     for object in 0..OBJECTS {
         let uri = format!("{REST}/collection/{object}");
-        let (parent, live) = known(&gateway, &uri).await;
+        let (parent, live) = registry_items(&gateway, &uri).await;
         if object < 3 {
             assert_eq!(parent, format!("{REST}/collection"));
             assert_eq!(live.len(), 1);
@@ -159,8 +162,8 @@ async fn islandora_shuffled_session_is_completed() {
     for (object, step) in steps() {
         let (kind, path) = (kind(object, step), format!("/files/{object}"));
         match kind {
-            "Delete" => repository.knows.delete(&path),
-            _ => repository.knows.file(&path, "image/jp2", 100 + object as u64, 1),
+            "Delete" => repository.api.delete(&path),
+            _ => repository.api.file(&path, "image/jp2", 100 + object as u64, 1),
         }
         let body = json!({
             "@context": "https://www.w3.org/ns/activitystreams",
@@ -172,7 +175,7 @@ async fn islandora_shuffled_session_is_completed() {
         messages.push((object, json!({}), body.to_string()));
     }
     let lines = lines("best-effort", &format!("{}{}", repository.url(), fake_fedora6::PATH), REST);
-    let (_folder, gateway) = followed("islandora", messages, true, &lines).await;
+    let (_folder, gateway) = run_session("islandora", messages, true, &lines).await;
     for object in 0..OBJECTS {
         let shown = gateway.json(&format!("/objects?uri={}", object_uri(object))).await;
         let live: Vec<_> = shown["items"].as_array().unwrap().iter().filter(|item| item["live"] == true).collect();

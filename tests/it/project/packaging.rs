@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::command::help_and_exit_codes::{Ran, command, ended};
+use crate::command::help_and_exit_codes::{CommandResult, command, ended};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -21,14 +21,14 @@ fn read(name: &str) -> String {
 }
 
 /// Runs `tidings check` in a temporary folder with these variables.
-fn check(environment: &BTreeMap<String, String>) -> Ran {
+fn check(environment: &BTreeMap<String, String>) -> CommandResult {
     let data = tempfile::tempdir().unwrap();
     let mut check = command(&["check", "--data", data.path().to_str().unwrap()]);
     ended(check.envs(environment).spawn().unwrap())
 }
 
 /// Variables that an operator sets in `.env`.
-const GIVEN: [(&str, &str); 5] = [
+const ENV_FILE: [(&str, &str); 5] = [
     ("TIDINGS_TOKEN_SHA256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
     ("RABBITMQ_USER", "sfm"),
     ("RABBITMQ_PASSWORD", "hush"),
@@ -44,8 +44,8 @@ fn interpolated(text: &str) -> String {
         Some((name, default)) => (name, default.strip_prefix('-')),
         None => (variable, None),
     };
-    let given = GIVEN.iter().find(|(given, _)| *given == name).map(|(_, value)| *value);
-    let value = given.or(default).unwrap_or_else(|| panic!("nobody gives {name}"));
+    let variable = ENV_FILE.iter().find(|(variable, _)| *variable == name).map(|(_, value)| *value);
+    let value = variable.or(default).unwrap_or_else(|| panic!("nobody gives {name}"));
     format!("{before}{value}{}", interpolated(behind))
 }
 
@@ -88,15 +88,15 @@ fn compose_overlays_set_existing_settings() {
     ] {
         let mut environment = environment(&service(overlay));
         assert!(environment.keys().all(|name| name.starts_with("TIDINGS_")), "{environment:?}");
-        let (code, told, said) = check(&environment);
-        assert_eq!((code, said.as_str()), (0, ""), "{overlay}");
+        let (code, stdout, stderr) = check(&environment);
+        assert_eq!((code, stderr.as_str()), (0, ""), "{overlay}");
         for line in
             ["listen        0.0.0.0:8395\n", "public URL    http://localhost:8395\n", "access        by token: ops\n"]
         {
-            assert!(told.contains(line), "{overlay}: {told}");
+            assert!(stdout.contains(line), "{overlay}: {stdout}");
         }
         let read: String =
-            told.lines().filter(|line| line.starts_with("source ")).map(|line| format!("{line}\n")).collect();
+            stdout.lines().filter(|line| line.starts_with("source ")).map(|line| format!("{line}\n")).collect();
         assert_eq!(read, sources.concat(), "{overlay}");
         // A misspelled variable is an error.
         environment.insert("TIDINGS_SOURCES__FEDORA__DESTINATOIN".to_owned(), "/topic/x".to_owned());
@@ -138,12 +138,15 @@ fn image_runs_as_nobody_with_a_health_check() {
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
     });
     let mut environment: BTreeMap<String, String> = variables.collect();
-    let (code, _, said) = check(&environment);
-    assert!(code == 2 && said.contains("there is no access control"), "others reach it, so it needs a token: {said}");
-    environment.insert("TIDINGS_ACCESS__TOKENS__OPS__SHA256".to_owned(), GIVEN[0].1.to_owned());
+    let (code, _, stderr) = check(&environment);
+    assert!(
+        code == 2 && stderr.contains("there is no access control"),
+        "others reach it, so it needs a token: {stderr}"
+    );
+    environment.insert("TIDINGS_ACCESS__TOKENS__OPS__SHA256".to_owned(), ENV_FILE[0].1.to_owned());
     environment.insert("TIDINGS_ACCESS__TOKENS__OPS__SCOPES".to_owned(), "admin".to_owned());
-    let (code, told, _) = check(&environment);
-    assert!(code == 0 && told.contains("listen        0.0.0.0:8395\n"), "{told}");
+    let (code, stdout, _) = check(&environment);
+    assert!(code == 0 && stdout.contains("listen        0.0.0.0:8395\n"), "{stdout}");
 }
 
 #[test]
@@ -157,8 +160,8 @@ fn systemd_unit_confines_the_program() {
     assert_eq!(checked.strip_prefix("check"), Some(served), "what is checked is what is served");
     let arguments = checked.replace("/etc/tidings/tidings.toml", config.to_str().unwrap());
     let arguments = arguments.replace("/var/lib/tidings", folder.path().to_str().unwrap());
-    let (code, _, said) = ended(command(&arguments.split(' ').collect::<Vec<_>>()).spawn().unwrap());
-    assert_eq!((code, said.as_str()), (0, ""));
+    let (code, _, stderr) = ended(command(&arguments.split(' ').collect::<Vec<_>>()).spawn().unwrap());
+    assert_eq!((code, stderr.as_str()), (0, ""));
 
     // The program is not in /usr/bin on this machine.
     let copy = folder.path().join("tidings.service");
@@ -174,8 +177,8 @@ fn systemd_unit_confines_the_program() {
     };
     for arguments in [&["verify"][..], &["security", "--offline=true", "--no-pager", "--threshold=20"]] {
         let Some(output) = analyze(arguments) else { return };
-        let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {told}");
-        assert!(arguments[0] != "verify" || told.is_empty(), "{told}");
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {stdout}");
+        assert!(arguments[0] != "verify" || stdout.is_empty(), "{stdout}");
     }
 }

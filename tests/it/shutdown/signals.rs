@@ -44,9 +44,9 @@ async fn shutdown_finishes_active_requests_and_ignores_idle_clients() {
     )
     .unwrap();
     // The gateway has asked for the body with 100 Continue, so the request is active.
-    let mut asked = [0; 25];
-    slow.read_exact(&mut asked).unwrap();
-    assert!(asked.starts_with(b"HTTP/1.1 100"));
+    let mut interim = [0; 25];
+    slow.read_exact(&mut interim).unwrap();
+    assert!(interim.starts_with(b"HTTP/1.1 100"));
     slow.write_all(first.as_bytes()).unwrap();
     gateway.signal("TERM");
     while TcpStream::connect(&address).is_ok() {
@@ -74,7 +74,7 @@ async fn shutdown_disconnects_endless_clients_within_the_grace_time() {
     .unwrap();
     slow.read_exact(&mut [0; 25]).unwrap();
     gateway.signal("TERM");
-    let told = Instant::now();
+    let stopped_at = Instant::now();
     assert!(gateway.wait().success());
-    assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
+    assert!(stopped_at.elapsed() < Duration::from_secs(10), "{:?}", stopped_at.elapsed());
 }

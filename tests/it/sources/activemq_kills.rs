@@ -14,7 +14,7 @@ use crate::support::{
     amqp_source::{until, until_head, until_state},
     fedora3_messages::Call,
     gateway::Gateway,
-    journal_fixture::{configuration, journal_file, verified},
+    journal_fixture::{configuration, journal_file, verify_ok},
     python::Repository,
 };
 
@@ -143,5 +143,5 @@ async fn survive() {
         sources["sources"].as_array().unwrap().iter().map(repeats).sum::<u64>()
     );
     assert!(gateway.stop().success());
-    assert_eq!(verified(&journal_file(&folder.path().join("data"))).changes, MESSAGES);
+    assert_eq!(verify_ok(&journal_file(&folder.path().join("data"))).changes, MESSAGES);
 }

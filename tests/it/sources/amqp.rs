@@ -18,7 +18,7 @@ use crate::{
             EXCHANGE, QUEUE, SOURCE, connection, events, numbers, source, start, until, until_head, until_state,
         },
         gateway::{Gateway, PATIENCE},
-        journal_fixture::{event, journal_file, verified},
+        journal_fixture::{event, journal_file, verify_ok},
         rabbitmq::{Broker, Client},
     },
 };
@@ -111,16 +111,16 @@ async fn unreadable_messages_are_quarantined_with_their_routing_key() {
     ] {
         let before = gateway.json("/quarantine").await["messages"].as_array().unwrap().len();
         client.publish_with(EXCHANGE, "odd.one", body, properties).await;
-        let kept = until(&gateway, "it is in the quarantine", async || {
+        let quarantined = until(&gateway, "it is in the quarantine", async || {
             let all = gateway.json("/quarantine").await["messages"].as_array().unwrap().clone();
             (all.len() > before).then(|| all[0].clone())
         })
         .await;
-        let reason = format!("{}: {}", kept["place"].as_str().unwrap(), kept["reason"].as_str().unwrap());
+        let reason = format!("{}: {}", quarantined["place"].as_str().unwrap(), quarantined["reason"].as_str().unwrap());
         assert!(reason.contains(told), "{reason}");
-        assert_eq!(kept["source"], SOURCE);
-        assert_eq!(kept["size"], body.len(), "it is kept as it came");
-        let shown = gateway.json(&format!("/quarantine/{}", kept["id"])).await;
+        assert_eq!(quarantined["source"], SOURCE);
+        assert_eq!(quarantined["size"], body.len(), "it is kept as it came");
+        let shown = gateway.json(&format!("/quarantine/{}", quarantined["id"])).await;
         let headers = shown["headers"].to_string();
         assert!(headers.contains("odd.one") && headers.contains(EXCHANGE), "{shown:#}");
     }
@@ -195,7 +195,7 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
     until(&gateway, "what is no event is kept", async || (counts(&gateway).await["quarantined"] == 2).then_some(()))
         .await;
     assert_nothing_is_left(gateway, &client).await;
-    assert_eq!(verified(&journal_file(&disk.path().join("data"))).changes, sent);
+    assert_eq!(verify_ok(&journal_file(&disk.path().join("data"))).changes, sent);
 }
 
 #[tokio::test]
@@ -210,14 +210,14 @@ async fn gateway_stop_or_kill_leaves_unread_messages_in_the_queue() {
     let gateway = start(folder.path(), &vhost.url(), "");
     until_head(&gateway, 300).await;
     assert!(gateway.stop().success());
-    let taken: u32 = rusqlite::Connection::open(journal_file(&folder.path().join("data")))
+    let stored: u32 = rusqlite::Connection::open(journal_file(&folder.path().join("data")))
         .and_then(|journal| journal.query_row("SELECT max(seq) FROM changes", [], |row| row.get(0)))
         .unwrap();
     // The stopped gateway has acknowledged all messages that it took. The broker may need some time to count
     // the rest again.
     let began = Instant::now();
-    while client.waiting(QUEUE).await != 6000 - taken {
-        assert!(began.elapsed() < PATIENCE, "{taken} were taken, and {} are left", client.waiting(QUEUE).await);
+    while client.waiting(QUEUE).await != 6000 - stored {
+        assert!(began.elapsed() < PATIENCE, "{stored} were taken, and {} are left", client.waiting(QUEUE).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for head in [1500, 2500, 3500] {

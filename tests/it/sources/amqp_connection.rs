@@ -34,10 +34,10 @@ async fn connect_times_out_on_a_silent_peer_and_closes_the_socket() {
     let port = silent.local_addr().unwrap().port();
     let accepting = std::thread::spawn(move || {
         let (mut socket, _) = silent.accept().unwrap();
-        let mut told = Vec::new();
+        let mut rest = Vec::new();
         // Read to the end, because the end comes only if the peer has closed its socket.
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        socket.read_to_end(&mut told).map(|_| told)
+        socket.read_to_end(&mut rest).map(|_| rest)
     });
     let error = refused(&format!("amqp://127.0.0.1:{port}")).await;
     assert!(matches!(error, AmqpError::Timeout { .. }) && error.is_transient(), "{error}");
@@ -93,14 +93,14 @@ async fn tls_connects_only_with_a_trusted_certificate() {
     std::fs::write(&other, params.self_signed(&key).unwrap().pem()).unwrap();
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
-    for (ca, told) in [
+    for (ca, rest) in [
         (Some(other), "no encrypted connection can be made"),
         (None, "no encrypted connection can be made"),
         (Some(empty), "the file contains no certificate"),
         (Some(folder.path().join("none.pem")), "No such file"),
     ] {
         let Err(error) = by("localhost", ca).connect().await else { panic!("it was trusted") };
-        assert!(error.to_string().contains(told) && !error.is_transient(), "{error}");
+        assert!(error.to_string().contains(rest) && !error.is_transient(), "{error}");
     }
     // TLS to a plain port, and plain AMQP to the TLS port.
     let plain = url("localhost").replace(&broker.tls_port.to_string(), &broker.port.to_string());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{
     amqp_source::{EXCHANGE, QUEUE, connection, events, numbers, start, until, until_head, until_state},
     cutting_proxy::CuttingProxy,
-    fake_amqp_broker::{FakeBroker, Mood},
+    fake_amqp_broker::{ChannelBehaviour, FakeAmqpBroker},
     journal_fixture::{configuration, event},
     rabbitmq::{Broker, RawMessage, RawPublisher, nested},
     subscription_fixture::{gateway, index, post},
@@ -48,13 +48,13 @@ async fn malformed_messages_are_quarantined_and_the_next_one_is_journaled() {
             raw.publish(EXCHANGE, &message);
             client.publish(EXCHANGE, "events.new", event(number).to_string()).await;
             until_head(&gateway, number).await;
-            let kept = until(&gateway, reason, async || {
-                let kept = gateway.json("/quarantine").await["messages"].as_array().unwrap().clone();
-                (kept.len() as u64 == number).then(|| kept[0].clone())
+            let quarantined = until(&gateway, reason, async || {
+                let quarantined = gateway.json("/quarantine").await["messages"].as_array().unwrap().clone();
+                (quarantined.len() as u64 == number).then(|| quarantined[0].clone())
             })
             .await;
-            assert!(kept["reason"].as_str().unwrap().starts_with(reason), "{kept:#}");
-            assert_eq!(kept["size"], message.body.len(), "the body is as it was published");
+            assert!(quarantined["reason"].as_str().unwrap().starts_with(reason), "{quarantined:#}");
+            assert_eq!(quarantined["size"], message.body.len(), "the body is as it was published");
         }
         assert_eq!(numbers(&gateway).await, [1, 2, 3, 4]);
         let shown = connection(&gateway).await;
@@ -81,8 +81,8 @@ async fn malformed_message_costs_no_other_under_a_delivery_limit() {
     let gateway = start(folder.path(), &vhost.url(), "");
     until_head(&gateway, 1500).await;
     assert_eq!(numbers(&gateway).await, (1..=1500).collect::<Vec<_>>());
-    let kept = gateway.json("/quarantine").await;
-    assert_eq!(kept["messages"].as_array().unwrap().len(), 1, "{kept:#}");
+    let quarantined = gateway.json("/quarantine").await;
+    assert_eq!(quarantined["messages"].as_array().unwrap().len(), 1, "{quarantined:#}");
     client.close().await;
 }
 
@@ -108,14 +108,14 @@ async fn malformed_message_costs_no_other_when_it_ends_each_connection() {
     let mut numbers = numbers(&gateway).await;
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=1500).collect::<Vec<_>>());
-    let kept = gateway.json("/quarantine").await;
-    assert_eq!(kept["messages"], json!([]), "the bad message never arrived");
+    let quarantined = gateway.json("/quarantine").await;
+    assert_eq!(quarantined["messages"], json!([]), "the bad message never arrived");
     client.close().await;
 }
 
 #[tokio::test]
 async fn malformed_return_is_tolerated() {
-    let broker = FakeBroker::start(Mood::ReturnsTheThird);
+    let broker = FakeAmqpBroker::start(ChannelBehaviour::ReturnsThirdMessage);
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), &index(&broker.url(), "format = \"json\""));
     for number in 1..=5 {
@@ -128,22 +128,23 @@ async fn malformed_return_is_tolerated() {
     assert!((1..=2).contains(&cursor), "{shown:#}");
     let reason = shown["lastError"]["reason"].as_str().unwrap();
     assert!(reason.starts_with("it reached no queue"), "{reason}");
-    broker.becomes(Mood::Acks);
+    broker.set_behaviour(ChannelBehaviour::Acks);
     gateway.until_at("index", 5).await;
-    let seqs: Vec<_> = broker.published(Mood::Acks).iter().map(|body| body["seq"].as_u64().unwrap()).collect();
+    let seqs: Vec<_> =
+        broker.published(ChannelBehaviour::Acks).iter().map(|body| body["seq"].as_u64().unwrap()).collect();
     assert_eq!(seqs, (cursor + 1..=5).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn malformed_reply_text_is_tolerated() {
-    let broker = FakeBroker::start(Mood::ClosesBadly);
+    let broker = FakeAmqpBroker::start(ChannelBehaviour::ClosesWithInvalidText);
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), &index(&broker.url(), "format = \"json\""));
     post(&gateway, 1).await;
     let shown = gateway.until("index", "it tries again", |shown| shown["state"] == "retrying").await;
     let reason = shown["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("NO CAF?"), "{reason}");
-    broker.becomes(Mood::Acks);
+    broker.set_behaviour(ChannelBehaviour::Acks);
     gateway.until_at("index", 1).await;
 }
 

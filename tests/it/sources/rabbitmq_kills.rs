@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::support::{
     gateway::Gateway,
-    journal_fixture::{configuration, journal_file, verified},
+    journal_fixture::{configuration, journal_file, verify_ok},
     rabbitmq::{Broker, Client},
-    reconnecting_client::{Progress, Received, consume, publish},
+    reconnecting_client::{Progress, ReceivedMessage, consume, publish},
 };
 
 const EXCHANGE: &str = "sfm_exchange";
@@ -123,7 +123,7 @@ async fn survive(kind: &str, count: usize, mut victims: Vec<Victim>) {
         eprintln!("{:?}: {victim:?} at {moment}", began.elapsed());
         tokio::task::block_in_place(|| match victim {
             Victim::Broker => {
-                broker.kill_at_once();
+                broker.kill_immediately();
                 broker.start_again();
             }
             Victim::Gateway => {
@@ -136,34 +136,34 @@ async fn survive(kind: &str, count: usize, mut victims: Vec<Victim>) {
     eprintln!("{:?}: all have arrived", began.elapsed());
     publishing.await.unwrap();
     consuming.await.unwrap();
-    holds(&gateway, count, &progress).await;
+    assert_complete(&gateway, count, &progress).await;
     assert!(gateway.stop().success());
-    assert_eq!(verified(&journal_file(&folder.path().join("data"))).changes, count as u64);
+    assert_eq!(verify_ok(&journal_file(&folder.path().join("data"))).changes, count as u64);
 }
 
 /// Panics unless the journal has every message once and the subscriber got the same changes in order.
 #[expect(clippy::print_stderr, reason = "that there were repeats is of interest")]
-async fn holds(gateway: &Gateway, count: usize, progress: &Progress) {
+async fn assert_complete(gateway: &Gateway, count: usize, progress: &Progress) {
     let changes = gateway.changes().await;
     assert_eq!(changes.len(), count, "one change for each message");
     let warcs: BTreeSet<_> = changes.iter().map(|change| change["items"][0]["uri"].as_str().unwrap()).collect();
-    let told = (1..=count).map(|number| format!("https://sfm.example.org/api/v1/warcs/w{number}/"));
-    assert!(told.into_iter().all(|warc| warcs.contains(warc.as_str())) && warcs.len() == count, "each once");
+    let expected = (1..=count).map(|number| format!("https://sfm.example.org/api/v1/warcs/w{number}/"));
+    assert!(expected.into_iter().all(|warc| warcs.contains(warc.as_str())) && warcs.len() == count, "each once");
     assert_eq!(gateway.json("/quarantine").await["messages"], json!([]));
 
     let counts = progress.counts();
     let again = counts.received.len() - counts.ids.len();
-    eprintln!("{} were published again, {again} received again", counts.published_again);
+    eprintln!("{} were published again, {again} received again", counts.republished);
     let id = |change: &Value| change["id"].as_str().unwrap().to_owned();
     let journaled: Vec<_> = changes.iter().map(id).collect();
-    let mut seen = BTreeSet::new();
-    let first = counts.received.iter().filter(|message| seen.insert(message.seq) && !message.redelivered);
+    let mut ids = BTreeSet::new();
+    let first = counts.received.iter().filter(|message| ids.insert(message.seq) && !message.redelivered);
     let first: Vec<_> = first.map(|message| message.seq).collect();
     let out_of_order = first.windows(2).find(|pair| pair[1] <= pair[0]);
     assert_eq!(out_of_order, None, "what the queue gives for the first time is in order");
     assert!(counts.ids.keys().copied().eq(1..=count as u64), "every number is there");
     assert!(counts.ids.values().eq(&journaled), "under the identifiers of the journal");
-    let same = |message: &Received| counts.ids[&message.seq] == message.id;
+    let same = |message: &ReceivedMessage| counts.ids[&message.seq] == message.id;
     assert!(counts.received.iter().all(same), "a repeat has the same identifier");
 }
 

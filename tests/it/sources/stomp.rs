@@ -144,15 +144,15 @@ async fn unreadable_messages_are_quarantined_with_their_destination() {
     ] {
         let before = gateway.json("/quarantine").await["messages"].as_array().unwrap().len();
         client.send_all(&queue, headers, [body]);
-        let kept = until(&gateway, "it is in the quarantine", async || {
+        let quarantined = until(&gateway, "it is in the quarantine", async || {
             let all = gateway.json("/quarantine").await["messages"].as_array().unwrap().clone();
             (all.len() > before).then(|| all[0].clone())
         })
         .await;
-        let reason = format!("{}: {}", kept["place"].as_str().unwrap(), kept["reason"].as_str().unwrap());
+        let reason = format!("{}: {}", quarantined["place"].as_str().unwrap(), quarantined["reason"].as_str().unwrap());
         assert!(reason.contains(told), "{reason}");
-        assert_eq!(kept["size"], size.unwrap_or(body.len()), "it is kept as it came");
-        let shown = gateway.json(&format!("/quarantine/{}", kept["id"])).await;
+        assert_eq!(quarantined["size"], size.unwrap_or(body.len()), "it is kept as it came");
+        let shown = gateway.json(&format!("/quarantine/{}", quarantined["id"])).await;
         assert!(shown["headers"].to_string().contains(&queue), "{shown:#}");
     }
     client.send_all(&queue, &gzipped, [gzip(good.as_bytes())]);

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::{
     activemq::{Broker, PASSWORD, USER},
     amqp_source::{connection, events, numbers, until, until_head, until_state},
-    fake_stomp_broker::{FakeStomp, Peer, Scene},
+    fake_stomp_broker::{FakeStompBroker, Peer, Scene},
     gateway::Gateway,
     journal_fixture::event,
     stomp_client::{Client, frame},
@@ -28,11 +28,11 @@ fn scene(scene: impl Fn(&mut Peer) + Send + 'static) -> Scene {
 /// disconnects.
 fn sends(numbers: impl IntoIterator<Item = u64> + Clone + Send + 'static) -> Scene {
     scene(move |peer| {
-        peer.let_in(&V1_2);
+        peer.accept(&V1_2);
         for number in numbers.clone() {
             peer.send(&format!("m{number}"), &[], event(number).to_string().as_bytes());
         }
-        peer.hear_all();
+        peer.read_to_end();
     })
 }
 
@@ -41,15 +41,15 @@ fn reason(connection: &Value) -> &str {
 }
 
 /// Starts a gateway against a fake broker with these scenes. The caller stops the gateway.
-fn play(scenes: Vec<Scene>) -> (tempfile::TempDir, FakeStomp, Gateway) {
-    let (folder, peer) = (tempfile::tempdir().unwrap(), FakeStomp::plays(scenes));
+fn play(scenes: Vec<Scene>) -> (tempfile::TempDir, FakeStompBroker, Gateway) {
+    let (folder, peer) = (tempfile::tempdir().unwrap(), FakeStompBroker::start(scenes));
     let gateway = start(folder.path(), &peer.url(), "/queue/q", "");
     (folder, peer, gateway)
 }
 
 /// Waits until the source has reported an error with that text.
-async fn until_told(gateway: &Gateway, told: &str) {
-    until(gateway, told, async || reason(&connection(gateway).await).contains(told).then_some(())).await;
+async fn until_reported(gateway: &Gateway, message: &str) {
+    until(gateway, message, async || reason(&connection(gateway).await).contains(message).then_some(())).await;
 }
 
 #[tokio::test]
@@ -65,45 +65,45 @@ async fn non_stomp_bytes_are_reported_and_the_next_connection_works() {
         (b"CONNECTED\nversion:1.2\ncontent-length:2\n\nabc\0", "a frame does not end where its content-length says"),
         (b"CONNECTED\nsession:1\n\n\0", "the broker speaks STOMP 1.0 and neither 1.1 nor 1.2"),
     ];
-    for (octets, told) in broken {
+    for (octets, message) in broken {
         let first = scene(move |peer| {
-            peer.hear();
-            peer.say(octets);
-            peer.hear_all();
+            peer.next_frame();
+            peer.send_bytes(octets);
+            peer.read_to_end();
         });
         let (_folder, _peer, gateway) = play(vec![first]);
         let waiting = until_state(&gateway, "waiting").await;
-        assert!(reason(&waiting).contains(told), "{waiting:#}");
+        assert!(reason(&waiting).contains(message), "{waiting:#}");
     }
     let long = scene(|peer| {
-        peer.hear();
-        peer.say(b"CONNECTED\n");
-        (0..10_000).for_each(|number| peer.say(format!("h{number}:{number}\n").as_bytes()));
-        peer.hear_all();
+        peer.next_frame();
+        peer.send_bytes(b"CONNECTED\n");
+        (0..10_000).for_each(|number| peer.send_bytes(format!("h{number}:{number}\n").as_bytes()));
+        peer.read_to_end();
     });
     let (_folder, _peer, gateway) = play(vec![long]);
-    until_told(&gateway, "the headers of a frame have more than 65536 bytes").await;
+    until_reported(&gateway, "the headers of a frame have more than 65536 bytes").await;
 }
 
 #[tokio::test]
 async fn long_headers_quarantine_the_message_and_the_next_one_is_read() {
     let long = scene(|peer| {
-        peer.let_in(&V1_2);
+        peer.accept(&V1_2);
         let headers: String = (0..8).map(|number| format!("h{number}:{}\n", "x".repeat(9000))).collect();
-        peer.say(format!("MESSAGE\n{headers}destination:/queue/q\nack:long\n\n{}\0", event(7)).as_bytes());
+        peer.send_bytes(format!("MESSAGE\n{headers}destination:/queue/q\nack:long\n\n{}\0", event(7)).as_bytes());
         peer.send("m1", &[], event(1).to_string().as_bytes());
-        peer.hear_all();
+        peer.read_to_end();
     });
     let (_folder, peer, gateway) = play(vec![long]);
     until_head(&gateway, 1).await;
-    let kept = until(&gateway, "it is kept", async || {
-        let kept = gateway.json("/quarantine").await["messages"][0].clone();
-        kept["reason"].as_str().map(str::to_owned)
+    let quarantined = until(&gateway, "it is kept", async || {
+        let quarantined = gateway.json("/quarantine").await["messages"][0].clone();
+        quarantined["reason"].as_str().map(str::to_owned)
     })
     .await;
-    assert!(kept.starts_with("its headers have 72"), "{kept}");
+    assert!(quarantined.starts_with("its headers have 72"), "{quarantined}");
     until(&gateway, "both are acknowledged", async || {
-        peer.heard("ACK", "id").last().is_some_and(|id| id == "m1").then_some(())
+        peer.received_frames("ACK", "id").last().is_some_and(|id| id == "m1").then_some(())
     })
     .await;
     assert_eq!(connection(&gateway).await["lastError"], Value::Null);
@@ -116,9 +116,9 @@ async fn jms_text_is_decoded_from_modified_utf8() {
         ("{\"object\":\"http://h/1\",\"items\":[{\"uri\":\"http://h/1/", "\",\"change\":\"ADD\"}],\"description\":\"");
     let body = [before.as_bytes(), b"1", after.as_bytes(), b"\xED\xA0\xBD\xED\xB8\x80\"}"].concat();
     let jms = scene(move |peer| {
-        peer.let_in(&V1_2);
+        peer.accept(&V1_2);
         peer.send("m1", &[], &body);
-        peer.hear_all();
+        peer.read_to_end();
     });
     let (_folder, _peer, gateway) = play(vec![jms]);
     until_head(&gateway, 1).await;
@@ -129,29 +129,29 @@ async fn jms_text_is_decoded_from_modified_utf8() {
 async fn prefetch_drops_to_one_after_an_unreadable_frame() {
     let bad = || {
         scene(|peer| {
-            peer.let_in(&V1_2);
-            peer.say(b"MESSAGE\nno colon\n\n\0");
-            peer.hear_all();
+            peer.accept(&V1_2);
+            peer.send_bytes(b"MESSAGE\nno colon\n\n\0");
+            peer.read_to_end();
         })
     };
     let good = scene(|peer| {
-        peer.let_in(&V1_2);
+        peer.accept(&V1_2);
         for number in 1..=4 {
             peer.send(&format!("m{number}"), &[], event(number).to_string().as_bytes());
-            assert_eq!(peer.hear().as_deref(), Some("ACK"));
+            assert_eq!(peer.next_frame().as_deref(), Some("ACK"));
         }
-        peer.hear_all();
+        peer.read_to_end();
     });
     let (folder, peer) =
-        (tempfile::tempdir().unwrap(), FakeStomp::plays(vec![bad(), bad(), bad(), bad(), good, sends(5..=5)]));
+        (tempfile::tempdir().unwrap(), FakeStompBroker::start(vec![bad(), bad(), bad(), bad(), good, sends(5..=5)]));
     let gateway = start(folder.path(), &peer.url(), "/queue/q", "prefetch = 3");
     let expected = "a frame of the broker cannot be read: a header has no colon; messages are read one at a time now, and the \
                     first one of /queue/q may be the cause: the journal ended with change 0";
-    until_told(&gateway, expected).await;
+    until_reported(&gateway, expected).await;
     until_head(&gateway, 5).await;
     assert_eq!(numbers(&gateway).await, [1, 2, 3, 4, 5]);
     assert!(gateway.stop().success());
-    assert_eq!(peer.heard("SUBSCRIBE", "prefetch-count"), ["3", "1", "1", "1", "1", "3"]);
+    assert_eq!(peer.received_frames("SUBSCRIBE", "prefetch-count"), ["3", "1", "1", "1", "1", "3"]);
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
     let warned = log.lines().filter(|line| line.contains("WARN") && line.contains("cannot read the source; retrying"));
     assert_eq!(warned.count(), 2, "one line for each trouble, and one message at a time is another: {log}");
@@ -162,70 +162,70 @@ async fn prefetch_drops_to_one_after_an_unreadable_frame() {
 async fn connection_cut_within_a_frame_is_restored_and_the_message_counts_once() {
     let cut = |at: usize| {
         scene(move |peer| {
-            peer.let_in(&V1_2);
+            peer.accept(&V1_2);
             peer.send("m1", &[], event(1).to_string().as_bytes());
             let mut message = frame("MESSAGE", &[("ack", "m2")], event(2).to_string().as_bytes());
             message.truncate(at.min(message.len() - 1));
-            peer.say(&message);
+            peer.send_bytes(&message);
             // Complete messages are acknowledged before the connection ends.
-            assert_eq!(peer.hear().as_deref(), Some("ACK"));
+            assert_eq!(peer.next_frame().as_deref(), Some("ACK"));
         })
     };
     let (_folder, peer, gateway) = play(vec![cut(3), cut(12), cut(100), cut(usize::MAX), sends(1..=3)]);
-    until_told(&gateway, "the broker closed it within a frame").await;
+    until_reported(&gateway, "the broker closed it within a frame").await;
     until_head(&gateway, 3).await;
     assert_eq!(numbers(&gateway).await, [1, 2, 3]);
     assert!(gateway.stop().success());
-    let acknowledged = peer.heard("ACK", "id");
+    let acknowledged = peer.received_frames("ACK", "id");
     assert_eq!(acknowledged[..4], ["m1"; 4]);
     assert_eq!(acknowledged.last().map(String::as_str), Some("m3"));
     // The gateway waits for the receipt of its DISCONNECT and does not unsubscribe.
-    assert_eq!(peer.heard("DISCONNECT", "receipt"), ["goodbye"]);
-    assert_eq!(peer.heard("UNSUBSCRIBE", "id"), [""; 0]);
+    assert_eq!(peer.received_frames("DISCONNECT", "receipt"), ["goodbye"]);
+    assert_eq!(peer.received_frames("UNSUBSCRIBE", "id"), [""; 0]);
 }
 
 #[tokio::test]
 async fn error_frame_is_reported_without_the_password() {
     let refuses = scene(|peer| {
-        peer.hear();
+        peer.next_frame();
         let message = [("message", "User me with hush-hush is not known")];
-        peer.say(&frame("ERROR", &message, b"java.lang.SecurityException: hush-hush\n\tat org.example\n"));
-        peer.hear_all();
+        peer.send_bytes(&frame("ERROR", &message, b"java.lang.SecurityException: hush-hush\n\tat org.example\n"));
+        peer.read_to_end();
     });
     let (folder, peer, gateway) = play(vec![refuses]);
     let waiting = until_state(&gateway, "waiting").await;
-    let told = "the broker refused the gateway (User me with … is not known); fix user, password or virtual host in `url`, or in the broker";
-    assert_eq!(reason(&waiting), told);
-    assert_eq!(peer.heard("CONNECT", "passcode"), ["hush-hush"]);
+    let message = "the broker refused the gateway (User me with … is not known); fix user, password or virtual host in `url`, or in the broker";
+    assert_eq!(reason(&waiting), message);
+    assert_eq!(peer.received_frames("CONNECT", "passcode"), ["hush-hush"]);
     assert!(gateway.stop().success());
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
     assert!(log.contains("cannot read the source; retrying") && !log.contains("hush"), "{log}");
 
     let ends = scene(|peer| {
-        peer.let_in(&V1_2);
+        peer.accept(&V1_2);
         peer.send("m1", &[], event(1).to_string().as_bytes());
-        peer.hear();
-        peer.say(&frame("ERROR", &[("message", "out\nof memory")], b""));
-        peer.hear_all();
+        peer.next_frame();
+        peer.send_bytes(&frame("ERROR", &[("message", "out\nof memory")], b""));
+        peer.read_to_end();
     });
     let (_folder, _peer, gateway) = play(vec![ends, sends(1..=2)]);
-    until_told(&gateway, "the broker closed the connection: out").await;
+    until_reported(&gateway, "the broker closed the connection: out").await;
     until_head(&gateway, 2).await;
 }
 
 #[tokio::test]
 async fn heart_beats_detect_silence_and_go_both_ways() {
-    let silent = scene(Peer::hear_all);
+    let silent = scene(Peer::read_to_end);
     let quiet = scene(|peer| {
-        peer.let_in(&[("version", "1.2"), ("heart-beat", "1000,1000")]);
+        peer.accept(&[("version", "1.2"), ("heart-beat", "1000,1000")]);
         // Two heart-beats of the gateway arrive before it gives up.
-        assert_eq!((peer.hear_octet(), peer.hear_octet()), (Some(b'\n'), Some(b'\n')));
-        peer.hear_all();
+        assert_eq!((peer.next_byte(), peer.next_byte()), (Some(b'\n'), Some(b'\n')));
+        peer.read_to_end();
     });
     let (_folder, _peer, gateway) = play(vec![silent, quiet, sends(1..=1)]);
-    until_told(&gateway, "the broker did not respond within 10 seconds when asked to open the connection").await;
+    until_reported(&gateway, "the broker did not respond within 10 seconds when asked to open the connection").await;
     until_state(&gateway, "connected").await;
-    until_told(&gateway, "the broker sent nothing for 10 seconds, not even a heart-beat").await;
+    until_reported(&gateway, "the broker sent nothing for 10 seconds, not even a heart-beat").await;
     until_head(&gateway, 1).await;
     let began = Instant::now();
     assert!(gateway.stop().success());
@@ -235,46 +235,51 @@ async fn heart_beats_detect_silence_and_go_both_ways() {
 #[tokio::test]
 async fn heart_beats_alone_keep_a_connection() {
     let beats = scene(|peer| {
-        peer.let_in(&[("version", "1.2"), ("heart-beat", "5000,0")]);
+        peer.accept(&[("version", "1.2"), ("heart-beat", "5000,0")]);
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(12) {
-            peer.say(b"\r\n");
+            peer.send_bytes(b"\r\n");
             std::thread::sleep(Duration::from_millis(500));
         }
         peer.send("m1", &[], event(1).to_string().as_bytes());
-        peer.hear_all();
+        peer.read_to_end();
     });
     let (_folder, peer, gateway) = play(vec![beats]);
     until_head(&gateway, 1).await;
     assert!(connection(&gateway).await.get("lastError").is_none());
-    assert_eq!(peer.heard("CONNECT", "heart-beat"), ["5000,5000"]);
+    assert_eq!(peer.received_frames("CONNECT", "heart-beat"), ["5000,5000"]);
 }
 
 #[tokio::test]
 async fn endless_body_uses_bounded_memory_and_the_next_message_is_read() {
     let endless = scene(|peer| {
-        peer.let_in(&V1_2);
+        peer.accept(&V1_2);
         let bytes = 300 << 20;
         let head = format!("MESSAGE\nack:large\ndestination:/queue/q\ncontent-length:{bytes}\n\n");
-        peer.say(head.as_bytes());
+        peer.send_bytes(head.as_bytes());
         let part = vec![b'x'; 1 << 20];
-        (0..bytes >> 20).for_each(|_| peer.say(&part));
-        peer.say(b"\0");
+        (0..bytes >> 20).for_each(|_| peer.send_bytes(&part));
+        peer.send_bytes(b"\0");
         peer.send("m1", &[], event(1).to_string().as_bytes());
-        peer.hear_all();
+        peer.read_to_end();
     });
     let (_folder, peer, gateway) = play(vec![endless]);
     until_head(&gateway, 1).await;
     // The error is reported before the message is quarantined.
-    let kept = async || gateway.json("/quarantine").await["messages"].get(0).cloned();
-    let kept = until(&gateway, "the large one is kept", kept).await;
-    assert!(kept["reason"].as_str().unwrap().contains("its body of 314572800 bytes was dropped"), "{kept:#}");
+    let quarantined = async || gateway.json("/quarantine").await["messages"].get(0).cloned();
+    let quarantined = until(&gateway, "the large one is quarantined", quarantined).await;
+    assert!(
+        quarantined["reason"].as_str().unwrap().contains("its body of 314572800 bytes was dropped"),
+        "{quarantined:#}"
+    );
     let status = fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let kilobytes: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(kilobytes < 150_000, "it took {kilobytes} kB");
-    until(&gateway, "both are acknowledged", async || peer.heard("ACK", "id").contains(&"m1".into()).then_some(()))
-        .await;
+    until(&gateway, "both are acknowledged", async || {
+        peer.received_frames("ACK", "id").contains(&"m1".into()).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -282,27 +287,27 @@ async fn redelivery_makes_no_second_change() {
     // Messages of Islandora have neither an identifier nor a time, so only the broker's message id
     // distinguishes them.
     let body = fs::read(crate::support::fixtures::folder("islandora").join("node-update.json")).unwrap();
-    let told = |again: &'static str, more: bool| {
+    let message = |again: &'static str, more: bool| {
         let body = body.clone();
         scene(move |peer| {
-            peer.let_in(&V1_2);
+            peer.accept(&V1_2);
             for id in ["ID:h-1:1", "ID:h-1:2"].into_iter().chain(more.then_some("ID:h-1:3")) {
                 peer.send(id, &[("redelivered", again)], &body);
             }
             if more {
-                peer.hear_all();
+                peer.read_to_end();
             } else {
                 // The broker disconnects before it has processed the acknowledgement.
-                peer.hear();
+                peer.next_frame();
             }
         })
     };
     let (folder, peer) =
-        (tempfile::tempdir().unwrap(), FakeStomp::plays(vec![told("false", false), told("true", true)]));
+        (tempfile::tempdir().unwrap(), FakeStompBroker::start(vec![message("false", false), message("true", true)]));
     let gateway = start_with(folder.path(), &peer.url(), "/queue/q", "islandora", "");
     until_head(&gateway, 3).await;
     until(&gateway, "all are acknowledged", async || {
-        peer.heard("ACK", "id").last().is_some_and(|id| id.ends_with('3')).then_some(())
+        peer.received_frames("ACK", "id").last().is_some_and(|id| id.ends_with('3')).then_some(())
     })
     .await;
     assert_eq!(gateway.json("/readyz").await["head"], 3);
@@ -312,13 +317,13 @@ async fn redelivery_makes_no_second_change() {
 
 #[tokio::test]
 async fn settings_are_sent_to_the_broker() {
-    let peer = FakeStomp::plays(vec![sends(1..=50)]);
+    let peer = FakeStompBroker::start(vec![sends(1..=50)]);
     let folder = tempfile::tempdir().unwrap();
     let lines = "durable = \"kept\"\nclient_id = \"me\"\nprefetch = 70\nacknowledge = \"individual\"";
     let gateway = start(folder.path(), &peer.url(), "/topic/t", lines);
     until_head(&gateway, 50).await;
     assert!(gateway.stop().success());
-    assert_eq!(peer.heard("CONNECT", "client-id"), ["me"]);
+    assert_eq!(peer.received_frames("CONNECT", "client-id"), ["me"]);
     for (header, value) in [
         ("destination", "/topic/t"),
         ("ack", "client-individual"),
@@ -328,28 +333,28 @@ async fn settings_are_sent_to_the_broker() {
         ("durable-subscription-name", "kept"),
         ("id", "kept"),
     ] {
-        assert_eq!(peer.heard("SUBSCRIBE", header), [value], "{header}");
+        assert_eq!(peer.received_frames("SUBSCRIBE", header), [value], "{header}");
     }
     let marks: Vec<_> = (1..=50).map(|number| format!("m{number}")).collect();
-    assert_eq!(peer.heard("ACK", "id"), marks, "each by itself");
+    assert_eq!(peer.received_frames("ACK", "id"), marks, "each by itself");
 }
 
 #[tokio::test]
 async fn stomp_1_1_is_supported() {
     let older = scene(|peer| {
-        peer.let_in(&[("version", "1.1")]);
+        peer.accept(&[("version", "1.1")]);
         let own = [("message-id", "ID:h:1"), ("subscription", "tidings"), ("destination", "/queue/q")];
-        peer.say(&frame("MESSAGE", &own, event(1).to_string().as_bytes()));
-        peer.hear_all();
+        peer.send_bytes(&frame("MESSAGE", &own, event(1).to_string().as_bytes()));
+        peer.read_to_end();
     });
     let (_folder, peer, gateway) = play(vec![older]);
     until_head(&gateway, 1).await;
     assert!(gateway.stop().success());
     assert_eq!(
-        (peer.heard("ACK", "message-id"), peer.heard("ACK", "subscription")),
+        (peer.received_frames("ACK", "message-id"), peer.received_frames("ACK", "subscription")),
         (vec!["ID\\ch\\c1".into()], vec!["tidings".into()])
     );
-    assert_eq!(peer.heard("CONNECT", "accept-version"), ["1.1,1.2"]);
+    assert_eq!(peer.received_frames("CONNECT", "accept-version"), ["1.1,1.2"]);
 }
 
 #[tokio::test]
@@ -360,7 +365,7 @@ async fn activemq_errors_that_need_an_administrator_are_reported() {
     let mut client = Client::connect(broker.port);
     client.send_all(&private, &[], events(1..=5));
     let url = |user: &str, password: &str| format!("stomp://{user}:{password}@127.0.0.1:{}", broker.port);
-    for (url, told) in [
+    for (url, message) in [
         (
             broker.url(),
             "the broker does not send the messages of the destination (User anonymous is not authorized to read",
@@ -369,7 +374,7 @@ async fn activemq_errors_that_need_an_administrator_are_reported() {
     ] {
         let gateway = start(folder.path(), &url, &private, "");
         let waiting = until_state(&gateway, "waiting").await;
-        assert!(reason(&waiting).contains(told), "{waiting:#}");
+        assert!(reason(&waiting).contains(message), "{waiting:#}");
         assert_eq!(gateway.json("/readyz").await["status"], "degraded");
         assert!(gateway.stop().success());
         let log = fs::read_to_string(folder.path().join("log")).unwrap();

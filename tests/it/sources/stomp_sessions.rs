@@ -23,26 +23,26 @@ pub(crate) const STEPS: usize = 6;
 const CONTAINER: &str = "http://www.w3.org/ns/ldp#BasicContainer";
 
 /// Item of a change: name, change type, state after, content URL.
-type Told = (String, String, String, String);
+type ItemSummary = (String, String, String, String);
 
 /// Present items of the registry by name: state and content URL.
-type Known = BTreeMap<String, (String, String)>;
+type RegistryItems = BTreeMap<String, (String, String)>;
 
-fn word(value: &Value) -> String {
+fn text(value: &Value) -> String {
     value.as_str().unwrap_or("-").to_owned()
 }
 
-fn told(change: &Value) -> Told {
+fn item_summaries(change: &Value) -> ItemSummary {
     let item = &change["items"][0];
     let [uri, kind, after, content] =
-        [&item["uri"], &item["change"], &item["stateAfter"], &item["content"]["url"]].map(word);
+        [&item["uri"], &item["change"], &item["stateAfter"], &item["content"]["url"]].map(text);
     (uri, kind, after, content)
 }
 
 /// Sends the messages in random order; with `in_turn` those of one object stay in order. Returns the gateway
 /// once all are in its journal. `lines` are added to the table of the source.
 #[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
-pub(crate) async fn followed(
+pub(crate) async fn run_session(
     dialect: &str,
     messages: Vec<(usize, Value, String)>,
     in_turn: bool,
@@ -71,11 +71,11 @@ pub(crate) async fn followed(
     (folder, gateway)
 }
 
-pub(crate) async fn known(gateway: &Gateway, object: &str) -> (String, Known) {
+pub(crate) async fn registry_items(gateway: &Gateway, object: &str) -> (String, RegistryItems) {
     let shown = gateway.json(&format!("/objects?uri={object}")).await;
     let live = shown["items"].as_array().unwrap().iter().filter(|item| item["live"] == true);
-    let item = |item: &Value| (word(&item["uri"]), (word(&item["state"]), word(&item["content"]["url"])));
-    (word(&shown["parent"]), live.map(item).collect())
+    let item = |item: &Value| (text(&item["uri"]), (text(&item["state"]), text(&item["content"]["url"])));
+    (text(&shown["parent"]), live.map(item).collect())
 }
 
 /// Returns the API-M methods of a step on an object, with their parameters and return values.
@@ -103,7 +103,7 @@ pub(crate) fn operation(
 }
 
 /// Returns the time of a step: the first steps of all objects come first, then the second ones, and so on.
-pub(crate) fn second(object: usize, step: usize) -> usize {
+pub(crate) fn time_of(object: usize, step: usize) -> usize {
     1 + step * OBJECTS + object
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn session_of_fedora_3() -> Vec<(usize, Value, String)> {
         let (method, parameters, returned) = operation(object, step);
         let pid = format!("demo:{object}");
         let returned = returned.or((method == "ingest").then_some(&pid));
-        let call = Call { number: second(object, step) as u64, method, pid: &pid, parameters, returned };
+        let call = Call { number: time_of(object, step) as u64, method, pid: &pid, parameters, returned };
         messages.push((object, json!({ "methodName": method, "pid": pid }), call.message()));
     }
     messages
@@ -122,11 +122,11 @@ pub(crate) fn session_of_fedora_3() -> Vec<(usize, Value, String)> {
 
 #[tokio::test]
 async fn fedora_3_session_out_of_order_ends_in_the_repository_state() {
-    let (_folder, gateway) = followed("fedora-apim", session_of_fedora_3(), false, "").await;
+    let (_folder, gateway) = run_session("fedora-apim", session_of_fedora_3(), false, "").await;
 
     let item = |object: usize, name: &str| format!("{BASE}/objects/demo:{object}/datastreams/{name}/content");
     let version = |object: usize, name: &str, step: usize| {
-        format!("{}?asOfDateTime=2026-03-01T10:00:{:02}.125Z", item(object, name), second(object, step))
+        format!("{}?asOfDateTime=2026-03-01T10:00:{:02}.125Z", item(object, name), time_of(object, step))
     };
     let [active, inactive, none] = ["ACTIVE", "INACTIVE", "-"].map(str::to_owned);
     for object in 0..OBJECTS {
@@ -134,7 +134,7 @@ async fn fedora_3_session_out_of_order_ends_in_the_repository_state() {
         let itself = (uri.clone(), (none.clone(), none.clone()));
         let [dc, obj, rels] = ["DC", "OBJ", "RELS-EXT"].map(|name| item(object, name));
         let (first, last) = (version(object, "DC", 2), version(object, "DC", 5));
-        let expected: Known = match object {
+        let expected: RegistryItems = match object {
             0 => [itself, (dc, (inactive.clone(), first)), (obj.clone(), (active.clone(), obj))].into(),
             1 => [itself, (dc, (inactive.clone(), first)), (obj, (inactive.clone(), version(object, "OBJ", 5)))].into(),
             2 => [
@@ -147,13 +147,13 @@ async fn fedora_3_session_out_of_order_ends_in_the_repository_state() {
             3 => [itself, (dc, (active.clone(), last))].into(),
             _ => [].into(),
         };
-        assert_eq!(known(&gateway, &uri).await.1, expected, "{uri}");
+        assert_eq!(registry_items(&gateway, &uri).await.1, expected, "{uri}");
     }
 
     let changes = gateway.changes().await;
-    let by_event: BTreeMap<_, _> = changes.iter().map(|change| (word(&change["sourceEventId"]), change)).collect();
+    let by_event: BTreeMap<_, _> = changes.iter().map(|change| (text(&change["sourceEventId"]), change)).collect();
     for (object, step) in (0..OBJECTS).flat_map(|object| (0..STEPS).map(move |step| (object, step))) {
-        let id = format!("urn:uuid:00000000-0000-4000-8000-{:012x}", second(object, step));
+        let id = format!("urn:uuid:00000000-0000-4000-8000-{:012x}", time_of(object, step));
         let change = by_event[&id];
         assert_eq!(change["object"], format!("{BASE}/objects/demo:{object}"));
         let (method, parameters, _) = operation(object, step);
@@ -168,7 +168,7 @@ async fn fedora_3_session_out_of_order_ends_in_the_repository_state() {
             "purgeDatastream" => ("DELETE", none.clone()),
             _ => ("-", none.clone()),
         };
-        assert_eq!(told(change), (item(object, name), kind.to_owned(), state, content), "{change:#}");
+        assert_eq!(item_summaries(change), (item(object, name), kind.to_owned(), state, content), "{change:#}");
     }
     assert!(gateway.stop().success());
 }
@@ -187,7 +187,7 @@ pub(crate) fn session_of_fedora_6() -> Vec<(usize, Value, String)> {
     let (rest, container) = (REST, CONTAINER);
     let mut messages = Vec::new();
     for (object, step) in (0..OBJECTS).flat_map(|object| (0..STEPS).map(move |step| (object, step))) {
-        let (kind, number) = (kind(object, step), second(object, step));
+        let (kind, number) = (kind(object, step), time_of(object, step));
         let path = format!("/collection/{object}");
         // Delete events have no types.
         let types = if kind == "Delete" { json!([]) } else { json!([container, "http://www.w3.org/ns/prov#Entity"]) };
@@ -219,16 +219,18 @@ pub(crate) fn session_of_fedora_6() -> Vec<(usize, Value, String)> {
 #[tokio::test]
 async fn fedora_6_session_out_of_order_ends_in_the_repository_state() {
     let (rest, container) = (REST, CONTAINER);
-    let (_folder, gateway) = followed("fedora-events", session_of_fedora_6(), false, "").await;
+    let (_folder, gateway) = run_session("fedora-events", session_of_fedora_6(), false, "").await;
     for object in 0..OBJECTS {
         let uri = format!("{rest}/collection/{object}");
         let live = [(uri.clone(), ("-".to_owned(), uri.clone()))];
-        let expected: Known = if object < 3 { live.into() } else { [].into() };
-        assert_eq!(known(&gateway, &uri).await, (rest.to_owned(), expected), "{uri}");
+        let expected: RegistryItems = if object < 3 { live.into() } else { [].into() };
+        assert_eq!(registry_items(&gateway, &uri).await, (rest.to_owned(), expected), "{uri}");
     }
     let changes = gateway.changes().await;
-    let mut found: Vec<_> =
-        changes.iter().map(|change| (word(&change["time"]), word(&change["object"]), told(change).1)).collect();
+    let mut found: Vec<_> = changes
+        .iter()
+        .map(|change| (text(&change["time"]), text(&change["object"]), item_summaries(change).1))
+        .collect();
     found.sort();
     let all = (0..STEPS).flat_map(|step| (0..OBJECTS).map(move |object| (object, step)));
     let words = |kind| match kind {
@@ -239,16 +241,16 @@ async fn fedora_6_session_out_of_order_ends_in_the_repository_state() {
     // Only the registry knows that the event that arrives first is not the first event of its resource.
     let expected = all.map(|(object, step)| {
         let (at, uri) =
-            (format!("2026-03-01T10:00:{:02}.500Z", second(object, step)), format!("{rest}/collection/{object}"));
+            (format!("2026-03-01T10:00:{:02}.500Z", time_of(object, step)), format!("{rest}/collection/{object}"));
         (at, uri, words(kind(object, step)).to_owned())
     });
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!((&found.0, &found.1), (&expected.0, &expected.1));
         assert!(found.2 == expected.2 || (found.2 == "ADD" && expected.2 == "UPDATE"), "{found:?}, {expected:?}");
     }
-    assert_eq!(changes.iter().map(|change| word(&change["parent"])).collect::<BTreeSet<_>>(), [rest.to_owned()].into());
+    assert_eq!(changes.iter().map(|change| text(&change["parent"])).collect::<BTreeSet<_>>(), [rest.to_owned()].into());
     let typed = |change: &Value| change["types"].as_array().is_some_and(|types| types.contains(&json!(container)));
-    assert!(changes.iter().all(|change| typed(change) || told(change).1 == "DELETE"), "{changes:#?}");
+    assert!(changes.iter().all(|change| typed(change) || item_summaries(change).1 == "DELETE"), "{changes:#?}");
     assert!(gateway.stop().success());
 }
 
@@ -274,15 +276,15 @@ async fn islandora_session_with_mixed_objects_ends_in_the_repository_state() {
         });
         messages.push((object, json!({ "Authorization": "Bearer hush-hush" }), body.to_string()));
     }
-    let (folder, gateway) = followed("islandora", messages, true, "").await;
+    let (folder, gateway) = run_session("islandora", messages, true, "").await;
     for object in 0..OBJECTS {
         let live = [(page(object), ("-".to_owned(), page(object)))];
-        let expected: Known = if object < 3 { live.into() } else { [].into() };
-        assert_eq!(known(&gateway, &object_uri(object)).await, (target.to_owned(), expected), "{object}");
+        let expected: RegistryItems = if object < 3 { live.into() } else { [].into() };
+        assert_eq!(registry_items(&gateway, &object_uri(object)).await, (target.to_owned(), expected), "{object}");
     }
     let mut found = BTreeMap::<_, Vec<_>>::new();
     for change in gateway.changes().await {
-        found.entry(word(&change["object"])).or_default().push(told(&change).1);
+        found.entry(text(&change["object"])).or_default().push(item_summaries(&change).1);
     }
     for (object, kinds) in (0..OBJECTS).map(|object| (object, &found[&object_uri(object)])) {
         let last = if object < 3 { "UPDATE" } else { "DELETE" };

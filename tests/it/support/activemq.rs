@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use super::broker_process::{Kept, PATIENCE, free_ports};
+use super::broker_process::{BrokerProcess, PATIENCE, free_ports};
 
 /// Folder of Debian's ActiveMQ package.
 const HOME: &str = "/usr/share/activemq";
@@ -40,7 +40,7 @@ pub(crate) struct Broker {
     /// Port for encrypted connections; only the shared broker has one.
     pub(crate) tls_port: u16,
     /// Process of the broker.
-    pub(crate) kept: Kept,
+    pub(crate) process: BrokerProcess,
     names: AtomicUsize,
 }
 
@@ -64,7 +64,8 @@ impl Broker {
         let folder = tempfile::Builder::new().prefix("tidings-activemq-").tempdir().unwrap().keep();
         let [port, tls_port] = free_ports();
         set_up(&folder, port, with_tls.then_some(tls_port));
-        let mut broker = Self { kept: Kept::of(&folder), folder, port, tls_port, names: AtomicUsize::new(0) };
+        let mut broker =
+            Self { process: BrokerProcess::of(&folder), folder, port, tls_port, names: AtomicUsize::new(0) };
         broker.start_again();
         broker
     }
@@ -72,13 +73,13 @@ impl Broker {
     /// Starts the broker again with its existing data and waits until it accepts connections.
     pub(crate) fn start_again(&mut self) {
         let port = self.port;
-        self.kept.start(|| answers(port));
+        self.process.start(|| answers(port));
     }
 
     /// Kills the broker like a power cut.
     pub(crate) fn kill(&self) {
-        self.kept.signal("KILL");
-        self.kept.wait_for_end();
+        self.process.signal("KILL");
+        self.process.wait_for_end();
     }
 
     /// Returns the URL without credentials.

@@ -76,8 +76,8 @@ pub(crate) fn time() -> impl Strategy<Value = Timestamp> {
 
 /// Known states and arbitrary tokens.
 pub(crate) fn state() -> impl Strategy<Value = State> {
-    let known = select(vec![State::ACTIVE, State::INACTIVE, State::DELETED]);
-    prop_oneof![known, "[A-Z][A-Z_]{0,63}".prop_map(|token| State::parse(&token).unwrap())]
+    let known_state = select(vec![State::ACTIVE, State::INACTIVE, State::DELETED]);
+    prop_oneof![known_state, "[A-Z][A-Z_]{0,63}".prop_map(|token| State::parse(&token).unwrap())]
 }
 
 pub(crate) fn media_type() -> impl Strategy<Value = MediaType> {

@@ -14,7 +14,7 @@ use std::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Starts the broker on request, and cleans up when the test process has gone.
-const KEEPER: &str = r#"
+const WATCHER: &str = r#"
     folder=$1
     while read -r order; do
         setsid sh "$folder/start" </dev/null >>"$folder/out" 2>&1 &
@@ -26,51 +26,51 @@ const KEEPER: &str = r#"
 "#;
 
 /// Process of a broker, with the shell that watches it.
-pub(crate) struct Kept {
+pub(crate) struct BrokerProcess {
     folder: PathBuf,
-    keeper: Child,
+    watcher: Child,
 }
 
-impl Kept {
+impl BrokerProcess {
     /// Watches the broker in a folder. The script `start` becomes the broker; an optional script `end` kills
     /// processes that the broker has left behind.
     pub(crate) fn of(folder: &Path) -> Self {
-        let mut keeper = Command::new("setsid");
-        keeper.args(["sh", "-c", KEEPER, "keeper"]).arg(folder).stdin(Stdio::piped());
-        let keeper = keeper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        Self { folder: folder.to_owned(), keeper }
+        let mut watcher = Command::new("setsid");
+        watcher.args(["sh", "-c", WATCHER, "keeper"]).arg(folder).stdin(Stdio::piped());
+        let watcher = watcher.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Self { folder: folder.to_owned(), watcher }
     }
 
     /// Starts the broker and waits until `answers` returns true.
     pub(crate) fn start(&mut self, answers: impl Fn() -> bool) {
         let _ = fs::remove_file(self.folder.join("pid"));
-        self.keeper.stdin.as_mut().unwrap().write_all(b"start\n").unwrap();
+        self.watcher.stdin.as_mut().unwrap().write_all(b"start\n").unwrap();
         wait_until("the broker starts", || self.folder.join("pid").exists() && answers());
     }
 
     /// Returns the process identifier.
-    pub(crate) fn process(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         fs::read_to_string(self.folder.join("pid")).unwrap().trim().to_owned()
     }
 
     /// Sends a signal to the broker by the signal's name.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([format!("-{name}"), self.process()]).status().unwrap();
+        let sent = Command::new("kill").args([format!("-{name}"), self.id()]).status().unwrap();
         assert!(sent.success());
     }
 
     /// Waits until the process has ended.
     pub(crate) fn wait_for_end(&self) {
-        let program = PathBuf::from("/proc").join(self.process()).join("exe");
+        let program = PathBuf::from("/proc").join(self.id()).join("exe");
         wait_until("the broker ends", || fs::read_link(&program).is_err());
     }
 }
 
-impl Drop for Kept {
+impl Drop for BrokerProcess {
     fn drop(&mut self) {
         // The shell reads to the end of the pipe and cleans up.
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
+        drop(self.watcher.stdin.take());
+        let _ = self.watcher.wait();
     }
 }
 
@@ -87,9 +87,9 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 /// the ephemeral range, because a client could get such a port as its own while the broker is down, and would
 /// then connect to itself.
 pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
-    let held = [(); N].map(|()| {
+    let listeners = [(); N].map(|()| {
         let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768));
         ports.find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).unwrap()
     });
-    held.map(|listener| listener.local_addr().unwrap().port())
+    listeners.map(|listener| listener.local_addr().unwrap().port())
 }

@@ -46,10 +46,10 @@ impl Browser {
         let mut child = chromium.spawn().unwrap();
         let orders = child.stdin.take().unwrap();
         let (sender, answers) = channel();
-        let mut told = BufReader::new(child.stdout.take().unwrap());
+        let mut pipe = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             let mut message = Vec::new();
-            while told.read_until(0, &mut message).is_ok_and(|read| read > 0) {
+            while pipe.read_until(0, &mut message).is_ok_and(|read| read > 0) {
                 message.pop();
                 if sender.send(serde_json::from_slice(&message).unwrap()).is_err() {
                     return;
@@ -117,13 +117,17 @@ impl Browser {
 
     /// Returns the value of a JavaScript expression, after its promise has resolved.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
-        self.evaluate(expression).unwrap_or_else(|told| panic!("{expression}: {told}"))
+        self.evaluate(expression).unwrap_or_else(|exception| panic!("{expression}: {exception}"))
     }
 
     fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
         let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut told = self.order("Runtime.evaluate", &ask);
-        if told.get("exceptionDetails").is_some() { Err(told) } else { Ok(told["result"]["value"].take()) }
+        let mut evaluation = self.order("Runtime.evaluate", &ask);
+        if evaluation.get("exceptionDetails").is_some() {
+            Err(evaluation)
+        } else {
+            Ok(evaluation["result"]["value"].take())
+        }
     }
 
     /// Waits until a JavaScript expression has the value `wanted`.

@@ -1,7 +1,7 @@
 //! Restarts under load: changes pass through a gateway that is killed and restarted meanwhile. Every subscriber
 //! must receive every change, in order, and repeats only under the same identifier.
 //!
-//! A subscriber records its changes in [`Seen`] and causes failures itself: it disconnects, restarts and reads
+//! A subscriber records its changes in [`ReceivedChanges`] and causes failures itself: it disconnects, restarts and reads
 //! slowly.
 
 use std::{
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     gateway::{Gateway, client, free_address},
-    http_receiver::{Got as Request, Receiver, Reply},
+    http_receiver::{ReceivedRequest, Receiver, Reply},
     journal_fixture::configuration,
     subscription_fixture::event,
 };
@@ -29,60 +29,60 @@ use crate::support::{
 const STANDSTILL: Duration = Duration::from_secs(60);
 
 /// Number of concurrent senders.
-const AT_ONCE: u64 = 48;
+const SENDERS: u64 = 48;
 
 /// Changes that a subscriber has received, in the order of their arrival.
 #[derive(Default)]
-pub(crate) struct Seen(Mutex<Got>);
+pub(crate) struct ReceivedChanges(Mutex<State>);
 
 #[derive(Default)]
-struct Got {
+struct State {
     /// Number and identifier of each change.
-    came: Vec<(u64, String)>,
+    changes: Vec<(u64, String)>,
     /// Highest number up to which every change has arrived.
-    through: u64,
+    contiguous: u64,
 }
 
-impl Seen {
+impl ReceivedChanges {
     /// Records a change.
-    pub(crate) fn tell(&self, seq: u64, id: &str) {
-        let mut got = self.0.lock().unwrap();
-        got.came.push((seq, id.to_owned()));
-        if seq == got.through + 1 {
-            got.through = seq;
+    pub(crate) fn record(&self, seq: u64, id: &str) {
+        let mut state = self.0.lock().unwrap();
+        state.changes.push((seq, id.to_owned()));
+        if seq == state.contiguous + 1 {
+            state.contiguous = seq;
         }
     }
 
-    fn through(&self) -> u64 {
-        self.0.lock().unwrap().through
+    fn contiguous(&self) -> u64 {
+        self.0.lock().unwrap().contiguous
     }
 
     /// Panics unless every change of the journal has arrived, in order, and every repeat had the same
     /// identifier. Returns the number of repeats.
-    pub(crate) fn holds(&self, changes: &[Value]) -> usize {
-        let got = self.0.lock().unwrap();
-        let mut known: BTreeMap<u64, &str> = BTreeMap::new();
+    pub(crate) fn assert_complete(&self, changes: &[Value]) -> usize {
+        let state = self.0.lock().unwrap();
+        let mut ids: BTreeMap<u64, &str> = BTreeMap::new();
         let mut first = Vec::new();
-        for (seq, id) in &got.came {
-            match known.get(seq) {
+        for (seq, id) in &state.changes {
+            match ids.get(seq) {
                 Some(before) => assert_eq!(before, id, "a repeat of {seq} has another identifier"),
                 None => {
-                    known.insert(*seq, id);
+                    ids.insert(*seq, id);
                     first.push((*seq, id.as_str()));
                 }
             }
         }
         let journal: Vec<_> =
             changes.iter().map(|change| (change["seq"].as_u64().unwrap(), change["id"].as_str().unwrap())).collect();
-        let wrong = first.iter().zip(&journal).find(|(came, told)| came != told);
+        let wrong = first.iter().zip(&journal).find(|(received, journaled)| received != journaled);
         assert_eq!(wrong, None, "what came and what the journal has");
         assert_eq!(first.len(), journal.len(), "every change");
-        got.came.len() - first.len()
+        state.changes.len() - first.len()
     }
 }
 
 /// Gateway that is killed and restarted under the same URL.
-pub(crate) struct Commotion {
+pub(crate) struct ChaosGateway {
     /// URL of the gateway.
     pub(crate) url: String,
     pub(crate) random: fastrand::Rng,
@@ -91,11 +91,11 @@ pub(crate) struct Commotion {
     data: std::path::PathBuf,
 }
 
-impl Commotion {
+impl ChaosGateway {
     /// Starts the gateway with these lines of configuration. The environment variable `SEED` repeats a failed
     /// run.
     #[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
-    pub(crate) fn begin(folder: &Path, lines: &str) -> Self {
+    pub(crate) fn start_with(folder: &Path, lines: &str) -> Self {
         let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
         eprintln!("SEED={seed}");
         let address = free_address();
@@ -109,17 +109,17 @@ impl Commotion {
     /// Sends `count` changes, kills the gateway `kills` times meanwhile, and waits until every subscriber has
     /// received all changes.
     #[expect(clippy::print_stderr, reason = "what happened when is of interest when it fails")]
-    pub(crate) async fn pass(mut self, count: u64, kills: usize, everybody: &[Arc<Seen>]) -> Gateway {
+    pub(crate) async fn run(mut self, count: u64, kills: usize, subscribers: &[Arc<ReceivedChanges>]) -> Gateway {
         let mut moments: Vec<_> = (0..kills).map(|_| self.random.u64(count / 10..count * 9 / 10)).collect();
         moments.sort_unstable();
-        let taken = Arc::new(AtomicU64::new(0));
-        let sending = tokio::spawn(send(self.url.clone(), count, Arc::clone(&taken)));
+        let accepted = Arc::new(AtomicU64::new(0));
+        let sending = tokio::spawn(send(self.url.clone(), count, Arc::clone(&accepted)));
         let began = Instant::now();
-        let slowest = || everybody.iter().map(|seen| seen.through()).min().unwrap_or(0);
+        let slowest = || subscribers.iter().map(|received| received.contiguous()).min().unwrap_or(0);
         for moment in moments {
             // Kills at a number of accepted changes, or at a number that every subscriber has received.
-            let of_taken = self.random.bool();
-            let reached = || if of_taken { taken.load(Ordering::Relaxed) } else { slowest() };
+            let by_accepted = self.random.bool();
+            let reached = || if by_accepted { accepted.load(Ordering::Relaxed) } else { slowest() };
             until(moment, reached).await;
             eprintln!("{:?}: the gateway is killed at {moment}", began.elapsed());
             tokio::task::block_in_place(|| {
@@ -136,29 +136,36 @@ impl Commotion {
 }
 
 /// Records the request that a receiver got. Returns its reply, or `None` to leave the reply to chance.
-pub(crate) type Take = fn(&Seen, &Request) -> Option<Reply>;
+pub(crate) type RecordRequest = fn(&ReceivedChanges, &ReceivedRequest) -> Option<Reply>;
 
-impl Commotion {
+impl ChaosGateway {
     /// Does the same with an HTTP receiver at each of these addresses. A receiver disconnects, returns and is
     /// slow at random. One of `seldom` posts fails, and another one of `seldom` closes the socket.
     #[expect(clippy::print_stderr, reason = "how often things came again is of interest")]
-    pub(crate) async fn pass_to(mut self, addresses: &[SocketAddr], seldom: u32, take: Take, count: u64, kills: usize) {
-        let everybody: Vec<Arc<Seen>> = addresses.iter().map(|_| Arc::default()).collect();
+    pub(crate) async fn run_with_receivers(
+        mut self,
+        addresses: &[SocketAddr],
+        seldom: u32,
+        record: RecordRequest,
+        count: u64,
+        kills: usize,
+    ) {
+        let subscribers: Vec<Arc<ReceivedChanges>> = addresses.iter().map(|_| Arc::default()).collect();
         let done = CancellationToken::new();
         let mut receivers = Vec::new();
-        for (address, seen) in addresses.iter().zip(&everybody) {
-            let script = (Arc::clone(seen), seldom, take);
+        for (address, received) in addresses.iter().zip(&subscribers) {
+            let script = (Arc::clone(received), seldom, record);
             receivers.push(tokio::spawn(receive(*address, script, self.random.fork(), done.clone())));
         }
-        let gateway = self.pass(count, kills, &everybody).await;
+        let gateway = self.run(count, kills, &subscribers).await;
         done.cancel();
         for receiver in receivers {
             receiver.await.unwrap();
         }
         let changes = gateway.changes().await;
         assert_eq!(changes.len() as u64, count);
-        for seen in everybody {
-            eprintln!("{} came again", seen.holds(&changes));
+        for received in subscribers {
+            eprintln!("{} came again", received.assert_complete(&changes));
         }
     }
 }
@@ -166,14 +173,14 @@ impl Commotion {
 /// Starts and stops a receiver repeatedly until `done`.
 async fn receive(
     address: SocketAddr,
-    (seen, seldom, take): (Arc<Seen>, u32, Take),
+    (received, seldom, record): (Arc<ReceivedChanges>, u32, RecordRequest),
     mut random: fastrand::Rng,
     done: CancellationToken,
 ) {
     while !done.is_cancelled() {
-        let (seen, chance) = (Arc::clone(&seen), Mutex::new(random.fork()));
-        let script = move |_, got: &Request| {
-            take(&seen, got).unwrap_or_else(|| {
+        let (received, chance) = (Arc::clone(&received), Mutex::new(random.fork()));
+        let script = move |_, request: &ReceivedRequest| {
+            record(&received, request).unwrap_or_else(|| {
                 let mut chance = chance.lock().unwrap();
                 match chance.u32(..seldom) {
                     0 => Reply::of(500),
@@ -199,23 +206,23 @@ fn start(data: &Path, arguments: &[String]) -> Gateway {
 }
 
 /// Waits as long as there is progress.
-async fn until(wanted: u64, reached: impl Fn() -> u64) {
+async fn until(target: u64, reached: impl Fn() -> u64) {
     let mut last = (0, Instant::now());
-    while reached() < wanted {
+    while reached() < target {
         if reached() != last.0 {
             last = (reached(), Instant::now());
         }
-        assert!(last.1.elapsed() < STANDSTILL, "{} of {wanted}, and nothing moves", last.0);
+        assert!(last.1.elapsed() < STANDSTILL, "{} of {target}, and nothing moves", last.0);
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 /// Posts the changes with these numbers, and repeats each until it is accepted.
-async fn send(url: String, count: u64, taken: Arc<AtomicU64>) {
-    let senders = (0..AT_ONCE).map(|sender| {
-        let (http, url, taken) = (client(), format!("{url}/hooks/content-change"), Arc::clone(&taken));
+async fn send(url: String, count: u64, accepted: Arc<AtomicU64>) {
+    let senders = (0..SENDERS).map(|sender| {
+        let (http, url, accepted) = (client(), format!("{url}/hooks/content-change"), Arc::clone(&accepted));
         tokio::spawn(async move {
-            for number in (sender + 1..=count).step_by(usize::try_from(AT_ONCE).unwrap()) {
+            for number in (sender + 1..=count).step_by(usize::try_from(SENDERS).unwrap()) {
                 let body = event(number).to_string();
                 loop {
                     let request = http.post(&url).header("content-type", "application/json").body(body.clone());
@@ -224,7 +231,7 @@ async fn send(url: String, count: u64, taken: Arc<AtomicU64>) {
                     }
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
-                taken.fetch_add(1, Ordering::Relaxed);
+                accepted.fetch_add(1, Ordering::Relaxed);
             }
         })
     });

@@ -10,9 +10,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    command::help_and_exit_codes::{Ran, ended},
+    command::help_and_exit_codes::{CommandResult, ended},
     support::{
-        crawled_repository::{Answers, Fake},
+        crawled_repository::{CrawledRepository, RestApi},
         fedora3_messages::BASE,
         gateway::{Gateway, command, free_address},
     },
@@ -22,15 +22,15 @@ use crate::{
 pub(crate) const BASE_6: &str = "http://localhost:8080/fcrepo/rest";
 
 /// Configuration with a repository, and the data folder of a gateway.
-pub(crate) struct Place {
+pub(crate) struct CrawlFixture {
     folder: TempDir,
     pub(crate) config: PathBuf,
     pub(crate) listen: String,
 }
 
-impl Place {
+impl CrawlFixture {
     /// Gives both sources the same repository. Each source expects its own base URL in messages.
-    pub(crate) fn of<T: Answers>(repository: &Fake<T>) -> Self {
+    pub(crate) fn of<T: RestApi>(repository: &CrawledRepository<T>) -> Self {
         Self::with(&repository.url(), "")
     }
 
@@ -65,17 +65,17 @@ impl Place {
         command
     }
 
-    pub(crate) async fn seed(&self, source: &str, more: &[&str]) -> Ran {
+    pub(crate) async fn seed(&self, source: &str, more: &[&str]) -> CommandResult {
         let child = self.command(source, more).spawn().unwrap();
         // The fake repository runs on threads of this process, so this test must not block them.
         tokio::task::spawn_blocking(move || ended(child)).await.unwrap()
     }
 
     /// Runs the command, which must succeed; returns its summary.
-    pub(crate) async fn seeded(&self, source: &str, more: &[&str]) -> String {
-        let (code, told, said) = self.seed(source, more).await;
-        assert_eq!(code, 0, "{told}{said}");
-        told
+    pub(crate) async fn seed_successfully(&self, source: &str, more: &[&str]) -> String {
+        let (code, stdout, stderr) = self.seed(source, more).await;
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        stdout
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn objects(gateway: &Gateway) -> Vec<Value> {
 }
 
 /// Posts one part of a crawl; returns the status and the response.
-pub(crate) async fn part(gateway: &Gateway, source: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn post_part(gateway: &Gateway, source: &str, body: &Value) -> (u16, Value) {
     let url = format!("{}/sources/{source}/registry", gateway.url);
     let sent = gateway.http.post(url).json(body).send().await.unwrap();
     (sent.status().as_u16(), serde_json::from_slice(&sent.bytes().await.unwrap()).unwrap())

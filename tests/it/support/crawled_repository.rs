@@ -1,4 +1,4 @@
-//! Fake repositories for crawls: a Fedora 3 and a Fedora 6, with the parts of their REST APIs that list
+//! CrawledRepository repositories for crawls: a Fedora 3 and a Fedora 6, with the parts of their REST APIs that list
 //! contents. They answer as fcrepo 3.8 and 6 do.
 
 use std::{
@@ -9,71 +9,72 @@ use std::{
 
 use wiremock::ResponseTemplate;
 
-use crate::support::fake_repository::{FakeRepository, Knows};
+use crate::support::fake_repository::{FakeRepository, RepositoryApi};
 
 /// Replacement for the response to a request such as `GET /rest/a?b=c`.
-pub(crate) type Trouble = Box<dyn Fn(&str) -> Option<ResponseTemplate> + Send>;
+pub(crate) type Replacement = Box<dyn Fn(&str) -> Option<ResponseTemplate> + Send>;
 
 /// Running fake repository.
-pub(crate) struct Fake<T>(FakeRepository<Holding<T>>);
+pub(crate) struct CrawledRepository<T>(FakeRepository<RecordingApi<T>>);
 
-struct Holding<T> {
-    holds: Mutex<T>,
+struct RecordingApi<T> {
+    contents: Mutex<T>,
     base: OnceLock<String>,
-    trouble: Mutex<Option<Trouble>>,
-    asked: Mutex<Vec<String>>,
+    replacement: Mutex<Option<Replacement>>,
+    requests: Mutex<Vec<String>>,
 }
 
 /// REST API of a repository.
-pub(crate) trait Answers: Send + 'static {
+pub(crate) trait RestApi: Send + 'static {
     /// Path of the REST API.
     const PATH: &'static str;
     fn answer(&mut self, method: &str, path: &str, query: &BTreeMap<String, String>, base: &str) -> ResponseTemplate;
 }
 
-impl<T: Answers> Knows for Holding<T> {
+impl<T: RestApi> RepositoryApi for RecordingApi<T> {
     fn answer(&self, method: &str, path: &str, query: &[(String, String)]) -> ResponseTemplate {
         let pairs: Vec<_> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let asked = format!("{method} {path}?{}", pairs.join("&"));
-        let wrong = self.trouble.lock().unwrap().as_ref().and_then(|trouble| trouble(&asked));
-        self.asked.lock().unwrap().push(asked);
+        let request = format!("{method} {path}?{}", pairs.join("&"));
+        let wrong = self.replacement.lock().unwrap().as_ref().and_then(|replacement| replacement(&request));
+        self.requests.lock().unwrap().push(request);
         let below = path.strip_prefix(T::PATH).unwrap_or_default();
         let query = query.iter().cloned().collect();
-        wrong.unwrap_or_else(|| self.holds.lock().unwrap().answer(method, below, &query, self.base.get().unwrap()))
+        wrong.unwrap_or_else(|| self.contents.lock().unwrap().answer(method, below, &query, self.base.get().unwrap()))
     }
 }
 
-impl<T: Answers> Fake<T> {
-    pub(crate) async fn start(holds: T) -> Self {
-        let (base, trouble, asked) = (OnceLock::new(), Mutex::new(None), Mutex::default());
-        let server = FakeRepository::start(Holding { holds: Mutex::new(holds), base, trouble, asked }).await;
-        server.knows.base.set(format!("{}{}", server.url(), T::PATH)).unwrap();
+impl<T: RestApi> CrawledRepository<T> {
+    pub(crate) async fn start(contents: T) -> Self {
+        let (base, replacement, requests) = (OnceLock::new(), Mutex::new(None), Mutex::default());
+        let server =
+            FakeRepository::start(RecordingApi { contents: Mutex::new(contents), base, replacement, requests }).await;
+        server.api.base.set(format!("{}{}", server.url(), T::PATH)).unwrap();
         Self(server)
     }
 
     /// Returns the URL of the REST API.
     pub(crate) fn url(&self) -> String {
-        self.0.knows.base.get().unwrap().clone()
+        self.0.api.base.get().unwrap().clone()
     }
 
     /// Replaces responses from now on.
-    pub(crate) fn trouble(&self, trouble: impl Fn(&str) -> Option<ResponseTemplate> + Send + 'static) {
-        *self.0.knows.trouble.lock().unwrap() = Some(Box::new(trouble));
+    pub(crate) fn replace_responses(&self, replacement: impl Fn(&str) -> Option<ResponseTemplate> + Send + 'static) {
+        *self.0.api.replacement.lock().unwrap() = Some(Box::new(replacement));
     }
 
     /// Stops replacing responses.
-    pub(crate) fn mended(&self) {
-        *self.0.knows.trouble.lock().unwrap() = None;
+    pub(crate) fn restore_responses(&self) {
+        *self.0.api.replacement.lock().unwrap() = None;
     }
 
     /// Changes the contents.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
-        change(&mut self.0.knows.holds.lock().unwrap())
+        change(&mut self.0.api.contents.lock().unwrap())
     }
 
     /// Returns the requests since the previous call.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.knows.asked.lock().unwrap())
+    pub(crate) fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.api.requests.lock().unwrap())
     }
 }
 
@@ -82,7 +83,7 @@ pub(crate) struct Fedora3 {
     /// Objects by PID.
     pub(crate) objects: BTreeMap<String, Object>,
     /// True if lists of datastreams contain profiles (3.6 and later).
-    pub(crate) knows_profiles: bool,
+    pub(crate) lists_profiles: bool,
     /// Maximum number of objects on a page of the list.
     pub(crate) page: usize,
     /// Newest resumption token and the objects behind it; older tokens have expired.
@@ -113,7 +114,7 @@ impl Fedora3 {
     /// datastreams.
     pub(crate) fn with(objects: usize) -> Self {
         let made = (1..=objects).map(|number| (format!("demo:{number}"), Object::numbered(number))).collect();
-        Self { objects: made, knows_profiles: true, page: 100, session: None, tokens: 0 }
+        Self { objects: made, lists_profiles: true, page: 100, session: None, tokens: 0 }
     }
 
     fn list(&mut self, query: &BTreeMap<String, String>) -> ResponseTemplate {
@@ -130,8 +131,8 @@ impl Fedora3 {
                 _ => return ResponseTemplate::new(500).set_body_string("Session token unknown"),
             },
         };
-        let asked: usize = query["maxResults"].parse().unwrap();
-        let rest = left.split_off(left.len().min(self.page.min(asked)));
+        let request: usize = query["maxResults"].parse().unwrap();
+        let rest = left.split_off(left.len().min(self.page.min(request)));
         let mut body = String::from("<result xmlns=\"http://www.fedora.info/definitions/1/0/types/\">");
         if !rest.is_empty() {
             self.tokens += 1;
@@ -201,7 +202,7 @@ impl Datastream {
     }
 }
 
-impl Answers for Fedora3 {
+impl RestApi for Fedora3 {
     const PATH: &'static str = "/fedora";
 
     fn answer(&mut self, _: &str, path: &str, query: &BTreeMap<String, String>, _: &str) -> ResponseTemplate {
@@ -215,7 +216,7 @@ impl Answers for Fedora3 {
         let pid = parts[1];
         let one = |id: &str| object.datastreams.iter().find(|datastream| datastream.id.replace('-', "%2D") == id);
         match parts[2..] {
-            ["datastreams"] if self.knows_profiles => {
+            ["datastreams"] if self.lists_profiles => {
                 let profiles: String = object.datastreams.iter().map(|held| held.profile(pid, "apim:")).collect();
                 xml(&format!(
                     "<objectDatastreams xmlns=\"http://www.fedora.info/definitions/1/0/access/\" \
@@ -253,7 +254,7 @@ pub(crate) struct Fedora6 {
     pub(crate) resources: BTreeMap<String, Resource>,
     /// True if headers contain types of Fedora's own vocabulary (Fedora 6); false if they contain only LDP
     /// types.
-    pub(crate) tells_types: bool,
+    pub(crate) sends_fedora_types: bool,
 }
 
 /// Resource of a Fedora 6.
@@ -282,7 +283,7 @@ impl Fedora6 {
             // This path has a parent that is not a resource.
             resources.insert(format!("{path}/zz/ghost/deep"), Resource::binary(1));
         }
-        Self { resources, tells_types: true }
+        Self { resources, sends_fedora_types: true }
     }
 
     fn children(&self, path: &str) -> Vec<&String> {
@@ -308,7 +309,7 @@ impl Resource {
     }
 }
 
-impl Answers for Fedora6 {
+impl RestApi for Fedora6 {
     const PATH: &'static str = "/rest";
 
     fn answer(&mut self, method: &str, path: &str, _: &BTreeMap<String, String>, base: &str) -> ResponseTemplate {
@@ -327,7 +328,7 @@ impl Answers for Fedora6 {
         } else {
             self.types(resource)
         };
-        for kind in types.iter().filter(|kind| self.tells_types || kind.starts_with(LDP)) {
+        for kind in types.iter().filter(|kind| self.sends_fedora_types || kind.starts_with(LDP)) {
             answer = answer.append_header("Link", format!("<{kind}>; rel=\"type\"").as_str());
         }
         if let Some(size) = resource.size.filter(|_| !is_description) {

@@ -14,32 +14,32 @@ use crate::support::rabbitmq::nested;
 
 /// Behaviour of a channel towards publishing, for the channel's whole life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum ChannelBehaviour {
     /// Refuses every message, like a channel that was opened while a quorum queue had no leader.
     Nacks,
     /// Accepts every message and confirms none.
-    IsSilent,
+    Silent,
     /// Confirms every message.
     Acks,
     /// Confirms every message, but stops reading for [`PAUSE`] once a message has begun.
-    TakesItsTime,
+    PausesReading,
     /// Returns the third of five messages, with a reply text and a routing key that are not UTF-8 and with
     /// headers nested 18 000 levels deep. Then confirms the first message, and after it all others together.
-    ReturnsTheThird,
+    ReturnsThirdMessage,
     /// Closes the channel with a reply text that is not UTF-8.
-    ClosesBadly,
+    ClosesWithInvalidText,
 }
 
 /// Listening broker. Its threads end with the process.
-pub(crate) struct FakeBroker {
+pub(crate) struct FakeAmqpBroker {
     port: u16,
     shared: Arc<Mutex<Shared>>,
 }
 
 struct Shared {
     /// Behaviour of channels opened from now on.
-    mood: Mood,
-    published: Vec<(Mood, Value)>,
+    behaviour: ChannelBehaviour,
+    published: Vec<(ChannelBehaviour, Value)>,
     connections: Vec<TcpStream>,
 }
 
@@ -71,7 +71,7 @@ mod method {
     pub(super) const BASIC_NACK: [u8; 4] = [0, 60, 0, 120];
 }
 
-/// Length of the pause of [`Mood::TakesItsTime`] in seconds. It exceeds the time limit of every operation on
+/// Length of the pause of [`ChannelBehaviour::PausesReading`] in seconds. It exceeds the time limit of every operation on
 /// the connection that sends no message.
 const PAUSE: u64 = 12;
 
@@ -84,11 +84,11 @@ const END: u8 = 0xce;
 /// Heartbeat frame.
 const ALIVE: [u8; 8] = [HEARTBEAT, 0, 0, 0, 0, 0, 0, END];
 
-impl FakeBroker {
-    pub(crate) fn start(mood: Mood) -> Self {
+impl FakeAmqpBroker {
+    pub(crate) fn start(behaviour: ChannelBehaviour) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Shared { mood, published: Vec::new(), connections: Vec::new() };
+        let shared = Shared { behaviour, published: Vec::new(), connections: Vec::new() };
         let shared = Arc::new(Mutex::new(shared));
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -107,14 +107,14 @@ impl FakeBroker {
     }
 
     /// Sets the behaviour of channels opened from now on; open channels keep theirs.
-    pub(crate) fn becomes(&self, mood: Mood) {
-        self.shared.lock().unwrap().mood = mood;
+    pub(crate) fn set_behaviour(&self, behaviour: ChannelBehaviour) {
+        self.shared.lock().unwrap().behaviour = behaviour;
     }
 
     /// Returns the JSON of the messages that were published on channels with that behaviour, in order.
-    pub(crate) fn published(&self, mood: Mood) -> Vec<Value> {
+    pub(crate) fn published(&self, behaviour: ChannelBehaviour) -> Vec<Value> {
         let shared = self.shared.lock().unwrap();
-        shared.published.iter().filter(|(of, _)| *of == mood).map(|(_, body)| body.clone()).collect()
+        shared.published.iter().filter(|(of, _)| *of == behaviour).map(|(_, body)| body.clone()).collect()
     }
 
     /// Closes every connection.
@@ -126,9 +126,9 @@ impl FakeBroker {
     }
 }
 
-/// Publishing channel of a connection.
-struct Publishing {
-    mood: Mood,
+/// PublisherChannel channel of a connection.
+struct PublisherChannel {
+    behaviour: ChannelBehaviour,
     tag: u64,
     expected: u64,
     body: Vec<u8>,
@@ -143,28 +143,34 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
     // Version, empty properties, mechanisms and locales.
     let start = [&[0, 9, 0, 0, 0, 0][..], &long_string("PLAIN"), &long_string("en_US")].concat();
     answer(&mut socket, 0, method::CONNECTION_START, &start)?;
-    let mut publishing = Publishing { mood: Mood::IsSilent, tag: 0, expected: 0, body: Vec::new(), ids: Vec::new() };
+    let mut publisher = PublisherChannel {
+        behaviour: ChannelBehaviour::Silent,
+        tag: 0,
+        expected: 0,
+        body: Vec::new(),
+        ids: Vec::new(),
+    };
     loop {
         let (kind, channel, payload) = frame(&mut socket)?;
         match kind {
-            METHOD if !answered(&mut socket, channel, &payload, shared, &mut publishing)? => return Ok(()),
+            METHOD if !respond(&mut socket, channel, &payload, shared, &mut publisher)? => return Ok(()),
             METHOD => {}
             // Without a heartbeat in return the client would close the connection.
             HEARTBEAT => socket.write_all(&ALIVE)?,
             HEADER => {
-                publishing.expected = u64::from_be_bytes(payload[4..12].try_into().unwrap());
-                publishing.ids.push(message_id(&payload[14..]));
+                publisher.expected = u64::from_be_bytes(payload[4..12].try_into().unwrap());
+                publisher.ids.push(message_id(&payload[14..]));
             }
             BODY => {
-                if publishing.mood == Mood::TakesItsTime && publishing.body.is_empty() {
+                if publisher.behaviour == ChannelBehaviour::PausesReading && publisher.body.is_empty() {
                     for _ in 0..PAUSE {
                         std::thread::sleep(Duration::from_secs(1));
                         socket.write_all(&ALIVE)?;
                     }
                 }
-                publishing.body.extend(payload);
-                if publishing.body.len() as u64 == publishing.expected {
-                    confirm(&mut socket, channel, shared, &mut publishing)?;
+                publisher.body.extend(payload);
+                if publisher.body.len() as u64 == publisher.expected {
+                    confirm(&mut socket, channel, shared, &mut publisher)?;
                 }
             }
             other => panic!("a frame of type {other}"),
@@ -173,12 +179,12 @@ fn serve(mut socket: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
 }
 
 /// Responds to a method; returns false if the connection ends.
-fn answered(
+fn respond(
     socket: &mut TcpStream,
     channel: u16,
     payload: &[u8],
     shared: &Mutex<Shared>,
-    publishing: &mut Publishing,
+    publisher: &mut PublisherChannel,
 ) -> io::Result<bool> {
     let (method, arguments): ([u8; 4], &[u8]) = match payload[..4].try_into().unwrap() {
         // Unlimited channels, frames of 128 KiB, no heartbeat.
@@ -186,7 +192,7 @@ fn answered(
         method::CONNECTION_TUNE_OK | method::BASIC_PUBLISH | method::CHANNEL_CLOSE_OK => return Ok(true),
         method::CONNECTION_OPEN => (method::CONNECTION_OPEN_OK, &[0]),
         method::CHANNEL_OPEN => {
-            publishing.mood = shared.lock().unwrap().mood;
+            publisher.behaviour = shared.lock().unwrap().behaviour;
             (method::CHANNEL_OPEN_OK, &[0; 4])
         }
         method::CHANNEL_CLOSE => (method::CHANNEL_CLOSE_OK, &[]),
@@ -209,24 +215,26 @@ fn confirm(
     socket: &mut TcpStream,
     channel: u16,
     shared: &Mutex<Shared>,
-    publishing: &mut Publishing,
+    publisher: &mut PublisherChannel,
 ) -> io::Result<()> {
-    let body = serde_json::from_slice(&std::mem::take(&mut publishing.body)).unwrap();
-    shared.lock().unwrap().published.push((publishing.mood, body));
-    publishing.tag += 1;
+    let body = serde_json::from_slice(&std::mem::take(&mut publisher.body)).unwrap();
+    shared.lock().unwrap().published.push((publisher.behaviour, body));
+    publisher.tag += 1;
     // Delivery tag and flags.
-    let arguments = [&publishing.tag.to_be_bytes()[..], &[0]].concat();
-    match publishing.mood {
-        Mood::Acks | Mood::TakesItsTime => answer(socket, channel, method::BASIC_ACK, &arguments),
-        Mood::Nacks => answer(socket, channel, method::BASIC_NACK, &arguments),
-        Mood::ClosesBadly => {
+    let arguments = [&publisher.tag.to_be_bytes()[..], &[0]].concat();
+    match publisher.behaviour {
+        ChannelBehaviour::Acks | ChannelBehaviour::PausesReading => {
+            answer(socket, channel, method::BASIC_ACK, &arguments)
+        }
+        ChannelBehaviour::Nacks => answer(socket, channel, method::BASIC_NACK, &arguments),
+        ChannelBehaviour::ClosesWithInvalidText => {
             let arguments = [&[1, 150, 8][..], b"NO CAF\xe9!", &[0; 4]].concat();
             answer(socket, channel, method::CHANNEL_CLOSE, &arguments)
         }
-        Mood::ReturnsTheThird if publishing.ids.len() == 5 => {
+        ChannelBehaviour::ReturnsThirdMessage if publisher.ids.len() == 5 => {
             let arguments = [&[1, 56, 9][..], b"NO_ROUTE\xe9", &[1], b"x", &[1], b"\xff"].concat();
             answer(socket, channel, method::BASIC_RETURN, &arguments)?;
-            let (id, headers) = (&publishing.ids[2], nested(18_000));
+            let (id, headers) = (&publisher.ids[2], nested(18_000));
             let size = u32::try_from(headers.len()).unwrap().to_be_bytes();
             // Class, body size of one byte, headers and message id.
             let properties = [&[0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x20, 0x80][..], &size, &headers];
@@ -238,7 +246,7 @@ fn confirm(
             }
             Ok(())
         }
-        Mood::IsSilent | Mood::ReturnsTheThird => Ok(()),
+        ChannelBehaviour::Silent | ChannelBehaviour::ReturnsThirdMessage => Ok(()),
     }
 }
 

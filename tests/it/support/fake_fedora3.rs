@@ -10,7 +10,7 @@ use std::{
 
 use wiremock::ResponseTemplate;
 
-use crate::support::fake_repository::{FakeRepository, Knows};
+use crate::support::fake_repository::{FakeRepository, RepositoryApi};
 
 /// Path of the repository on its server.
 pub(crate) const PATH: &str = "/fedora";
@@ -141,7 +141,7 @@ impl Datastream {
     }
 }
 
-impl Knows for Fedora3 {
+impl RepositoryApi for Fedora3 {
     fn answer(&self, _: &str, path: &str, query: &[(String, String)]) -> ResponseTemplate {
         let parameter = |name: &str| query.iter().find(|(held, _)| held == name).map(|(_, value)| value.as_str());
         let found = path.strip_prefix(PATH).and_then(|path| self.found(path, &parameter));

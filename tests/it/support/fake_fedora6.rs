@@ -12,7 +12,7 @@ use std::{
 use serde_json::json;
 use wiremock::ResponseTemplate;
 
-use crate::support::fake_repository::{FakeRepository, Knows};
+use crate::support::fake_repository::{FakeRepository, RepositoryApi};
 
 /// Path of the repository on its server, and the base URL in its own messages.
 pub(crate) const PATH: &str = "/rest";
@@ -78,7 +78,7 @@ fn date(second: u64) -> String {
     format!("Sun, 01 Mar 2026 10:{:02}:{:02} GMT", second / 60 % 60, second % 60)
 }
 
-impl Knows for Fedora6 {
+impl RepositoryApi for Fedora6 {
     fn refuses_digests(&self) -> Option<u16> {
         self.knows_no_digests.load(Ordering::Relaxed).then_some(409)
     }

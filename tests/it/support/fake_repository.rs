@@ -16,9 +16,9 @@ const NEVER: Duration = Duration::from_secs(600);
 
 /// Behaviour towards requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Mood {
+pub(crate) enum Behaviour {
     /// Answers correctly.
-    Well,
+    Normal,
     /// Answers correctly after a delay.
     Slow(Duration),
     /// Answers correctly, with a delay that differs between requests.
@@ -33,13 +33,13 @@ pub(crate) enum Mood {
 
 /// Recorded request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) method: String,
     pub(crate) authorization: String,
 }
 
 /// Contents of a repository: computes the response to a method, path and query.
-pub(crate) trait Knows: Send + Sync + 'static {
+pub(crate) trait RepositoryApi: Send + Sync + 'static {
     fn answer(&self, method: &str, path: &str, query: &[(String, String)]) -> ResponseTemplate;
 
     /// Returns the error status for requests that ask for a digest, if digests are not supported.
@@ -48,31 +48,31 @@ pub(crate) trait Knows: Send + Sync + 'static {
     }
 }
 
-struct Answering<K> {
-    knows: Arc<K>,
-    mood: Arc<Mutex<Mood>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+struct Handler<K> {
+    api: Arc<K>,
+    behaviour: Arc<Mutex<Behaviour>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
-impl<K: Knows> Respond for Answering<K> {
+impl<K: RepositoryApi> Respond for Handler<K> {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let header = |name: &str| request.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
         let (method, authorization) = (request.method.to_string(), header("authorization"));
-        self.asked.lock().unwrap().push(Asked { method, authorization });
+        self.requests.lock().unwrap().push(RecordedRequest { method, authorization });
         let query: Vec<_> =
             request.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
-        let well = || match self.knows.refuses_digests() {
+        let well = || match self.api.refuses_digests() {
             Some(status) if request.headers.contains_key("want-digest") => ResponseTemplate::new(status),
-            _ => self.knows.answer(request.method.as_str(), request.url.path(), &query),
+            _ => self.api.answer(request.method.as_str(), request.url.path(), &query),
         };
-        let mood = *self.mood.lock().unwrap();
-        match mood {
-            Mood::Well => well(),
-            Mood::Slow(wait) => well().set_delay(wait),
-            Mood::Uneven => well().set_delay(Duration::from_millis(fastrand::u64(..60))),
-            Mood::Status(status) => ResponseTemplate::new(status),
-            Mood::Nonsense => ResponseTemplate::new(200).set_body_raw("<html><p>Log in", "text/html"),
-            Mood::Silent => ResponseTemplate::new(200).set_delay(NEVER),
+        let behaviour = *self.behaviour.lock().unwrap();
+        match behaviour {
+            Behaviour::Normal => well(),
+            Behaviour::Slow(wait) => well().set_delay(wait),
+            Behaviour::Uneven => well().set_delay(Duration::from_millis(fastrand::u64(..60))),
+            Behaviour::Status(status) => ResponseTemplate::new(status),
+            Behaviour::Nonsense => ResponseTemplate::new(200).set_body_raw("<html><p>Log in", "text/html"),
+            Behaviour::Silent => ResponseTemplate::new(200).set_delay(NEVER),
         }
     }
 }
@@ -80,19 +80,20 @@ impl<K: Knows> Respond for Answering<K> {
 /// Running repository.
 pub(crate) struct FakeRepository<K> {
     server: MockServer,
-    pub(crate) knows: Arc<K>,
-    mood: Arc<Mutex<Mood>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    pub(crate) api: Arc<K>,
+    behaviour: Arc<Mutex<Behaviour>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
-impl<K: Knows> FakeRepository<K> {
-    pub(crate) async fn start(knows: K) -> Self {
+impl<K: RepositoryApi> FakeRepository<K> {
+    pub(crate) async fn start(api: K) -> Self {
         let server = MockServer::start().await;
-        let (knows, mood) = (Arc::new(knows), Arc::new(Mutex::new(Mood::Well)));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let answering = Answering { knows: Arc::clone(&knows), mood: Arc::clone(&mood), asked: Arc::clone(&asked) };
-        Mock::given(any()).respond_with(answering).mount(&server).await;
-        Self { server, knows, mood, asked }
+        let (api, behaviour) = (Arc::new(api), Arc::new(Mutex::new(Behaviour::Normal)));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let handler =
+            Handler { api: Arc::clone(&api), behaviour: Arc::clone(&behaviour), requests: Arc::clone(&requests) };
+        Mock::given(any()).respond_with(handler).mount(&server).await;
+        Self { server, api, behaviour, requests }
     }
 
     /// Returns the base URL without a path.
@@ -100,12 +101,12 @@ impl<K: Knows> FakeRepository<K> {
         self.server.uri()
     }
 
-    pub(crate) fn is(&self, mood: Mood) {
-        *self.mood.lock().unwrap() = mood;
+    pub(crate) fn set_behaviour(&self, behaviour: Behaviour) {
+        *self.behaviour.lock().unwrap() = behaviour;
     }
 
     /// Returns the recorded requests.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }

@@ -15,24 +15,24 @@ use crate::support::{
 pub(crate) type Scene = Box<dyn Fn(&mut Peer) + Send>;
 
 /// Listening broker. Its thread ends with the process.
-pub(crate) struct FakeStomp {
+pub(crate) struct FakeStompBroker {
     port: u16,
-    heard: Arc<Mutex<Vec<Frame>>>,
+    frames: Arc<Mutex<Vec<Frame>>>,
 }
 
 /// Server's side of one connection.
 pub(crate) struct Peer {
     socket: BufReader<TcpStream>,
-    heard: Arc<Mutex<Vec<Frame>>>,
+    frames: Arc<Mutex<Vec<Frame>>>,
 }
 
-impl FakeStomp {
+impl FakeStompBroker {
     /// Plays one scene for each connection, in order; the last scene is repeated.
-    pub(crate) fn plays(scenes: Vec<Scene>) -> Self {
+    pub(crate) fn start(scenes: Vec<Scene>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hearing = Arc::clone(&heard);
+        let frames = Arc::new(Mutex::new(Vec::new()));
+        let hearing = Arc::clone(&frames);
         std::thread::spawn(move || {
             let mut scenes = scenes.iter().peekable();
             let mut current = None;
@@ -40,10 +40,10 @@ impl FakeStomp {
                 current = scenes.next().or(current);
                 let socket = socket.unwrap();
                 socket.set_read_timeout(Some(PATIENCE)).unwrap();
-                current.unwrap()(&mut Peer { socket: BufReader::new(socket), heard: Arc::clone(&hearing) });
+                current.unwrap()(&mut Peer { socket: BufReader::new(socket), frames: Arc::clone(&hearing) });
             }
         });
-        Self { port, heard }
+        Self { port, frames }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -51,53 +51,53 @@ impl FakeStomp {
     }
 
     /// Returns the received frames with that command, once for each header with that name.
-    pub(crate) fn heard(&self, command: &str, header: &str) -> Vec<String> {
-        let heard = self.heard.lock().unwrap();
-        let heard = heard.iter().filter(|frame| frame.command == command);
-        heard.map(|frame| frame.header(header).to_owned()).collect()
+    pub(crate) fn received_frames(&self, command: &str, header: &str) -> Vec<String> {
+        let frames = self.frames.lock().unwrap();
+        let matching = frames.iter().filter(|frame| frame.command == command);
+        matching.map(|frame| frame.header(header).to_owned()).collect()
     }
 }
 
 impl Peer {
     /// Sends bytes; ignores errors because the client may have disconnected.
-    pub(crate) fn say(&mut self, octets: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, octets: &[u8]) {
         let _ = self.socket.get_mut().write_all(octets);
     }
 
     /// Waits for the next frame; returns `None` if the client has disconnected.
-    pub(crate) fn hear(&mut self) -> Option<String> {
+    pub(crate) fn next_frame(&mut self) -> Option<String> {
         let frame = read(&mut self.socket)?;
         let command = frame.command.clone();
-        self.heard.lock().unwrap().push(frame);
+        self.frames.lock().unwrap().push(frame);
         Some(command)
     }
 
     /// Reads until the client disconnects, and confirms its DISCONNECT.
-    pub(crate) fn hear_all(&mut self) {
-        while let Some(command) = self.hear() {
+    pub(crate) fn read_to_end(&mut self) {
+        while let Some(command) = self.next_frame() {
             if command == "DISCONNECT" {
-                self.say(&frame("RECEIPT", &[("receipt-id", "goodbye")], b""));
+                self.send_bytes(&frame("RECEIPT", &[("receipt-id", "goodbye")], b""));
             }
         }
     }
 
     /// Waits for a byte outside a frame.
-    pub(crate) fn hear_octet(&mut self) -> Option<u8> {
+    pub(crate) fn next_byte(&mut self) -> Option<u8> {
         let mut octet = [0];
         self.socket.read_exact(&mut octet).ok().map(|()| octet[0])
     }
 
     /// Accepts the client with a CONNECTED frame that has these headers.
-    pub(crate) fn let_in(&mut self, headers: &[(&str, &str)]) {
-        self.hear();
-        self.say(&frame("CONNECTED", headers, b""));
-        self.hear();
-        self.say(&frame("RECEIPT", &[("receipt-id", "subscribed")], b""));
+    pub(crate) fn accept(&mut self, headers: &[(&str, &str)]) {
+        self.next_frame();
+        self.send_bytes(&frame("CONNECTED", headers, b""));
+        self.next_frame();
+        self.send_bytes(&frame("RECEIPT", &[("receipt-id", "subscribed")], b""));
     }
 
     /// Sends a MESSAGE frame of STOMP 1.2.
     pub(crate) fn send(&mut self, mark: &str, headers: &[(&str, &str)], body: &[u8]) {
         let own = [("destination", "/queue/q"), ("message-id", mark), ("ack", mark), ("subscription", "tidings")];
-        self.say(&frame("MESSAGE", &[&own, headers].concat(), body));
+        self.send_bytes(&frame("MESSAGE", &[&own, headers].concat(), body));
     }
 }

@@ -41,12 +41,12 @@ pub(crate) fn configuration(folder: &Path, key: &str) -> String {
 }
 
 /// Gateway whose log and data are in the folder.
-pub(crate) struct Guarded {
+pub(crate) struct GatewayWithAuth {
     pub(crate) gateway: Gateway,
     pub(crate) folder: TempDir,
 }
 
-impl Guarded {
+impl GatewayWithAuth {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = configuration(folder.path(), &format!("[sources.fedora3.signature]\nsecret = \"{KEY}\"\n"));
@@ -81,7 +81,7 @@ pub(crate) fn message(number: u64) -> String {
 }
 
 /// Returns the status and the body. The body of an error must be a problem document with that status.
-pub(crate) async fn told(answer: Response) -> (u16, String) {
+pub(crate) async fn status_and_body(answer: Response) -> (u16, String) {
     let status = answer.status().as_u16();
     let challenges: Vec<_> = answer.headers().get_all("www-authenticate").iter().cloned().collect();
     let expected = [r#"Bearer realm="tidings""#, r#"Basic realm="tidings""#];

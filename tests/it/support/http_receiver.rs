@@ -24,7 +24,7 @@ use crate::support::gateway::PATIENCE;
 
 /// Recorded request.
 #[derive(Clone, Debug)]
-pub(crate) struct Got {
+pub(crate) struct ReceivedRequest {
     /// Number of the connection, from 1.
     pub(crate) connection: usize,
     pub(crate) method: String,
@@ -35,7 +35,7 @@ pub(crate) struct Got {
     pub(crate) at: Instant,
 }
 
-impl Got {
+impl ReceivedRequest {
     /// Returns the value of a header, or an empty string.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
@@ -67,10 +67,10 @@ impl Reply {
 }
 
 /// Decides the reply from the number of the request, from 0, and from the request itself.
-type Script = dyn Fn(usize, &Got) -> Reply + Send + Sync;
+type Script = dyn Fn(usize, &ReceivedRequest) -> Reply + Send + Sync;
 
 struct State {
-    got: Mutex<Vec<Got>>,
+    requests: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
     /// Number of bytes of floods that clients have read.
     flooded: AtomicU64,
@@ -86,16 +86,19 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// Starts a server on a free port of this host.
-    pub(crate) async fn start(script: impl Fn(usize, &Got) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(script: impl Fn(usize, &ReceivedRequest) -> Reply + Send + Sync + 'static) -> Self {
         Self::at("127.0.0.1:0".parse().unwrap(), script).await
     }
 
     /// Starts a server at a socket address as soon as the previous server has released it.
-    pub(crate) async fn at(address: SocketAddr, script: impl Fn(usize, &Got) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn at(
+        address: SocketAddr,
+        script: impl Fn(usize, &ReceivedRequest) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = bind(address).await;
         let address = listener.local_addr().unwrap();
-        let (got, connections, flooded) = (Mutex::default(), AtomicUsize::default(), AtomicU64::default());
-        let state = Arc::new(State { got, connections, flooded, script: Box::new(script) });
+        let (requests, connections, flooded) = (Mutex::default(), AtomicUsize::default(), AtomicU64::default());
+        let state = Arc::new(State { requests, connections, flooded, script: Box::new(script) });
         let serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, Arc::clone(&state))));
         Self { address, state, _serving: serving }
     }
@@ -106,8 +109,8 @@ impl Receiver {
     }
 
     /// Returns the recorded requests.
-    pub(crate) fn got(&self) -> MutexGuard<'_, Vec<Got>> {
-        self.state.got.lock().unwrap()
+    pub(crate) fn requests(&self) -> MutexGuard<'_, Vec<ReceivedRequest>> {
+        self.state.requests.lock().unwrap()
     }
 
     /// Returns the number of connections so far.
@@ -121,13 +124,13 @@ impl Receiver {
     }
 
     /// Waits until `count` requests have arrived and returns them.
-    pub(crate) async fn until(&self, count: usize) -> Vec<Got> {
+    pub(crate) async fn until(&self, count: usize) -> Vec<ReceivedRequest> {
         let began = Instant::now();
-        while self.got().len() < count {
-            assert!(began.elapsed() < PATIENCE, "{} of {count} requests have come", self.got().len());
+        while self.requests().len() < count {
+            assert!(began.elapsed() < PATIENCE, "{} of {count} requests have come", self.requests().len());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        self.got().clone()
+        self.requests().clone()
     }
 }
 
@@ -158,13 +161,13 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
 /// Serves one connection until it ends.
 async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, number: usize, state: &State) -> std::io::Result<()> {
     let mut read = Vec::new();
-    while let Some(got) = request(&mut stream, &mut read, number).await? {
+    while let Some(request) = request(&mut stream, &mut read, number).await? {
         let nth = {
-            let mut all = state.got.lock().unwrap();
-            all.push(got.clone());
+            let mut all = state.requests.lock().unwrap();
+            all.push(request.clone());
             all.len() - 1
         };
-        let mut reply = (state.script)(nth, &got);
+        let mut reply = (state.script)(nth, &request);
         loop {
             reply = match reply {
                 Reply::After(wait, then) => {
@@ -208,7 +211,7 @@ async fn request(
     stream: &mut (impl AsyncRead + Unpin),
     read: &mut Vec<u8>,
     connection: usize,
-) -> std::io::Result<Option<Got>> {
+) -> std::io::Result<Option<ReceivedRequest>> {
     let end = loop {
         if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
@@ -230,5 +233,5 @@ async fn request(
         }
     }
     let body = read.drain(..length).collect();
-    Ok(Some(Got { connection, method, path, headers, body, at: Instant::now() }))
+    Ok(Some(ReceivedRequest { connection, method, path, headers, body, at: Instant::now() }))
 }

@@ -25,12 +25,12 @@ use tidings::{
 use crate::support::gateway::{Gateway, command};
 
 /// Journal that is open in the process of the test.
-pub(crate) struct Opened {
+pub(crate) struct OpenJournal {
     pub(crate) journal: Journal,
     writer: JournalThreads,
 }
 
-impl Opened {
+impl OpenJournal {
     pub(crate) fn at(folder: &Path) -> Self {
         let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
         let (journal, writer) = Journal::start(
@@ -106,7 +106,7 @@ pub(crate) fn journal_file(folder: &Path) -> PathBuf {
 }
 
 /// Verifies a journal, which must have no errors.
-pub(crate) fn verified(file: &Path) -> Report {
+pub(crate) fn verify_ok(file: &Path) -> Report {
     let report = verify(file, &mut |_, _| {}).unwrap();
     assert!(report.findings.is_empty(), "{:#?}", report.findings);
     report

@@ -103,8 +103,8 @@ impl Example {
         let began = Instant::now();
         while self.lines().len() < lines {
             let ended = self.child.try_wait().unwrap();
-            let told = fs::read_to_string(self.output.with_extension("err")).unwrap();
-            assert!(ended.is_none(), "it has ended: {told}");
+            let text = fs::read_to_string(self.output.with_extension("err")).unwrap();
+            assert!(ended.is_none(), "it has ended: {text}");
             assert!(began.elapsed() < 2 * PATIENCE, "it takes too long: {:?}", self.lines());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -161,8 +161,8 @@ impl Repository {
     /// Waits until every message is confirmed.
     pub(crate) fn wait(mut self) {
         let done = self.child.wait().unwrap();
-        let told = fs::read_to_string(self.output.with_file_name("repository.err")).unwrap();
-        assert!(done.success(), "{told}");
+        let text = fs::read_to_string(self.output.with_file_name("repository.err")).unwrap();
+        assert!(done.success(), "{text}");
     }
 }
 

@@ -24,7 +24,7 @@ use std::{
 
 use serde_json::json;
 
-use super::broker_process::{Kept, PATIENCE, free_ports};
+use super::broker_process::{BrokerProcess, PATIENCE, free_ports};
 
 pub(crate) use self::client::Client;
 #[allow(unused_imports, reason = "the benches have no use for it")]
@@ -56,7 +56,7 @@ pub(crate) struct Broker {
     /// Port for encrypted connections.
     pub(crate) tls_port: u16,
     /// Process of the broker.
-    pub(crate) kept: Kept,
+    pub(crate) process: BrokerProcess,
     vhosts: AtomicUsize,
 }
 
@@ -77,7 +77,8 @@ impl Broker {
         let ports = free_ports();
         set_up(&folder, ports);
         let [port, tls_port, ..] = ports;
-        let mut broker = Self { kept: Kept::of(&folder), folder, port, tls_port, vhosts: AtomicUsize::new(0) };
+        let mut broker =
+            Self { process: BrokerProcess::of(&folder), folder, port, tls_port, vhosts: AtomicUsize::new(0) };
         broker.start_again();
         broker
     }
@@ -85,7 +86,7 @@ impl Broker {
     /// Starts the broker again with its existing data and waits until it accepts connections.
     pub(crate) fn start_again(&mut self) {
         let port = self.port;
-        self.kept.start(|| answers(port));
+        self.process.start(|| answers(port));
     }
 
     /// Waits until the broker has stored the names of its quorum queues, which it writes to tables every half
@@ -97,29 +98,29 @@ impl Broker {
     /// Kills the broker like a power cut, once the names of its queues are on its disk.
     pub(crate) fn kill(&self) {
         self.settle();
-        self.kill_at_once();
+        self.kill_immediately();
     }
 
     /// Kills the broker like a power cut, even if it has not stored the names of its queues.
-    pub(crate) fn kill_at_once(&self) {
-        self.kept.signal("KILL");
-        self.kept.wait_for_end();
+    pub(crate) fn kill_immediately(&self) {
+        self.process.signal("KILL");
+        self.process.wait_for_end();
     }
 
     /// Stops the broker cleanly.
     pub(crate) fn stop(&self) {
-        self.kept.signal("TERM");
-        self.kept.wait_for_end();
+        self.process.signal("TERM");
+        self.process.wait_for_end();
     }
 
     /// Suspends the process; its connections stay open.
     pub(crate) fn freeze(&self) {
-        self.kept.signal("STOP");
+        self.process.signal("STOP");
     }
 
     /// Resumes the suspended process.
     pub(crate) fn thaw(&self) {
-        self.kept.signal("CONT");
+        self.process.signal("CONT");
     }
 
     /// Raises the memory alarm, under which the broker accepts no messages from publishers.
@@ -137,8 +138,8 @@ impl Broker {
         let mut command = Command::new("sh");
         command.args(["-c", r#". "$0/environment"; exec "$BIN/rabbitmqctl" --silent "$@""#]);
         let done = command.arg(&self.folder).args(arguments).stdin(Stdio::null()).output().unwrap();
-        let told = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "rabbitmqctl {arguments:?}: {told}");
+        let output = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "rabbitmqctl {arguments:?}: {output}");
         String::from_utf8_lossy(&done.stdout).into_owned()
     }
 

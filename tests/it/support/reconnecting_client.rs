@@ -19,19 +19,19 @@ use tokio::time::timeout;
 use crate::support::subscription_fixture::{seq, text};
 
 /// Time limit for any operation of the broker; afterwards the client reconnects.
-const BOUND: Duration = Duration::from_secs(10);
+const OPERATION_LIMIT: Duration = Duration::from_secs(10);
 
 /// Delay before the next attempt.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum number of unconfirmed published messages, and of unacknowledged consumed ones.
 const WINDOW: usize = 500;
 
 /// Number of messages in one acknowledgement.
-const ACKNOWLEDGED_AT_ONCE: usize = 100;
+const ACKNOWLEDGEMENT_BATCH: usize = 100;
 
 /// Maximum lead of the publisher over the consumer, so that a killed process always has work in hand.
-const AHEAD: usize = 5000;
+const MAX_LEAD: usize = 5000;
 
 /// Shared progress of the publisher and the consumer.
 #[derive(Default)]
@@ -43,15 +43,15 @@ pub(crate) struct Counts {
     /// Number of messages that the broker has confirmed to the publisher.
     pub(crate) confirmed: usize,
     /// Number of repeated publications.
-    pub(crate) published_again: usize,
+    pub(crate) republished: usize,
     /// Messages of the consumer in the order of their arrival, including repeats.
-    pub(crate) received: Vec<Received>,
+    pub(crate) received: Vec<ReceivedMessage>,
     /// Message ids by change number, without repeats.
     pub(crate) ids: BTreeMap<u64, String>,
 }
 
 /// Consumed message.
-pub(crate) struct Received {
+pub(crate) struct ReceivedMessage {
     /// Number of the message's change.
     pub(crate) seq: u64,
     /// Message id.
@@ -67,10 +67,10 @@ impl Progress {
         self.0.lock().unwrap()
     }
 
-    fn take(&self, delivery: &Delivery) -> usize {
+    fn record(&self, delivery: &Delivery) -> usize {
         let (seq, id) = (seq(delivery), text(delivery.properties.message_id().as_ref()).to_owned());
         let mut counts = self.counts();
-        counts.received.push(Received { seq, id: id.clone(), redelivered: delivery.redelivered });
+        counts.received.push(ReceivedMessage { seq, id: id.clone(), redelivered: delivery.redelivered });
         counts.ids.entry(seq).or_insert(id);
         counts.ids.len()
     }
@@ -78,23 +78,23 @@ impl Progress {
 
 /// Failure of a connection, after which the client reconnects.
 #[derive(Debug)]
-struct GivenUp;
+struct ConnectionFailed;
 
-impl From<lapin::Error> for GivenUp {
+impl From<lapin::Error> for ConnectionFailed {
     fn from(_: lapin::Error) -> Self {
         Self
     }
 }
 
-impl From<tokio::time::error::Elapsed> for GivenUp {
+impl From<tokio::time::error::Elapsed> for ConnectionFailed {
     fn from(_: tokio::time::error::Elapsed) -> Self {
         Self
     }
 }
 
-async fn open(url: &str) -> Result<(Connection, Channel), GivenUp> {
-    let connection = timeout(BOUND, Connection::connect(url, ConnectionProperties::default())).await??;
-    let channel = timeout(BOUND, connection.create_channel()).await??;
+async fn open(url: &str) -> Result<(Connection, Channel), ConnectionFailed> {
+    let connection = timeout(OPERATION_LIMIT, Connection::connect(url, ConnectionProperties::default())).await??;
+    let channel = timeout(OPERATION_LIMIT, connection.create_channel()).await??;
     Ok((connection, channel))
 }
 
@@ -105,11 +105,11 @@ pub(crate) async fn publish(url: &str, exchange: &str, routing_key: &str, bodies
     while !missing.is_empty() {
         let mut under_way = VecDeque::new();
         let _ = publish_on(url, exchange, routing_key, bodies, progress, &mut missing, &mut under_way).await;
-        progress.counts().published_again += under_way.len();
+        progress.counts().republished += under_way.len();
         while let Some(number) = under_way.pop_back() {
             missing.push_front(number);
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -121,9 +121,9 @@ async fn publish_on(
     progress: &Progress,
     missing: &mut VecDeque<usize>,
     under_way: &mut VecDeque<usize>,
-) -> Result<(), GivenUp> {
+) -> Result<(), ConnectionFailed> {
     let (_connection, channel) = open(url).await?;
-    timeout(BOUND, channel.confirm_select(ConfirmSelectOptions::default())).await??;
+    timeout(OPERATION_LIMIT, channel.confirm_select(ConfirmSelectOptions::default())).await??;
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     let properties = BasicProperties::default().with_content_type("application/json".into()).with_delivery_mode(2);
     let mut confirms = VecDeque::new();
@@ -134,15 +134,15 @@ async fn publish_on(
             under_way.push_back(number);
             let body = bodies[number].as_bytes();
             let sent = channel.basic_publish(exchange.into(), routing_key.into(), options, body, properties.clone());
-            confirms.push_back(timeout(BOUND, sent).await??);
+            confirms.push_back(timeout(OPERATION_LIMIT, sent).await??);
         }
         let Some(confirm) = confirms.pop_front() else { return Ok(()) };
-        let Confirmation::Ack(None) = timeout(BOUND, confirm).await?? else { return Err(GivenUp) };
+        let Confirmation::Ack(None) = timeout(OPERATION_LIMIT, confirm).await?? else { return Err(ConnectionFailed) };
         under_way.pop_front();
         progress.counts().confirmed += 1;
         while {
             let counts = progress.counts();
-            counts.confirmed > counts.ids.len() + AHEAD
+            counts.confirmed > counts.ids.len() + MAX_LEAD
         } {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -153,25 +153,26 @@ async fn publish_on(
 pub(crate) async fn consume(url: &str, queue: &str, count: usize, progress: &Progress) {
     while progress.counts().ids.len() < count {
         let _ = consume_on(url, queue, count, progress).await;
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-async fn consume_on(url: &str, queue: &str, count: usize, progress: &Progress) -> Result<(), GivenUp> {
+async fn consume_on(url: &str, queue: &str, count: usize, progress: &Progress) -> Result<(), ConnectionFailed> {
     let (_connection, channel) = open(url).await?;
     let prefetch = u16::try_from(WINDOW).unwrap();
-    timeout(BOUND, channel.basic_qos(prefetch, BasicQosOptions::default())).await??;
+    timeout(OPERATION_LIMIT, channel.basic_qos(prefetch, BasicQosOptions::default())).await??;
     let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-    let mut consumer = timeout(BOUND, channel.basic_consume(queue.into(), "".into(), options, none)).await??;
+    let mut consumer =
+        timeout(OPERATION_LIMIT, channel.basic_consume(queue.into(), "".into(), options, none)).await??;
     let mut unacknowledged = 0;
     while progress.counts().ids.len() < count {
         // There is no time limit here: the queue stays empty while another process is down.
-        let Some(delivery) = consumer.next().await else { return Err(GivenUp) };
+        let Some(delivery) = consumer.next().await else { return Err(ConnectionFailed) };
         let delivery = delivery?;
-        progress.take(&delivery);
+        progress.record(&delivery);
         unacknowledged += 1;
-        if unacknowledged == ACKNOWLEDGED_AT_ONCE {
-            timeout(BOUND, delivery.ack(BasicAckOptions { multiple: true })).await??;
+        if unacknowledged == ACKNOWLEDGEMENT_BATCH {
+            timeout(OPERATION_LIMIT, delivery.ack(BasicAckOptions { multiple: true })).await??;
             unacknowledged = 0;
         }
     }

@@ -14,12 +14,12 @@ use tempfile::TempDir;
 use crate::support::gateway::{Gateway, PATIENCE};
 
 /// Gateway, and the folder with its journal and its log.
-pub(crate) struct Hostile {
+pub(crate) struct WatchedGateway {
     gateway: Gateway,
     folder: TempDir,
 }
 
-impl Deref for Hostile {
+impl Deref for WatchedGateway {
     type Target = Gateway;
 
     fn deref(&self) -> &Gateway {
@@ -27,7 +27,7 @@ impl Deref for Hostile {
     }
 }
 
-impl Hostile {
+impl WatchedGateway {
     /// Starts a gateway with this configuration.
     pub(crate) fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use tidings::{
 /// Returns the modifications that need no settling; none for a source that does not know the change types.
 pub(crate) fn modifications(reading: &Reading) -> Vec<ContentObjectModification> {
     match reading {
-        Reading::Drafts(drafts) => drafts.iter().filter_map(told_in_full).collect(),
+        Reading::Drafts(drafts) => drafts.iter().filter_map(complete_modification).collect(),
         Reading::Nothing(_) => Vec::new(),
     }
 }
@@ -21,10 +21,10 @@ pub(crate) fn as_format(name: &str, modification: &ContentObjectModification) ->
     (format::format(name).unwrap().write_modification)(modification)
 }
 
-fn told_in_full(draft: &Draft) -> Option<ContentObjectModification> {
+fn complete_modification(draft: &Draft) -> Option<ContentObjectModification> {
     let draft = draft.clone();
     let DraftItems::Listed(items) = draft.items else { return None };
-    let items = items.iter().map(item_told_in_full).collect::<Option<Vec<_>>>()?;
+    let items = items.iter().map(complete_item).collect::<Option<Vec<_>>>()?;
     Some(ContentObjectModification {
         id: draft.id.unwrap_or_else(ChangeId::mint),
         user: draft.user,
@@ -42,7 +42,7 @@ fn told_in_full(draft: &Draft) -> Option<ContentObjectModification> {
     })
 }
 
-fn item_told_in_full(item: &DraftItem) -> Option<ContentItemModification> {
+fn complete_item(item: &DraftItem) -> Option<ContentItemModification> {
     let DraftChange::Reported(change) = &item.change else { return None };
     let id = item.id.unwrap_or_else(ItemId::mint);
     Some(ContentItemModification { id, uri: item.uri.clone(), change: change.clone() })

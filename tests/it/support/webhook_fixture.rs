@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 
-use crate::support::http_receiver::Got;
+use crate::support::http_receiver::ReceivedRequest;
 
 /// Signing secrets.
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -20,7 +20,7 @@ pub(crate) fn webhook(name: &str, url: &str, more: &str) -> String {
     )
 }
 
-impl Got {
+impl ReceivedRequest {
     /// Returns the JSON body.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
@@ -43,16 +43,16 @@ impl Got {
 
 /// Panics unless the messages are complete up to `last` and in order, apart from repeats with the same
 /// identifier and body.
-pub(crate) fn are_in_order(got: &[Got], last: u64) {
-    let mut seen: BTreeMap<u64, (String, Vec<u8>)> = BTreeMap::new();
-    for message in got {
+pub(crate) fn are_in_order(requests: &[ReceivedRequest], last: u64) {
+    let mut previous: BTreeMap<u64, (String, Vec<u8>)> = BTreeMap::new();
+    for message in requests {
         let (seq, id) = (message.seq(), message.header("webhook-id").to_owned());
-        let newest = seen.last_key_value().map_or(0, |(newest, _)| *newest);
+        let newest = previous.last_key_value().map_or(0, |(newest, _)| *newest);
         assert!(seq <= newest + 1, "{seq} comes after {newest}");
-        let first = seen.entry(seq).or_insert_with(|| (id.clone(), message.body.clone()));
+        let first = previous.entry(seq).or_insert_with(|| (id.clone(), message.body.clone()));
         assert_eq!(*first, (id, message.body.clone()), "a repeat is the same");
         assert_eq!(message.json()["id"].as_str(), Some(message.header("webhook-id")));
         assert!(message.is_signed_with(SECRET));
     }
-    assert_eq!(seen.len() as u64, last);
+    assert_eq!(previous.len() as u64, last);
 }

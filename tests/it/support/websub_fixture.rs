@@ -15,37 +15,37 @@ use sha2::Sha256;
 
 use crate::support::{
     gateway::{Gateway, PATIENCE, client},
-    http_receiver::{Got, Receiver, Reply},
+    http_receiver::{ReceivedRequest, Receiver, Reply},
 };
 
 /// Configuration that allows callbacks on this host.
 pub(crate) const LOCAL: &str = "[delivery]\nallow = [\"127.0.0.1\"]\n";
 
 /// Returns the decoded query of a request.
-pub(crate) fn query(got: &Got) -> BTreeMap<String, String> {
-    let url = url::Url::parse(&format!("http://h{}", got.path)).unwrap();
+pub(crate) fn query(request: &ReceivedRequest) -> BTreeMap<String, String> {
+    let url = url::Url::parse(&format!("http://h{}", request.path)).unwrap();
     url.query_pairs().into_owned().collect()
 }
 
-pub(crate) fn challenge(got: &Got) -> String {
-    query(got).get("hub.challenge").cloned().unwrap_or_default()
+pub(crate) fn challenge(request: &ReceivedRequest) -> String {
+    query(request).get("hub.challenge").cloned().unwrap_or_default()
 }
 
-pub(crate) fn is_verification(got: &Got) -> bool {
-    got.method == "GET" && query(got).contains_key("hub.challenge")
+pub(crate) fn is_verification(request: &ReceivedRequest) -> bool {
+    request.method == "GET" && query(request).contains_key("hub.challenge")
 }
 
 /// Starts a subscriber that confirms every verification and answers distributions with `status`.
-pub(crate) async fn agreeing(status: &Arc<AtomicU16>) -> Receiver {
+pub(crate) async fn confirming_subscriber(status: &Arc<AtomicU16>) -> Receiver {
     let status = Arc::clone(status);
-    Receiver::start(move |_, got| match got.method.as_str() {
-        "GET" => Reply::Answer(200, vec![], challenge(got)),
+    Receiver::start(move |_, request| match request.method.as_str() {
+        "GET" => Reply::Answer(200, vec![], challenge(request)),
         _ => Reply::of(status.load(Ordering::SeqCst)),
     })
     .await
 }
 
-pub(crate) fn fine() -> Arc<AtomicU16> {
+pub(crate) fn ok_status() -> Arc<AtomicU16> {
     Arc::new(AtomicU16::new(204))
 }
 
@@ -61,22 +61,22 @@ async fn ask_at(gateway: &str, parameters: &[(&str, &str)]) -> (u16, String) {
 }
 
 pub(crate) async fn subscribe(gateway: &Gateway, callback: &str, topic: &str, more: &[(&str, &str)]) {
-    let wanted = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", topic)];
-    let (status, body) = ask(gateway, &[&wanted, more].concat()).await;
+    let parameters = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", topic)];
+    let (status, body) = ask(gateway, &[&parameters, more].concat()).await;
     assert_eq!((status, body.as_str()), (202, ""));
 }
 
 /// Subscribes to the feed of the gateway at that URL.
 pub(crate) async fn subscribe_at(gateway: &str, callback: &str, more: &[(&str, &str)]) {
     let topic = format!("{gateway}/feed");
-    let wanted = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", &topic)];
-    let (status, body) = ask_at(gateway, &[&wanted, more].concat()).await;
+    let parameters = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", &topic)];
+    let (status, body) = ask_at(gateway, &[&parameters, more].concat()).await;
     assert_eq!((status, body.as_str()), (202, ""));
 }
 
 pub(crate) async fn unsubscribe(gateway: &Gateway, callback: &str, topic: &str) {
-    let wanted = [("hub.mode", "unsubscribe"), ("hub.callback", callback), ("hub.topic", topic)];
-    assert_eq!(ask(gateway, &wanted).await.0, 202);
+    let parameters = [("hub.mode", "unsubscribe"), ("hub.callback", callback), ("hub.topic", topic)];
+    assert_eq!(ask(gateway, &parameters).await.0, 202);
 }
 
 /// Waits until the gateway at that URL has `count` running subscriptions.
@@ -94,7 +94,7 @@ pub(crate) async fn until_running_at(gateway: &str, count: usize) {
 }
 
 /// Returns the subscriptions of the hub.
-pub(crate) async fn of_hub(gateway: &Gateway) -> Vec<Value> {
+pub(crate) async fn hub_subscriptions(gateway: &Gateway) -> Vec<Value> {
     let all = gateway.json("/subscriptions").await["subscriptions"].as_array().unwrap().clone();
     all.into_iter().filter(|subscription| subscription["from"] == "hub").collect()
 }
@@ -103,7 +103,7 @@ pub(crate) async fn of_hub(gateway: &Gateway) -> Vec<Value> {
 pub(crate) async fn until_subscribed(gateway: &Gateway, count: usize) -> Vec<Value> {
     let began = Instant::now();
     loop {
-        let all = of_hub(gateway).await;
+        let all = hub_subscriptions(gateway).await;
         if all.len() == count && all.iter().all(|one| one["state"] == "running") {
             return all;
         }
@@ -121,12 +121,12 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// Returns the distribution requests.
-pub(crate) fn distributed(receiver: &Receiver) -> Vec<Got> {
-    receiver.got().iter().filter(|got| got.method == "POST").cloned().collect()
+pub(crate) fn distributed(receiver: &Receiver) -> Vec<ReceivedRequest> {
+    receiver.requests().iter().filter(|request| request.method == "POST").cloned().collect()
 }
 
 /// Returns the numbers of the changes in the distributed entries.
-pub(crate) fn numbers(posts: &[Got]) -> Vec<u64> {
+pub(crate) fn numbers(posts: &[ReceivedRequest]) -> Vec<u64> {
     let mut all = Vec::new();
     for post in posts {
         let body = String::from_utf8(post.body.clone()).unwrap();
@@ -140,7 +140,7 @@ pub(crate) fn numbers(posts: &[Got]) -> Vec<u64> {
     all
 }
 
-pub(crate) async fn until_told(receiver: &Receiver, last: u64) -> Vec<Got> {
+pub(crate) async fn until_distributed(receiver: &Receiver, last: u64) -> Vec<ReceivedRequest> {
     until("the last change has come", || numbers(&distributed(receiver)).last() == Some(&last)).await;
     distributed(receiver)
 }
@@ -150,17 +150,17 @@ pub(crate) fn feed(gateway: &Gateway) -> String {
 }
 
 /// Returns true if a message is signed with this secret. The signature is computed here independently.
-pub(crate) fn is_signed(got: &Got, secret: &str) -> bool {
+pub(crate) fn is_signed(request: &ReceivedRequest, secret: &str) -> bool {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
-    mac.update(&got.body);
-    got.header("x-hub-signature") == format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+    mac.update(&request.body);
+    request.header("x-hub-signature") == format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }
 
 impl Gateway {
     /// Waits until the hub has `count` subscriptions.
     pub(crate) async fn until_hub(&self, count: usize) {
         let began = Instant::now();
-        while of_hub(self).await.len() != count {
+        while hub_subscriptions(self).await.len() != count {
             assert!(began.elapsed() < PATIENCE, "{count} subscriptions of the hub were expected");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -30,7 +30,7 @@ async fn log_traces_a_message_from_request_to_commit() {
     let hook = format!("{}/hooks/content-change", gateway.url);
     let sent = gateway.http.post(hook).header("x-request-id", "proxy-7").body(message).send().await.unwrap();
     assert_eq!((sent.status().as_u16(), &sent.headers()["x-request-id"]), (201, &"proxy-7".parse().unwrap()));
-    let told: Value = serde_json::from_slice(&sent.bytes().await.unwrap()).unwrap();
+    let response: Value = serde_json::from_slice(&sent.bytes().await.unwrap()).unwrap();
     let alive = gateway.http.get(format!("{}/healthz", gateway.url)).send().await.unwrap();
     assert_eq!(alive.headers()["x-request-id"].len(), 36);
     gateway.post("fedora3", "text/xml", "no XML").await;
@@ -39,7 +39,7 @@ async fn log_traces_a_message_from_request_to_commit() {
     let text = fs::read_to_string(log).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let accepted = line(&lines, "change appended to the journal");
-    assert_eq!((&accepted["change"], &accepted["seq"]), (&told["changes"][0]["id"], &json!(1)));
+    assert_eq!((&accepted["change"], &accepted["seq"]), (&response["changes"][0]["id"], &json!(1)));
     assert_eq!((&accepted["source"], &accepted["level"]), (&json!("content-change"), &json!("DEBUG")));
     let spans = json!([
         { "name": "request", "id": "proxy-7", "method": "POST", "route": "/hooks/{source}" },
@@ -68,9 +68,9 @@ async fn log_contains_no_credentials() {
             "/objects?uri=hush-hush",
             "/quarantine/hush-hush",
         ] {
-            let asked = gateway.http.get(format!("{}{path}", gateway.url)).bearer_auth("hush-hush");
-            let asked = asked.header("cookie", "hush-hush").header("x-request-id", "hush hush");
-            assert!(asked.send().await.unwrap().status().is_client_error(), "{path}");
+            let request = gateway.http.get(format!("{}{path}", gateway.url)).bearer_auth("hush-hush");
+            let request = request.header("cookie", "hush-hush").header("x-request-id", "hush hush");
+            assert!(request.send().await.unwrap().status().is_client_error(), "{path}");
         }
         for path in ["/hooks/hush-hush", "/hooks/fedora3?token=hush-hush"] {
             let posted = gateway.http.post(format!("{}{path}", gateway.url)).basic_auth("hush-hush", Some("hush-hush"));

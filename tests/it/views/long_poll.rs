@@ -70,6 +70,6 @@ async fn poll_times_out_with_an_empty_page_and_the_same_cursor() {
     let wrong = gateway.http.get(format!("{}/changes?after=1&wait=30000", gateway.url)).send().await.unwrap();
     assert_eq!(wrong.status(), 400);
     assert!(wrong.text().await.unwrap().contains("wait is 30000; give 0 to 3600 seconds."));
-    let gone = gateway.http.get(format!("{}/changes?after=9&wait=20", gateway.url)).send().await.unwrap();
-    assert_eq!(gone.status(), 410);
+    let response = gateway.http.get(format!("{}/changes?after=9&wait=20", gateway.url)).send().await.unwrap();
+    assert_eq!(response.status(), 410);
 }

@@ -52,12 +52,12 @@ fn memory(gateway: &Gateway, name: &str) -> u64 {
 }
 
 /// Response that a slow client reads.
-struct Answer {
+struct SlowResponse {
     reader: BufReader<TcpStream>,
     head: String,
 }
 
-impl Answer {
+impl SlowResponse {
     fn to(url: &str, path: &str, headers: &str) -> Self {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(64 * 1024).unwrap();
@@ -116,7 +116,7 @@ fn surfaces(id: &str) -> Vec<Surface> {
 
 /// Reads slowly until all responses have begun, and then reads to the end or disconnects.
 fn read_slowly(url: &str, surface: &Surface, begun: &AtomicUsize, clients: usize) {
-    let mut answer = Answer::to(url, &surface.path, surface.headers);
+    let mut answer = SlowResponse::to(url, &surface.path, surface.headers);
     let (mut read, mut end, mut piece) = (0, Vec::new(), vec![0; 64 * 1024]);
     begun.fetch_add(1, Ordering::SeqCst);
     let began = Instant::now();
@@ -126,13 +126,13 @@ fn read_slowly(url: &str, surface: &Surface, begun: &AtomicUsize, clients: usize
         if !is_slow && surface.end.is_none() {
             return;
         }
-        let wanted = if is_slow { 512 } else { piece.len() };
-        let got = answer.reader.read(&mut piece[..wanted]).unwrap();
-        if got == 0 {
+        let length = if is_slow { 512 } else { piece.len() };
+        let count = answer.reader.read(&mut piece[..length]).unwrap();
+        if count == 0 {
             break;
         }
-        read += got as u64;
-        end.extend_from_slice(&piece[..got]);
+        read += count as u64;
+        end.extend_from_slice(&piece[..count]);
         end.drain(..end.len().saturating_sub(64));
         if is_slow {
             std::thread::sleep(Duration::from_millis(20));
@@ -179,7 +179,7 @@ async fn view_memory_is_bounded_for_the_largest_changes_and_slow_readers() {
     assert!(read.2 < MOST_KIB, "{read:?} KiB, and {settled:?} KiB before anybody read");
 
     // The whole stream: every change in order, and each large change complete.
-    let mut stream = Answer::to(&gateway.url, "/stream?after=0", "").reader;
+    let mut stream = SlowResponse::to(&gateway.url, "/stream?after=0", "").reader;
     let (mut line, mut at, mut large) = (String::new(), 0, 0);
     while at < head || line != "\n" {
         line.clear();

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Gateway;
 
-/// Copy of a reader: the present items with their states.
-type Copy = BTreeMap<String, Value>;
+/// ReaderCopy of a reader: the present items with their states.
+type ReaderCopy = BTreeMap<String, Value>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn snapshot_and_later_changes_rebuild_the_registry() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(folder.path());
     for number in 0..60 {
-        tell(&gateway, number, number % 12).await;
+        post_event(&gateway, number, number % 12).await;
     }
-    let (mut copy, mut head, mut after, mut number) = (Copy::new(), None, String::new(), 60);
+    let (mut copy, mut head, mut after, mut number) = (ReaderCopy::new(), None, String::new(), 60);
     loop {
         let page = gateway.json(&format!("/snapshot?limit=2{after}")).await;
         head.get_or_insert(page["head"].as_u64().unwrap());
@@ -27,7 +27,7 @@ async fn snapshot_and_later_changes_rebuild_the_registry() {
         // Changes that arrive meanwhile are in the following pages, and in the changes after the first head.
         for _ in 0..7 {
             number += 1;
-            tell(&gateway, number, number * 5 % 17).await;
+            post_event(&gateway, number, number * 5 % 17).await;
         }
     }
     let mut from = head.unwrap();
@@ -40,7 +40,7 @@ async fn snapshot_and_later_changes_rebuild_the_registry() {
         changes.iter().for_each(|change| apply(&mut copy, change));
         from = page["next"].as_u64().unwrap();
     }
-    let mut registry = Copy::new();
+    let mut registry = ReaderCopy::new();
     take(&mut registry, &gateway.json("/snapshot?limit=1000").await);
     assert_eq!(copy, registry);
     assert!(registry.len() > 10);
@@ -58,7 +58,7 @@ async fn snapshot_refuses_invalid_queries_and_is_empty_without_items() {
 }
 
 /// Posts an event about one item: it is added, changes its state and is deleted, in turn.
-async fn tell(gateway: &Gateway, number: u64, item: u64) {
+async fn post_event(gateway: &Gateway, number: u64, item: u64) {
     let object = format!("http://h/{:02}", item % 9);
     let uri = format!("{object}/{item}");
     let change = match number % 4 {
@@ -71,14 +71,14 @@ async fn tell(gateway: &Gateway, number: u64, item: u64) {
     assert!(status < 300, "{answer}");
 }
 
-fn take(copy: &mut Copy, page: &Value) {
+fn take(copy: &mut ReaderCopy, page: &Value) {
     for item in page["objects"].as_array().unwrap().iter().flat_map(|object| object["items"].as_array().unwrap()) {
         assert_eq!(item["live"], true);
         copy.insert(item["uri"].as_str().unwrap().to_owned(), item["state"].clone());
     }
 }
 
-fn apply(copy: &mut Copy, change: &Value) {
+fn apply(copy: &mut ReaderCopy, change: &Value) {
     for item in change["items"].as_array().unwrap() {
         let (uri, state) = (item["uri"].as_str().unwrap(), item["stateAfter"].clone());
         match item["change"].as_str() {

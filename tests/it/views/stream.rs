@@ -38,9 +38,9 @@ async fn stream_sends_a_new_change_immediately() {
     let (second, third) = (stream.next().await.unwrap().unwrap(), stream.next().await.unwrap().unwrap());
     assert_eq!((second.id.as_str(), second.event.as_str(), second.retry.as_deref()), ("2", "delete", None));
     assert_eq!((third.id.as_str(), third.event.as_str()), ("3", "mixed"));
-    let told: Vec<Value> =
+    let events: Vec<Value> =
         [first, second, third].map(|event| serde_json::from_str(&event.data.unwrap()).unwrap()).into();
-    assert_eq!(told, gateway.changes().await);
+    assert_eq!(events, gateway.changes().await);
 }
 
 #[tokio::test]
@@ -57,8 +57,8 @@ async fn stream_formats_equal_those_of_other_views() {
     }
     let refused = Stream::ask(&gateway, "?format=yaml", None).await;
     assert_eq!(refused.status(), 400);
-    let told = refused.text().await.unwrap();
-    assert!(told.contains("there is no event format \\\"yaml\\\"; there are atom, json, xml"), "{told}");
+    let events = refused.text().await.unwrap();
+    assert!(events.contains("there is no event format \\\"yaml\\\"; there are atom, json, xml"), "{events}");
 }
 
 #[tokio::test]
@@ -118,15 +118,15 @@ async fn stream_filter_advances_the_cursor_past_other_changes() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), "[server]\nheartbeat_seconds = 1\n");
     fill(&gateway, 10_000..=11_099).await;
-    let wanted = gateway.changes().await[1049]["object"].clone();
-    let query = format!("?object={}/&object={0}&after=0", wanted.as_str().unwrap());
+    let object = gateway.changes().await[1049]["object"].clone();
+    let query = format!("?object={}/&object={0}&after=0", object.as_str().unwrap());
     let mut stream = Stream::open(&gateway, &query, None).await;
     assert!(stream.next().await.unwrap().unwrap().comment);
     // The filter has rejected a thousand changes, and a resuming reader need not examine them again.
     assert_eq!(stream.next().await.unwrap().unwrap(), Block { id: "1000".into(), ..Block::default() });
     let event = stream.next().await.unwrap().unwrap();
-    let told: Value = serde_json::from_str(&event.data.unwrap()).unwrap();
-    assert_eq!((event.id.as_str(), &told["object"]), ("1050", &wanted));
+    let events: Value = serde_json::from_str(&event.data.unwrap()).unwrap();
+    assert_eq!((event.id.as_str(), &events["object"]), ("1050", &object));
     // A heartbeat sends the id of later rejected changes, once.
     assert_eq!(stream.next().await.unwrap().unwrap(), Block { id: "1100".into(), ..Block::default() });
     assert_eq!(stream.next().await.unwrap().unwrap(), Block { comment: true, ..Block::default() });
@@ -148,11 +148,11 @@ async fn stream_with_visibility_shows_the_public_view() {
         post_event(&gateway, &item(number, state)).await;
     }
     let mut stream = Stream::open(&gateway, "?visibility=true&after=0&object=http://h.example/1", None).await;
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for _ in states {
-        told.push(stream.event().await.event);
+        events.push(stream.event().await.event);
     }
-    assert_eq!(told, ["add", "delete", "add", "delete"]);
+    assert_eq!(events, ["add", "delete", "add", "delete"]);
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn stream_metrics_count_readers_and_events() {
     fill(&gateway, 1..=3).await;
     let metric = async |line: &str| {
         let text = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
-        let found = text.lines().find_map(|told| told.strip_prefix(line).map(str::trim).map(str::to_owned));
+        let found = text.lines().find_map(|events| events.strip_prefix(line).map(str::trim).map(str::to_owned));
         found.unwrap_or_default()
     };
     let mut streams = [Stream::open(&gateway, "?after=0", None).await, Stream::open(&gateway, "?after=0", None).await];

@@ -44,8 +44,8 @@ async fn connect(gateway: &Gateway) -> TcpStream {
 }
 
 /// Returns the numbers of the events in these bytes.
-fn numbers(came: &[u8]) -> Vec<u64> {
-    let text = String::from_utf8_lossy(came);
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let text = String::from_utf8_lossy(bytes);
     // Chunk boundaries may be between events, but never within an id.
     text.split("id: ").skip(1).filter_map(|rest| rest.split('\n').next()?.parse().ok()).collect()
 }
@@ -56,19 +56,19 @@ async fn slow_reader_stays_connected_and_gets_every_change() {
     let gateway = gateway(folder.path(), "[limits]\nrequest_seconds = 1\n[journal]\ntail_changes = 10\n");
     fill(&gateway, 600).await;
     let mut slow = connect(&gateway).await;
-    let (mut came, mut part) = (Vec::new(), vec![0; 32 * 1024]);
+    let (mut bytes, mut part) = (Vec::new(), vec![0; 32 * 1024]);
     let began = Instant::now();
     // The client reads 320 kB a second for four seconds, of 12 MB. Large socket buffers would hold megabytes,
     // and the client would seem to stall until a third of them is empty.
-    while numbers(&came[came.len().saturating_sub(64 * 1024)..]).last() != Some(&600) {
+    while numbers(&bytes[bytes.len().saturating_sub(64 * 1024)..]).last() != Some(&600) {
         let read = slow.read(&mut part).unwrap();
-        assert!(read > 0, "it was cut off after {:?} with {} bytes", began.elapsed(), came.len());
-        came.extend_from_slice(&part[..read]);
+        assert!(read > 0, "it was cut off after {:?} with {} bytes", began.elapsed(), bytes.len());
+        bytes.extend_from_slice(&part[..read]);
         if began.elapsed() < Duration::from_secs(4) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
-    assert_eq!(numbers(&came), (1..=600).collect::<Vec<_>>());
+    assert_eq!(numbers(&bytes), (1..=600).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,9 +82,9 @@ async fn stalled_reader_is_disconnected_and_can_resume() {
         assert!(began.elapsed() < PATIENCE, "it is never cut off");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let mut came = Vec::new();
-    let _ = deaf.read_to_end(&mut came);
-    let had = numbers(&came);
+    let mut bytes = Vec::new();
+    let _ = deaf.read_to_end(&mut bytes);
+    let had = numbers(&bytes);
     // The last event may be incomplete.
     let last = had[had.len() - 2];
     assert!(last < 600, "there was room for everything");
@@ -186,9 +186,9 @@ async fn stream_over_http_1_0_has_no_chunked_encoding() {
     post(&gateway, 1).await;
     let mut old = TcpStream::connect(gateway.url.strip_prefix("http://").unwrap()).unwrap();
     old.write_all(b"GET /stream?after=0 HTTP/1.0\r\n\r\n").unwrap();
-    let mut came = String::new();
-    old.read_to_string(&mut came).unwrap();
-    let (head, body) = came.split_once("\r\n\r\n").unwrap();
+    let mut bytes = String::new();
+    old.read_to_string(&mut bytes).unwrap();
+    let (head, body) = bytes.split_once("\r\n\r\n").unwrap();
     assert!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
     assert!(body.starts_with(":\nretry: 2000\nid: 1\nevent: add\ndata: {") && body.ends_with("}\n\n"), "{body}");
     let head = gateway.http.head(format!("{}/stream", gateway.url)).send().await.unwrap();

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::support::{
-    chaos::{Commotion, Seen},
+    chaos::{ChaosGateway, ReceivedChanges},
     event_stream::Stream,
     gateway::{PATIENCE, client},
 };
@@ -15,13 +15,13 @@ const COUNT: u64 = 10_000;
 
 /// Follows the stream until every change has arrived. Like an indexer it stores its cursor now and then, so
 /// that later changes are repeated after its restart.
-async fn follow(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
-    let (mut kept, mut last) = (0, 0);
+async fn follow(url: String, received: Arc<ReceivedChanges>, mut random: fastrand::Rng) {
+    let (mut stored, mut last) = (0, 0);
     'connections: while last < COUNT {
         let http = client();
         if random.u8(..4) == 0 {
             // Restart with the stored cursor.
-            last = kept;
+            last = stored;
         }
         let request = http.get(format!("{url}/stream?after=0"));
         let request = if last == 0 { request } else { request.header("last-event-id", last.to_string()) };
@@ -37,12 +37,12 @@ async fn follow(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
             let change: Value = serde_json::from_str(data).unwrap();
             assert_eq!(change["seq"], block.number());
             last = block.number();
-            seen.tell(last, change["id"].as_str().unwrap());
+            received.record(last, change["id"].as_str().unwrap());
             if last == COUNT {
                 break 'connections;
             }
             if random.u8(..) == 0 {
-                kept = last;
+                stored = last;
                 tokio::time::sleep(Duration::from_millis(random.u64(..20))).await;
             }
             left -= 1;
@@ -56,17 +56,17 @@ async fn follow(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
 
 /// Polls until every change has arrived. Now and then it cancels a waiting poll, or restarts from its stored
 /// cursor.
-async fn poll(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
+async fn poll(url: String, received: Arc<ReceivedChanges>, mut random: fastrand::Rng) {
     let http = client();
-    let (mut kept, mut last) = (0, 0);
+    let (mut stored, mut last) = (0, 0);
     while last < COUNT {
         if random.u8(..20) == 0 {
-            last = kept;
+            last = stored;
         }
         let limit = random.u32(1..400);
-        let asked = http.get(format!("{url}/changes?after={last}&limit={limit}&wait=10")).send();
+        let request = http.get(format!("{url}/changes?after={last}&limit={limit}&wait=10")).send();
         let patience = if random.u8(..4) == 0 { Duration::from_millis(random.u64(..5)) } else { PATIENCE };
-        let Ok(Ok(response)) = tokio::time::timeout(patience, asked).await else {
+        let Ok(Ok(response)) = tokio::time::timeout(patience, request).await else {
             tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         };
@@ -74,11 +74,11 @@ async fn poll(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
         let Ok(page) = response.json::<Value>().await else { continue };
         for change in page["changes"].as_array().unwrap() {
             last = change["seq"].as_u64().unwrap();
-            seen.tell(last, change["id"].as_str().unwrap());
+            received.record(last, change["id"].as_str().unwrap());
         }
         assert_eq!(page["next"].as_u64(), Some(last), "the place to go on from");
         if random.u8(..4) == 0 {
-            kept = last;
+            stored = last;
             tokio::time::sleep(Duration::from_millis(random.u64(..20))).await;
         }
     }
@@ -89,23 +89,23 @@ async fn poll(url: String, seen: Arc<Seen>, mut random: fastrand::Rng) {
 async fn stream_and_poll_readers_survive_restarts_without_loss() {
     let folder = tempfile::tempdir().unwrap();
     // The tail in memory is shorter than the lag of a reader.
-    let mut commotion = Commotion::begin(folder.path(), "[journal]\ntail_changes = 300\n");
-    let everybody: Vec<Arc<Seen>> = (0..4).map(|_| Arc::default()).collect();
-    let mut subscribers = Vec::new();
-    for (number, seen) in everybody.iter().enumerate() {
-        let (url, seen, random) = (commotion.url.clone(), Arc::clone(seen), commotion.random.fork());
-        subscribers.push(match number {
-            0 | 1 => tokio::spawn(follow(url, seen, random)),
-            _ => tokio::spawn(poll(url, seen, random)),
+    let mut chaos = ChaosGateway::start_with(folder.path(), "[journal]\ntail_changes = 300\n");
+    let received_by_reader: Vec<Arc<ReceivedChanges>> = (0..4).map(|_| Arc::default()).collect();
+    let mut readers = Vec::new();
+    for (number, received) in received_by_reader.iter().enumerate() {
+        let (url, received, random) = (chaos.url.clone(), Arc::clone(received), chaos.random.fork());
+        readers.push(match number {
+            0 | 1 => tokio::spawn(follow(url, received, random)),
+            _ => tokio::spawn(poll(url, received, random)),
         });
     }
-    let gateway = commotion.pass(COUNT, 2, &everybody).await;
-    for subscriber in subscribers {
-        subscriber.await.unwrap();
+    let gateway = chaos.run(COUNT, 2, &received_by_reader).await;
+    for reader in readers {
+        reader.await.unwrap();
     }
     let changes = gateway.changes().await;
     assert_eq!(changes.len() as u64, COUNT);
-    for seen in everybody {
-        eprintln!("{} came again", seen.holds(&changes));
+    for received in received_by_reader {
+        eprintln!("{} came again", received.assert_complete(&changes));
     }
 }

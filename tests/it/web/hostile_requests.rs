@@ -1,10 +1,10 @@
-//! Hostile requests, by path, query or headers: each is refused with a reason or answered correctly.
+//! WatchedGateway requests, by path, query or headers: each is refused with a reason or answered correctly.
 
 use std::io::Write;
 
 use serde_json::Value;
 
-use crate::support::resource_watch::{Hostile, answer, is_clear};
+use crate::support::resource_watch::{WatchedGateway, answer, is_clear};
 
 /// GET routes with their numeric parameters.
 const NUMBERS: [(&str, &[&str]); 4] = [
@@ -40,21 +40,21 @@ const VALUES: [&str; 20] = [
 
 #[tokio::test]
 async fn numbers_out_of_range_are_handled() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     let message = r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
     gateway.post("content-change", "application/json", message).await;
-    let mut asked: Vec<String> = Vec::new();
+    let mut requests: Vec<String> = Vec::new();
     for (path, parameters) in NUMBERS {
         for parameter in parameters {
-            asked.extend(VALUES.map(|value| format!("{path}?{parameter}={value}")));
-            asked.push(format!("{path}?{parameter}=1&{parameter}=2"));
-            asked.push(format!("{path}?{parameter}={}", "9".repeat(20_000)));
+            requests.extend(VALUES.map(|value| format!("{path}?{parameter}={value}")));
+            requests.push(format!("{path}?{parameter}=1&{parameter}=2"));
+            requests.push(format!("{path}?{parameter}={}", "9".repeat(20_000)));
         }
     }
     for folder in ["/feed/archive", "/changes", "/quarantine"] {
-        asked.extend(VALUES.map(|value| format!("{folder}/{value}")));
+        requests.extend(VALUES.map(|value| format!("{folder}/{value}")));
     }
-    for path in asked {
+    for path in requests {
         let (status, body) =
             gateway.raw(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes());
         let shown: String = path.chars().take(100).collect();
@@ -71,7 +71,7 @@ async fn numbers_out_of_range_are_handled() {
 
 #[tokio::test]
 async fn path_traversal_is_refused() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     let long = format!("/{}", "x".repeat(40_000));
     let many = "/..".repeat(10_000);
     for path in [
@@ -120,7 +120,7 @@ async fn path_traversal_is_refused() {
 
 #[tokio::test]
 async fn oversized_and_malformed_headers_are_refused() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     let before = gateway.most_memory();
     let fields = |count: usize, value: usize| -> String {
         (0..count).map(|n| format!("X-{n}: {}\r\n", "v".repeat(value))).collect()
@@ -157,7 +157,7 @@ async fn oversized_and_malformed_headers_are_refused() {
 
 #[tokio::test]
 async fn truncated_and_badly_framed_bodies_change_nothing() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     let message = r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#;
     let head = "POST /hooks/content-change HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     for (name, rest, expected) in [

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{
     gateway::PATIENCE,
-    resource_watch::{Hostile, answer},
+    resource_watch::{WatchedGateway, answer},
 };
 
 const MESSAGE: &str = r#"{"object":"http://h/1","purge":true}"#;
@@ -26,7 +26,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn header_timeout_disconnects_slow_clients_only() {
-    let gateway = Hostile::start("[limits]\nhead_seconds = 1\n");
+    let gateway = WatchedGateway::start("[limits]\nhead_seconds = 1\n");
     let mut half = gateway.connect();
     half.write_all(b"GET /feed HTTP/1.1\r\nHost: ").unwrap();
     let mut silent = gateway.connect();
@@ -46,7 +46,7 @@ async fn header_timeout_disconnects_slow_clients_only() {
 
 #[tokio::test]
 async fn body_timeout_is_reported_as_408() {
-    let gateway = Hostile::start("[limits]\nrequest_seconds = 1\n");
+    let gateway = WatchedGateway::start("[limits]\nrequest_seconds = 1\n");
     let mut slow = gateway.connect();
     slow.write_all(
         b"POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nConnection: close\r\n\r\n<",
@@ -59,7 +59,7 @@ async fn body_timeout_is_reported_as_408() {
 
 #[tokio::test]
 async fn write_timeout_disconnects_a_client_that_reads_nothing() {
-    let gateway = Hostile::start("[limits]\nrequest_seconds = 5\n");
+    let gateway = WatchedGateway::start("[limits]\nrequest_seconds = 5\n");
     // The response is larger than the buffers of both sockets.
     let item = |n: usize| format!(r#"{{"uri":"http://h/o/{n}","change":"UPDATE","stateAfter":"A"}}"#);
     let items = (0..10_000).map(item).collect::<Vec<_>>().join(",");
@@ -72,19 +72,19 @@ async fn write_timeout_disconnects_a_client_that_reads_nothing() {
     deaf.write_all(b"GET /changes?limit=16 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     until("the answer begins", || deaf.peek(&mut [0]).is_ok_and(|read| read == 1));
     until("the deaf client is cut off", || gateway.sockets() <= before);
-    let mut came = Vec::new();
-    let _ = deaf.read_to_end(&mut came);
-    let head = String::from_utf8_lossy(&came[..1000]).to_lowercase();
-    let told = head.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap().parse::<usize>().unwrap();
-    assert!(came.len() < told, "it was sent whole: {told} bytes");
+    let mut bytes = Vec::new();
+    let _ = deaf.read_to_end(&mut bytes);
+    let head = String::from_utf8_lossy(&bytes[..1000]).to_lowercase();
+    let length = head.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap().parse::<usize>().unwrap();
+    assert!(bytes.len() < length, "it was sent whole: {length} bytes");
     gateway.still_serves("a deaf client");
 }
 
 #[tokio::test]
 async fn connection_limit_makes_further_connections_wait() {
-    let gateway = Hostile::start("[limits]\nconnections = 2\n");
-    let mut held: Vec<_> = (0..2).map(|_| gateway.connect()).collect();
-    for stream in &mut held {
+    let gateway = WatchedGateway::start("[limits]\nconnections = 2\n");
+    let mut open: Vec<_> = (0..2).map(|_| gateway.connect()).collect();
+    for stream in &mut open {
         stream
             .write_all(
                 b"POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
@@ -98,13 +98,13 @@ async fn connection_limit_makes_further_connections_wait() {
     waiting.set_nonblocking(true).unwrap();
     assert!(waiting.read(&mut [0]).is_err(), "it was served beyond the limit");
     waiting.set_nonblocking(false).unwrap();
-    drop(held.pop());
+    drop(open.pop());
     assert_eq!(answer(&mut waiting).0, 200);
 }
 
 #[tokio::test]
 async fn idle_connections_do_not_exhaust_the_connection_limit() {
-    let gateway = Hostile::start("[limits]\nconnections = 1\n");
+    let gateway = WatchedGateway::start("[limits]\nconnections = 1\n");
     let mut idle = gateway.connect();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     idle.read_exact(&mut [0; 12]).unwrap();
@@ -113,7 +113,7 @@ async fn idle_connections_do_not_exhaust_the_connection_limit() {
 
 #[tokio::test]
 async fn rate_limit_returns_429_with_retry_after() {
-    let gateway = Hostile::start("[sources.content-change]\nrate = 1\nburst = 3\n");
+    let gateway = WatchedGateway::start("[sources.content-change]\nrate = 1\nburst = 3\n");
     let url = format!("{}/hooks/content-change", gateway.url);
     let mut statuses = Vec::new();
     let refused = loop {
@@ -139,29 +139,29 @@ async fn rate_limit_returns_429_with_retry_after() {
 
 #[tokio::test]
 async fn body_memory_limit_returns_503() {
-    let gateway = Hostile::start("[limits]\nheld_bytes = 1048576\nbody_bytes = 1048576\n");
+    let gateway = WatchedGateway::start("[limits]\nheld_bytes = 1048576\nbody_bytes = 1048576\n");
     let length = 1_000_000;
     let url = format!("{}/hooks/fedora3", gateway.url);
     let began = Instant::now();
-    let (mut held, refused) = 'held: loop {
-        let mut held = gateway.connect();
+    let (mut open, refused) = 'open: loop {
+        let mut open = gateway.connect();
         let head = format!("POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
-        held.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
-        held.write_all(&vec![b' '; length - 1]).unwrap();
+        open.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+        open.write_all(&vec![b' '; length - 1]).unwrap();
         // The gateway may still be reading the requests above. If it accepts one of these instead, one of those
         // was refused.
         for _ in 0..50 {
             let answer = gateway.http.post(&url).body(" ".repeat(100_000)).send().await.unwrap();
             if answer.status() == 503 {
-                break 'held (held, answer);
+                break 'open (open, answer);
             }
         }
         assert!(began.elapsed() < PATIENCE, "it is never refused");
     };
     assert_eq!(refused.headers()["retry-after"], "1");
     assert!(refused.text().await.unwrap().contains("limits.held_bytes"));
-    held.write_all(b" ").unwrap();
-    assert_eq!(answer(&mut held).0, 400);
+    open.write_all(b" ").unwrap();
+    assert_eq!(answer(&mut open).0, 400);
     // The bytes are released shortly after the response.
     let began = Instant::now();
     while gateway.http.post(&url).body(" ".repeat(100_000)).send().await.unwrap().status() != 400 {
@@ -171,7 +171,7 @@ async fn body_memory_limit_returns_503() {
 
 #[tokio::test]
 async fn wait_parameter_extends_only_long_polls() {
-    let gateway = Hostile::start("[limits]\nrequest_seconds = 1\nwait_seconds = 600\n");
+    let gateway = WatchedGateway::start("[limits]\nrequest_seconds = 1\nwait_seconds = 600\n");
     for route in ["POST /hooks/content-change?wait=600", "POST /hooks/fedora3?wait=600", "POST /hub?wait=600"] {
         let mut slow = gateway.connect();
         let head = format!("{route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nConnection: close\r\n\r\n<");
@@ -187,7 +187,7 @@ async fn wait_parameter_extends_only_long_polls() {
 
 #[tokio::test]
 async fn slow_headers_do_not_exhaust_the_connection_limit() {
-    let gateway = Hostile::start("[limits]\nconnections = 3\nhead_seconds = 3600\nrequest_seconds = 3600\n");
+    let gateway = WatchedGateway::start("[limits]\nconnections = 3\nhead_seconds = 3600\nrequest_seconds = 3600\n");
     let mut half: Vec<_> = (0..3).map(|_| gateway.connect()).collect();
     for stream in &mut half {
         stream.write_all(b"GET /feed HTTP/1.1\r\nHost: ").unwrap();
@@ -206,7 +206,7 @@ async fn slow_anonymous_bodies_do_not_exhaust_the_body_memory() {
          [sources.fedora3.signature]\nsecret = \"a key of the source\"\n\
          [access.tokens.reader]\nsha256 = \"{digest}\"\nscopes = [\"read\"]\n"
     );
-    let gateway = Hostile::start(&config);
+    let gateway = WatchedGateway::start(&config);
     let mut slow: Vec<_> = (0..3).map(|_| gateway.connect()).collect();
     for (stream, field) in slow.iter_mut().zip(["", "Authorization: Bearer tdg_x\r\n", "X-Hub-Signature-256: sha256="])
     {
@@ -226,13 +226,13 @@ async fn stream_limit_per_token_leaves_streams_for_others() {
         format!("[access.tokens.{name}]\nsha256 = \"{}\"\nscopes = [\"read\"]\n", digest(&format!("tdg_{name}")))
     };
     let config = format!("[limits]\nstreams = 4\nclient_percent = 50\n{}{}", token("greedy"), token("other"));
-    let gateway = Hostile::start(&config);
+    let gateway = WatchedGateway::start(&config);
     let stream = async |token: &str| {
         let request = gateway.http.get(format!("{}/stream", gateway.url)).bearer_auth(token);
         request.send().await.unwrap()
     };
-    let held = [stream("tdg_greedy").await, stream("tdg_greedy").await];
-    assert!(held.iter().all(|stream| stream.status() == 200));
+    let open = [stream("tdg_greedy").await, stream("tdg_greedy").await];
+    assert!(open.iter().all(|stream| stream.status() == 200));
     let refused = stream("tdg_greedy").await;
     assert_eq!(refused.status(), 503);
     assert!(refused.headers().contains_key("retry-after"));
@@ -240,7 +240,7 @@ async fn stream_limit_per_token_leaves_streams_for_others() {
     let poll = gateway.http.get(format!("{}/changes?wait=1", gateway.url)).bearer_auth("tdg_greedy");
     assert_eq!(poll.send().await.unwrap().status(), 503);
     assert_eq!(stream("tdg_other").await.status(), 200);
-    drop(held);
+    drop(open);
     let began = Instant::now();
     while stream("tdg_greedy").await.status() != 200 {
         assert!(began.elapsed() < PATIENCE, "its places are never given back");
@@ -249,7 +249,7 @@ async fn stream_limit_per_token_leaves_streams_for_others() {
 
 #[tokio::test]
 async fn body_limit_applies_to_compressed_bytes() {
-    let gateway = Hostile::start("[limits]\nbody_bytes = 65536\n");
+    let gateway = WatchedGateway::start("[limits]\nbody_bytes = 65536\n");
     // Skippable frame of zstd (RFC 8878 section 3.1.2).
     let skippable = [&[0x50, 0x2A, 0x4D, 0x18, 0, 4, 0, 0][..], &[0; 1024]].concat();
     let zstd = zstd::encode_all(MESSAGE.as_bytes(), 3).unwrap();

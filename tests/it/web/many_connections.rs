@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{fedora3_messages::Call, gateway::client, resource_watch::Hostile};
+use crate::support::{fedora3_messages::Call, gateway::client, resource_watch::WatchedGateway};
 
 const CLIENTS: u64 = 1000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousand_connections_lose_no_acknowledged_event() {
     // Fewer connections than clients, so that some wait while others keep theirs open.
-    let gateway = Hostile::start("[limits]\nconnections = 400\n");
+    let gateway = WatchedGateway::start("[limits]\nconnections = 400\n");
     let clients: Vec<_> = (1..=CLIENTS)
         .map(|number| {
             let url = format!("{}/hooks/fedora3", gateway.url);
@@ -29,10 +29,10 @@ async fn thousand_connections_lose_no_acknowledged_event() {
         })
         .collect();
     let mut acknowledged = BTreeMap::new();
-    let mut kept = Vec::new();
+    let mut open_clients = Vec::new();
     for client in clients {
         let (id, status, answer, http) = client.await.unwrap();
-        kept.push(http);
+        open_clients.push(http);
         match status {
             201 => {
                 acknowledged.insert(id, answer["changes"][0]["seq"].as_u64().unwrap());
@@ -43,12 +43,12 @@ async fn thousand_connections_lose_no_acknowledged_event() {
     }
     assert!(acknowledged.len() > 500, "only {} were served", acknowledged.len());
     let changes = gateway.changes().await;
-    let held: BTreeMap<_, _> = changes
+    let numbers: BTreeMap<_, _> = changes
         .iter()
         .map(|change| (change["sourceEventId"].as_str().unwrap().to_owned(), change["seq"].as_u64().unwrap()))
         .collect();
     for (id, seq) in &acknowledged {
-        assert_eq!(held.get(id), Some(seq), "{id} was acknowledged");
+        assert_eq!(numbers.get(id), Some(seq), "{id} was acknowledged");
     }
     gateway.still_serves("a thousand connections");
 }

@@ -51,15 +51,15 @@ async fn openapi_document_has_exactly_the_routes_of_the_router() {
     assert!(operations.len() > 15, "the test has lost sight of the routes");
     assert_eq!(document["servers"][0]["url"], gateway.url);
 
-    let names: BTreeSet<_> = operations.values().map(|told| told["operationId"].as_str().unwrap()).collect();
+    let names: BTreeSet<_> = operations.values().map(|operation| operation["operationId"].as_str().unwrap()).collect();
     assert_eq!(names.len(), operations.len(), "two operations have the same name");
-    for ((method, path), told) in &operations {
-        let answers = told["responses"].as_object().unwrap();
+    for ((method, path), operation) in &operations {
+        let answers = operation["responses"].as_object().unwrap();
         for status in ["500", "503"] {
             let problem = &answers[status]["content"]["application/problem+json"]["schema"]["$ref"];
             assert_eq!(problem, "#/components/schemas/Problem", "{method} {path}");
         }
-        assert!(!told.to_string().contains("# Errors"), "{method} {path}");
+        assert!(!operation.to_string().contains("# Errors"), "{method} {path}");
     }
     let mut named = BTreeSet::new();
     references(&document, &mut named);

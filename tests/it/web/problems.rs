@@ -55,7 +55,7 @@ async fn web_errors_are_problem_documents() {
     let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build().unwrap();
 
     let long = format!("/{}", "x".repeat(40_000));
-    for (method, path, body, status, code, told) in [
+    for (method, path, body, status, code, expected) in [
         (Method::GET, long.as_str(), "", 414, "address-too-long", "32768 bytes"),
         (Method::GET, "/nowhere", "", 404, "not-found", "/nowhere"),
         (Method::GET, "/page?limt=1", "", 400, "invalid-query", "did you mean \"limit\"?"),
@@ -70,20 +70,20 @@ async fn web_errors_are_problem_documents() {
         (Method::GET, "/teapot", "", 400, "bad-request", "418"),
         (Method::GET, "/mute", "", 500, "internal", "log"),
     ] {
-        let asked = format!("{method} {path}");
+        let request = format!("{method} {path}");
         let response = client.request(method, format!("{base}{path}")).body(body).send().await.unwrap();
-        assert_eq!(response.status(), status, "{asked}");
-        assert_eq!(response.headers()["content-type"], "application/problem+json", "{asked}");
+        assert_eq!(response.status(), status, "{request}");
+        assert_eq!(response.headers()["content-type"], "application/problem+json", "{request}");
         let headers = response.headers().clone();
         let problem: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
-        assert_eq!(problem["type"], format!("urn:tidings:problem:{code}"), "{asked}");
-        assert_eq!(problem["status"], status, "{asked}");
-        assert!(problem["detail"].as_str().unwrap().contains(told), "{asked}: {problem}");
-        assert!(!problem.to_string().contains("it broke"), "{asked} tells the client what is for the log");
+        assert_eq!(problem["type"], format!("urn:tidings:problem:{code}"), "{request}");
+        assert_eq!(problem["status"], status, "{request}");
+        assert!(problem["detail"].as_str().unwrap().contains(expected), "{request}: {problem}");
+        assert!(!problem.to_string().contains("it broke"), "{request} tells the client what is for the log");
         match code {
             "method-not-allowed" => assert_eq!(headers["allow"], "GET,HEAD"),
             "timeout" => assert_eq!(headers["retry-after"], "1"),
-            _ if status == 400 && told == "418" => assert_eq!(headers["x-spout"], "here"),
+            _ if status == 400 && expected == "418" => assert_eq!(headers["x-spout"], "here"),
             _ => {}
         }
     }

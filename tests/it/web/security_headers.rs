@@ -6,8 +6,8 @@ use reqwest::Method;
 use tidings::{router::routes, web::Rule};
 
 use crate::support::{
-    gateway_with_auth::{Guarded, message},
-    resource_watch::Hostile,
+    gateway_with_auth::{GatewayWithAuth, message},
+    resource_watch::WatchedGateway,
 };
 
 fn check(headers: &HeaderMap, about: &str) {
@@ -23,13 +23,13 @@ fn check(headers: &HeaderMap, about: &str) {
 
 #[tokio::test]
 async fn security_headers_are_on_every_route() {
-    let guarded = Guarded::start();
+    let gateway = GatewayWithAuth::start();
     for route in routes().list() {
         // A valid stream would not end.
         let path = if route.path == "/stream" { "/stream?after=none" } else { &route.path };
         let path = path.replace("{source}", "fedora3").replace("{page}", "1").replace("{id}", "7");
         for token in [Some("tdg_admin"), Some("tdg_unknown"), None] {
-            let request = guarded.request(&route.method, &path).body(message(1));
+            let request = gateway.request(&route.method, &path).body(message(1));
             let request = token.map_or(request.try_clone().unwrap(), |token| request.bearer_auth(token));
             let answer = request.send().await.unwrap();
             let about = format!("{} {path} with {token:?}: {}", route.method, answer.status());
@@ -41,17 +41,17 @@ async fn security_headers_are_on_every_route() {
         }
     }
     for (method, path) in [(Method::GET, "/nowhere"), (Method::PATCH, "/feed"), (Method::OPTIONS, "/feed")] {
-        let answer = guarded.request(&method, path).send().await.unwrap();
+        let answer = gateway.request(&method, path).send().await.unwrap();
         check(answer.headers(), path);
     }
-    let known = guarded.request(&Method::GET, "/docs").bearer_auth("tdg_reader").send().await.unwrap();
-    let policy = known.headers()["content-security-policy"].to_str().unwrap().to_owned();
+    let authenticated = gateway.request(&Method::GET, "/docs").bearer_auth("tdg_reader").send().await.unwrap();
+    let policy = authenticated.headers()["content-security-policy"].to_str().unwrap().to_owned();
     assert!(policy.contains("script-src 'sha256-") && policy.contains("style-src 'sha256-"), "{policy}");
 }
 
 #[tokio::test]
 async fn security_headers_are_on_errors_of_the_http_server() {
-    let gateway = Hostile::start("");
+    let gateway = WatchedGateway::start("");
     for request in ["nonsense\r\n\r\n", &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(70_000))] {
         use std::io::{Read, Write};
         let mut stream = gateway.connect();
@@ -67,9 +67,9 @@ async fn security_headers_are_on_errors_of_the_http_server() {
 
 #[tokio::test]
 async fn favicon_request_gets_no_error() {
-    let guarded = Guarded::start();
-    assert_eq!(guarded.request(&Method::GET, "/favicon.ico").send().await.unwrap().status(), 404);
-    let log = guarded.log();
+    let gateway = GatewayWithAuth::start();
+    assert_eq!(gateway.request(&Method::GET, "/favicon.ico").send().await.unwrap().status(), 404);
+    let log = gateway.log();
     let is_noise = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
     let noise: Vec<_> = log.lines().filter(is_noise).filter(|line| line.contains("request{")).collect();
     assert!(noise.is_empty(), "{noise:?}");

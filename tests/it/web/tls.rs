@@ -26,20 +26,20 @@ use crate::{
 };
 
 /// Self-signed certificate and its key.
-struct Pair {
+struct Certificate {
     certificate: rcgen::Certificate,
     key: String,
 }
 
-fn pair(serial: u64) -> Pair {
+fn pair(serial: u64) -> Certificate {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     params.serial_number = Some(SerialNumber::from(serial));
-    Pair { certificate: params.self_signed(&key).unwrap(), key: key.serialize_pem() }
+    Certificate { certificate: params.self_signed(&key).unwrap(), key: key.serialize_pem() }
 }
 
 /// Gateway with a certificate.
-struct Encrypted {
+struct TlsGateway {
     gateway: Gateway,
     folder: TempDir,
 }
@@ -53,8 +53,8 @@ fn put(folder: &Path, certificate: &str, key: &str) -> PathBuf {
     config
 }
 
-impl Encrypted {
-    fn start(pair: &Pair) -> Self {
+impl TlsGateway {
+    fn start(pair: &Certificate) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = put(folder.path(), &pair.certificate.pem(), &pair.key);
         let log = folder.path().join("log");
@@ -69,7 +69,7 @@ impl Encrypted {
     }
 
     /// Returns the certificate that a new connection gets.
-    async fn served(&self, trusted: &[&Pair]) -> Vec<u8> {
+    async fn served_certificate(&self, trusted: &[&Certificate]) -> Vec<u8> {
         let trusted =
             trusted.iter().map(|pair| reqwest::Certificate::from_pem(pair.certificate.pem().as_bytes()).unwrap());
         let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().tls_certs_only(trusted).tls_info(true);
@@ -81,14 +81,14 @@ impl Encrypted {
     }
 
     /// Waits until the log contains a text that many times.
-    fn until_logged(&self, told: &str, times: usize) {
+    fn until_logged(&self, text: &str, times: usize) {
         let began = Instant::now();
         loop {
             let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
-            if log.matches(told).count() == times {
+            if log.matches(text).count() == times {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "the log does not say {told:?} {times} times:\n{log}");
+            assert!(began.elapsed() < PATIENCE, "the log does not say {text:?} {times} times:\n{log}");
             std::thread::yield_now();
         }
     }
@@ -98,14 +98,18 @@ impl Encrypted {
 async fn sighup_loads_a_valid_certificate_and_ignores_an_invalid_one() {
     let (first, second) = (pair(1), pair(2));
     let both = [&first, &second];
-    let encrypted = Encrypted::start(&first);
-    assert_eq!(encrypted.served(&both).await, first.certificate.der().to_vec());
+    let gateway = TlsGateway::start(&first);
+    assert_eq!(gateway.served_certificate(&both).await, first.certificate.der().to_vec());
 
-    encrypted.put(&second.certificate.pem(), &second.key);
-    assert_eq!(encrypted.served(&both).await, first.certificate.der().to_vec(), "it was read without being told to");
-    encrypted.gateway.signal("HUP");
-    encrypted.until_logged("SIGHUP: certificate reloaded; new connections use it", 1);
-    assert_eq!(encrypted.served(&both).await, second.certificate.der().to_vec());
+    gateway.put(&second.certificate.pem(), &second.key);
+    assert_eq!(
+        gateway.served_certificate(&both).await,
+        first.certificate.der().to_vec(),
+        "it was read without being text to"
+    );
+    gateway.gateway.signal("HUP");
+    gateway.until_logged("SIGHUP: certificate reloaded; new connections use it", 1);
+    assert_eq!(gateway.served_certificate(&both).await, second.certificate.der().to_vec());
 
     for (times, (certificate, key)) in [
         (first.certificate.pem(), second.key.clone()),
@@ -116,20 +120,20 @@ async fn sighup_loads_a_valid_certificate_and_ignores_an_invalid_one() {
     .into_iter()
     .enumerate()
     {
-        encrypted.put(&certificate, &key);
-        encrypted.gateway.signal("HUP");
-        encrypted.until_logged("SIGHUP: cannot reload the certificate; continuing with the previous one", times + 1);
-        assert_eq!(encrypted.served(&both).await, second.certificate.der().to_vec());
+        gateway.put(&certificate, &key);
+        gateway.gateway.signal("HUP");
+        gateway.until_logged("SIGHUP: cannot reload the certificate; continuing with the previous one", times + 1);
+        assert_eq!(gateway.served_certificate(&both).await, second.certificate.der().to_vec());
     }
-    let log = fs::read_to_string(encrypted.folder.path().join("log")).unwrap();
+    let log = fs::read_to_string(gateway.folder.path().join("log")).unwrap();
     assert!(!log.contains("PRIVATE KEY") && !log.contains("no key"), "{log}");
 }
 
 #[tokio::test]
 async fn plain_text_client_is_disconnected_and_delays_nobody() {
     let first = pair(1);
-    let encrypted = Encrypted::start(&first);
-    let address = encrypted.gateway.url.strip_prefix("https://").unwrap();
+    let gateway = TlsGateway::start(&first);
+    let address = gateway.gateway.url.strip_prefix("https://").unwrap();
     let _silent = TcpStream::connect(address).unwrap();
     let mut plain = TcpStream::connect(address).unwrap();
     plain.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -137,13 +141,13 @@ async fn plain_text_client_is_disconnected_and_delays_nobody() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
-    assert_eq!(encrypted.served(&[&first]).await, first.certificate.der().to_vec());
+    assert_eq!(gateway.served_certificate(&[&first]).await, first.certificate.der().to_vec());
 }
 
 #[tokio::test]
 async fn shutdown_finishes_active_tls_requests() {
     let first = pair(1);
-    let Encrypted { mut gateway, folder } = Encrypted::start(&first);
+    let TlsGateway { mut gateway, folder } = TlsGateway::start(&first);
     let address = gateway.url.strip_prefix("https://").unwrap().to_owned();
     let mut roots = RootCertStore::empty();
     roots.add(first.certificate.der().clone()).unwrap();
@@ -160,9 +164,9 @@ async fn shutdown_finishes_active_tls_requests() {
         "POST /hooks/fedora3 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
     )
     .unwrap();
-    let mut asked = [0; 25];
-    slow.read_exact(&mut asked).unwrap();
-    assert!(asked.starts_with(b"HTTP/1.1 100"));
+    let mut interim = [0; 25];
+    slow.read_exact(&mut interim).unwrap();
+    assert!(interim.starts_with(b"HTTP/1.1 100"));
     gateway.signal("TERM");
     while TcpStream::connect(&address).is_ok() {
         std::thread::yield_now();
@@ -180,7 +184,7 @@ async fn shutdown_finishes_active_tls_requests() {
 #[tokio::test]
 async fn stream_over_tls_ends_cleanly() {
     let first = pair(1);
-    let Encrypted { mut gateway, folder: _folder } = Encrypted::start(&first);
+    let TlsGateway { mut gateway, folder: _folder } = TlsGateway::start(&first);
     let trusted = reqwest::Certificate::from_pem(first.certificate.pem().as_bytes()).unwrap();
     let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().tls_certs_only([trusted]);
     gateway.http = client.build().unwrap();
@@ -198,7 +202,7 @@ async fn stream_over_tls_ends_cleanly() {
 fn invalid_certificate_is_refused_at_startup() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (pair(1), pair(2));
-    for (certificate, key, told) in [
+    for (certificate, key, text) in [
         (first.certificate.pem(), &second.key, "cannot be used with the key"),
         (String::new(), &first.key, "cannot be used with the key"),
         (first.certificate.pem(), &first.certificate.pem(), "cannot read the private key"),
@@ -209,7 +213,7 @@ fn invalid_certificate_is_refused_at_startup() {
         serve.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (code, out, err) = ended(serve.spawn().unwrap());
         assert_eq!((code, out.as_str()), (1, ""));
-        assert!(err.starts_with("tidings: server.tls: ") && err.contains(told), "{err}");
+        assert!(err.starts_with("tidings: server.tls: ") && err.contains(text), "{err}");
         assert!(!err.contains("PRIVATE KEY") && !folder.path().join("none").exists(), "{err}");
     }
 }

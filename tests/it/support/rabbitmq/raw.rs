@@ -90,8 +90,8 @@ impl RawPublisher {
             let mut payload = vec![0; u32::from_be_bytes(size) as usize + 1];
             self.0.read_exact(&mut payload).unwrap();
             if kind == METHOD {
-                let told = String::from_utf8_lossy(&payload).into_owned();
-                assert!(![[0, 10, 0, 50], [0, 20, 0, 40]].contains(payload.first_chunk().unwrap()), "{told}");
+                let text = String::from_utf8_lossy(&payload).into_owned();
+                assert!(![[0, 10, 0, 50], [0, 20, 0, 40]].contains(payload.first_chunk().unwrap()), "{text}");
                 if payload.starts_with(&method) {
                     return;
                 }
