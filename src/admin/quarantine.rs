@@ -177,7 +177,7 @@ pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) ->
         Err(IntakeError::Journal(error)) => Err(journal_problem(error)),
         Err(IntakeError::LookupFailed(error)) => {
             let detail = format!(
-                "The lookup in the repository of the message failed: {error}. The message remains in the quarantine; try again later."
+                "The lookup for the message failed: {error}. The message remains in the quarantine; try again later."
             );
             Err(Problem::new(ProblemCode::Unavailable, detail).retry_after(std::time::Duration::from_secs(5)))
         }

@@ -299,7 +299,7 @@ fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         if error.is_data() {
             // The error is not attached as the cause, because causes are logged and serde may repeat a value, such as
             // a URL with a password.
-            Problem::new(ProblemCode::InvalidSubscription, format!("The body is not a valid definition: {error}."))
+            Problem::new(ProblemCode::InvalidSubscription, format!("The body is invalid: {error}."))
         } else {
             Problem::new(ProblemCode::BadRequest, format!("The body is not JSON: {error}. Send a JSON object."))
         }

@@ -191,7 +191,7 @@ mod tests {
     /// If this fails and the new snapshot is right, increase `RENDERING` in `feed.rs`, because existing pages on disk
     /// have the old rendering.
     #[test]
-    fn an_archive_page_is_rendered_as_it_always_was() {
+    fn archive_page_rendering_is_stable() {
         let changes = CHANGES.map(|json| {
             let stored = StoredChange { seq: Seq::ZERO, json: Bytes::from_static(json.as_bytes()), visibility: None };
             Arc::new(RecordedChange::from(stored))

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_own_or_foreign() {
+    fn foreign_hosts_are_refused() {
         let open = site(true);
         for own in [
             "127.0.0.1:8080",
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_pages_may_post() {
+    fn only_same_site_pages_may_post() {
         let host = ("host", "127.0.0.1:8080");
         let posts: [(&[(&str, &str)], bool); 20] = [
             (&[host], true),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_name_is_no_address_and_no_url() {
+    fn invalid_host_names_are_rejected() {
         for wrong in ["", ".", "127.0.0.1", "[::1]", "http://gateway", "gateway:8080", "gate way", "gateway/"] {
             assert_eq!(HostName::parse(wrong), None, "{wrong}");
         }

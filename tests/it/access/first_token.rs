@@ -35,7 +35,7 @@ async fn public_listen_address_is_refused_without_tokens() {
         assert_eq!(status, if arguments[0] == "--insecure" { 200 } else { 401 });
         let log = fs::read_to_string(log).unwrap();
         assert_eq!(log.contains("access control is off"), arguments[0] == "--insecure", "{log}");
-        assert_eq!(log.contains("unencrypted"), arguments[0] != "--insecure", "{log}");
+        assert_eq!(log.contains("not encrypted"), arguments[0] != "--insecure", "{log}");
     }
 }
 

@@ -173,7 +173,9 @@ async fn tail_prints_the_problem_of_a_refused_request() {
         tail.env("TIDINGS_TOKEN", "tdg_reader");
         tail
     };
-    assert!(fails(1, with_token(&["--after", "700"])).starts_with("tidings: 410 Gone: The journal cannot be read on"));
+    assert!(
+        fails(1, with_token(&["--after", "700"])).starts_with("tidings: 410 Gone: The journal cannot be read from")
+    );
     let unknown = fails(1, with_token(&["--filter", "objekt=x"]));
     assert!(unknown.contains(r#"There is no parameter "objekt"; did you mean "object"?"#), "{unknown}");
     let elsewhere = fails(1, tail(&[&format!("{url}/nowhere")]));
