@@ -115,15 +115,15 @@ mod tests {
     #[test]
     fn invalid_entries_are_refused() {
         for (entry, why) in [
-            ("10.0.0.0/33", "length of a prefix"),
+            ("10.0.0.0/33", "valid prefix length"),
             ("10.0.0.1/8", "first address"),
             ("fd00::1/64", "first address"),
             ("indexer/8", "before the slash"),
-            ("10.0.0.0/", "length of a prefix"),
-            ("", "name of a host"),
-            ("a b", "name of a host"),
+            ("10.0.0.0/", "valid prefix length"),
+            ("", "is not a host name"),
+            ("a b", "is not a host name"),
             ("https://indexer", "before the slash"),
-            ("*.internal", "name of a host"),
+            ("*.internal", "is not a host name"),
         ] {
             let error = AllowList::parse(&[entry]).unwrap_err().to_string();
             assert!(error.contains(why), "{entry}: {error}");
