@@ -3,12 +3,10 @@
 
 use std::{fs, path::Path, process::Stdio};
 
-use crate::{
-    command::help_and_exit_codes::{CommandResult, ended},
-    support::{
-        gateway::{Gateway, command},
-        gateway_with_auth::configuration,
-    },
+use crate::support::{
+    command_line::{CommandResult, ended},
+    gateway::{Gateway, command},
+    gateway_with_auth::configuration,
 };
 
 #[tokio::test]

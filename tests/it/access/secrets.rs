@@ -47,7 +47,7 @@ async fn secrets_appear_in_no_response_log_or_file() {
     ] {
         assert!(log.contains(expected), "the log does not say {expected}:\n{log}");
     }
-    assert!(answers.contains("no message") && log.contains("DEBUG"), "the test has lost sight of what it looks at");
+    assert!(answers.contains("no message") && log.contains("DEBUG"), "the test finds nothing to check");
 
     let stored = files(&gateway.folder.path().join("data"));
     assert!(stored.iter().any(|(_, bytes)| bytes.windows(6).any(|part| part == b"demo:1")), "nothing is stored");

@@ -3,9 +3,11 @@
 
 use std::{fs, path::Path, process::Stdio};
 
-use crate::{
-    command::help_and_exit_codes::{CommandResult, command, ended},
-    support::{gateway::Gateway, gateway_with_auth, journal_fixture::configuration},
+use crate::support::{
+    command_line::{CommandResult, command, ended},
+    gateway::Gateway,
+    gateway_with_auth,
+    journal_fixture::configuration,
 };
 
 /// Runs a command with a configuration and the folder `data` beside it.

@@ -2,12 +2,10 @@
 
 use std::{fs, io::ErrorKind, net::TcpListener};
 
-use crate::{
-    command::help_and_exit_codes::{CommandResult, command, ended},
-    support::{
-        gateway::{Gateway, free_address},
-        journal_fixture::configuration,
-    },
+use crate::support::{
+    command_line::{CommandResult, command, ended},
+    gateway::{Gateway, free_address},
+    journal_fixture::configuration,
 };
 
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> CommandResult {

@@ -1,33 +1,10 @@
 //! Command-line contract for scripts: exit codes, standard output, standard error, and help texts with
 //! examples.
 
-use std::{
-    fs,
-    io::Write,
-    process::{Command, Stdio},
-};
+use crate::support::command_line::{CommandResult, command, ended};
+use std::{fs, io::Write, process::Stdio};
 
 use tidings::format::DIALECTS;
-
-/// Exit code, standard output and standard error of a command.
-pub(crate) type CommandResult = (i32, String, String);
-
-pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("TIDINGS_") {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
-pub(crate) fn ended(child: std::process::Child) -> CommandResult {
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
 
 fn run(arguments: &[&str]) -> CommandResult {
     ended(command(arguments).spawn().unwrap())
@@ -123,6 +100,7 @@ delivery = \"amqp\"
 url = \"amqp://me:hush@broker.example/v\"
 exchange = \"content.changes\"
 ";
+
     fs::write(&path, configuration() + "\n" + amqp).unwrap();
     let mut check = command(&["check", "--config", path.to_str().unwrap()]);
     check.env("TIDINGS_SERVER__LISTEN", "127.0.0.1:7").current_dir(&folder);
@@ -160,6 +138,7 @@ source        fedora: http, fedora-events, /hooks/fedora
 source        fedora3: http, fedora-apim, /hooks/fedora3
 source        islandora: http, islandora, /hooks/islandora
 ";
+
     let folder = tempfile::tempdir().unwrap();
     let expected = expected.replace("FOLDER", folder.path().canonicalize().unwrap().to_str().unwrap());
     let check = command(&["check"]).current_dir(&folder).spawn().unwrap();

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use tidings::web::{Problem, ProblemCode};
 use tokio::{net::TcpListener, sync::Notify, task::spawn_blocking};
 
-use crate::command::help_and_exit_codes::{CommandResult, command, ended};
+use crate::support::command_line::{CommandResult, command, ended};
 
 /// Messages that the hook has received, in order: body and headers.
 #[derive(Default)]
@@ -330,7 +330,7 @@ async fn replay_ctrl_c_ends_a_retry_pause() {
 async fn until(holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < deadline, "it never came to that");
+        assert!(Instant::now() < deadline, "timeout");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -4,15 +4,13 @@ use std::{fs, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::{
-    command::help_and_exit_codes::{CommandResult, ended},
-    support::{
-        gateway::{Gateway, command},
-        gateway_with_auth::configuration,
-        http_receiver::{Receiver, Reply},
-        subscription_fixture::post,
-        webhook_fixture::{SECRET, webhook},
-    },
+use crate::support::{
+    command_line::{CommandResult, ended},
+    gateway::{Gateway, command},
+    gateway_with_auth::configuration,
+    http_receiver::{Receiver, Reply},
+    subscription_fixture::post,
+    webhook_fixture::{SECRET, webhook},
 };
 
 fn run(gateway: &str, arguments: &[&str]) -> CommandResult {

@@ -2,9 +2,10 @@
 
 use std::{fs, process::Stdio};
 
-use crate::{
-    command::help_and_exit_codes::{command, ended},
-    support::{gateway::Gateway, journal_fixture::configuration},
+use crate::support::{
+    command_line::{command, ended},
+    gateway::Gateway,
+    journal_fixture::configuration,
 };
 
 /// Every setting of version 0.1.0, with `FOLDER` in place of the folder of its files.

@@ -14,7 +14,7 @@ use tidings::{
     web::{Scope, Secret},
 };
 
-use crate::config::errors::{DIALECTS, load};
+use crate::support::config_loader::{DIALECTS, load};
 
 #[test]
 fn defaults_have_the_documented_values() {
@@ -122,6 +122,7 @@ fn keys_of(table: &str) -> Vec<String> {
     let refusal = load(&file, &[]).unwrap_err();
     let (_, keys) = refusal.split_once("; ").unwrap();
     let (_, keys) = keys.split_once(" has ").or_else(|| keys.split_once(" are ")).unwrap();
+    let keys = keys.split_once(". ").map_or(keys, |(keys, _)| keys);
     keys.trim_end_matches('.').split(", ").map(str::to_owned).collect()
 }
 

@@ -1,8 +1,9 @@
 //! Configuration: layers, defaults, limits and error messages.
 
 mod earlier_version;
-pub(crate) mod errors;
+mod errors;
 mod layers;
 mod limits_page;
 mod repository_errors;
+mod secret_errors;
 mod subscription_errors;

@@ -2,7 +2,7 @@
 
 use tidings::{format::RepositoryApi, lookup::Mode, model::SourceName};
 
-use crate::config::errors::load;
+use crate::support::config_loader::load;
 
 const PASSWORD: &str = "hush-hush";
 

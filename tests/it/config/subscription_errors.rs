@@ -8,12 +8,10 @@ use tidings::{
     journal::subscriptions::MadeBy,
 };
 
-use crate::{
-    config::errors::load,
-    support::{
-        gateway::Gateway,
-        subscription_fixture::{gateway, index},
-    },
+use crate::support::{
+    config_loader::load,
+    gateway::Gateway,
+    subscription_fixture::{gateway, index},
 };
 
 /// Returns a definition with these members changed.

@@ -5,12 +5,10 @@ use std::fs;
 use serde_json::json;
 use wiremock::ResponseTemplate;
 
-use crate::{
-    command::help_and_exit_codes::ended,
-    support::{
-        crawl_fixture::{CrawlFixture, objects, post_part},
-        crawled_repository::{CrawledRepository, Fedora3, Fedora6},
-    },
+use crate::support::{
+    command_line::ended,
+    crawl_fixture::{CrawlFixture, objects, post_part},
+    crawled_repository::{CrawledRepository, Fedora3, Fedora6},
 };
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,14 +5,12 @@ use std::{io::Read, process::Child, time::Duration};
 use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
-use crate::{
-    command::help_and_exit_codes::ended,
-    support::{
-        crawl_fixture::{CrawlFixture, objects},
-        crawled_repository::{CrawledRepository, Fedora3, Fedora6, RestApi},
-        gateway::{Gateway, PATIENCE},
-        journal_fixture::{journal_file, verify_ok},
-    },
+use crate::support::{
+    command_line::ended,
+    crawl_fixture::{CrawlFixture, objects},
+    crawled_repository::{CrawledRepository, Fedora3, Fedora6, RestApi},
+    gateway::{Gateway, PATIENCE},
+    journal_fixture::{journal_file, verify_ok},
 };
 
 /// Waits until the gateway has `part` parts of a crawl other than `other`; returns the crawl's identifier.

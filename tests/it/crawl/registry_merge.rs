@@ -279,7 +279,7 @@ async fn crawled_state_is_announced_by_the_next_event() {
     let hidden = || event(2, json!({ "stateAfter": "INACTIVE" }));
     assert!(matches!(outcome(hidden()).await, DraftOutcome::Accepted { .. }));
     let changes = opened.journal.after(tidings::model::Seq::ZERO, 9).await.unwrap();
-    let public = changes[0].public().unwrap().expect("the public sees it disappear");
+    let public = changes[0].public().unwrap().expect("the change is a deletion for the public");
     assert_eq!(serde_json::from_slice::<Value>(public.json()).unwrap()["items"][0]["change"], "DELETE");
     // After that change, the same event is a duplicate.
     assert!(matches!(outcome(hidden()).await, DraftOutcome::Unchanged));

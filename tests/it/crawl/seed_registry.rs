@@ -3,15 +3,13 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    command::help_and_exit_codes::ended,
-    support::{
-        crawl_fixture::{BASE_6, CrawlFixture, objects, post_part},
-        crawled_repository::{CrawledRepository, Fedora3, Fedora6, Resource},
-        fedora3_messages::{BASE, Call},
-        gateway::{Gateway, command},
-        journal_fixture::{journal_file, verify_ok},
-    },
+use crate::support::{
+    command_line::ended,
+    crawl_fixture::{BASE_6, CrawlFixture, objects, post_part},
+    crawled_repository::{CrawledRepository, Fedora3, Fedora6, Resource},
+    fedora3_messages::{BASE, Call},
+    gateway::{Gateway, command},
+    journal_fixture::{journal_file, verify_ok},
 };
 
 /// Posts a message; returns its change.
@@ -63,7 +61,7 @@ async fn seeded_fedora_3_purge_lists_earlier_items() {
         fixture.seed_successfully("fedora3", &[]).await,
         "walked 321 objects: 321 filled, 0 changes, 0 known, 0 left out\n"
     );
-    assert_eq!(gateway.changes().await.len(), 1, "somebody was told of what was found");
+    assert_eq!(gateway.changes().await.len(), 1, "a silent crawl made a change");
     assert_eq!(objects(&gateway).await.len(), 321);
     let shown = gateway.json(&format!("/objects?uri={BASE}/objects/demo:5")).await;
     assert_eq!(

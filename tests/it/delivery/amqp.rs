@@ -214,7 +214,7 @@ async fn message_refused_by_the_broker_becomes_a_dead_letter() {
         gateway.ask("POST", &format!("{path}/replay"), None).await,
         (202, json!({ "affected": 1, "concerned": 1 }))
     );
-    gateway.until("index", "it is taken", |shown| shown["deadLetters"] == 0).await;
+    gateway.until("index", "the dead letter is accepted", |shown| shown["deadLetters"] == 0).await;
     let replayed = client.read("index", 1).await;
     assert_eq!(seq(&replayed[0]), 2);
     assert_eq!(client.waiting("index").await, 0);

@@ -21,7 +21,7 @@ async fn published_to(broker: &FakeAmqpBroker, more: &str) -> (tempfile::TempDir
 }
 
 async fn tries_again(gateway: &Gateway) -> String {
-    let shown = gateway.until("index", "it tries again", |shown| shown["state"] == "retrying").await;
+    let shown = gateway.until("index", "the subscription retries", |shown| shown["state"] == "retrying").await;
     shown["lastError"]["reason"].as_str().unwrap().to_owned()
 }
 

@@ -70,7 +70,7 @@ async fn dead_letters_are_listed_replayed_and_dropped() {
         gateway.ask("POST", &format!("{second}/replay"), None).await,
         (202, json!({ "affected": 1, "concerned": 1 }))
     );
-    gateway.until("index", "it is taken", |shown| shown["deadLetters"] == 0).await;
+    gateway.until("index", "the dead letter is accepted", |shown| shown["deadLetters"] == 0).await;
     let replayed = client.read("index", 1).await;
     assert_eq!(seq(&replayed[0]), 2);
     assert_eq!(text(replayed[0].properties.message_id().as_ref()), change["id"].as_str().unwrap());

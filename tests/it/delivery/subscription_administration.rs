@@ -155,7 +155,7 @@ async fn subscription_with_an_expired_cursor_reports_it_and_can_be_rewound() {
     }
     let began = std::time::Instant::now();
     while gateway.ask("GET", "/changes?after=2", None).await.0 != 410 {
-        assert!(began.elapsed() < crate::support::gateway::PATIENCE, "nothing is removed");
+        assert!(began.elapsed() < crate::support::gateway::PATIENCE, "retention removes nothing");
     }
     gateway.ask("POST", "/subscriptions/index/resume", None).await;
     let shown = gateway.until("index", "it notices", |shown| shown["state"] == "fell-behind").await;

@@ -203,7 +203,7 @@ async fn webhook_without_order_sends_concurrently_and_repeats_only_failures() {
         assert!(began.elapsed() < PATIENCE, "three attempts are not shown");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(receiver.requests().len(), 4, "those that wait for the first are in the window");
+    assert_eq!(receiver.requests().len(), 4, "the window includes messages that wait for the first one");
     three_have_landed.send_replace(true);
     gateway.until_at("index", 12).await;
     let requests = receiver.requests().clone();
@@ -266,7 +266,7 @@ async fn webhook_over_tls_with_a_private_ca_uses_http_2() {
     let expected: Vec<_> = (1..=5).map(|seq| (hyper::Version::HTTP_2, seq)).collect();
     assert_eq!((requests.lock().unwrap().clone(), connections.load(Ordering::SeqCst)), (expected, 1));
     // A subscription without that CA certificate sends nothing.
-    let other = gateway.until("other", "it is told", |shown| shown["lastError"].is_object()).await;
+    let other = gateway.until("other", "the failure is reported", |shown| shown["lastError"].is_object()).await;
     let reason = other["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("certificate") && other["delivered"] == 0, "{reason}");
     // The log lines of HTTP/2 and TLS contain no secret.

@@ -22,7 +22,7 @@ async fn hurry_until(gateway: &Gateway, name: &str, what: &str, holds: impl Fn(&
         if shown["state"] == "retrying" {
             gateway.ask("POST", &format!("/subscriptions/{name}/resume"), None).await;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain until {what}: {shown:#}");
+        assert!(began.elapsed() < PATIENCE, "timeout while waiting until {what}: {shown:#}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -169,7 +169,7 @@ async fn webhook_secrets_appear_in_no_output() {
         .unwrap()
         .flat_map(|entry| fs::read(entry.unwrap().path()).unwrap_or_default())
         .collect();
-    assert!(journal.windows(10).any(|part| part == b"TIDINGS_SE"), "the journal has lost what was put");
+    assert!(journal.windows(10).any(|part| part == b"TIDINGS_SE"), "the journal has lost a change");
     let key = |secret: &str| secret.trim_start_matches("whsec_").to_owned();
     let raw = |secret: &str| format!("{:?}", STANDARD.decode(key(secret)).unwrap());
     for secret in

@@ -66,7 +66,7 @@ async fn new_entries_are_distributed_signed_and_in_order() {
         post(&gateway, number).await;
     }
     let posts = until_distributed(&subscriber, 40).await;
-    assert_eq!(numbers(&posts), (2..=40).collect::<Vec<_>>(), "what was there before is no news");
+    assert_eq!(numbers(&posts), (2..=40).collect::<Vec<_>>(), "earlier entries are not distributed");
     for request in &posts {
         assert_eq!(request.path, "/in?key=a%20b&hub.mode=mine");
         assert_eq!(request.header("content-type"), "application/atom+xml;type=feed");
@@ -88,7 +88,7 @@ async fn topic_with_a_filter_distributes_only_matches() {
     let topic = format!("{}?object=http%3A%2F%2Fh.example%2Fobjects%2F2", feed(&gateway));
     subscribe(&gateway, &subscriber.url(), &topic, &[]).await;
     until_subscribed(&gateway, 1).await;
-    assert_eq!(query(&subscriber.requests()[0])["hub.lease_seconds"], "864000", "ten days where nobody says");
+    assert_eq!(query(&subscriber.requests()[0])["hub.lease_seconds"], "864000", "default of ten days");
     for number in 1..=21 {
         post(&gateway, number).await;
     }
@@ -116,19 +116,19 @@ async fn lease_expiry_ends_the_subscription() {
     until_subscribed(&gateway, 3).await;
     // A renewal counts from its verification, has its own secret, and does not repeat earlier entries.
     post(&gateway, 1).await;
-    until("the first is told", || distributed(&subscriber).len() == 3).await;
+    until("the first entry is distributed", || distributed(&subscriber).len() == 3).await;
     subscribe(&gateway, &renewed, &topic, &[("hub.lease_seconds", "30"), ("hub.secret", "new")]).await;
     let began = Instant::now();
     while hub_subscriptions(&gateway).await.len() == 3 {
         assert!(began.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(began.elapsed() < Duration::from_secs(10), "it ended by its lease, and not by a failure");
+    assert!(began.elapsed() < Duration::from_secs(10), "the subscription ended by its lease, not by a failure");
     let leases: Vec<_> = subscriber.requests().iter().filter(|request| is_verification(request)).map(query).collect();
     let of = |lease: &str| leases.iter().filter(|parameters| parameters["hub.lease_seconds"] == lease).count();
     assert_eq!((of("2"), of("60"), of("30")), (2, 1, 1), "one that is too long is cut: {leases:?}");
     post(&gateway, 2).await;
-    until("the others are told", || distributed(&subscriber).len() >= 5).await;
+    until("the second entry is distributed", || distributed(&subscriber).len() >= 5).await;
     let last = &distributed(&subscriber)[3..];
     let mut paths: Vec<_> = last.iter().map(|request| request.path.as_str()).collect();
     paths.sort_unstable();
@@ -147,12 +147,12 @@ async fn failing_subscriber_is_retried_and_410_ends_the_subscription() {
     subscribe(&gateway, &subscriber.url(), &feed(&gateway), &[]).await;
     let name = until_subscribed(&gateway, 1).await[0]["name"].as_str().unwrap().to_owned();
     post(&gateway, 1).await;
-    let shown = gateway.until(&name, "it fails", |shown| shown["failures"].as_u64() >= Some(1)).await;
+    let shown = gateway.until(&name, "the subscription fails", |shown| shown["failures"].as_u64() >= Some(1)).await;
     assert!(shown["lastError"]["reason"].as_str().unwrap().contains("500"), "{shown:#}");
     post(&gateway, 2).await;
     status.store(302, Ordering::SeqCst);
     let failed = distributed(&subscriber).len();
-    until("it is tried again", || distributed(&subscriber).len() > failed).await;
+    until("the distribution is retried", || distributed(&subscriber).len() > failed).await;
     status.store(200, Ordering::SeqCst);
     gateway.until_at(&name, 2).await;
     let mut parameters = numbers(&distributed(&subscriber));
@@ -196,7 +196,7 @@ async fn subscriptions_survive_a_restart_and_can_be_deleted_by_the_operator() {
     let definition = json!({ "delivery": "amqp", "url": "amqps://h", "exchange": "x" });
     assert_eq!(gateway.ask("PUT", &format!("/subscriptions/{name}"), Some(definition)).await.0, 409);
     assert_eq!(gateway.ask("DELETE", &format!("/subscriptions/{name}"), None).await.0, 204);
-    until("it is told", || {
+    until("the denial arrives", || {
         let requests = subscriber.requests();
         requests.last().is_some_and(|request| query(request).get("hub.mode").is_some_and(|mode| mode == "denied"))
     })

@@ -97,7 +97,7 @@ async fn unconfirmed_subscription_is_not_created() {
         subscribe(&gateway, &format!("{base}/{path}"), &topic, &[]).await;
     }
     let subscribed = until_subscribed(&gateway, 1).await;
-    until("all were asked", || subscriber.requests().len() >= 9).await;
+    until("every callback is verified", || subscriber.requests().len() >= 9).await;
     assert_eq!(subscribed[0]["definition"]["callback"], format!("{base}/right"));
     post(&gateway, 1).await;
     until_distributed(&subscriber, 1).await;
@@ -124,7 +124,7 @@ async fn request_waits_for_no_callback() {
     subscribe(&gateway, &subscriber.url(), &feed(&gateway), &[]).await;
     until_subscribed(&gateway, 1).await;
     assert!(began.elapsed() < Duration::from_secs(10), "a callback has 15 seconds");
-    assert_eq!(silent.requests().len(), 1, "one server is asked one thing at a time");
+    assert_eq!(silent.requests().len(), 1, "one server gets one verification at a time");
     post(&gateway, 1).await;
     post(&gateway, 2).await;
     until_distributed(&subscriber, 2).await;
@@ -147,7 +147,7 @@ async fn unconfirmed_renewal_changes_nothing() {
     let before = until_subscribed(&gateway, 1).await;
     agrees.store(404, Ordering::SeqCst);
     subscribe(&gateway, &callback, &topic, &[("hub.secret", "second"), ("hub.lease_seconds", "60")]).await;
-    until("it was asked again", || subscriber.requests().len() == 2).await;
+    until("the renewal is verified", || subscriber.requests().len() == 2).await;
     post(&gateway, 1).await;
     let posts = until_distributed(&subscriber, 1).await;
     assert!(is_signed(&posts[0], "first"));
@@ -174,7 +174,7 @@ async fn unsubscription_is_verified() {
         let requests = subscriber.requests();
         requests.iter().filter(|request| query(request).get("hub.mode").is_some_and(|sent| sent == mode)).count()
     };
-    until("it was asked", || count("unsubscribe") == 1).await;
+    until("the unsubscription is verified", || count("unsubscribe") == 1).await;
     post(&gateway, 1).await;
     until_distributed(&subscriber, 1).await;
     agrees.store(200, Ordering::SeqCst);
@@ -186,7 +186,7 @@ async fn unsubscription_is_verified() {
         ("unsubscribe", topic.as_str())
     );
     post(&gateway, 2).await;
-    assert_eq!(count("denied"), 0, "who ends it is not told so");
+    assert_eq!(count("denied"), 0, "a subscriber that unsubscribes gets no denial");
     assert_eq!(numbers(&distributed(&subscriber)), [1]);
 }
 
@@ -220,7 +220,7 @@ async fn repeated_requests_for_one_callback_are_one_subscription() {
     for number in 1..=4 {
         subscribe(&gateway, &callback, &format!("{topic}?limit={number}"), &[]).await;
     }
-    until("the last is denied", || {
+    until("the last request is denied", || {
         let requests = subscriber.requests();
         requests.iter().filter(|request| query(request).get("hub.mode").is_some_and(|mode| mode == "denied")).count()
             == 2

@@ -79,7 +79,7 @@ async fn bus_errors_are_quarantined_with_their_location_and_the_rest_is_read() {
         client.publish_with(exchange, good_key, good, persistent.clone()).await;
         until_head(&gateway, number as u64 + 1).await;
         // In one commit the changes become visible before the quarantine.
-        let quarantined = until(&gateway, &format!("{key} is kept: {place}"), async || {
+        let quarantined = until(&gateway, &format!("{key} is quarantined: {place}"), async || {
             let quarantined = quarantine(&gateway).await;
             (quarantined.len() > number).then_some(quarantined)
         })
@@ -89,7 +89,7 @@ async fn bus_errors_are_quarantined_with_their_location_and_the_rest_is_read() {
             (quarantined[0]["place"].as_str().unwrap(), quarantined[0]["reason"].as_str().unwrap());
         assert_eq!(location_and_reason.0, place, "{key}: {location_and_reason:?}");
         assert!(location_and_reason.1.contains(reason), "{key}: {location_and_reason:?}");
-        assert_eq!(quarantined[0]["size"], body.len(), "it is kept as it came");
+        assert_eq!(quarantined[0]["size"], body.len(), "the quarantine preserves the body");
         let shown = gateway.json(&format!("/quarantine/{}", quarantined[0]["id"])).await;
         assert!(shown["headers"].to_string().contains(&format!("[\"routing-key\",\"{key}\"]")), "{}", shown["headers"]);
     }

@@ -28,7 +28,7 @@ async fn hoarder_vocabularies_both_become_changes() {
         changes.push(answer["outcome"].clone());
     }
     let unchanged: Vec<_> = (0..changes.len()).filter(|index| changes[*index] == "unchanged").collect();
-    assert_eq!(unchanged, [2, 5, 11], "a second new of what is there, a second end: {changes:?}");
+    assert_eq!(unchanged, [2, 5, 11], "a repeated `new` and a repeated end change nothing: {changes:?}");
     let changes = gateway.changes().await;
     let short = |change: &Value| {
         let item = &change["items"][0];

@@ -164,7 +164,7 @@ async fn assert_no_credentials(gateway: Gateway, folder: &Path) {
     assert!(gateway.stop().success());
     assert_no_secret(folder);
     let log = fs::read_to_string(folder.join("log")).unwrap();
-    assert!(log.contains("TRACE") || log.contains("DEBUG"), "all is logged");
+    assert!(log.contains("TRACE") || log.contains("DEBUG"), "the log has every level");
     verify_ok(&journal_file(&folder.join("data")));
 }
 

@@ -62,11 +62,11 @@ async fn archive_pages_never_change() {
     gateway.close().await;
     let gateway = Gateway::open(folder.path()).await;
     assert_eq!(pages(&gateway, 1..=3).await, first, "after a restart, from disk");
-    assert_eq!(on_disk(folder.path()), files, "a page was rendered that was on disk");
+    assert_eq!(on_disk(folder.path()), files, "a page on disk was rendered again");
 
     fs::remove_dir_all(folder.path().join("pages")).unwrap();
     assert_eq!(pages(&gateway, 1..=3).await, first, "from memory");
-    assert!(!folder.path().join("pages").exists(), "a page was rendered that was in memory");
+    assert!(!folder.path().join("pages").exists(), "a page in memory was rendered again");
     gateway.close().await;
     let gateway = Gateway::open(folder.path()).await;
     assert_eq!(pages(&gateway, 1..=3).await, first, "after a restart, rendered anew");
@@ -76,8 +76,8 @@ async fn archive_pages_never_change() {
     let gateway = Gateway::open_at(folder.path(), "https://example.net").await;
     let moved = page(&gateway, 1).await.0;
     assert_ne!(moved, first[&1].0);
-    assert!(!String::from_utf8(moved.to_vec()).unwrap().contains(PUBLIC), "a link to the old address");
-    assert_eq!(on_disk(folder.path()).len(), 2, "pages of the old address were kept");
+    assert!(!String::from_utf8(moved.to_vec()).unwrap().contains(PUBLIC), "link with the old URL");
+    assert_eq!(on_disk(folder.path()).len(), 2, "pages with the old URL remained");
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn archive_pages_never_change_when_older_changes_are_removed() {
 
     fs::remove_dir_all(folder.path().join("pages")).unwrap();
     let gateway = Gateway::open(folder.path()).await;
-    assert!(pages(&gateway, 6..=7).await == first, "a page was rendered otherwise after the one before it had gone");
+    assert!(pages(&gateway, 6..=7).await == first, "a page changed after its previous page was removed");
     // The link to the previous page remains, and its target is gone.
     let oldest = Element::parse(&gateway.document("/feed/archive/6").await);
     let prev = oldest.link("prev-archive").unwrap();

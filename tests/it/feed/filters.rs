@@ -118,7 +118,7 @@ async fn filtered_document_examines_a_bounded_number_of_changes() {
     assert_eq!((shown.len(), sizes), (1, vec![0, 0, 1]));
     assert_eq!(shown[0]["object"], "http://h/0");
     let (_, sizes) = chain(&gateway, "since=2999-01-01T00:00:00Z", async || {}).await;
-    assert_eq!(sizes, [0], "what is too old was examined");
+    assert_eq!(sizes, [0], "a document examined changes older than `since`");
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ async fn retention_makes_old_pages_gone() {
     assert_eq!((&problem["first"], &problem["snapshot"]), (&791.into(), &"/snapshot".into()));
     grow(&gateway, 250).await;
     assert_eq!(read_archive(&gateway).await, (801..=1100).collect());
-    assert_eq!(pages_on_disk(folder.path()), 4, "the pages that are gone take up room");
+    assert_eq!(pages_on_disk(folder.path()), 4, "removed pages still use disk space");
     gateway.close().await;
 }
 

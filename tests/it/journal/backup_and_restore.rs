@@ -188,7 +188,7 @@ async fn restore_of_an_empty_backup_keeps_cursor_zero_valid() {
     }
     let began = Instant::now();
     while status(&gateway, "/changes?after=0").await != 410 {
-        assert!(began.elapsed() < PATIENCE, "the first change does not go");
+        assert!(began.elapsed() < PATIENCE, "the first change is never removed");
     }
 }
 
@@ -205,7 +205,7 @@ async fn restore_moves_a_crashed_journal_aside_with_its_wal() {
     assert!(log.metadata().unwrap().len() > 0);
     let ended = run("restore", &[&file, Path::new("--data"), &data, Path::new("--force")]);
     assert!(ended.status.success(), "{}", stderr(&ended));
-    assert!(!log.exists(), "the old log stands beside the new file");
+    assert!(!log.exists(), "the old write-ahead log is beside the new file");
     let output = String::from_utf8(ended.stdout).unwrap();
     let (_, aside) = output.trim_end().split_once("the previous journal is in ").unwrap();
     assert_eq!(verify_ok(&journal_file(Path::new(aside))).changes, 2);

@@ -22,9 +22,9 @@ use tidings::{
     model::{ChangeId, Draft, ItemChange, Seq, SourceName, State},
 };
 
-use crate::{
-    journal::full_disk::SmallDisk,
-    support::journal_fixture::{journal_file, verify_ok},
+use crate::support::{
+    journal_fixture::{journal_file, verify_ok},
+    small_disk::SmallDisk,
 };
 
 const SENDERS: u64 = 6;

@@ -60,7 +60,7 @@ async fn kill_9_loses_no_acknowledged_event() {
         .iter()
         .map(|change| (change["sourceEventId"].as_str().unwrap(), change["seq"].as_u64().unwrap()))
         .collect();
-    assert_eq!(events.len(), changes.len(), "an event is there twice");
+    assert_eq!(events.len(), changes.len(), "an event is in the journal twice");
     for (number, seq) in acknowledged.lock().unwrap().iter() {
         assert_eq!(events.get(id(*number).as_str()), Some(seq), "event {number} was acknowledged");
     }

@@ -38,7 +38,7 @@ async fn kill_during_retention_loses_nothing() {
         assert!(before < first && first <= last - 99, "{before}, then {first} of {last}");
         broken_off += u32::from(first < last - 99);
     }
-    assert!(broken_off > 0, "it was never killed in the middle");
+    assert!(broken_off > 0, "no kill happened during the operation");
     let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
     wait_until_removed(&gateway, last - 101).await;
 }
@@ -91,7 +91,7 @@ async fn kill_during_backup_and_restore_loses_nothing() {
         }
         assert!(verify_ok(&file).changes >= 6000 && !partial.exists());
     }
-    assert!(in_the_middle > 0, "no backup was killed in the middle");
+    assert!(in_the_middle > 0, "no kill happened during a backup");
 
     // The gateway is killed during a backup of its journal.
     let file = folder.path().join("backup");
@@ -112,7 +112,7 @@ async fn kill_during_backup_and_restore_loses_nothing() {
         assert_eq!(verify_ok(&journal_file(&other)).changes, 6008);
         OpenJournal::at(&other).close();
     }
-    assert!(in_the_middle > 0, "no restore was killed in the middle");
+    assert!(in_the_middle > 0, "no kill happened during a restore");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn kill_during_creation_and_migration_loses_nothing() {
         // Each round writes slightly more before the kill.
         let began = Instant::now();
         while !journal_file(folder.path()).exists() || written(folder.path()) < round * 3_000 {
-            assert!(began.elapsed() < PATIENCE, "it writes no more");
+            assert!(began.elapsed() < PATIENCE, "the command writes nothing more");
         }
         child.kill().unwrap();
         child.wait().unwrap();
@@ -140,7 +140,7 @@ async fn kill_during_creation_and_migration_loses_nothing() {
         assert!(verify_ok(&journal_file(folder.path())).complete);
         assert_creation_settings(folder.path()).await;
     }
-    assert!(unfinished > 0, "it was never killed before the journal was made");
+    assert!(unfinished > 0, "no kill happened before the journal was created");
 }
 
 /// Returns the size of the journal's files in bytes.

@@ -130,7 +130,7 @@ async fn migration_survives_any_number_of_kills() {
         assert_eq!(verify_ok(&journal_file(&data)).changes, CHANGES + 1);
         fs::remove_dir_all(data).unwrap();
     }
-    assert!(broken_off > 0, "it was never killed before it listened");
+    assert!(broken_off > 0, "no kill happened before the gateway listened");
     // With a single version there is no migration.
-    assert!(current == 1 || unfinished > 0, "it was never killed before the journal was brought up");
+    assert!(current == 1 || unfinished > 0, "no kill happened before the end of the migration");
 }

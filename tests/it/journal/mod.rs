@@ -3,7 +3,7 @@
 mod backup_and_restore;
 mod clock;
 mod file_permissions;
-pub(crate) mod full_disk;
+mod full_disk;
 mod full_disk_batches;
 mod kill_9;
 mod maintenance_kills;

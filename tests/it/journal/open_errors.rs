@@ -17,7 +17,7 @@ use tidings::{
 
 fn refusal(folder: &Path) -> String {
     match SqliteStore::open(folder, SqliteOptions::default()) {
-        Ok(_) => panic!("it was opened"),
+        Ok(_) => panic!("the journal was opened"),
         Err(error) => error.to_string(),
     }
 }

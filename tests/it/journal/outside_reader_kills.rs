@@ -99,7 +99,7 @@ async fn read_on(gateway: &Gateway, mut after: u64, events: &mut BTreeMap<u64, u
         }
         for change in changes {
             let seq = change["seq"].as_u64().unwrap();
-            assert_eq!(seq, after + 1, "the numbering has a gap");
+            assert_eq!(seq, after + 1, "the numbers have a gap");
             let event = change["sourceEventId"].as_str().unwrap().parse().unwrap();
             let earlier = events.insert(event, seq);
             assert_eq!(earlier, None, "event {event} is in the journal twice: the second time as change {seq}");
@@ -163,7 +163,7 @@ async fn outside_reader_and_kills_lose_or_duplicate_no_acknowledged_change() {
     let gateway = Gateway::start(&data);
     let mut in_the_end = BTreeMap::new();
     assert_eq!(read_on(&gateway, 0, &mut in_the_end).await, head);
-    assert!(in_the_end == events, "a change is another one than it was");
+    assert!(in_the_end == events, "a change differs from its earlier version");
     assert!(gateway.stop().success());
     let report = verify_ok(&journal_file(&data));
     assert_eq!((report.changes, report.complete), (head, true));

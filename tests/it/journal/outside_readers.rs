@@ -81,7 +81,7 @@ async fn backup_holds_its_lock_on_the_journal() {
     opened.append(1..=50).await;
     opened.close();
     let journal = journal_file(folder.path());
-    assert!(!folder.path().join("journal.sqlite-wal").exists(), "the case of a journal that nobody has open");
+    assert!(!folder.path().join("journal.sqlite-wal").exists(), "no other process has the journal open");
     let mut reports = 0;
     back_up(folder.path(), &folder.path().join("copy"), &mut |_, _| {
         reports += 1;

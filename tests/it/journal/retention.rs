@@ -112,11 +112,11 @@ async fn retention_runs_while_events_arrive() {
         })
         .collect();
     for poster in posters {
-        tokio::time::timeout(PATIENCE, poster).await.expect("nothing is removed").unwrap();
+        tokio::time::timeout(PATIENCE, poster).await.expect("retention removes nothing").unwrap();
     }
     let head = next.load(Ordering::Relaxed) - 1;
     let all_gone = async { while first(&gateway).await != head - 59 {} };
-    tokio::time::timeout(PATIENCE, all_gone).await.expect("not all is removed");
+    tokio::time::timeout(PATIENCE, all_gone).await.expect("some changes were not removed");
     let page = gateway.json(&format!("/changes?after={}&limit=1000", head - 60)).await;
     let numbers: Vec<_> = page["changes"].as_array().unwrap().iter().map(|change| change["seq"].as_u64()).collect();
     assert_eq!(numbers, (head - 59..=head).map(Some).collect::<Vec<_>>());

@@ -174,8 +174,8 @@ fn promises_2_and_6_readers_see_a_growing_prefix_up_to_the_head() {
                                 (1..=numbers.len() as u64).collect::<Vec<_>>(),
                                 "a gap, or out of order"
                             );
-                            assert!(numbers.len() >= longest, "a change that was there is gone");
-                            assert!(numbers.len() as u64 >= head.0, "the head ran ahead");
+                            assert!(numbers.len() >= longest, "an existing change has disappeared");
+                            assert!(numbers.len() as u64 >= head.0, "the head is ahead of the readable changes");
                             (longest, reads) = (numbers.len(), reads + 1);
                         }
                         assert!(reads > 3);
@@ -335,7 +335,7 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
         advance(5);
         assert_eq!(cursors(&*store), (7, true, 0));
         store.write_subscriptions(&[put(1), SubscriptionWrite::AddDeadLetter(name.clone(), letter(6))]).unwrap();
-        assert_eq!(cursors(&*store), (7, true, 1), "one that is put again keeps its place");
+        assert_eq!(cursors(&*store), (7, true, 1), "a redefined subscription keeps its cursor");
         store
             .write_subscriptions(&[
                 SubscriptionWrite::Rewind(name.clone(), Seq(2)),

@@ -6,7 +6,6 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::{
-    journal::full_disk::SmallDisk,
     lookups::failures::{modified, repository, url},
     support::{
         activemq::Broker,
@@ -14,6 +13,7 @@ use crate::{
         fedora3_messages::BASE,
         gateway::Gateway,
         journal_fixture::configuration,
+        small_disk::SmallDisk,
         stomp_client::Client,
     },
 };

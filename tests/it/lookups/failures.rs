@@ -12,28 +12,23 @@ use serde_json::{Value, json};
 use crate::{
     lookups::fedora3::repository_config,
     support::{
-        activemq::Broker,
-        amqp_source::{SOURCE, connection},
-        fake_fedora3::{FakeFedora3, Fedora3, PATH, time},
+        fake_fedora3::{FakeFedora3, Fedora3, PATH},
         fake_repository::{Behaviour, FakeRepository},
-        fake_stomp_broker::FakeStompBroker,
         fedora3_messages::{BASE, Call},
         gateway::{Gateway, PATIENCE, free_address},
         http_receiver::{Receiver, Reply},
         journal_fixture::configuration,
-        python::Repository,
-        stomp_source::start_with,
     },
 };
 
 /// One behaviour for each kind of failure.
-const FAILURES: [Behaviour; 4] =
+pub(crate) const FAILURES: [Behaviour; 4] =
     [Behaviour::Status(500), Behaviour::Status(401), Behaviour::Nonsense, Behaviour::Silent];
 
 const OBJ: (&str, &str) = ("dsID", "OBJ");
 
 /// Time limit of one second for a lookup.
-const SOON: &str = "timeout_seconds = 1";
+pub(crate) const SOON: &str = "timeout_seconds = 1";
 
 pub(crate) async fn repository() -> FakeFedora3 {
     let repository: FakeFedora3 = FakeRepository::start(Fedora3::default()).await;
@@ -63,13 +58,13 @@ async fn post(gateway: &Gateway, second: u64) -> (u16, Value) {
 }
 
 /// Returns the repository of the source as the gateway shows it.
-async fn lookup(gateway: &Gateway, source: &str) -> Value {
+pub(crate) async fn lookup(gateway: &Gateway, source: &str) -> Value {
     let sources = gateway.json("/sources").await;
     let all = sources["sources"].as_array().unwrap();
     all.iter().find(|held| held["name"] == source).unwrap()["lookup"].clone()
 }
 
-async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = found().await {
@@ -82,7 +77,8 @@ async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
 
 /// Waits until no change is incomplete; returns all changes.
 async fn until_complete(gateway: &Gateway) -> Vec<Value> {
-    until("all is complete", async || (lookup(gateway, "fedora3").await["incomplete"] == 0).then_some(())).await;
+    until("every change is complete", async || (lookup(gateway, "fedora3").await["incomplete"] == 0).then_some(()))
+        .await;
     gateway.changes().await
 }
 
@@ -176,7 +172,10 @@ async fn kill_9_loses_no_pending_lookup() {
     for _ in 0..3 {
         gateway.kill();
         gateway = start(folder.path(), "best-effort", &url(&repository));
-        until("it is known", async || (lookup(&gateway, "fedora3").await["incomplete"] == 1).then_some(())).await;
+        until("the change is counted as incomplete", async || {
+            (lookup(&gateway, "fedora3").await["incomplete"] == 1).then_some(())
+        })
+        .await;
     }
     repository.set_behaviour(Behaviour::Normal);
     assert_completed(&until_complete(&gateway).await, "image/jp2");
@@ -243,7 +242,7 @@ async fn failing_repository_opens_the_circuit() {
     let requests = repository.requests().len();
     assert!(requests <= tries, "{requests} requests in {:?}", began.elapsed());
     repository.set_behaviour(Behaviour::Normal);
-    assert_eq!(until_complete(&gateway).await.len(), 400, "each has an UPDATE that says that it is gone");
+    assert_eq!(until_complete(&gateway).await.len(), 400, "each has an UPDATE with the mark `gone`");
 }
 
 #[tokio::test]
@@ -262,84 +261,12 @@ async fn required_lookup_failure_makes_the_hook_return_503() {
     }
     assert_eq!(gateway.changes().await.len(), 0);
     repository.set_behaviour(Behaviour::Normal);
-    until("it is taken", async || (post(&gateway, 2).await.0 == 201).then_some(())).await;
+    until("the event is accepted", async || (post(&gateway, 2).await.0 == 201).then_some(())).await;
     let changes = gateway.changes().await;
     assert_eq!(
         (&changes[0]["lookup"], &changes[0]["items"][0]["content"]["mediaType"]),
         (&Value::Null, &json!("image/jp2"))
     );
-}
-
-/// Returns the configuration of a source with a queue and a repository, and twenty messages about versions that
-/// the repository has.
-fn queue_of(folder: &Path, mode: &str, queue: &str, repository: &FakeFedora3) -> (String, Vec<(Value, String)>) {
-    let config = configuration(
-        folder,
-        &format!(
-            "[sources.{SOURCE}]\ntransport = \"stomp\"\ndialect = \"fedora-apim\"\nurl = \"{}\"\n\
-             destination = \"{queue}\"\nprefetch = 7\nlookup = \"{mode}\"\n\
-             [sources.{SOURCE}.repository]\nurl = \"{}\"\npublic_urls = [\"{BASE}\"]\n{SOON}\n",
-            Broker::shared().url(),
-            url(repository),
-        ),
-    );
-    let message = |second| {
-        repository.api.write("demo:1", "OBJ", "image/jp2", second);
-        (json!({ "methodName": "modifyDatastreamByValue", "pid": "demo:1" }), modified(second))
-    };
-    (config, (2..22).map(message).collect())
-}
-
-/// Panics unless the changes report the versions of the messages in order.
-fn assert_in_order<'c>(changes: impl Iterator<Item = &'c Value>) {
-    for (change, second) in changes.zip(2..) {
-        let url = format!("{BASE}/objects/demo:1/datastreams/OBJ/content?asOfDateTime={}", time(second));
-        assert_eq!(change["items"][0]["content"]["url"], url, "{change:#}");
-    }
-}
-
-#[tokio::test]
-async fn broken_connection_is_reported_while_the_lookup_waits() {
-    let folder = tempfile::tempdir().unwrap();
-    let peer = FakeStompBroker::start(vec![Box::new(|peer| {
-        peer.accept(&[("version", "1.2")]);
-        peer.send("m1", &[("methodName", "modifyDatastreamByValue"), ("pid", "demo:1")], modified(2).as_bytes());
-    })]);
-    // Nothing listens at that address.
-    let lines = format!(
-        "lookup = \"required\"\n[sources.{SOURCE}.repository]\nurl = \"http://127.0.0.1:1{PATH}\"\npublic_urls = [\"{BASE}\"]\n"
-    );
-    let gateway = start_with(folder.path(), &peer.url(), "/queue/q", "fedora-apim", &lines);
-    let shown = crate::support::amqp_source::until(&gateway, "the end of the connection is shown", async || {
-        let shown = connection(&gateway).await;
-        (shown["state"] == "paused" && shown["lastError"]["reason"].is_string()).then_some(shown)
-    })
-    .await;
-    assert_eq!(shown["lastError"]["reason"], "the connection to the broker broke: the broker closed it");
-}
-
-#[tokio::test]
-async fn best_effort_keeps_reading_the_queue() {
-    let broker = Broker::shared();
-    for behaviour in FAILURES {
-        let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-        let queue = format!("/queue/{}", broker.name());
-        let (config, messages) = queue_of(folder.path(), "best-effort", &queue, &repository);
-        repository.set_behaviour(behaviour);
-        Repository::start(broker.port, &queue, &messages, folder.path()).wait();
-        let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
-        until(&format!("{behaviour:?}: all are told"), async || (gateway.changes().await.len() >= 20).then_some(()))
-            .await;
-        repository.set_behaviour(Behaviour::Uneven);
-        until("all is complete", async || (lookup(&gateway, SOURCE).await["incomplete"] == 0).then_some(())).await;
-        let changes = gateway.changes().await;
-        assert_in_order(changes.iter().filter(|change| change["lookup"] == "incomplete"));
-        let shown = gateway.json(&format!("/objects?uri={BASE}/objects/demo:1")).await;
-        let content = &shown["items"][0]["content"];
-        assert_eq!((&content["mediaType"], &content["size"]), (&json!("image/jp2"), &json!(121)), "{shown}");
-        assert_eq!(shown["parent"], format!("{BASE}/objects/demo:all"));
-        assert!(gateway.stop().success());
-    }
 }
 
 /// Behaviour that no correct server shows.
@@ -365,53 +292,4 @@ async fn disabled_lookup_sends_no_request() {
     assert_eq!(post(&gateway, 2).await.0, 201);
     assert_eq!((&gateway.changes().await[0]["lookup"], lookup(&gateway, "fedora3").await), (&Value::Null, Value::Null));
     assert!(repository.requests().is_empty());
-}
-
-#[tokio::test]
-async fn required_lookup_leaves_messages_with_the_broker() {
-    let broker = Broker::shared();
-    for behaviour in FAILURES {
-        let (folder, repository) = (tempfile::tempdir().unwrap(), repository().await);
-        let queue = format!("/queue/{}", broker.name());
-        let (config, messages) = queue_of(folder.path(), "required", &queue, &repository);
-        repository.set_behaviour(behaviour);
-        let start =
-            || Gateway::start_logging(&folder.path().join("data"), &["--config", &config], &folder.path().join("log"));
-        let gateway = start();
-        Repository::start(broker.port, &queue, &messages, folder.path()).wait();
-        let is_waiting = async |gateway: &Gateway| {
-            let sources = gateway.json("/sources").await;
-            let all = sources["sources"].as_array().unwrap();
-            let source = all.iter().find(|held| held["name"] == SOURCE).unwrap();
-            let waiting = source["lookup"]["waiting"].as_u64().unwrap();
-            assert!(waiting <= 7, "{source}");
-            (waiting > 0 && source["connection"]["state"] == "paused").then_some(())
-        };
-        until("messages wait", async || is_waiting(&gateway).await).await;
-        assert_eq!(gateway.changes().await.len(), 0);
-        // The gateway stops immediately, and waiting messages stay with the broker.
-        let began = Instant::now();
-        assert!(gateway.stop().success());
-        assert!(began.elapsed() < Duration::from_secs(4), "{behaviour:?}: {:?}", began.elapsed());
-        let gateway = start();
-        until("messages wait again", async || is_waiting(&gateway).await).await;
-        // The changes are in order, whichever response arrives first.
-        repository.set_behaviour(Behaviour::Uneven);
-        until(&format!("{behaviour:?}: all are told"), async || (gateway.changes().await.len() == 20).then_some(()))
-            .await;
-        let changes = gateway.changes().await;
-        assert_in_order(changes.iter());
-        for change in &changes {
-            assert_eq!(change["items"][0]["content"]["mediaType"], "image/jp2", "{change:#}");
-            assert!(matches!(change["lookup"].as_str(), None | Some("newer")), "{change:#}");
-        }
-        until("nothing waits", async || {
-            let sources = gateway.json("/sources").await;
-            let all = sources["sources"].as_array().unwrap();
-            let source = all.iter().find(|held| held["name"] == SOURCE).unwrap();
-            (source["lookup"]["waiting"] == 0 && source["connection"]["state"] == "connected").then_some(())
-        })
-        .await;
-        assert!(gateway.stop().success());
-    }
 }

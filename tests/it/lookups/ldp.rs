@@ -102,7 +102,7 @@ async fn newer_or_deleted_content_is_marked() {
     let requests = fixture.repository.requests().len();
     let change = fixture.change_after(11, "Delete", "/a/file", json!([])).await;
     assert_eq!((&change["items"][0]["change"], &change["lookup"]), (&json!("DELETE"), &Value::Null));
-    assert_eq!(fixture.repository.requests().len(), requests, "what is gone is not asked about");
+    assert_eq!(fixture.repository.requests().len(), requests, "deleted resources cause no request");
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn hash_uri_delays_nothing() {
     let requests = fixture.repository.requests().len();
     let outside = fixture.change_after(3, "Update", "/%2e%2e/admin", json!([])).await;
     assert_eq!(outside["lookup"], "foreign");
-    assert_eq!(fixture.repository.requests().len(), requests, "what is outside is not asked about");
+    assert_eq!(fixture.repository.requests().len(), requests, "external files cause no request");
 }
 
 #[tokio::test]

@@ -5,4 +5,5 @@ mod failed_commits;
 pub(crate) mod failures;
 pub(crate) mod fedora3;
 mod ldp;
+mod queue_sources;
 mod shuffled_sessions;

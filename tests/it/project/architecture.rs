@@ -173,7 +173,7 @@ fn imports_go_one_way() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-    assert!(checked > 50, "the test has lost sight of the sources");
+    assert!(checked > 50, "the test finds no sources");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::command::help_and_exit_codes::{CommandResult, command, ended};
+use crate::support::command_line::{CommandResult, command, ended};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -45,7 +45,7 @@ fn interpolated(text: &str) -> String {
         None => (variable, None),
     };
     let variable = ENV_FILE.iter().find(|(variable, _)| *variable == name).map(|(_, value)| *value);
-    let value = variable.or(default).unwrap_or_else(|| panic!("nobody gives {name}"));
+    let value = variable.or(default).unwrap_or_else(|| panic!("{name} has no value"));
     format!("{before}{value}{}", interpolated(behind))
 }
 
@@ -116,7 +116,7 @@ fn image_runs_as_nobody_with_a_health_check() {
         .map(|line| line.split_whitespace().collect())
         .collect();
     let last = lines.iter().rposition(|line| line[0] == "FROM").unwrap();
-    assert!(last > 0, "what builds the program is not in the image");
+    assert!(last > 0, "the image contains no build tools");
     let all = |instruction: &'static str| {
         lines[last..].iter().filter(move |line| line[0] == instruction).map(|line| line[1..].join(" "))
     };
@@ -157,7 +157,7 @@ fn systemd_unit_confines_the_program() {
     fs::write(&config, "").unwrap();
     let checked = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=/usr/bin/tidings ")).unwrap();
     let served = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/tidings serve")).unwrap();
-    assert_eq!(checked.strip_prefix("check"), Some(served), "what is checked is what is served");
+    assert_eq!(checked.strip_prefix("check"), Some(served), "check and serve agree");
     let arguments = checked.replace("/etc/tidings/tidings.toml", config.to_str().unwrap());
     let arguments = arguments.replace("/var/lib/tidings", folder.path().to_str().unwrap());
     let (code, _, stderr) = ended(command(&arguments.split(' ').collect::<Vec<_>>()).spawn().unwrap());

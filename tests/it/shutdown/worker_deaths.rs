@@ -69,5 +69,5 @@ fn application_starts_only_supervised_tasks() {
             assert!(line.contains("supervisor") || line.starts_with("fn spawn("), "{}: {line}", path.display());
         }
     }
-    assert!(spawns > 5, "the test has lost sight of the sources");
+    assert!(spawns > 5, "the test finds no sources");
 }

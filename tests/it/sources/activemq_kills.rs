@@ -69,7 +69,7 @@ async fn activemq_and_gateway_kills_lose_nothing() {
     survive().await;
 }
 
-#[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
+#[expect(clippy::print_stderr, reason = "prints the seed, with which a failed run can be repeated")]
 async fn survive() {
     use Victim::{Broker as ABroker, Gateway as AGateway};
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
@@ -132,9 +132,9 @@ async fn survive() {
 
     let changes = gateway.changes().await;
     let events: BTreeSet<_> = changes.iter().map(|change| change["sourceEventId"].as_str().unwrap()).collect();
-    assert_eq!((changes.len() as u64, events.len() as u64), (MESSAGES, MESSAGES), "each once");
+    assert_eq!((changes.len() as u64, events.len() as u64), (MESSAGES, MESSAGES), "each change is there exactly once");
     let ids: Vec<_> = (0..MESSAGES).map(|number| format!("urn:uuid:00000000-0000-4000-8000-{number:012x}")).collect();
-    assert!(ids.iter().all(|id| events.contains(id.as_str())), "none is lost");
+    assert!(ids.iter().all(|id| events.contains(id.as_str())), "no message is lost");
     assert_eq!(gateway.json("/quarantine").await["messages"], json!([]));
     let sources = gateway.json("/sources").await;
     let repeats = |source: &Value| source["messages"]["duplicate"].as_u64().unwrap_or(0);

@@ -11,16 +11,14 @@ use flate2::{Compression, write::GzEncoder};
 use lapin::BasicProperties;
 use serde_json::{Value, json};
 
-use crate::{
-    journal::full_disk::SmallDisk,
-    support::{
-        amqp_source::{
-            EXCHANGE, QUEUE, SOURCE, connection, events, numbers, source, start, until, until_head, until_state,
-        },
-        gateway::{Gateway, PATIENCE},
-        journal_fixture::{event, journal_file, verify_ok},
-        rabbitmq::{Broker, Client},
+use crate::support::{
+    amqp_source::{
+        EXCHANGE, QUEUE, SOURCE, connection, events, numbers, source, start, until, until_head, until_state,
     },
+    gateway::{Gateway, PATIENCE},
+    journal_fixture::{event, journal_file, verify_ok},
+    rabbitmq::{Broker, Client},
+    small_disk::SmallDisk,
 };
 
 fn persistent() -> BasicProperties {
@@ -52,8 +50,10 @@ async fn messages_become_changes_in_order_and_duplicates_none() {
         until_head(&gateway, 2000).await;
         assert_eq!(numbers(&gateway).await, (1..=2000).collect::<Vec<_>>());
         client.publish_all(EXCHANGE, "events.new", events(1..=100), &persistent()).await;
-        until(&gateway, "the repeats were taken", async || (counts(&gateway).await["duplicate"] == 100).then_some(()))
-            .await;
+        until(&gateway, "duplicates were accepted", async || {
+            (counts(&gateway).await["duplicate"] == 100).then_some(())
+        })
+        .await;
         assert_eq!(
             counts(&gateway).await,
             json!({ "accepted": 2000, "duplicate": 100, "unchanged": 0, "quarantined": 0 })
@@ -111,7 +111,7 @@ async fn unreadable_messages_are_quarantined_with_their_routing_key() {
     ] {
         let before = gateway.json("/quarantine").await["messages"].as_array().unwrap().len();
         client.publish_with(EXCHANGE, "odd.one", body, properties).await;
-        let quarantined = until(&gateway, "it is in the quarantine", async || {
+        let quarantined = until(&gateway, "the message is quarantined", async || {
             let all = gateway.json("/quarantine").await["messages"].as_array().unwrap().clone();
             (all.len() > before).then(|| all[0].clone())
         })
@@ -119,7 +119,7 @@ async fn unreadable_messages_are_quarantined_with_their_routing_key() {
         let reason = format!("{}: {}", quarantined["place"].as_str().unwrap(), quarantined["reason"].as_str().unwrap());
         assert!(reason.contains(told), "{reason}");
         assert_eq!(quarantined["source"], SOURCE);
-        assert_eq!(quarantined["size"], body.len(), "it is kept as it came");
+        assert_eq!(quarantined["size"], body.len(), "the quarantine preserves the body");
         let shown = gateway.json(&format!("/quarantine/{}", quarantined["id"])).await;
         let headers = shown["headers"].to_string();
         assert!(headers.contains("odd.one") && headers.contains(EXCHANGE), "{shown:#}");
@@ -142,7 +142,8 @@ async fn message_id_identifies_duplicates() {
         let properties = persistent().with_message_id(id.into());
         client.publish_with(EXCHANGE, "a", event(number).to_string(), properties).await;
     }
-    until(&gateway, "the repeat was taken", async || (counts(&gateway).await["duplicate"] == 1).then_some(())).await;
+    until(&gateway, "the duplicate was accepted", async || (counts(&gateway).await["duplicate"] == 1).then_some(()))
+        .await;
     assert_eq!(numbers(&gateway).await, [1, 2]);
     assert_nothing_is_left(gateway, &client).await;
 }
@@ -190,7 +191,7 @@ async fn full_disk_pauses_the_source_until_there_is_room() {
         until_state(&gateway, "connected").await;
         until_head(&gateway, sent).await;
         assert_eq!(numbers(&gateway).await, (1..=sent).collect::<Vec<_>>());
-        until(&gateway, "all was taken", async || (client.waiting(QUEUE).await == 0).then_some(())).await;
+        until(&gateway, "the queue is empty", async || (client.waiting(QUEUE).await == 0).then_some(())).await;
     }
     until(&gateway, "what is no event is kept", async || (counts(&gateway).await["quarantined"] == 2).then_some(()))
         .await;

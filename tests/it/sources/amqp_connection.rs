@@ -23,7 +23,7 @@ async fn refused(url: &str) -> AmqpError {
     let connector = connector(url);
     let attempt = tokio::time::timeout(Duration::from_secs(60), connector.connect()).await;
     match attempt.expect("an attempt has a bound") {
-        Ok(_) => panic!("it let the gateway in"),
+        Ok(_) => panic!("the broker accepted the connection"),
         Err(error) => error,
     }
 }
@@ -99,7 +99,7 @@ async fn tls_connects_only_with_a_trusted_certificate() {
         (Some(empty), "the file contains no certificate"),
         (Some(folder.path().join("none.pem")), "No such file"),
     ] {
-        let Err(error) = by("localhost", ca).connect().await else { panic!("it was trusted") };
+        let Err(error) = by("localhost", ca).connect().await else { panic!("the certificate was trusted") };
         assert!(error.to_string().contains(rest) && !error.is_transient(), "{error}");
     }
     // TLS to a plain port, and plain AMQP to the TLS port.
@@ -120,7 +120,7 @@ async fn close_always_returns() {
             second.close().await;
             connection.close().await;
         };
-        tokio::time::timeout(Duration::from_secs(6), closing).await.expect("it ends");
+        tokio::time::timeout(Duration::from_secs(6), closing).await.expect("close returns");
     }
 }
 
@@ -135,7 +135,8 @@ async fn heartbeat_detects_a_frozen_broker() {
     broker.freeze();
     let began = Instant::now();
     // The heartbeat detects it, because no request is pending.
-    let error = tokio::time::timeout(Duration::from_secs(20), consumer.next()).await.expect("it is noticed");
+    let error =
+        tokio::time::timeout(Duration::from_secs(20), consumer.next()).await.expect("the frozen broker is detected");
     assert!(matches!(error, Err(AmqpError::ConnectionLost(_))), "{error:?}");
     assert!(began.elapsed() > Duration::from_secs(4), "the heartbeat was not waited for");
     let began = Instant::now();

@@ -40,7 +40,7 @@ async fn credentials_refused_are_reported_without_the_password() {
     // A body may contain credentials too, and an unreadable message is quarantined.
     client.publish(EXCHANGE, "a", "{ \"token\": \"hush-hush\"").await;
     until_head(&gateway, 2).await;
-    let metrics = until(&gateway, "it is counted", async || {
+    let metrics = until(&gateway, "the failure is counted", async || {
         let metrics = text(&gateway, "/metrics").await;
         metrics.contains("outcome=\"quarantined\"} 1").then_some(metrics)
     })
@@ -55,7 +55,7 @@ async fn credentials_refused_are_reported_without_the_password() {
     assert!(gateway.stop().success());
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
     assert!(log.contains("cannot read the source; retrying") && log.contains("reading the source"), "{log}");
-    assert!(log.contains("DEBUG tidings"), "all is logged");
+    assert!(log.contains("DEBUG tidings"), "the log has every level");
     assert!(!log.contains("hush"), "a password is in the log");
     // The AMQP library logs bytes as numbers; these spell "hush".
     assert!(!log.contains("104, 117, 115, 104"), "a password is in the log, byte by byte");
@@ -71,7 +71,7 @@ async fn queue_deletion_is_followed_by_a_new_declaration() {
     client.publish_all(EXCHANGE, "a", events(1..=20), &Default::default()).await;
     until_head(&gateway, 20).await;
     client.delete_queue(QUEUE).await;
-    until(&gateway, "it was noticed", async || {
+    until(&gateway, "the deletion is noticed", async || {
         let connection = connection(&gateway).await;
         (reason(&connection).contains("cancelled") && connection["state"] == "connected").then_some(())
     })
@@ -126,7 +126,7 @@ async fn silent_peer_costs_one_thread_and_delays_no_shutdown() {
     let accepting =
         std::thread::spawn(move || [silent.accept().unwrap(), silent.accept().unwrap(), silent.accept().unwrap()]);
     post(&gateway, 1).await;
-    until(&gateway, "it has tried three times", async || {
+    until(&gateway, "three attempts are made", async || {
         post(&gateway, 1).await;
         accepting.is_finished().then_some(())
     })

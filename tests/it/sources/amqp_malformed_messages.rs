@@ -54,7 +54,7 @@ async fn malformed_messages_are_quarantined_and_the_next_one_is_journaled() {
             })
             .await;
             assert!(quarantined["reason"].as_str().unwrap().starts_with(reason), "{quarantined:#}");
-            assert_eq!(quarantined["size"], message.body.len(), "the body is as it was published");
+            assert_eq!(quarantined["size"], message.body.len(), "the body is unchanged");
         }
         assert_eq!(numbers(&gateway).await, [1, 2, 3, 4]);
         let shown = connection(&gateway).await;
@@ -123,7 +123,8 @@ async fn malformed_return_is_tolerated() {
     }
     // The message id identifies the returned message, not the next confirmation, which belongs to the first
     // message. The cursor therefore passes the first message and never the third.
-    let shown = gateway.until("index", "it waits for a queue", |shown| shown["state"] == "retrying").await;
+    let shown =
+        gateway.until("index", "the subscription waits for a queue", |shown| shown["state"] == "retrying").await;
     let cursor = shown["cursor"].as_u64().unwrap();
     assert!((1..=2).contains(&cursor), "{shown:#}");
     let reason = shown["lastError"]["reason"].as_str().unwrap();
@@ -141,7 +142,7 @@ async fn malformed_reply_text_is_tolerated() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), &index(&broker.url(), "format = \"json\""));
     post(&gateway, 1).await;
-    let shown = gateway.until("index", "it tries again", |shown| shown["state"] == "retrying").await;
+    let shown = gateway.until("index", "the subscription retries", |shown| shown["state"] == "retrying").await;
     let reason = shown["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("NO CAF?"), "{reason}");
     broker.set_behaviour(ChannelBehaviour::Acks);
@@ -168,7 +169,10 @@ async fn second_consumer_of_the_queue_is_reported() {
     let log = std::fs::read_to_string(other.path().join("log")).unwrap();
     assert_eq!(log.matches("reading the source with a warning").count(), 1, "{log}");
     assert!(first.stop().success());
-    until(&second, "it is alone", async || connection(&second).await["warning"].is_null().then_some(())).await;
+    until(&second, "the warning about another consumer ends", async || {
+        connection(&second).await["warning"].is_null().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

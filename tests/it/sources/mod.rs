@@ -7,5 +7,6 @@ mod amqp_failures;
 mod amqp_malformed_messages;
 mod rabbitmq_kills;
 mod stomp;
+mod stomp_connection;
 mod stomp_failures;
 pub(crate) mod stomp_sessions;

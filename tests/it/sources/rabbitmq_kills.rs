@@ -90,7 +90,7 @@ async fn until(progress: &Progress, mut reached: impl FnMut(usize, usize) -> boo
 }
 
 /// Sends `count` messages and kills the victims meanwhile.
-#[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
+#[expect(clippy::print_stderr, reason = "prints the seed, with which a failed run can be repeated")]
 async fn survive(kind: &str, count: usize, mut victims: Vec<Victim>) {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     eprintln!("{kind}: SEED={seed}");
@@ -142,13 +142,16 @@ async fn survive(kind: &str, count: usize, mut victims: Vec<Victim>) {
 }
 
 /// Panics unless the journal has every message once and the subscriber got the same changes in order.
-#[expect(clippy::print_stderr, reason = "that there were repeats is of interest")]
+#[expect(clippy::print_stderr, reason = "prints the number of repeats")]
 async fn assert_complete(gateway: &Gateway, count: usize, progress: &Progress) {
     let changes = gateway.changes().await;
     assert_eq!(changes.len(), count, "one change for each message");
     let warcs: BTreeSet<_> = changes.iter().map(|change| change["items"][0]["uri"].as_str().unwrap()).collect();
     let expected = (1..=count).map(|number| format!("https://sfm.example.org/api/v1/warcs/w{number}/"));
-    assert!(expected.into_iter().all(|warc| warcs.contains(warc.as_str())) && warcs.len() == count, "each once");
+    assert!(
+        expected.into_iter().all(|warc| warcs.contains(warc.as_str())) && warcs.len() == count,
+        "each change is there exactly once"
+    );
     assert_eq!(gateway.json("/quarantine").await["messages"], json!([]));
 
     let counts = progress.counts();
@@ -160,9 +163,9 @@ async fn assert_complete(gateway: &Gateway, count: usize, progress: &Progress) {
     let first = counts.received.iter().filter(|message| ids.insert(message.seq) && !message.redelivered);
     let first: Vec<_> = first.map(|message| message.seq).collect();
     let out_of_order = first.windows(2).find(|pair| pair[1] <= pair[0]);
-    assert_eq!(out_of_order, None, "what the queue gives for the first time is in order");
+    assert_eq!(out_of_order, None, "first deliveries are in order");
     assert!(counts.ids.keys().copied().eq(1..=count as u64), "every number is there");
-    assert!(counts.ids.values().eq(&journaled), "under the identifiers of the journal");
+    assert!(counts.ids.values().eq(&journaled), "the identifiers are those of the journal");
     let same = |message: &ReceivedMessage| counts.ids[&message.seq] == message.id;
     assert!(counts.received.iter().all(same), "a repeat has the same identifier");
 }

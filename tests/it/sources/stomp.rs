@@ -6,16 +6,14 @@ use std::{fs, io::Write};
 use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
 
-use crate::{
-    journal::full_disk::SmallDisk,
-    support::{
-        activemq::{Broker, COMPOSED, COPIED},
-        amqp_source::{SOURCE, connection, events, numbers, until, until_head, until_state},
-        gateway::Gateway,
-        journal_fixture::event,
-        stomp_client::Client,
-        stomp_source::{source, start, start_with},
-    },
+use crate::support::{
+    activemq::{Broker, COMPOSED, COPIED},
+    amqp_source::{SOURCE, connection, events, numbers, until, until_head, until_state},
+    gateway::Gateway,
+    journal_fixture::event,
+    small_disk::SmallDisk,
+    stomp_client::Client,
+    stomp_source::{source, start, start_with},
 };
 
 /// Panics unless every message of the queue is acknowledged: the queue is empty after the gateway has stopped.
@@ -144,14 +142,14 @@ async fn unreadable_messages_are_quarantined_with_their_destination() {
     ] {
         let before = gateway.json("/quarantine").await["messages"].as_array().unwrap().len();
         client.send_all(&queue, headers, [body]);
-        let quarantined = until(&gateway, "it is in the quarantine", async || {
+        let quarantined = until(&gateway, "the message is quarantined", async || {
             let all = gateway.json("/quarantine").await["messages"].as_array().unwrap().clone();
             (all.len() > before).then(|| all[0].clone())
         })
         .await;
         let reason = format!("{}: {}", quarantined["place"].as_str().unwrap(), quarantined["reason"].as_str().unwrap());
         assert!(reason.contains(told), "{reason}");
-        assert_eq!(quarantined["size"], size.unwrap_or(body.len()), "it is kept as it came");
+        assert_eq!(quarantined["size"], size.unwrap_or(body.len()), "the quarantine preserves the body");
         let shown = gateway.json(&format!("/quarantine/{}", quarantined["id"])).await;
         assert!(shown["headers"].to_string().contains(&queue), "{shown:#}");
     }

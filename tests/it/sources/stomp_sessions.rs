@@ -41,7 +41,7 @@ fn item_summaries(change: &Value) -> ItemSummary {
 
 /// Sends the messages in random order; with `in_turn` those of one object stay in order. Returns the gateway
 /// once all are in its journal. `lines` are added to the table of the source.
-#[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
+#[expect(clippy::print_stderr, reason = "prints the seed, with which a failed run can be repeated")]
 pub(crate) async fn run_session(
     dialect: &str,
     messages: Vec<(usize, Value, String)>,

@@ -75,7 +75,7 @@ pub(crate) async fn until<T>(gateway: &Gateway, what: &str, mut found: impl Asyn
             (since, head) = (Instant::now(), moved);
         }
         let sources = gateway.json("/sources").await;
-        assert!(since.elapsed() < 2 * PATIENCE, "it takes too long until {what}: {moved} changes, {sources:#}");
+        assert!(since.elapsed() < 2 * PATIENCE, "timeout while waiting until {what}: {moved} changes, {sources:#}");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }

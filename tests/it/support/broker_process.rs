@@ -78,7 +78,7 @@ impl Drop for BrokerProcess {
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "it takes too long until {what}");
+        assert!(began.elapsed() < PATIENCE, "timeout while waiting until {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

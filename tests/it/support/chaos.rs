@@ -75,7 +75,7 @@ impl ReceivedChanges {
         let journal: Vec<_> =
             changes.iter().map(|change| (change["seq"].as_u64().unwrap(), change["id"].as_str().unwrap())).collect();
         let wrong = first.iter().zip(&journal).find(|(received, journaled)| received != journaled);
-        assert_eq!(wrong, None, "what came and what the journal has");
+        assert_eq!(wrong, None, "received and journaled changes differ");
         assert_eq!(first.len(), journal.len(), "every change");
         state.changes.len() - first.len()
     }
@@ -94,7 +94,7 @@ pub(crate) struct ChaosGateway {
 impl ChaosGateway {
     /// Starts the gateway with these lines of configuration. The environment variable `SEED` repeats a failed
     /// run.
-    #[expect(clippy::print_stderr, reason = "the seed is needed to repeat what failed")]
+    #[expect(clippy::print_stderr, reason = "prints the seed, with which a failed run can be repeated")]
     pub(crate) fn start_with(folder: &Path, lines: &str) -> Self {
         let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
         eprintln!("SEED={seed}");
@@ -108,7 +108,7 @@ impl ChaosGateway {
 
     /// Sends `count` changes, kills the gateway `kills` times meanwhile, and waits until every subscriber has
     /// received all changes.
-    #[expect(clippy::print_stderr, reason = "what happened when is of interest when it fails")]
+    #[expect(clippy::print_stderr, reason = "prints the times of the kills for a failed run")]
     pub(crate) async fn run(mut self, count: u64, kills: usize, subscribers: &[Arc<ReceivedChanges>]) -> Gateway {
         let mut moments: Vec<_> = (0..kills).map(|_| self.random.u64(count / 10..count * 9 / 10)).collect();
         moments.sort_unstable();
@@ -141,7 +141,7 @@ pub(crate) type RecordRequest = fn(&ReceivedChanges, &ReceivedRequest) -> Option
 impl ChaosGateway {
     /// Does the same with an HTTP receiver at each of these addresses. A receiver disconnects, returns and is
     /// slow at random. One of `seldom` posts fails, and another one of `seldom` closes the socket.
-    #[expect(clippy::print_stderr, reason = "how often things came again is of interest")]
+    #[expect(clippy::print_stderr, reason = "prints the number of repeats")]
     pub(crate) async fn run_with_receivers(
         mut self,
         addresses: &[SocketAddr],

@@ -9,13 +9,11 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{
-    command::help_and_exit_codes::{CommandResult, ended},
-    support::{
-        crawled_repository::{CrawledRepository, RestApi},
-        fedora3_messages::BASE,
-        gateway::{Gateway, command, free_address},
-    },
+use crate::support::{
+    command_line::{CommandResult, ended},
+    crawled_repository::{CrawledRepository, RestApi},
+    fedora3_messages::BASE,
+    gateway::{Gateway, command, free_address},
 };
 
 /// Base URL that Fedora 6 has in its messages.

@@ -119,7 +119,7 @@ impl Example {
             if let Some(ended) = self.child.try_wait().unwrap() {
                 break ended;
             }
-            assert!(began.elapsed() < PATIENCE, "it does not end at Ctrl-C");
+            assert!(began.elapsed() < PATIENCE, "the program does not end at Ctrl-C");
             std::thread::sleep(Duration::from_millis(10));
         };
         assert!(ended.success(), "{ended}");

@@ -83,7 +83,7 @@ impl Gateway {
             if shown["cursor"] != cursor {
                 (since, cursor) = (std::time::Instant::now(), shown["cursor"].clone());
             }
-            assert!(since.elapsed() < 2 * PATIENCE, "waited in vain until {what}: {shown:#}");
+            assert!(since.elapsed() < 2 * PATIENCE, "timeout while waiting until {what}: {shown:#}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

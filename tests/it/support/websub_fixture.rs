@@ -115,7 +115,7 @@ pub(crate) async fn until_subscribed(gateway: &Gateway, count: usize) -> Vec<Val
 pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(began.elapsed() < PATIENCE, "timeout while waiting until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -28,7 +28,7 @@ async fn cursor_defaults_to_the_oldest_retained_change() {
     }
     let page = gateway.json("/changes?limit=1").await;
     assert!(page["changes"][0]["seq"].as_u64().unwrap() > 6, "{page}");
-    assert_eq!(status(&gateway, "/changes?after=0").await, 410, "a place that is gone");
+    assert_eq!(status(&gateway, "/changes?after=0").await, 410, "expired cursor");
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn snapshot_pages_report_registry_seeding() {
     assert_ne!(first["seeds"], last["seeds"], "{first} {last}");
     post(&started, 1).await;
     let calm = started.json("/snapshot").await;
-    assert_eq!(calm["seeds"], last["seeds"], "a change is told by itself");
+    assert_eq!(calm["seeds"], last["seeds"], "a batch contains a single change");
     assert!(started.stop().success());
     let again = gateway(folder.path(), "").json("/snapshot").await;
     assert_eq!(again["seeds"], calm["seeds"]);

@@ -18,7 +18,7 @@ async fn poll_returns_existing_changes_immediately() {
     let began = Instant::now();
     let page = gateway.json("/changes?after=0&wait=20").await;
     assert_eq!((page["changes"].as_array().unwrap().len(), &page["next"]), (1, &json!(1)));
-    assert!(began.elapsed() < Duration::from_secs(10), "it waited");
+    assert!(began.elapsed() < Duration::from_secs(10), "the poll waited");
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn until_one_waits(gateway: &Gateway) {
         if text.contains("tidings_open_streams{kind=\"poll\"} 1") {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "nobody waits");
+        assert!(began.elapsed() < Duration::from_secs(10), "no poll waits");
     }
 }
 

@@ -100,7 +100,7 @@ async fn stream_refuses_expired_and_unknown_cursors_with_advice() {
     }
     let began = Instant::now();
     while gateway.http.get(format!("{}/changes?after=0", gateway.url)).send().await.unwrap().status() != 410 {
-        assert!(began.elapsed() < PATIENCE, "nothing is removed");
+        assert!(began.elapsed() < PATIENCE, "retention removes nothing");
     }
     for (query, last) in [("?after=1", None), ("?after=7", None), ("", Some("1")), ("?after=6", Some("700"))] {
         let refused = Stream::ask(&gateway, query, last).await;
@@ -190,7 +190,7 @@ async fn stream_metrics_count_readers_and_events() {
     drop(streams);
     let began = Instant::now();
     while metric("tidings_open_streams{kind=\"stream\"}").await != "0" {
-        assert!(began.elapsed() < PATIENCE, "a stream whose reader is gone is open");
+        assert!(began.elapsed() < PATIENCE, "a stream without a reader is still open");
         post(&gateway, 4 + u64::try_from(began.elapsed().as_millis()).unwrap()).await;
     }
 }

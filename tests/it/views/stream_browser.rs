@@ -67,7 +67,7 @@ async fn live_page_shows_each_change_once_across_a_gateway_kill() {
     browser.until("came.length", &json!(1));
     let id = gateway.changes().await[5]["id"].as_str().unwrap().to_owned();
     let atom = gateway.http.get(format!("{}/changes/{id}", gateway.url)).send().await.unwrap().text().await.unwrap();
-    assert!(atom.contains('\n'), "the test has lost its lines");
+    assert!(atom.contains('\n'), "the test finds no lines");
     assert_eq!(browser.value("came[0]"), json!(["add", "6", atom]));
 
     // A permanently refused request is not repeated.

@@ -79,7 +79,7 @@ async fn stalled_reader_is_disconnected_and_can_resume() {
     let mut deaf = connect(&gateway).await;
     let began = Instant::now();
     while metric(&gateway, "tidings_limits_hit_total{limit=\"request_seconds\"}").await != "1" {
-        assert!(began.elapsed() < PATIENCE, "it is never cut off");
+        assert!(began.elapsed() < PATIENCE, "the client is never disconnected");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let mut bytes = Vec::new();
@@ -125,7 +125,7 @@ async fn stream_count_is_limited() {
     drop(first);
     let began = Instant::now();
     while Stream::ask(&gateway, "", None).await.status() != 200 {
-        assert!(began.elapsed() < PATIENCE, "its place is never free");
+        assert!(began.elapsed() < PATIENCE, "the connection slot is never released");
     }
 }
 
@@ -161,7 +161,7 @@ async fn stream_ends_at_shutdown_without_delay() {
         if sent == before && !sent.is_empty() && polls == "1" {
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "it takes everything");
+        assert!(began.elapsed() < PATIENCE, "the client never stops reading");
         before = sent;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -170,7 +170,7 @@ async fn stream_ends_at_shutdown_without_delay() {
     assert!(each < 500_000, "a reader that takes nothing holds {each} bytes");
     let began = Instant::now();
     let stopping = tokio::task::spawn_blocking(move || gateway.stop());
-    assert!(idle.ends_well().await, "it was cut off");
+    assert!(idle.ends_well().await, "the stream was interrupted");
     let empty: Value = serde_json::from_slice(&poll.await.unwrap().unwrap().bytes().await.unwrap()).unwrap();
     assert_eq!(empty, json!({ "changes": [], "next": 600 }));
     assert!(stopping.await.unwrap().success());

@@ -76,7 +76,7 @@ async fn poll(url: String, received: Arc<ReceivedChanges>, mut random: fastrand:
             last = change["seq"].as_u64().unwrap();
             received.record(last, change["id"].as_str().unwrap());
         }
-        assert_eq!(page["next"].as_u64(), Some(last), "the place to go on from");
+        assert_eq!(page["next"].as_u64(), Some(last), "next cursor");
         if random.u8(..4) == 0 {
             stored = last;
             tokio::time::sleep(Duration::from_millis(random.u64(..20))).await;
@@ -84,7 +84,7 @@ async fn poll(url: String, received: Arc<ReceivedChanges>, mut random: fastrand:
     }
 }
 
-#[allow(clippy::print_stderr, reason = "that there were repeats is of interest")]
+#[allow(clippy::print_stderr, reason = "prints the number of repeats")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_and_poll_readers_survive_restarts_without_loss() {
     let folder = tempfile::tempdir().unwrap();

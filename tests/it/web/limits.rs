@@ -34,7 +34,7 @@ async fn header_timeout_disconnects_slow_clients_only() {
     dripping.write_all(b"GET /feed HTTP/1.1\r\nX: ").unwrap();
     gateway.still_serves("slow clients");
     // Each byte arrives in time, but the headers never end.
-    until("the dripping client is cut off", || {
+    until("the slow client is disconnected", || {
         std::thread::sleep(std::time::Duration::from_millis(20));
         dripping.write_all(b"x").is_err()
     });
@@ -71,7 +71,7 @@ async fn write_timeout_disconnects_a_client_that_reads_nothing() {
     let mut deaf = gateway.connect();
     deaf.write_all(b"GET /changes?limit=16 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     until("the answer begins", || deaf.peek(&mut [0]).is_ok_and(|read| read == 1));
-    until("the deaf client is cut off", || gateway.sockets() <= before);
+    until("the client that reads nothing is disconnected", || gateway.sockets() <= before);
     let mut bytes = Vec::new();
     let _ = deaf.read_to_end(&mut bytes);
     let head = String::from_utf8_lossy(&bytes[..1000]).to_lowercase();
@@ -96,7 +96,7 @@ async fn connection_limit_makes_further_connections_wait() {
     let mut waiting = gateway.connect();
     waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     waiting.set_nonblocking(true).unwrap();
-    assert!(waiting.read(&mut [0]).is_err(), "it was served beyond the limit");
+    assert!(waiting.read(&mut [0]).is_err(), "the connection was served beyond the limit");
     waiting.set_nonblocking(false).unwrap();
     drop(open.pop());
     assert_eq!(answer(&mut waiting).0, 200);
@@ -122,7 +122,7 @@ async fn rate_limit_returns_429_with_retry_after() {
             break answer;
         }
         statuses.push(answer.status().as_u16());
-        assert!(statuses.len() < 50, "it is never refused");
+        assert!(statuses.len() < 50, "the disk never filled up");
     };
     assert!(statuses.len() >= 3, "{statuses:?}");
     assert_eq!(refused.headers()["retry-after"], "1");
@@ -133,7 +133,7 @@ async fn rate_limit_returns_429_with_retry_after() {
     assert_ne!(gateway.post("fedora3", "text/xml", "x").await.0, 429);
     let began = Instant::now();
     while gateway.http.post(&url).body(MESSAGE).send().await.unwrap().status() == 429 {
-        assert!(began.elapsed() < PATIENCE, "it is never taken again");
+        assert!(began.elapsed() < PATIENCE, "the event is never accepted again");
     }
 }
 
@@ -156,7 +156,7 @@ async fn body_memory_limit_returns_503() {
                 break 'open (open, answer);
             }
         }
-        assert!(began.elapsed() < PATIENCE, "it is never refused");
+        assert!(began.elapsed() < PATIENCE, "the disk never filled up");
     };
     assert_eq!(refused.headers()["retry-after"], "1");
     assert!(refused.text().await.unwrap().contains("limits.held_bytes"));
@@ -165,7 +165,7 @@ async fn body_memory_limit_returns_503() {
     // The bytes are released shortly after the response.
     let began = Instant::now();
     while gateway.http.post(&url).body(" ".repeat(100_000)).send().await.unwrap().status() != 400 {
-        assert!(began.elapsed() < PATIENCE, "the bytes are never let go");
+        assert!(began.elapsed() < PATIENCE, "the bytes are never released");
     }
 }
 
@@ -193,7 +193,7 @@ async fn slow_headers_do_not_exhaust_the_connection_limit() {
         stream.write_all(b"GET /feed HTTP/1.1\r\nHost: ").unwrap();
     }
     gateway.still_serves("slow heads");
-    assert_eq!(answer(&mut half[0]).0, 0, "the oldest is closed");
+    assert_eq!(answer(&mut half[0]).0, 0, "the oldest connection is closed");
     let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
     assert!(metrics.contains(r#"tidings_limits_hit_total{limit="head_seconds"}"#), "{metrics}");
 }
@@ -243,7 +243,7 @@ async fn stream_limit_per_token_leaves_streams_for_others() {
     drop(open);
     let began = Instant::now();
     while stream("tdg_greedy").await.status() != 200 {
-        assert!(began.elapsed() < PATIENCE, "its places are never given back");
+        assert!(began.elapsed() < PATIENCE, "the stream slots are never released");
     }
 }
 

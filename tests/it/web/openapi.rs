@@ -48,7 +48,7 @@ async fn openapi_document_has_exactly_the_routes_of_the_router() {
     let document = gateway.json("/openapi.json").await;
     let operations = operations(&document);
     assert_eq!(operations.keys().cloned().collect::<BTreeSet<_>>(), routes());
-    assert!(operations.len() > 15, "the test has lost sight of the routes");
+    assert!(operations.len() > 15, "the test finds no routes");
     assert_eq!(document["servers"][0]["url"], gateway.url);
 
     let names: BTreeSet<_> = operations.values().map(|operation| operation["operationId"].as_str().unwrap()).collect();

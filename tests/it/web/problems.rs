@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
 
 #[derive(Deserialize)]
-#[expect(dead_code, reason = "only whether it can be read matters")]
+#[expect(dead_code, reason = "only the result of parsing matters")]
 struct Page {
     limit: Option<u64>,
 }

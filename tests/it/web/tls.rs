@@ -15,14 +15,12 @@ use rcgen::{CertificateParams, KeyPair, SerialNumber};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
-use crate::{
-    command::help_and_exit_codes::ended,
-    support::{
-        event_stream::Stream,
-        fedora3_messages::Call,
-        gateway::{Gateway, PATIENCE, command},
-        subscription_fixture::post,
-    },
+use crate::support::{
+    command_line::ended,
+    event_stream::Stream,
+    fedora3_messages::Call,
+    gateway::{Gateway, PATIENCE, command},
+    subscription_fixture::post,
 };
 
 /// Self-signed certificate and its key.
@@ -194,7 +192,7 @@ async fn stream_over_tls_ends_cleanly() {
         assert_eq!(stream.numbers(1).await, [number]);
     }
     gateway.signal("TERM");
-    assert!(stream.ends_well().await, "it broke off");
+    assert!(stream.ends_well().await, "the stream was interrupted");
     assert!(gateway.wait().success());
 }
 

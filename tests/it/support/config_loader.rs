@@ -1,0 +1,81 @@
+//! Configuration loader for tests, with stubs in place of the real dialects.
+
+use std::{collections::BTreeMap, fs};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tidings::{
+    config::{Config, Flags},
+    format::{
+        Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, RepositoryApi,
+        RepositoryKind, settings,
+    },
+};
+
+/// Dialects of the default configuration, as stubs: the tests do not depend on the settings of the real
+/// dialects.
+pub(crate) static DIALECTS: [&DialectKind; 6] = [
+    &kind("fedora-apim", Some(RepositoryApi::Fedora3)),
+    &kind("fedora-events", Some(RepositoryApi::Ldp)),
+    &kind("islandora", Some(RepositoryApi::Ldp)),
+    &kind("sfm", None),
+    &kind("hoarder", None),
+    &kind("content-change", None),
+];
+
+const fn kind(name: &'static str, api: Option<RepositoryApi>) -> DialectKind {
+    let repository = match api {
+        Some(api) => Some(RepositoryKind { api, not_walkable: None }),
+        None => None,
+    };
+    DialectKind {
+        name,
+        about: "",
+        accepts: &[],
+        headers: &[],
+        repeats: Repeats::SameBody,
+        redact: None,
+        repository,
+        sample_settings: &["{}"],
+        build,
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StubSettings {
+    #[serde(rename = "base_url")]
+    _base_url: Option<String>,
+    #[serde(rename = "files_url")]
+    _files_url: Option<String>,
+    #[serde(rename = "files_path")]
+    _files_path: Option<String>,
+    #[serde(rename = "templates")]
+    _templates: Option<BTreeMap<String, String>>,
+    #[serde(rename = "depth")]
+    _depth: Option<u8>,
+    #[serde(rename = "names")]
+    _names: Vec<String>,
+}
+
+struct StubDialect;
+
+impl Dialect for StubDialect {
+    fn read(&self, _: &Message<'_>) -> Result<Reading, Rejection> {
+        Ok(Reading::Nothing("it is a test"))
+    }
+}
+
+fn build(value: Value, _: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
+    settings::<StubSettings>(value).map(|_| Box::new(StubDialect) as Box<dyn Dialect>)
+}
+
+/// Loads a configuration with this file content and this environment. Error messages name the file `my.toml`.
+pub(crate) fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, file).unwrap();
+    let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
+    Config::load_with(Some(&path), environment, &Flags::default(), &DIALECTS)
+        .map_err(|error| error.to_string().replace(path.to_str().unwrap(), "my.toml"))
+}
