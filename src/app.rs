@@ -21,7 +21,7 @@ use crate::{
         sources::ConfiguredSource,
     },
     config::{Config, MessageRate, SourceConfig},
-    delivery::{Subscriptions, Tuning},
+    delivery::{EngineTimeouts, Subscriptions},
     http_client::OutboundPolicy,
     intake::Intake,
     journal::{
@@ -126,9 +126,13 @@ impl Gateway {
         let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
         let public_url = config.server.public_url_at(address);
         let guard = OutboundPolicy::restricted(config.delivery.allow.clone());
-        let (subscriptions, runner) =
-            Subscriptions::open(journal.clone(), config.subscriptions.clone(), guard.clone(), Tuning::default())
-                .await?;
+        let (subscriptions, runner) = Subscriptions::open(
+            journal.clone(),
+            config.subscriptions.clone(),
+            guard.clone(),
+            EngineTimeouts::default(),
+        )
+        .await?;
         let retention =
             retention(config).map(|retention| spawn(&supervisor, Worker::Retention, retention.run(journal.clone())));
         let consumers = sources::read_brokers(config, &journal, &sources, stop_accepting, &supervisor);

@@ -31,7 +31,10 @@ pub use receipt::{AcceptedChange, IngestResponse, Receipt};
 pub use seed::SeedError;
 
 use crate::{
-    format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Redacted, Rejection, Repeats},
+    format::{
+        Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Limits, Message, ParsedMessage, Redaction,
+        Rejection,
+    },
     journal::{
         DuplicatePolicy, Journal, JournalError, Submission,
         quarantine::{NewQuarantinedMessage, QuarantineId},
@@ -161,18 +164,18 @@ impl Source {
     }
 
     /// Parses one message after removing credentials from its body.
-    fn read(&self, incoming: &mut Incoming) -> Result<Reading, Rejection> {
+    fn read(&self, incoming: &mut Incoming) -> Result<ParsedMessage, Rejection> {
         match self.kind.redact.map(|redact| redact(&incoming.body)) {
-            None | Some(Redacted::AsItCame) => self.read_redacted(incoming),
-            Some(Redacted::Without(body)) => {
+            None | Some(Redaction::Unchanged) => self.read_redacted(incoming),
+            Some(Redaction::Removed(body)) => {
                 incoming.body = body.into();
                 self.read_redacted(incoming)
             }
-            Some(Redacted::Blanked(body, rejection)) => {
+            Some(Redaction::Blanked(body, rejection)) => {
                 incoming.body = body.into();
                 Err(rejection)
             }
-            Some(Redacted::Opaque) => {
+            Some(Redaction::Opaque) => {
                 let read = self.read_redacted(incoming);
                 if read.is_err() {
                     incoming.body = Bytes::new();
@@ -183,7 +186,7 @@ impl Source {
     }
 
     /// Parses a message whose credentials are already removed.
-    fn read_redacted(&self, incoming: &Incoming) -> Result<Reading, Rejection> {
+    fn read_redacted(&self, incoming: &Incoming) -> Result<ParsedMessage, Rejection> {
         self.dialect.read(&Message {
             content_type: incoming.content_type.as_deref(),
             headers: &incoming.headers,
@@ -194,7 +197,7 @@ impl Source {
     /// Returns the headers that the dialect reads. All others are dropped because they may contain
     /// credentials.
     fn headers_read(&self, incoming: &Incoming) -> Vec<(String, String)> {
-        let headers = incoming.headers.only(self.kind.headers);
+        let headers = incoming.headers.with_prefixes(self.kind.headers);
         headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
@@ -210,22 +213,22 @@ impl Source {
         let draft_id = draft.id.map(|id| id.to_string());
         let own = draft.event_id.as_ref().map(EventId::as_str);
         let id = draft_id.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
-        let identity = match (id, self.kind.repeats) {
+        let identity = match (id, self.kind.duplicates) {
             (Some(id), _) => EventIdentity::Id(id),
-            (None, Repeats::SameBody | Repeats::SameBodyUnlessNews) => {
+            (None, DuplicateDetection::ByBody | DuplicateDetection::ByBodyUnlessNews) => {
                 EventIdentity::Message { headers, body: &incoming.body }
             }
-            (None, Repeats::Unknowable) => return None,
+            (None, DuplicateDetection::Impossible) => return None,
         };
         Some(event_key(self.name(), identity, ordinal))
     }
 
     /// Builds the journal submission of a message. If the message contains no drafts, the second value is the
     /// reason.
-    fn submission(&self, incoming: &Incoming, reading: Reading) -> (Submission, Option<&'static str>) {
+    fn submission(&self, incoming: &Incoming, reading: ParsedMessage) -> (Submission, Option<&'static str>) {
         let (drafts, empty_reason) = match reading {
-            Reading::Drafts(drafts) => (drafts.into_vec(), None),
-            Reading::Nothing(reason) => (Vec::new(), Some(reason)),
+            ParsedMessage::Drafts(drafts) => (drafts.into_vec(), None),
+            ParsedMessage::NoChange(reason) => (Vec::new(), Some(reason)),
         };
         let headers = self.headers_read(incoming);
         let keyed = |(ordinal, draft): (usize, Draft)| (self.key(incoming, &headers, &draft, ordinal), draft);
@@ -237,10 +240,10 @@ impl Source {
     /// Returns the journal's policy for drafts of this message whose key it already has.
     fn duplicate_policy(&self, incoming: &Incoming) -> DuplicatePolicy {
         let by_transport = incoming.redelivered || incoming.transport_id.is_some();
-        match self.kind.repeats {
-            Repeats::SameBodyUnlessNews if by_transport => DuplicatePolicy::RememberAll,
-            Repeats::SameBodyUnlessNews => DuplicatePolicy::RememberAllUnlessNewState,
-            Repeats::SameBody | Repeats::Unknowable => DuplicatePolicy::RememberChanges,
+        match self.kind.duplicates {
+            DuplicateDetection::ByBodyUnlessNews if by_transport => DuplicatePolicy::RememberAll,
+            DuplicateDetection::ByBodyUnlessNews => DuplicatePolicy::RememberAllUnlessNewState,
+            DuplicateDetection::ByBody | DuplicateDetection::Impossible => DuplicatePolicy::RememberChanges,
         }
     }
 
@@ -331,7 +334,7 @@ impl Intake {
         &self,
         source: &Source,
         incoming: &Incoming,
-        reading: Reading,
+        reading: ParsedMessage,
     ) -> Result<Result<Receipt, Rejection>, IntakeError> {
         let (mut submission, empty_reason) = source.submission(incoming, reading);
         source.enrich(&mut submission.drafts, Instant::now(), WaitPolicy::OneRequest).await?;
@@ -368,7 +371,7 @@ fn log_quarantined(source: &Source, id: QuarantineId, rejection: &Rejection) {
 
 fn quarantine_entry(source: &Source, incoming: Incoming, rejection: &Rejection) -> NewQuarantinedMessage {
     let kept_headers = [source.kind.headers, &ROUTE_HEADERS].concat();
-    let headers = incoming.headers.only(&kept_headers);
+    let headers = incoming.headers.with_prefixes(&kept_headers);
     let headers = headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     NewQuarantinedMessage {
         source: source.name().clone(),
@@ -376,7 +379,7 @@ fn quarantine_entry(source: &Source, incoming: Incoming, rejection: &Rejection) 
         content_type: incoming.content_type,
         headers,
         body: incoming.body,
-        location: rejection.place.to_string(),
+        location: rejection.location.to_string(),
         reason: rejection.reason.clone(),
     }
 }

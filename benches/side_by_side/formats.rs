@@ -5,7 +5,7 @@ use std::hint::black_box;
 use super::measure::{Contender, compare};
 use atom_syndication::{Category, Content, Entry, Feed, FixedDateTime, Link, Person, Text};
 use tidings::{
-    format::{Headers, Message, Reading, dialect, format},
+    format::{Headers, Message, ParsedMessage, dialect, format},
     journal::settle::{SourcePolicy, settle_without_registry},
     model::{ContentObjectModification, SourceName},
 };
@@ -60,7 +60,7 @@ fn modification() -> ContentObjectModification {
         .unwrap();
     let headers = Headers::default();
     let read = ours.read(&Message { content_type: None, headers: &headers, body: MESSAGE.as_bytes() });
-    let Ok(Reading::Drafts(drafts)) = read else { panic!("the seed cannot be read") };
+    let Ok(ParsedMessage::Drafts(drafts)) = read else { panic!("the seed cannot be read") };
     let policy = SourcePolicy { name: SourceName::parse("bench").unwrap(), metadata_changes: false };
     settle_without_registry(drafts[0].clone(), &policy).unwrap()
 }

@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::json;
 use tidings::{
-    delivery::{Definition, Maker, Subscriptions, Tuning},
+    delivery::{Definition, DefinitionContext, EngineTimeouts, Subscriptions},
     http_client::OutboundPolicy,
     journal::{Journal, subscriptions::MadeBy},
     model::{SubscriptionName, Timestamp},
@@ -66,7 +66,12 @@ pub(crate) fn measure() {
     let (journal, writer) = open(folder.path());
     let configured: BTreeMap<_, _> = configured.collect();
     let (subscriptions, runner) = runtime
-        .block_on(Subscriptions::open(journal.clone(), configured, OutboundPolicy::unrestricted(), Tuning::default()))
+        .block_on(Subscriptions::open(
+            journal.clone(),
+            configured,
+            OutboundPolicy::unrestricted(),
+            EngineTimeouts::default(),
+        ))
         .unwrap();
     let stop = CancellationToken::new();
     let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10), Supervisor::default()));
@@ -107,7 +112,8 @@ fn definition(url: &str) -> Definition {
         "queues": [{ "name": "index", "type": "classic" }],
     });
     let guard = OutboundPolicy::unrestricted();
-    Definition::read(definition, &Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard }).unwrap()
+    Definition::read(definition, &DefinitionContext { made_by: MadeBy::Config, variable: &|_| None, guard: &guard })
+        .unwrap()
 }
 
 impl Bench {
@@ -126,7 +132,7 @@ impl Bench {
         let (name, head) = (name(HEALTHY), self.journal.head());
         loop {
             let status = self.subscriptions.get(&name).unwrap().status;
-            if status.cursor == head && status.state == tidings::delivery::State::Running {
+            if status.cursor == head && status.state == tidings::delivery::SubscriptionState::Running {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -18,7 +18,7 @@ use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tidings::{
-    delivery::{Definition, Maker, Start, Subscriptions, Tuning},
+    delivery::{Definition, DefinitionContext, EngineTimeouts, StartPosition, Subscriptions},
     http_client::OutboundPolicy,
     journal::{Journal, subscriptions::MadeBy},
     model::{Seq, SubscriptionName},
@@ -50,8 +50,12 @@ pub(crate) fn measure() {
     let bytes = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
     let configured = [("ordered", true), ("parallel", false)];
     let configured = configured.map(|(name, ordered)| (self::name(name), Arc::new(definition(sink, ordered))));
-    let opened =
-        Subscriptions::open(journal.clone(), configured.into(), OutboundPolicy::unrestricted(), Tuning::default());
+    let opened = Subscriptions::open(
+        journal.clone(),
+        configured.into(),
+        OutboundPolicy::unrestricted(),
+        EngineTimeouts::default(),
+    );
     let (subscriptions, runner) = runtime.block_on(opened).unwrap();
     let stop = CancellationToken::new();
     let running = runtime.spawn(runner.run(stop.clone(), Duration::from_secs(10), Supervisor::default()));
@@ -88,7 +92,8 @@ fn definition(sink: SocketAddr, ordered: bool) -> Definition {
         definition["window"] = WINDOW.into();
     }
     let guard = OutboundPolicy::unrestricted();
-    Definition::read(definition, &Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard }).unwrap()
+    Definition::read(definition, &DefinitionContext { made_by: MadeBy::Config, variable: &|_| None, guard: &guard })
+        .unwrap()
 }
 
 /// Returns the message bodies that the subscription sends.
@@ -123,7 +128,7 @@ fn bare(runtime: &Runtime, sink: SocketAddr, bodies: &[Bytes], at_once: usize) -
 
 fn turn(runtime: &Runtime, journal: &Journal, subscriptions: &Subscriptions, which: &str) -> (u64, Duration) {
     let name = name(which);
-    runtime.block_on(subscriptions.rewind(&name, Start::Beginning)).unwrap();
+    runtime.block_on(subscriptions.rewind(&name, StartPosition::Beginning)).unwrap();
     let began = Instant::now();
     runtime.block_on(subscriptions.resume(&name)).unwrap();
     while subscriptions.get(&name).unwrap().status.cursor != journal.head() {

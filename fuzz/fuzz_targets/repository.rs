@@ -13,9 +13,9 @@ fuzz_target!(|input: &[u8]| {
     check(fedora_rest::relations(input, limits).map(|_| 1), limits);
     // Only the size of the response limits a page of objects.
     check(fedora_objects::object_page(input, limits).map(|_| 1), limits);
-    check(ldp::description(input, "http://h/rest/a").map(|_| 1), limits);
+    check(ldp::parse_description(input, "http://h/rest/a").map(|_| 1), limits);
     if let Ok(header) = std::str::from_utf8(input) {
-        for target in ldp::links([header], "type") {
+        for target in ldp::link_targets([header], "type") {
             assert!(header.contains(target));
         }
     }

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use tidings::{
-    format::{self, Dialect, DialectKind, FORMATS, Headers, Limits, Message, Reading, Redacted},
+    format::{self, Dialect, DialectKind, FORMATS, Headers, Limits, Message, ParsedMessage, Redaction},
     journal::settle::{SourcePolicy, settle_without_registry},
     model::{Draft, SourceName},
 };
@@ -46,17 +46,17 @@ pub fn check_dialects(input: &[u8]) {
 
 fn check(kind: &DialectKind, dialect: &dyn Dialect, headers: &Headers, body: &[u8]) {
     let redacted = match kind.redact.map(|redact| redact(body)) {
-        None | Some(Redacted::AsItCame | Redacted::Opaque) => None,
-        Some(Redacted::Without(body)) => Some(body),
-        Some(Redacted::Blanked(_, rejection)) => return assert_printable(&rejection.to_string()),
+        None | Some(Redaction::Unchanged | Redaction::Opaque) => None,
+        Some(Redaction::Removed(body)) => Some(body),
+        Some(Redaction::Blanked(_, rejection)) => return assert_printable(&rejection.to_string()),
     };
     let body = redacted.as_deref().unwrap_or(body);
     let message = Message { content_type: headers.get("content-type"), headers, body };
     match dialect.read(&message) {
-        Ok(Reading::Drafts(drafts)) => drafts.into_vec().into_iter().for_each(check_draft),
-        Ok(Reading::Nothing(reason)) => assert_printable(reason),
+        Ok(ParsedMessage::Drafts(drafts)) => drafts.into_vec().into_iter().for_each(check_draft),
+        Ok(ParsedMessage::NoChange(reason)) => assert_printable(reason),
         Err(rejection) => {
-            assert_printable(&rejection.place.to_string());
+            assert_printable(&rejection.location.to_string());
             assert_printable(&rejection.to_string());
         }
     }
@@ -88,7 +88,7 @@ fn check_draft(draft: Draft) {
         }
         let message = Message { content_type: Some(format.media_type), headers: &Headers::default(), body: &written };
         match CONTENT_CHANGE.read(&message) {
-            Ok(Reading::Drafts(read)) => assert_eq!(read[0], expected, "{}", String::from_utf8_lossy(&written)),
+            Ok(ParsedMessage::Drafts(read)) => assert_eq!(read[0], expected, "{}", String::from_utf8_lossy(&written)),
             other => panic!("{other:?}\n{}", String::from_utf8_lossy(&written)),
         }
     }

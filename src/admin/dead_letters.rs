@@ -214,7 +214,7 @@ pub async fn delete_all(
     State(all): State<Subscriptions>,
     Path(name): Path<SubscriptionName>,
 ) -> Result<Response, Problem> {
-    let affected = all.drop_letters(&name, None).await.map_err(problem)?;
+    let affected = all.drop_dead_letters(&name, None).await.map_err(problem)?;
     Ok(Json(AffectedView::new(affected)).into_response())
 }
 
@@ -237,7 +237,7 @@ pub async fn delete(
     State(all): State<Subscriptions>,
     Path((name, id)): Path<(SubscriptionName, u64)>,
 ) -> Result<Response, Problem> {
-    match all.drop_letters(&name, Some(DeadLetterId(id))).await.map_err(problem)? {
+    match all.drop_dead_letters(&name, Some(DeadLetterId(id))).await.map_err(problem)? {
         0 => Err(not_found(&name, id)),
         _ => Ok(StatusCode::NO_CONTENT.into_response()),
     }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{journal_problem, sources::Sources};
 use crate::{
     broker::ConnectionState,
-    delivery::{State as SubscriptionState, Subscriptions},
+    delivery::{SubscriptionState, Subscriptions},
     journal::Journal,
     model::{Seq, SubscriptionName},
     web::{MayRead, Problem, ProblemCode, problems},

@@ -158,7 +158,7 @@ mod tests {
     use super::{ConnectionState, Health, HomeView, Problem, ProblemCode};
     use crate::{
         admin::health::{SourceHealth, SubscriptionHealth},
-        delivery::State,
+        delivery::SubscriptionState,
         model::SubscriptionName,
     };
 
@@ -170,7 +170,8 @@ mod tests {
         let page = HomeView::new(unavailable(), false).html();
         assert!(page.contains("<strong>unavailable</strong></p>") && !page.contains("full"), "{page}");
         let disconnected = SourceHealth { name: "secret".to_owned(), state: ConnectionState::Connecting };
-        let failing = SubscriptionHealth { name: SubscriptionName::parse("index").unwrap(), state: State::Retrying };
+        let failing =
+            SubscriptionHealth { name: SubscriptionName::parse("index").unwrap(), state: SubscriptionState::Retrying };
         let health =
             Health { status: "degraded", head: None, sources: vec![disconnected], subscriptions: vec![failing] };
         let degraded = HomeView::new(Ok(health), true);

@@ -185,7 +185,7 @@ pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) ->
             let detail = format!("The message still cannot be parsed: {rejection}. It remains in the quarantine.");
             Err(Problem::new(ProblemCode::UnprocessableMessage, detail)
                 .at(format!("/quarantine/{id}"))
-                .with("place", rejection.place.to_string())
+                .with("place", rejection.location.to_string())
                 .with("reason", rejection.reason))
         }
     }

@@ -13,7 +13,10 @@ use utoipa::ToSchema;
 
 use super::journal_problem;
 use crate::{
-    delivery::{self, Definition, InvalidStart, Listed, OperationError, Snapshot, Start, Subscriptions},
+    delivery::{
+        self, Definition, InvalidStartPosition, OperationError, StartPosition, StatusSnapshot, SubscriptionInfo,
+        Subscriptions,
+    },
     journal::subscriptions::MadeBy,
     model::{Seq, SubscriptionName, Timestamp},
     web::{Body, Path, Problem, ProblemCode, problems},
@@ -38,7 +41,7 @@ struct SubscriptionView {
     #[schema(value_type = String)]
     from: MadeBy,
     /// State of the subscription.
-    state: delivery::State,
+    state: delivery::SubscriptionState,
     /// Number of the last change that is delivered or skipped, with all changes before it.
     cursor: Seq,
     /// Delay of the subscription.
@@ -99,7 +102,7 @@ struct LastError {
 #[schema(as = Rewind)]
 struct RewindTo {
     /// `"now"`, `"beginning"`, the number of the next change to deliver, or a time.
-    to: Start,
+    to: StartPosition,
 }
 
 problems!(ListProblems: Unavailable);
@@ -253,10 +256,11 @@ async fn respond(all: &Subscriptions, name: &SubscriptionName, status: StatusCod
     Ok((status, Json(view)).into_response())
 }
 
-async fn view(all: &Subscriptions, listed: Listed) -> Result<SubscriptionView, Problem> {
-    let Listed { name, made_by, definition, status } = listed;
+async fn view(all: &Subscriptions, listed: SubscriptionInfo) -> Result<SubscriptionView, Problem> {
+    let SubscriptionInfo { name, made_by, definition, status } = listed;
     let lag = lag(all, status.cursor).await?;
-    let Snapshot { state, cursor, delivered, rate, last_delivered, unroutable, failures, next_attempt, .. } = status;
+    let StatusSnapshot { state, cursor, delivered, rate, last_delivered, unroutable, failures, next_attempt, .. } =
+        status;
     Ok(SubscriptionView {
         name,
         from: made_by,
@@ -312,8 +316,8 @@ pub(super) fn problem(error: OperationError) -> Problem {
     let problem = |code| Problem::new(code, format!("{}.", sentence(&error.to_string())));
     match &error {
         OperationError::Unknown(_) => problem(ProblemCode::NotFound),
-        OperationError::OfConfig(_)
-        | OperationError::OfHub(_)
+        OperationError::DefinedInConfig(_)
+        | OperationError::OwnedByHub(_)
         | OperationError::TooMany
         | OperationError::Undefined(_) => problem(ProblemCode::Conflict),
         OperationError::Definition(wrong) if wrong.key.is_empty() => {
@@ -323,10 +327,10 @@ pub(super) fn problem(error: OperationError) -> Problem {
         OperationError::Definition(wrong) => {
             Problem::new(ProblemCode::InvalidSubscription, format!("{wrong}.")).with("key", wrong.key.clone())
         }
-        OperationError::Start(InvalidStart::NotKept { .. }) => {
+        OperationError::Start(InvalidStartPosition::NotStored { .. }) => {
             problem(ProblemCode::InvalidSubscription).with("key", "start")
         }
-        OperationError::Start(InvalidStart::Journal(journal)) | OperationError::Journal(journal) => {
+        OperationError::Start(InvalidStartPosition::Journal(journal)) | OperationError::Journal(journal) => {
             journal_problem(journal.clone())
         }
     }

@@ -31,7 +31,7 @@ pub(super) async fn open(
     let settings = HubSettings {
         url,
         lease: config.hub.lease,
-        longest_lease: config.hub.longest_lease,
+        max_lease: config.hub.longest_lease,
         subscriptions: config.hub.subscriptions,
         per_callback: config.hub.per_callback,
         signature: config.hub.signature,
@@ -44,9 +44,9 @@ pub(super) async fn open(
 struct Feed(FeedView);
 
 impl Topics for Feed {
-    fn find(&self, address: &str) -> Result<Topic, String> {
-        let (address, filter) = self.0.topic(address).map_err(|error| error.to_string())?;
-        Ok(Topic { address, filter })
+    fn find(&self, url: &str) -> Result<Topic, String> {
+        let (url, filter) = self.0.topic(url).map_err(|error| error.to_string())?;
+        Ok(Topic { url, filter })
     }
 
     fn entries(&self, topic: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String> {

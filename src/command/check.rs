@@ -84,7 +84,7 @@ fn summary(config: &Config, journal: Option<&FolderContent>) -> Result<String, f
     }
     for (name, subscription) in &config.subscriptions {
         let (delivery, format) = (subscription.delivery.name, subscription.format.name);
-        let definition = subscription.shown();
+        let definition = subscription.redacted();
         let url = definition.get("url").and_then(Value::as_str).unwrap_or_default();
         writeln!(summary, "subscription  {name}: {delivery}, {format}, to {url}")?;
     }
@@ -150,5 +150,5 @@ fn ca_certificates(source: &SourceConfig) -> Vec<(&'static str, &Path)> {
 }
 
 fn subscription_ca_certificate(definition: &Definition) -> Option<PathBuf> {
-    definition.shown().get("ca").and_then(Value::as_str).map(PathBuf::from)
+    definition.redacted().get("ca").and_then(Value::as_str).map(PathBuf::from)
 }

@@ -10,7 +10,8 @@ use clap::Args;
 use tidings::{
     config::unknown_dialect,
     format::{
-        DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, Reading, Redacted, Rejection, dialect,
+        DIALECTS, DialectKind, FORMATS, FormatKind, Headers, Limits, Message, ParsedMessage, Redaction, Rejection,
+        dialect,
     },
     journal::settle::{SourcePolicy, settle_without_registry},
     model::{Draft, SourceName},
@@ -67,13 +68,13 @@ impl Convert {
         let headers: Headers = self.headers.into_iter().collect();
         let content_type = headers.get("content-type").unwrap_or_else(|| file::media_type(&self.file));
         let redacted = match kind.redact.map(|redact| redact(&body)) {
-            None | Some(Redacted::AsItCame | Redacted::Opaque) => None,
-            Some(Redacted::Without(body)) => Some(body),
-            Some(Redacted::Blanked(_, rejection)) => return Err(cannot_convert(&self.file, &rejection)),
+            None | Some(Redaction::Unchanged | Redaction::Opaque) => None,
+            Some(Redaction::Removed(body)) => Some(body),
+            Some(Redaction::Blanked(_, rejection)) => return Err(cannot_convert(&self.file, &rejection)),
         };
         let body = redacted.as_ref().unwrap_or(&body);
         match dialect.read(&Message { content_type: Some(content_type), headers: &headers, body }) {
-            Ok(Reading::Drafts(drafts)) => {
+            Ok(ParsedMessage::Drafts(drafts)) => {
                 drafts.into_vec().into_iter().try_for_each(|draft| match write_change(draft, format)? {
                     Some(written) => print(&written),
                     None => {
@@ -82,7 +83,7 @@ impl Convert {
                     }
                 })
             }
-            Ok(Reading::Nothing(reason)) => {
+            Ok(ParsedMessage::NoChange(reason)) => {
                 say(&format!("nothing changed: {reason}"));
                 Ok(())
             }
@@ -128,8 +129,8 @@ fn write_change(draft: Draft, format: &FormatKind) -> Result<Option<Vec<u8>>, Fa
 /// Returns the format with this name. Formats that put facts into headers are excluded, because only the body is
 /// written.
 fn known_format(name: &str) -> Result<&'static FormatKind, Failure> {
-    tidings::format::format(name).filter(|kind| kind.is_whole()).ok_or_else(|| {
-        let known: Vec<&str> = FORMATS.iter().filter(|kind| kind.is_whole()).map(|kind| kind.name).collect();
+    tidings::format::format(name).filter(|kind| kind.is_self_contained()).ok_or_else(|| {
+        let known: Vec<&str> = FORMATS.iter().filter(|kind| kind.is_self_contained()).map(|kind| kind.name).collect();
         Failure::Usage(format!("--format: there is no format {name:?}; there are {}", known.join(", ")))
     })
 }

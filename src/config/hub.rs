@@ -19,10 +19,10 @@ pub struct HubConfig {
     #[serde(rename = "longest_lease_seconds", deserialize_with = "seconds::<60, 31_536_000, _>")]
     pub longest_lease: Duration,
     /// Maximum number of subscriptions, 1 to 10 000.
-    #[serde(deserialize_with = "bounded::<1, { websub::MOST as u64 }, _, _>")]
+    #[serde(deserialize_with = "bounded::<1, { websub::MAX_SUBSCRIPTIONS as u64 }, _, _>")]
     pub subscriptions: usize,
     /// Maximum number of subscriptions with the same callback, 1 to 10 000.
-    #[serde(deserialize_with = "bounded::<1, { websub::MOST as u64 }, _, _>")]
+    #[serde(deserialize_with = "bounded::<1, { websub::MAX_SUBSCRIPTIONS as u64 }, _, _>")]
     pub per_callback: usize,
     /// Signature algorithm of messages.
     #[serde(deserialize_with = "signature_method")]

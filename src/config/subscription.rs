@@ -5,7 +5,7 @@ use std::{ffi::OsString, sync::Arc};
 
 use super::{error::ConfigError, setting::Setting, source::unknown_name};
 use crate::{
-    delivery::{Definition, Maker},
+    delivery::{Definition, DefinitionContext},
     http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
     model::SubscriptionName,
@@ -22,7 +22,7 @@ pub(super) fn read(
     let variable = |name: &str| environment.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
     // The configuration is trusted, so the target is not restricted by `delivery.allow`.
     let guard = OutboundPolicy::unrestricted();
-    let maker = Maker { made_by: MadeBy::Config, variable: &variable, guard: &guard };
+    let maker = DefinitionContext { made_by: MadeBy::Config, variable: &variable, guard: &guard };
     let definition = table.clone().read::<serde_json::Value>()?;
     let definition =
         Definition::read(definition, &maker).map_err(|error| table.at(&error.key).invalid(error.reason))?;

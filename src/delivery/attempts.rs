@@ -1,9 +1,8 @@
-//! The last attempts to deliver, of each subscription: what an administrator looks at when a receiver
-//! says that nothing came, or that everything did.
+//! The latest delivery attempts of each subscription, for diagnosing a receiver.
 //!
-//! They are in memory, and a restart begins anew: on disk they would cost a write for each delivery, and what
-//! must outlive the process, the cursor and why a subscription stands still, is in the journal. Those that
-//! failed have a place of their own, or a receiver that has recovered would push them out within a second.
+//! The log is in memory only, because on disk it would cost one write per delivery. State that must survive a
+//! restart (cursor, reason of a stop) is in the journal. Failures are stored separately; otherwise the
+//! successes of a recovered receiver would push them out within a second.
 
 use std::{
     collections::VecDeque,
@@ -18,102 +17,102 @@ use crate::{
     web::Secret,
 };
 
-/// How many that delivered are kept, and how many that did not.
-const DELIVERED: usize = 20;
-const FAILED: usize = 50;
+/// Maximum numbers of successful and of failed attempts in the log.
+const MAX_DELIVERED: usize = 20;
+const MAX_FAILED: usize = 50;
 
-/// How much of an answer is kept, in bytes.
-const ANSWER: usize = 256;
+/// Maximum number of bytes stored of a response body.
+const MAX_RESPONSE_BYTES: usize = 256;
 
 /// An attempt to deliver a message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeliveryAttempt)]
 pub struct Attempt {
-    /// When it began.
+    /// Time at which it began.
     pub at: Timestamp,
-    /// The identifier of the message.
+    /// Identifier of the message.
     pub id: String,
-    /// The number of the first change that it told.
+    /// Number of the first change in the message.
     pub seq: Seq,
-    /// How many changes it told.
+    /// Number of changes in the message.
     pub changes: usize,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub millis: u64,
-    /// What became of it.
+    /// Outcome.
     pub outcome: AttemptOutcome,
-    /// The status of the answer, where there was one.
+    /// Status of the response, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status: Option<u16>,
-    /// The first bytes of the answer.
+    /// First bytes of the response body.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schema(required = false)]
     pub answer: String,
-    /// Why it was not delivered.
+    /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub reason: Option<String>,
 }
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = DeliveryAttemptOutcome)]
 pub enum AttemptOutcome {
-    /// The receiver has it.
+    /// The receiver accepted the message.
     Delivered,
-    /// It is tried again.
+    /// The message will be sent again.
     Retried,
-    /// It has become a dead letter, or several messages once each.
+    /// The message became a dead letter; a batch is sent again as single changes.
     Refused,
-    /// The receiver wants no more.
+    /// The receiver wants no further messages.
     Gone,
 }
 
-/// The last attempts of one subscription.
+/// Latest delivery attempts of one subscription.
 #[derive(Debug, Default)]
-pub struct Attempts(Mutex<Kept>);
+pub struct AttemptLog(Mutex<RecentAttempts>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    /// How many there were. Several may have begun in the same millisecond.
+struct RecentAttempts {
+    /// Number of attempts so far. It orders attempts that began in the same millisecond.
     count: u64,
     delivered: VecDeque<(u64, Attempt)>,
     failed: VecDeque<(u64, Attempt)>,
 }
 
-impl Attempts {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+impl AttemptLog {
+    fn recent(&self) -> MutexGuard<'_, RecentAttempts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps an attempt. The oldest of its like goes.
-    pub(super) fn keep(&self, attempt: Attempt) {
-        let kept = &mut *self.kept();
+    /// Adds an attempt, and drops the oldest one of the same kind if there are too many.
+    pub(super) fn record(&self, attempt: Attempt) {
+        let recent = &mut *self.recent();
         let (ring, most) = match attempt.outcome {
-            AttemptOutcome::Delivered => (&mut kept.delivered, DELIVERED),
-            _ => (&mut kept.failed, FAILED),
+            AttemptOutcome::Delivered => (&mut recent.delivered, MAX_DELIVERED),
+            _ => (&mut recent.failed, MAX_FAILED),
         };
         if ring.len() == most {
             ring.pop_front();
         }
-        ring.push_back((kept.count, attempt));
-        kept.count += 1;
+        ring.push_back((recent.count, attempt));
+        recent.count += 1;
     }
 
-    /// Those that are kept, newest first.
+    /// Returns the stored attempts, newest first.
     pub(super) fn list(&self) -> Vec<Attempt> {
-        let kept = self.kept();
-        let mut all: Vec<_> = kept.delivered.iter().chain(&kept.failed).collect();
+        let recent = self.recent();
+        let mut all: Vec<_> = recent.delivered.iter().chain(&recent.failed).collect();
         all.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
         all.into_iter().map(|(_, attempt)| attempt.clone()).collect()
     }
 }
 
-/// The first bytes of an answer as text. What would play with a terminal is left out; and so is a secret of the
-/// request, which some receivers repeat.
-pub(super) fn beginning(answer: &[u8], secrets: &[Secret]) -> String {
+/// Returns the beginning of a response body as text. Control characters are replaced, because they could
+/// disturb a terminal. Secrets of the request are removed, because some receivers echo them.
+pub(super) fn excerpt(answer: &[u8], secrets: &[Secret]) -> String {
     let text = String::from_utf8_lossy(answer);
     let mut text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     for secret in secrets {
@@ -121,14 +120,17 @@ pub(super) fn beginning(answer: &[u8], secrets: &[Secret]) -> String {
             text = text.replace(secret, "(secret)");
         }
     }
-    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= ANSWER).last();
+    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_RESPONSE_BYTES).last();
     text.truncate(end.unwrap_or(0));
     text.trim().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ANSWER, Attempt, AttemptOutcome, Attempts, DELIVERED, FAILED, Secret, Seq, Timestamp, beginning};
+    use super::{
+        Attempt, AttemptLog, AttemptOutcome, MAX_DELIVERED, MAX_FAILED, MAX_RESPONSE_BYTES, Secret, Seq, Timestamp,
+        excerpt,
+    };
 
     fn attempt(number: u64, outcome: AttemptOutcome) -> Attempt {
         let at = Timestamp::from_millis(0).unwrap();
@@ -147,25 +149,25 @@ mod tests {
     }
 
     #[test]
-    fn those_that_failed_outlive_those_that_did_not() {
-        let attempts = Attempts::default();
-        attempts.keep(attempt(1, AttemptOutcome::Refused));
+    fn failures_are_not_displaced_by_successes() {
+        let attempts = AttemptLog::default();
+        attempts.record(attempt(1, AttemptOutcome::Refused));
         for number in 2..1000 {
-            attempts.keep(attempt(number, AttemptOutcome::Delivered));
+            attempts.record(attempt(number, AttemptOutcome::Delivered));
         }
         let numbers: Vec<_> = attempts.list().iter().map(|attempt| attempt.seq.0).collect();
-        assert_eq!((numbers.len(), numbers[0], numbers[DELIVERED]), (DELIVERED + 1, 999, 1));
+        assert_eq!((numbers.len(), numbers[0], numbers[MAX_DELIVERED]), (MAX_DELIVERED + 1, 999, 1));
         for number in 1000..2000 {
-            attempts.keep(attempt(number, AttemptOutcome::Retried));
+            attempts.record(attempt(number, AttemptOutcome::Retried));
         }
-        assert_eq!(attempts.list().len(), DELIVERED + FAILED);
+        assert_eq!(attempts.list().len(), MAX_DELIVERED + MAX_FAILED);
     }
 
     #[test]
-    fn an_answer_is_cut_and_says_no_secret() {
-        assert_eq!(beginning(b" \x1b[2Jno\r\nmore ", &[]), "[2Jno  more");
-        assert_eq!(beginning(b"got /in?key=hush", &[Secret::new("key=hush")]), "got /in?(secret)");
-        assert_eq!(beginning(&[0xff, b'a'], &[]), "\u{fffd}a");
-        assert!(beginning("é".repeat(ANSWER).as_bytes(), &[]).len() <= ANSWER);
+    fn excerpt_is_truncated_and_contains_no_secret() {
+        assert_eq!(excerpt(b" \x1b[2Jno\r\nmore ", &[]), "[2Jno  more");
+        assert_eq!(excerpt(b"got /in?key=hush", &[Secret::new("key=hush")]), "got /in?(secret)");
+        assert_eq!(excerpt(&[0xff, b'a'], &[]), "\u{fffd}a");
+        assert!(excerpt("é".repeat(MAX_RESPONSE_BYTES).as_bytes(), &[]).len() <= MAX_RESPONSE_BYTES);
     }
 }

@@ -1,7 +1,8 @@
-//! Where all subscriptions are, written to the journal together: at most every tenth of a second, or
-//! when a thousand messages have been confirmed since, and whenever somebody asks for it. A crash in
-//! between costs a receiver that many repeats, and no gap; a sync of the disk for each message would
-//! cost every source its share of the disk.
+//! Writes the cursors of all subscriptions to the journal in batches.
+//!
+//! A batch is written every tenth of a second, after every thousand confirmed messages, and on request. A crash
+//! between two batches causes duplicates but no gaps. Syncing the disk for each message would slow down all
+//! sources.
 
 use std::{
     collections::BTreeMap,
@@ -16,26 +17,26 @@ use crate::{
     model::{Seq, SubscriptionName},
 };
 
-/// How long a cursor waits to be written at the most.
-const WAIT: Duration = Duration::from_millis(100);
+/// Maximum time until a cursor is written.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many confirmed messages wait at the most.
-const CONFIRMED: u64 = 1000;
+/// Number of confirmed messages after which cursors are written early.
+const FLUSH_MESSAGES: u64 = 1000;
 
-/// The cursors that are yet to be written. Clones are handles to the same ones.
+/// Cursors that are not yet written to disk. Clones share the same cursors.
 #[derive(Clone)]
 pub(super) struct Cursors(Arc<Inner>);
 
 struct Inner {
     journal: Journal,
-    waiting: Mutex<Waiting>,
-    enough: Notify,
-    /// Held while cursors are on their way to the disk: who holds it knows that none is.
+    unwritten: Mutex<Unwritten>,
+    batch_full: Notify,
+    /// Locked while a batch is being written, so that a holder knows that no write is in progress.
     writing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Unwritten {
     cursors: BTreeMap<SubscriptionName, Seq>,
     confirmed: u64,
 }
@@ -43,60 +44,61 @@ struct Waiting {
 impl Cursors {
     pub(super) fn new(journal: Journal) -> Self {
         let writing = tokio::sync::Mutex::default();
-        Self(Arc::new(Inner { journal, waiting: Mutex::default(), enough: Notify::new(), writing }))
+        Self(Arc::new(Inner { journal, unwritten: Mutex::default(), batch_full: Notify::new(), writing }))
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unwritten(&self) -> MutexGuard<'_, Unwritten> {
+        self.0.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A subscription is done with all changes up to `cursor`, `confirmed` of them by its receiver.
+    /// Records that a subscription has completed all changes up to `cursor`, of which its receiver confirmed
+    /// `confirmed`.
     pub(super) fn advance(&self, name: &SubscriptionName, cursor: Seq, confirmed: u64) {
-        let mut waiting = self.waiting();
-        match waiting.cursors.get_mut(name) {
-            Some(held) => *held = cursor,
+        let mut unwritten = self.unwritten();
+        match unwritten.cursors.get_mut(name) {
+            Some(pending) => *pending = cursor,
             None => {
-                waiting.cursors.insert(name.clone(), cursor);
+                unwritten.cursors.insert(name.clone(), cursor);
             }
         }
-        waiting.confirmed += confirmed;
-        if waiting.confirmed >= CONFIRMED {
-            self.0.enough.notify_one();
+        unwritten.confirmed += confirmed;
+        if unwritten.confirmed >= FLUSH_MESSAGES {
+            self.0.batch_full.notify_one();
         }
     }
 
-    /// Writes what waits. On return everything that was advanced before is on disk.
+    /// Writes all pending cursors. On return, every earlier call of [`Self::advance`] is durable.
     ///
     /// # Errors
-    /// When the journal cannot be written; then it waits on.
+    /// Fails if the journal cannot be written; the cursors then remain pending.
     pub(super) async fn flush(&self) -> Result<(), JournalError> {
         let _writing = self.0.writing.lock().await;
-        let taken = std::mem::take(&mut *self.waiting());
-        if taken.cursors.is_empty() {
+        let batch = std::mem::take(&mut *self.unwritten());
+        if batch.cursors.is_empty() {
             return Ok(());
         }
-        let cursors = taken.cursors.iter().map(|(name, cursor)| (name.clone(), *cursor)).collect();
+        let cursors = batch.cursors.iter().map(|(name, cursor)| (name.clone(), *cursor)).collect();
         let written = self.0.journal.advance(cursors).await;
         if written.is_err() {
-            let mut waiting = self.waiting();
-            for (name, cursor) in taken.cursors {
-                waiting.cursors.entry(name).or_insert(cursor);
+            let mut unwritten = self.unwritten();
+            for (name, cursor) in batch.cursors {
+                unwritten.cursors.entry(name).or_insert(cursor);
             }
         }
         written
     }
 
-    /// Drops what waits of a subscription, whose engine has stopped: it goes elsewhere, or nowhere.
-    pub(super) async fn forget(&self, name: &SubscriptionName) {
+    /// Discards the pending cursor of a stopped subscription, before a rewind or a deletion.
+    pub(super) async fn discard(&self, name: &SubscriptionName) {
         let _writing = self.0.writing.lock().await;
-        self.waiting().cursors.remove(name);
+        self.unwritten().cursors.remove(name);
     }
 
-    /// Waits until it is time to write.
+    /// Waits until the next batch is due.
     pub(super) async fn due(&self) {
         tokio::select! {
-            () = tokio::time::sleep(WAIT) => {}
-            () = self.0.enough.notified() => {}
+            () = tokio::time::sleep(FLUSH_INTERVAL) => {}
+            () = self.0.batch_full.notified() => {}
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The delivery loop, one for each subscription: read after the cursor, filter, format, deliver, wait
-//! for the confirmation, move the cursor.
+//! The delivery loop of one subscription: reads after the cursor, filters, encodes, sends, waits for
+//! confirmations and advances the cursor.
 //!
-//! A session is one connection to the receiver. Within it messages are sent in order, as many at once
-//! as the delivery's window has, and nothing but what is in the window is held: the rest is in the
-//! journal. Whatever goes wrong ends the session; the next begins after the cursor, with the first
-//! change that was not confirmed. So a receiver may get a message again, under the same identifier,
-//! and never gets a later one without the earlier. After a failure one message goes alone, until it is taken.
+//! A session is one connection to the receiver. It sends messages in order, up to the delivery's window, and
+//! holds only these and one page in memory; everything else stays in the journal. Any failure ends the session.
+//! The next session begins after the cursor, with the first unconfirmed change. A receiver may therefore get a
+//! message twice, with the same identifier, but never a change before an earlier one. After a failure, one
+//! message at a time is sent until the receiver accepts one.
 //!
-//! What a receiver refuses for good becomes a dead letter, in the same transaction that moves the
-//! cursor past it. A subscription has room for so many of them; when they are all taken, it waits and
-//! tries again, since to lose one would be to lose a change.
+//! A permanently refused change becomes a dead letter in the same transaction that moves the cursor past it.
+//! When a subscription has its maximum number of dead letters, it waits and retries, because dropping one would
+//! lose a change.
 
 mod page;
 mod send;
@@ -27,10 +27,10 @@ use self::send::Session;
 use super::{
     Delivery,
     cursors::Cursors,
-    flight::Flight,
+    in_flight::InFlightWindow,
     memory::MemoryBudget,
     metrics,
-    status::{State, Status},
+    status::{SubscriptionState, SubscriptionStatus},
 };
 use crate::{
     format::FormatKind,
@@ -39,246 +39,246 @@ use crate::{
     retry::Backoff,
 };
 
-/// The longest that a receiver may ask to be left alone.
-const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
+/// Maximum delay that a receiver may request with `Retry-After`.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// Time for which a session keeps a page of the journal while its receiver takes nothing. The page is read again.
-const PAGE_HELD: Duration = Duration::from_secs(1);
+/// Time after which a session drops an unsent page, because its receiver accepts nothing. The page is read
+/// again later.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long things may take. A test has less patience.
+/// Timeouts of the delivery loop; tests use shorter ones.
 #[derive(Clone, Copy, Debug)]
-pub struct Tuning {
-    /// The wait after the first failure.
-    pub first_wait: Duration,
-    /// The longest wait.
-    pub longest_wait: Duration,
-    /// How long connecting, and the sending of one message, may take.
-    pub patience: Duration,
-    /// How long what is on its way may take to be confirmed when the subscription is stopped, and how
-    /// long the connection may then take to close.
+pub struct EngineTimeouts {
+    /// Delay after the first failure.
+    pub initial_backoff: Duration,
+    /// Maximum delay between attempts.
+    pub max_backoff: Duration,
+    /// Maximum time to connect, and to send one message.
+    pub send: Duration,
+    /// Maximum time to wait for in-flight messages when the subscription stops, and then again for the
+    /// connection to close.
     pub drain: Duration,
-    /// Time after which a connection that had nothing to deliver counts as success, and failures before it no longer count.
-    pub stable: Duration,
+    /// Time after which an idle connection counts as success and earlier failures are forgotten.
+    pub stable_after: Duration,
 }
 
-impl Default for Tuning {
+impl Default for EngineTimeouts {
     fn default() -> Self {
         Self {
-            first_wait: Duration::from_millis(500),
-            longest_wait: Duration::from_secs(60),
-            patience: Duration::from_secs(30),
+            initial_backoff: Duration::from_millis(500),
+            max_backoff: Duration::from_secs(60),
+            send: Duration::from_secs(30),
             drain: Duration::from_secs(3),
-            stable: Duration::from_secs(60),
+            stable_after: Duration::from_secs(60),
         }
     }
 }
 
-/// The engine of one subscription.
+/// Engine of one subscription.
 pub(super) struct Engine {
     pub(super) name: SubscriptionName,
     pub(super) journal: Journal,
     pub(super) filter: Filter,
     pub(super) format: &'static FormatKind,
-    pub(super) most_dead_letters: u64,
-    /// After how long a time of failures it pauses.
+    pub(super) max_dead_letters: u64,
+    /// Duration of uninterrupted failures after which the subscription pauses.
     pub(super) pause_after: Option<Duration>,
-    /// Memory that all engines share.
+    /// Memory budget that all engines share.
     pub(super) memory: Arc<MemoryBudget>,
     pub(super) batching: Batching,
     pub(super) delivery: Box<dyn Delivery>,
     pub(super) cursor: Seq,
     pub(super) cursors: Cursors,
-    pub(super) status: Arc<Status>,
-    /// Somebody wants dead letters to be sent again.
+    pub(super) status: Arc<SubscriptionStatus>,
+    /// Notified when dead letters are marked for replay.
     pub(super) replays: Arc<Notify>,
     pub(super) stop: CancellationToken,
-    pub(super) tuning: Tuning,
+    pub(super) timeouts: EngineTimeouts,
 }
 
-/// Bounds on messages of several changes, learnt from the receiver's answers.
+/// Bounds on batches, learned from the receiver's responses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batching {
-    /// Changes from the first of these numbers to the second go alone, because a message with all of them failed and
-    /// the receiver did not say which of them is at fault.
-    alone: (Seq, Seq),
-    /// Maximum number of bytes, halved whenever the receiver found a message too large.
+    /// First and last change of a failed batch. These changes are sent one by one, because the receiver did not
+    /// report which of them caused the failure.
+    unbatched: (Seq, Seq),
+    /// Maximum number of bytes, halved each time the receiver finds a batch too large.
     bytes: usize,
 }
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { alone: (Seq::ZERO, Seq::ZERO), bytes: usize::MAX }
+        Self { unbatched: (Seq::ZERO, Seq::ZERO), bytes: usize::MAX }
     }
 }
 
 impl Batching {
-    /// Whether a change goes alone.
-    fn is_alone(&self, seq: Seq) -> bool {
-        (self.alone.0..=self.alone.1).contains(&seq)
+    /// Returns whether a change must be sent alone.
+    fn is_unbatched(&self, seq: Seq) -> bool {
+        (self.unbatched.0..=self.unbatched.1).contains(&seq)
     }
 }
 
-/// Why a subscription's engine came to its end.
+/// Reason why the engine of a subscription ended.
 #[derive(Debug)]
-pub(super) enum End {
-    /// It was told to stop.
+pub(super) enum Exit {
+    /// The subscription was stopped.
     Stopped,
-    /// The receiver wants no more, for this reason.
+    /// The receiver wants no further messages, for this reason.
     Gone(String),
-    /// The receiver has failed for so long that it waits for somebody to resume it, for this reason.
+    /// The receiver has failed for too long; the subscription is paused for this reason.
     Paused(String),
-    /// What comes next is no longer kept.
+    /// Retention has removed the next change.
     FellBehind(JournalError),
 }
 
-/// Why a session ended.
-enum Cut {
-    End(End),
+/// Reason why a session ended.
+enum SessionEnd {
+    Exit(Exit),
     Retry {
         reason: String,
         after: Option<Duration>,
     },
-    /// A message of several changes was refused or found too large: they are sent again at once, in smaller messages.
-    Smaller,
+    /// The receiver refused a batch or found it too large; its changes are sent again immediately in smaller
+    /// messages.
+    SmallerBatches,
 }
 
 impl Engine {
-    /// Works until it is stopped, or there is nothing more that it could do.
-    pub(super) async fn run(mut self) -> End {
-        let mut backoff = Backoff::new(self.tuning.first_wait, self.tuning.longest_wait);
+    /// Runs sessions until the engine is stopped or cannot continue.
+    pub(super) async fn run(mut self) -> Exit {
+        let mut backoff = Backoff::new(self.timeouts.initial_backoff, self.timeouts.max_backoff);
         let mut last = String::new();
         let mut failing_since = Instant::now();
         loop {
-            self.status.set(State::Connecting);
-            let cut = self.session(&mut backoff).await;
-            let _ = timeout(self.tuning.drain, self.delivery.close()).await;
-            let (reason, after) = match cut {
-                Cut::End(end) => return end,
-                Cut::Smaller => continue,
-                Cut::Retry { reason, after } => (reason, after),
+            self.status.set(SubscriptionState::Connecting);
+            let end = self.session(&mut backoff).await;
+            let _ = timeout(self.timeouts.drain, self.delivery.close()).await;
+            let (reason, after) = match end {
+                SessionEnd::Exit(end) => return end,
+                SessionEnd::SmallerBatches => continue,
+                SessionEnd::Retry { reason, after } => (reason, after),
             };
             if backoff.failures() == 0 {
                 failing_since = Instant::now();
             }
-            let wait = backoff.next_wait().max(after.unwrap_or_default().min(LONGEST_AFTER));
-            metrics::delivered(&self.name, "retried", 1);
-            self.status.retrying(&reason, wait, backoff.failures());
+            let wait = backoff.next_wait().max(after.unwrap_or_default().min(MAX_RETRY_AFTER));
+            metrics::count_deliveries(&self.name, "retried", 1);
+            self.status.set_retrying(&reason, wait, backoff.failures());
             let again_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            // One line for the same trouble, however long it lasts.
+            // Repetitions of the same failure are logged at `debug`, however long it lasts.
             if backoff.failures() > 1 && reason == last {
-                tracing::debug!(subscription = %self.name, reason, again_ms, "still not delivered");
+                tracing::debug!(subscription = %self.name, reason, again_ms, "delivery still fails");
             } else {
-                tracing::warn!(subscription = %self.name, reason, again_ms, "not delivered; trying again");
+                tracing::warn!(subscription = %self.name, reason, again_ms, "delivery failed; retrying");
             }
             let until_pause = self.pause_after.map(|limit| limit.saturating_sub(failing_since.elapsed()));
             let pauses = until_pause.filter(|left| *left <= wait);
             tokio::select! {
                 () = tokio::time::sleep(pauses.unwrap_or(wait)) => {}
-                () = self.stop.cancelled() => return End::Stopped,
+                () = self.stop.cancelled() => return Exit::Stopped,
             }
             if pauses.is_some() {
                 let seconds = self.pause_after.unwrap_or_default().as_secs();
-                return End::Paused(format!(
-                    "paused, since it has failed for {seconds} seconds; the last time: {reason}"
-                ));
+                return Exit::Paused(format!("paused after {seconds} seconds of failures; last error: {reason}"));
             }
             last = reason;
         }
     }
 
-    async fn session(&mut self, backoff: &mut Backoff) -> Cut {
+    async fn session(&mut self, backoff: &mut Backoff) -> SessionEnd {
         let stop = self.stop.clone();
         tokio::select! {
             biased;
-            () = stop.cancelled() => return Cut::End(End::Stopped),
-            connected = timeout(self.tuning.patience, self.delivery.connect()) => match connected {
+            () = stop.cancelled() => return SessionEnd::Exit(Exit::Stopped),
+            connected = timeout(self.timeouts.send, self.delivery.connect()) => match connected {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return retry(error),
-                Err(_) => return retry(format!("no connection within {} seconds", self.tuning.patience.as_secs())),
+                Err(_) => return retry(format!("no connection within {} seconds", self.timeouts.send.as_secs())),
             },
         }
         if backoff.failures() == 0 {
-            self.status.set(State::Running);
+            self.status.set(SubscriptionState::Running);
             tracing::info!(subscription = %self.name, after = self.cursor.0, "ready to deliver");
         }
-        let flight = Flight::new(self.delivery.window(), backoff.failures() > 0);
-        let letters_backoff = Backoff::new(self.tuning.first_wait, self.tuning.longest_wait);
-        let mut session = Session::new(flight, self.cursor, letters_backoff);
+        let in_flight = InFlightWindow::new(self.delivery.window(), backoff.failures() > 0);
+        let dead_letters_backoff = Backoff::new(self.timeouts.initial_backoff, self.timeouts.max_backoff);
+        let mut session = Session::new(in_flight, self.cursor, dead_letters_backoff);
         loop {
-            if let Err(cut) = self.send_on(&mut session).await {
-                return cut;
+            if let Err(end) = self.fill_window(&mut session).await {
+                return end;
             }
             let is_idle = session.is_idle() && self.cursor >= self.journal.head();
             let (idle_since, failures) = (session.idle_since(is_idle), backoff.failures());
             if is_idle {
-                session.reserved = None;
+                session.reservation = None;
                 if failures > 0 {
-                    // It is connected, and there is nothing that would show more.
-                    self.status.set(State::Running);
+                    // The connection works, and no pending message can prove more.
+                    self.status.set(SubscriptionState::Running);
                 }
             }
             let (wants_page, batch) = (session.wants_page(), self.delivery.window().changes);
-            let (is_stuck, letters_after) = (session.is_stuck(), session.letters_after);
-            let Session { flight, reading, reserving, read, .. } = &mut session;
+            let (is_stuck, dead_letters_after) = (session.is_stuck(), session.dead_letters_after);
+            let Session { in_flight, pending_page, pending_reservation, read_through, .. } = &mut session;
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => return self.drain(session, backoff).await,
-                outcome = flight.next() => outcome,
-                reserved = send::reserved(reserving) => {
-                    session.reserved = reserved;
+                outcome = in_flight.next() => outcome,
+                reservation = send::wait_for_memory(pending_reservation) => {
+                    session.reservation = reservation;
                     continue;
                 }
-                page = page::next(reading, &self.journal, &self.memory, *read, batch), if wants_page => match page {
+                page = page::next(pending_page, &self.journal, &self.memory, *read_through, batch), if wants_page => match page {
                     Ok(page) => {
                         session.add_page(page);
-                        // A page from memory needs no wait, and others want this thread too.
+                        // A page from memory arrives without waiting, so other tasks get a turn here.
                         tokio::task::yield_now().await;
                         continue;
                     }
-                    Err(error @ JournalError::Gone { .. }) if flight.is_empty() => {
-                        return Cut::End(End::FellBehind(error));
+                    Err(error @ JournalError::Gone { .. }) if in_flight.is_empty() => {
+                        return SessionEnd::Exit(Exit::FellBehind(error));
                     }
                     Err(error) => return retry(error),
                 },
                 () = self.replays.notified() => {
-                    session.look_for_letters = true;
+                    session.check_dead_letters = true;
                     continue;
                 }
-                error = self.delivery.failed() => return retry(error),
-                () = tokio::time::sleep(PAGE_HELD), if is_stuck => {
-                    session.forget_page();
+                error = self.delivery.wait_for_failure() => return retry(error),
+                () = tokio::time::sleep(PAGE_TIMEOUT), if is_stuck => {
+                    session.drop_page();
                     continue;
                 }
-                () = until(letters_after) => {
-                    session.letters_after = None;
+                () = until(dead_letters_after) => {
+                    session.dead_letters_after = None;
                     continue;
                 }
-                () = until(idle_since.map(|since| since + self.tuning.stable)), if failures > 0 => {
+                () = until(idle_since.map(|since| since + self.timeouts.stable_after)), if failures > 0 => {
                     backoff.reset();
-                    self.status.recovered();
+                    self.status.reset_failures();
                     continue;
                 }
             };
-            if let Err(cut) = self.settle(&mut session, outcome, backoff).await {
-                return cut;
+            if let Err(end) = self.settle(&mut session, outcome, backoff).await {
+                return end;
             }
         }
     }
 
-    /// Waits, for a while, until what is on its way is confirmed, and sends nothing more.
-    async fn drain(&mut self, mut session: Session, backoff: &mut Backoff) -> Cut {
-        let until = tokio::time::Instant::now() + self.tuning.drain;
-        while !session.flight.is_empty() {
-            let Ok(outcome) = tokio::time::timeout_at(until, session.flight.next()).await else { break };
+    /// Waits for in-flight messages, up to the drain timeout, and sends nothing more.
+    async fn drain(&mut self, mut session: Session, backoff: &mut Backoff) -> SessionEnd {
+        let until = tokio::time::Instant::now() + self.timeouts.drain;
+        while !session.in_flight.is_empty() {
+            let Ok(outcome) = tokio::time::timeout_at(until, session.in_flight.next()).await else { break };
             if self.settle(&mut session, outcome, backoff).await.is_err() {
                 break;
             }
         }
-        Cut::End(End::Stopped)
+        SessionEnd::Exit(Exit::Stopped)
     }
 }
 
-/// Waits until that time; for ever without one.
+/// Waits until this time; forever if there is none.
 async fn until(time: Option<tokio::time::Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -287,8 +287,8 @@ async fn until(time: Option<tokio::time::Instant>) {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn retry(reason: impl ToString) -> Cut {
-    Cut::Retry { reason: reason.to_string(), after: None }
+fn retry(reason: impl ToString) -> SessionEnd {
+    SessionEnd::Retry { reason: reason.to_string(), after: None }
 }
 
 #[cfg(test)]

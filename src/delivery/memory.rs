@@ -1,90 +1,91 @@
-//! Memory that all push subscriptions together may use for in-flight messages and for pages of the journal.
+//! Memory budget that all push subscriptions share for in-flight messages and journal pages.
 //!
-//! A message reserves its bytes before it is sent and gives them back with its outcome. Receivers that fail share a
-//! pool of their own, so that many receivers that hang take nothing from those that work. A session that has to wait
-//! for memory keeps neither a message nor a page in the meantime.
+//! A message reserves its bytes before it is sent and releases them with its outcome. Failing receivers share a
+//! separate pool, so receivers that hang do not take memory from healthy ones. A session that waits for memory
+//! retains neither a message nor a page.
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes of in-flight messages to receivers that take them.
-const WORKING: usize = 256 * 1024 * 1024;
+/// Bytes of in-flight messages to healthy receivers.
+const HEALTHY_BYTES: usize = 256 * 1024 * 1024;
 
-/// Bytes of in-flight messages to receivers that have failed and have taken nothing since.
-const FAILING: usize = 64 * 1024 * 1024;
+/// Bytes of in-flight messages to receivers that have failed and have accepted nothing since.
+const FAILING_BYTES: usize = 64 * 1024 * 1024;
 
-/// Pages of the journal that sessions have read from the disk and not sent yet.
-const PAGES: usize = 128;
+/// Maximum number of journal pages that sessions have read from disk and not sent yet.
+const MAX_PAGES: usize = 128;
 
-/// Bytes that one permit of a pool stands for.
-const UNIT: usize = 1024;
+/// Bytes per permit of a pool.
+const BYTES_PER_PERMIT: usize = 1024;
 
-/// Budget of bytes that all engines share.
+/// Byte budget that all engines share.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
-    working: Pool,
+    healthy: Pool,
     failing: Pool,
     pages: Arc<Semaphore>,
 }
 
-/// Bytes that engines reserve and give back.
+/// Bytes that engines reserve and release.
 #[derive(Clone, Debug)]
 struct Pool {
     permits: Arc<Semaphore>,
-    units: u32,
+    capacity: u32,
 }
 
-/// Reserved bytes; dropping it gives them back.
+/// Reserved bytes; dropping it releases them.
 #[derive(Debug)]
 pub(super) struct Reservation {
     permit: OwnedSemaphorePermit,
-    is_of_failing: bool,
+    is_for_failing: bool,
 }
 
 /// Reservation that an engine waits for.
-pub(super) type Reserving = Pin<Box<dyn Future<Output = Option<Reservation>> + Send>>;
+pub(super) type PendingReservation = BoxFuture<'static, Option<Reservation>>;
 
 impl Default for MemoryBudget {
     fn default() -> Self {
-        Self::new(WORKING, FAILING)
+        Self::new(HEALTHY_BYTES, FAILING_BYTES)
     }
 }
 
 impl MemoryBudget {
-    /// Creates a budget with this many bytes for receivers that work and for those that fail.
-    pub(super) fn new(working: usize, failing: usize) -> Self {
-        let pages = Arc::new(Semaphore::new(PAGES));
-        Self { working: Pool::new(working), failing: Pool::new(failing), pages }
+    /// Creates a budget with these numbers of bytes for healthy and for failing receivers.
+    pub(super) fn new(healthy: usize, failing: usize) -> Self {
+        let pages = Arc::new(Semaphore::new(MAX_PAGES));
+        Self { healthy: Pool::new(healthy), failing: Pool::new(failing), pages }
     }
 
     fn pool(&self, is_failing: bool) -> &Pool {
-        if is_failing { &self.failing } else { &self.working }
+        if is_failing { &self.failing } else { &self.healthy }
     }
 
-    /// Reserves bytes if so many are free and nobody waits for them.
+    /// Reserves bytes if they are free and nobody waits for memory.
     pub(super) fn try_reserve(&self, bytes: usize, is_failing: bool) -> Option<Reservation> {
         let pool = self.pool(is_failing);
-        let permit = Arc::clone(&pool.permits).try_acquire_many_owned(pool.units_of(bytes)).ok()?;
-        Some(Reservation { permit, is_of_failing: is_failing })
+        let permit = Arc::clone(&pool.permits).try_acquire_many_owned(pool.permits_for(bytes)).ok()?;
+        Some(Reservation { permit, is_for_failing: is_failing })
     }
 
     /// Waits for bytes, in the order of the calls.
-    pub(super) fn reserve(&self, bytes: usize, is_failing: bool) -> Reserving {
+    pub(super) fn reserve(&self, bytes: usize, is_failing: bool) -> PendingReservation {
         let pool = self.pool(is_failing).clone();
         Box::pin(async move {
-            let permit = pool.permits.clone().acquire_many_owned(pool.units_of(bytes)).await.ok()?;
-            Some(Reservation { permit, is_of_failing: is_failing })
+            let permit = pool.permits.clone().acquire_many_owned(pool.permits_for(bytes)).await.ok()?;
+            Some(Reservation { permit, is_for_failing: is_failing })
         })
     }
 
-    /// Whether a reservation suffices for a message of so many bytes.
+    /// Returns whether a reservation suffices for a message of this size.
     pub(super) fn suffices(&self, reservation: &Reservation, bytes: usize, is_failing: bool) -> bool {
-        let enough = self.pool(is_failing).units_of(bytes) as usize;
-        reservation.is_of_failing == is_failing && reservation.permit.num_permits() >= enough
+        let enough = self.pool(is_failing).permits_for(bytes) as usize;
+        reservation.is_for_failing == is_failing && reservation.permit.num_permits() >= enough
     }
 
-    /// Permits to hold a page that comes from the disk.
+    /// Returns the permits for pages that are read from disk.
     pub(super) fn pages(&self) -> Arc<Semaphore> {
         Arc::clone(&self.pages)
     }
@@ -92,13 +93,14 @@ impl MemoryBudget {
 
 impl Pool {
     fn new(bytes: usize) -> Self {
-        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).max(1);
-        Self { permits: Arc::new(Semaphore::new(units as usize)), units }
+        let capacity = u32::try_from(bytes.div_ceil(BYTES_PER_PERMIT)).unwrap_or(u32::MAX).max(1);
+        Self { permits: Arc::new(Semaphore::new(capacity as usize)), capacity }
     }
 
-    /// A message that is larger than the whole pool takes all of it, and so goes alone.
-    fn units_of(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.units)
+    /// Returns the permits for this number of bytes. A message larger than the pool takes all permits and
+    /// therefore is sent alone.
+    fn permits_for(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(BYTES_PER_PERMIT)).unwrap_or(u32::MAX).clamp(1, self.capacity)
     }
 }
 
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_larger_than_the_pool_takes_all_of_it() {
+    fn message_larger_than_the_pool_takes_all_of_it() {
         let budget = MemoryBudget::new(10 * 1024, 1024);
         let all = budget.try_reserve(usize::MAX, false).unwrap();
         assert!(budget.suffices(&all, usize::MAX, false) && budget.try_reserve(1, false).is_none());

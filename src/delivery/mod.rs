@@ -1,45 +1,46 @@
-//! How subscribers are told: one engine for every push subscription, and one file a way to push.
+//! Push delivery: one engine runs every push subscription, and each kind of delivery is one module.
 //!
-//! Changes come from the journal by number; the engine ([`engine`]) filters them, has the format
-//! write them, hands them to the subscription's [`Delivery`], and moves the cursor, durably, once the
-//! receiver has confirmed. At least once, in order, without a gap; the identifier of a message is its
-//! change's, so that a receiver can drop a repeat.
+//! The engine ([`engine`]) reads changes from the journal in the order of their numbers, filters them, encodes
+//! them in the subscription's format and sends them through its [`Delivery`]. After the receiver has confirmed
+//! a message, the engine advances the durable cursor. Delivery is at least once, in order and without gaps. A
+//! message keeps its change's identifier, so a receiver can drop duplicates.
 //!
-//! To add a delivery: one new file, and one line in [`DELIVERIES`].
+//! To add a delivery, add a module and list it in [`DELIVERIES`].
 
 mod amqp;
-mod answer;
 mod attempts;
 mod cursors;
 mod definition;
 mod engine;
-mod flight;
-mod key;
+mod http_outcome;
+mod in_flight;
 mod memory;
 pub mod metrics;
 mod rate;
 mod runner;
 mod schema;
 mod secret_url;
-mod start;
+mod setting_spec;
+mod start_position;
 mod status;
 mod subscriptions;
 mod webhook;
 pub mod websub;
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-pub use attempts::{Attempt, AttemptOutcome, Attempts};
-pub use definition::{Definition, InvalidDefinition, Maker};
-pub use engine::Tuning;
-pub use key::{Key, Takes};
+pub use attempts::{Attempt, AttemptLog, AttemptOutcome};
+pub use definition::{Definition, DefinitionContext, InvalidDefinition};
+pub use engine::EngineTimeouts;
 pub use runner::Runner;
-pub use start::{InvalidStart, Start};
-pub use status::{Snapshot, State};
-pub use subscriptions::{Listed, OperationError, Subscriptions};
+pub use setting_spec::{SettingSpec, ValueType};
+pub use start_position::{InvalidStartPosition, StartPosition};
+pub use status::{StatusSnapshot, SubscriptionState};
+pub use subscriptions::{OperationError, SubscriptionInfo, Subscriptions};
 
 use crate::{
     format::FormatKind,
@@ -47,132 +48,130 @@ use crate::{
     model::{Seq, SubscriptionName},
 };
 
-/// Something that is being done.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Every way to push, by name.
+/// All kinds of delivery, by name.
 pub static DELIVERIES: &[&DeliveryKind] = &[&amqp::AMQP, &webhook::WEBHOOK];
 
-/// A way to push, as subscriptions name it.
+/// A kind of delivery that a subscription can name.
 pub struct DeliveryKind {
-    /// The name in a definition.
+    /// Value of the key `delivery` in a definition.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// One-line description.
     pub about: &'static str,
-    /// The keys of its settings, which stand in a definition beside those that all have.
-    pub keys: &'static [Key],
-    /// Reads its settings.
-    pub read: fn(Map<String, Value>, &Maker<'_>) -> Read,
+    /// Settings of this delivery. A definition lists them beside the keys that all subscriptions share.
+    pub settings: &'static [SettingSpec],
+    /// Parses the settings.
+    pub parse: fn(Map<String, Value>, &DefinitionContext<'_>) -> ConfigResult,
 }
 
-/// The settings of a delivery, or what is wrong with them.
-pub type Read = Result<Arc<dyn Blueprint>, InvalidDefinition>;
+/// Parsed settings of a delivery, or the error in them.
+pub type ConfigResult = Result<Arc<dyn DeliveryConfig>, InvalidDefinition>;
 
-/// The settings of a delivery, read and checked.
-pub trait Blueprint: Send + Sync {
-    /// Makes the delivery. It does nothing until it is told to connect. Where an attempt is more than a line in a
-    /// log, it is kept in `attempts`.
-    fn build(&self, subscription: &SubscriptionName, attempts: &Arc<Attempts>) -> Box<dyn Delivery>;
+/// The parsed and validated settings of a delivery.
+pub trait DeliveryConfig: Send + Sync {
+    /// Creates the delivery without connecting it. Deliveries that report attempts record them in `attempts`.
+    fn build(&self, subscription: &SubscriptionName, attempts: &Arc<AttemptLog>) -> Box<dyn Delivery>;
 
-    /// How many changes go into one message at the most. With more than one the format must have batches.
+    /// Returns the maximum number of changes in one message. If it exceeds 1, the format must support batches.
     fn max_batch(&self) -> usize {
         1
     }
 
-    /// After how long a time of failures the subscription is paused; `None` is never.
+    /// Returns the duration of uninterrupted failures after which the subscription is paused; `None` means
+    /// never.
     fn pause_after(&self) -> Option<Duration> {
         None
     }
 
-    /// The settings with their defaults, and without anything secret.
-    fn shown(&self) -> Map<String, Value>;
+    /// Returns the settings with defaults filled in and secrets removed.
+    fn redacted(&self) -> Map<String, Value>;
 }
 
-/// The connection to one receiver.
+/// A connection to one receiver.
 ///
-/// The engine connects, sends, and closes when anything went wrong; then it waits and connects anew.
-/// Whatever it calls is bounded in time by it as well, and may be broken off at any await: what was
-/// sent and not confirmed is sent again.
+/// The engine connects, sends, and closes the connection after any failure; then it waits and connects again.
+/// It limits the duration of every call and may cancel a call at any await point. It sends unconfirmed messages
+/// again.
 pub trait Delivery: Send {
-    /// Connects, and sets up at the receiver what is needed.
+    /// Connects, and sets up the receiver where the delivery requires it.
     ///
     /// # Errors
-    /// When there is no connection; the engine tries again.
-    fn connect(&mut self) -> Doing<'_, Result<(), DeliveryError>>;
+    /// Fails if the connection cannot be made; the engine retries.
+    fn connect(&mut self) -> BoxFuture<'_, Result<(), DeliveryError>>;
 
-    /// Sends one message, and gives back what will tell its outcome. Messages are sent in order, and
-    /// a later one may be sent before an earlier one has its outcome: up to [`Delivery::window`].
+    /// Sends one message and returns a future of its outcome. The engine sends messages in order. It may send
+    /// more messages before the first outcome arrives, up to [`Delivery::window`].
     ///
     /// # Errors
-    /// When the connection has failed.
-    fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>>;
+    /// Fails if the connection has failed.
+    fn send(&mut self, message: Outgoing) -> BoxFuture<'_, Result<DeliveryFuture, DeliveryError>>;
 
-    /// Waits until the connection has failed, so that it is known before the next message.
-    fn failed(&mut self) -> Doing<'_, DeliveryError>;
+    /// Waits until the connection fails, so that the engine notices this before it sends the next message.
+    fn wait_for_failure(&mut self) -> BoxFuture<'_, DeliveryError>;
 
-    /// Closes the connection, as far as there is one.
-    fn close(&mut self) -> Doing<'_, ()>;
+    /// Closes the connection, if one is open.
+    fn close(&mut self) -> BoxFuture<'_, ()>;
 
-    /// How much may be on its way at once.
+    /// Returns the bounds on in-flight messages.
     fn window(&self) -> Window;
 
-    /// Maximum number of bytes in the body of a message of several changes; a change that is larger goes alone.
+    /// Maximum number of bytes in the body of a batch. A larger change is sent alone.
     fn batch_bytes(&self) -> usize {
         BATCH_BYTES
     }
 
-    /// Bytes that a change adds to a message.
+    /// Returns the number of bytes that a change adds to a message.
     fn size_in_message(&self, _: &RecordedChange, encoded: &Bytes) -> usize {
         encoded.len()
     }
 
-    /// Maximum number of bytes that an in-flight message of this size takes in memory beside its body and the JSON of its
-    /// change.
+    /// Returns the maximum number of additional bytes in memory for an in-flight message of this size, beside
+    /// its body and the JSON of its change.
     fn extra_bytes(&self, _size: usize) -> usize {
         0
     }
 
-    /// All changes up to this one are done with: none of them is sent again in this session or a later one.
+    /// Notifies the delivery that all changes up to this one are complete: no session will send them again.
     fn settled_through(&mut self, _: Seq) {}
 }
 
-/// Bytes of a batch. Servers and proxies take a megabyte (nginx: 1 048 576 bytes) unless they are set up otherwise.
+/// Maximum size of a batch in bytes. Most servers and proxies accept one megabyte by default (nginx: 1 048 576
+/// bytes).
 const BATCH_BYTES: usize = 900_000;
 
-/// What will tell the outcome of a message.
-pub type Pending = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+/// Future of a message's outcome.
+pub type DeliveryFuture = BoxFuture<'static, DeliveryOutcome>;
 
-/// Bounds on what is on its way.
+/// Bounds on in-flight messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// How many messages, 1 at least.
+    /// Maximum number of messages, at least 1.
     pub messages: usize,
-    /// How many changes one message may have. With 1, bodies are as the format writes them; with more, each is a
-    /// batch of the format, that of one change too.
+    /// Maximum number of changes in one message. With 1, a body is one encoded change; with more, every body is
+    /// a batch of the format, even if it contains one change.
     pub changes: usize,
-    /// How many bytes of them; one message may have more.
+    /// Maximum number of bytes; a single message may exceed it.
     pub bytes: usize,
-    /// How long the outcome of one may take; after that the connection counts as failed.
-    pub patience: Duration,
+    /// Maximum time until the outcome of a message arrives. After it, the connection counts as failed.
+    pub outcome_timeout: Duration,
 }
 
-/// A message to be sent.
+/// A message to send.
 #[derive(Clone)]
 pub struct Outgoing {
-    /// The change that it tells. Its identifier is the message's, however often it is sent.
+    /// The first change. Its identifier identifies the message in every attempt.
     pub change: Arc<RecordedChange>,
-    /// The changes that it tells behind that one.
+    /// The changes after the first.
     pub more: Vec<Arc<RecordedChange>>,
     /// Whether the body is a batch of the format.
     pub is_batch: bool,
-    /// What the body is written in. It tells what headers go with it ([`FormatKind::headers`]).
+    /// Format of the body. It also provides the headers ([`FormatKind::headers`]).
     pub format: &'static FormatKind,
-    /// The body.
+    /// Encoded body.
     pub body: Bytes,
 }
 
 impl Outgoing {
-    /// The media type of the body.
+    /// Returns the media type of the body.
     #[must_use]
     pub fn media_type(&self) -> &'static str {
         match self.format.batch {
@@ -182,40 +181,39 @@ impl Outgoing {
     }
 }
 
-/// What became of a message.
+/// Outcome of sending a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The receiver has it.
+pub enum DeliveryOutcome {
+    /// The receiver accepted the message.
     Delivered,
-    /// Nobody wants it at present, and that is to be counted and no more.
+    /// No queue receives the message at present; the message is counted and dropped.
     Unroutable,
-    /// It did not arrive, and may if it is sent again.
+    /// The message was not delivered; sending it again may succeed.
     Retry {
-        /// Why.
+        /// Cause of the failure.
         reason: String,
-        /// How long the receiver asks to be left alone.
+        /// Delay that the receiver requests before the next attempt.
         after: Option<Duration>,
     },
-    /// The message is larger than the receiver accepts. Several changes are sent again in smaller messages at once; a
-    /// single change is sent again later.
+    /// The message is larger than the receiver accepts. The engine immediately sends several changes again in
+    /// smaller messages; it sends a single change again later.
     TooLarge {
-        /// Why.
+        /// Cause of the failure.
         reason: String,
     },
-    /// The receiver will never take this message: it becomes a dead letter, and the rest goes on.
+    /// The receiver permanently refuses this message: it becomes a dead letter, and delivery continues.
     Refused {
-        /// Why.
+        /// Cause of the refusal.
         reason: String,
     },
-    /// The receiver wants no more at all: the subscription ends.
+    /// The receiver wants no further messages: the subscription ends.
     Gone {
-        /// Why.
+        /// Cause that the receiver reported.
         reason: String,
     },
 }
 
-/// Why there is no connection. It is tried again in any case: what is wrong may be mended at the
-/// receiver.
+/// Failure to connect. The engine always retries, because the receiver's operator may fix the cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DeliveryError(pub String);

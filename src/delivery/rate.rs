@@ -1,38 +1,38 @@
-//! How many messages a second have been delivered lately.
+//! Recent delivery rate in messages per second.
 
 use std::time::{Duration, Instant};
 
-/// Over how many seconds the rate is taken.
-const SECONDS: usize = 10;
+/// Length of the averaging window in seconds.
+const WINDOW_SECONDS: usize = 10;
 
-/// Messages in each of the last seconds.
+/// Message counts of the last seconds.
 #[derive(Debug)]
-pub(super) struct Rate {
+pub(super) struct DeliveryRate {
     began: Instant,
-    /// Of each second modulo [`SECONDS`]: which one it is, and how many messages it had.
-    seconds: [(u64, u64); SECONDS],
+    /// Slot per second modulo [`WINDOW_SECONDS`]: the second and its message count.
+    seconds: [(u64, u64); WINDOW_SECONDS],
 }
 
-impl Rate {
+impl DeliveryRate {
     pub(super) fn new(now: Instant) -> Self {
-        Self { began: now, seconds: [(0, 0); SECONDS] }
+        Self { began: now, seconds: [(0, 0); WINDOW_SECONDS] }
     }
 
     pub(super) fn count(&mut self, now: Instant, messages: u64) {
         let second = self.second(now);
-        let slot = &mut self.seconds[usize::try_from(second).unwrap_or(0) % SECONDS];
+        let slot = &mut self.seconds[usize::try_from(second).unwrap_or(0) % WINDOW_SECONDS];
         if slot.0 != second {
             *slot = (second, 0);
         }
         slot.1 += messages;
     }
 
-    /// Messages a second, over the last whole seconds.
+    /// Returns messages per second, averaged over the last complete seconds.
     pub(super) fn per_second(&self, now: Instant) -> f64 {
         let second = self.second(now);
-        let lately = |(of, _): &&(u64, u64)| *of < second && *of + SECONDS as u64 > second;
+        let lately = |(of, _): &&(u64, u64)| *of < second && *of + WINDOW_SECONDS as u64 > second;
         let messages: u64 = self.seconds.iter().filter(lately).map(|(_, messages)| messages).sum();
-        let whole = second.min(SECONDS as u64 - 1);
+        let whole = second.min(WINDOW_SECONDS as u64 - 1);
         if whole == 0 {
             0.0
         } else {
@@ -47,13 +47,13 @@ impl Rate {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Instant, Rate};
+    use super::{DeliveryRate, Duration, Instant};
 
     #[test]
-    fn tells_of_the_last_whole_seconds() {
+    fn rate_averages_the_last_complete_seconds() {
         let began = Instant::now();
         let at = |second| began + Duration::from_secs(second);
-        let mut rate = Rate::new(began);
+        let mut rate = DeliveryRate::new(began);
         assert!(rate.per_second(at(0)).abs() < 1e-9);
         for second in 0..30 {
             rate.count(at(second), 7);

@@ -1,4 +1,4 @@
-//! What a definition and a start look like as JSON Schema, for the description of the HTTP interface.
+//! JSON Schema of subscription definitions and start positions, for the OpenAPI description.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use utoipa::{
     },
 };
 
-use super::{DELIVERIES, Definition, DeliveryKind, Start, definition::DEAD_LETTERS};
+use super::{DELIVERIES, Definition, DeliveryKind, StartPosition, definition::DEAD_LETTERS};
 use crate::{
     format::FORMATS,
     model::{Filter, Timestamp},
 };
 
-/// One shape for each way to push, since each has keys of its own.
+/// One schema per kind of delivery, because their settings differ.
 impl PartialSchema for Definition {
     fn schema() -> RefOr<Schema> {
         let shapes = DELIVERIES.iter().fold(OneOfBuilder::new(), |shapes, kind| shapes.item(shape(kind)));
@@ -30,54 +30,52 @@ impl ToSchema for Definition {
     }
 }
 
-/// The keys of [`Definition::KEYS`], and those of this way to push.
+/// Schema of [`Definition::KEYS`] and the settings of one delivery.
 fn shape(kind: &DeliveryKind) -> ObjectBuilder {
     let mut shape = ObjectBuilder::new()
         .title(Some(kind.name))
-        .property("delivery", words([kind.name]).description(Some("How messages are pushed.")))
+        .property("delivery", string_enum([kind.name]).description(Some("Kind of delivery.")))
         .required("delivery")
         .property(
             "format",
-            words(FORMATS.iter().map(|format| format.name)).description(Some("What they are written in.")),
+            string_enum(FORMATS.iter().map(|format| format.name)).description(Some("Format of messages.")),
         )
         .property("filter", Filter::schema())
-        .property("start", Start::schema())
+        .property("start", StartPosition::schema())
         .property(DEAD_LETTERS.name, DEAD_LETTERS.schema());
-    for key in kind.keys {
+    for key in kind.settings {
         shape = shape.property(key.name, key.schema());
-        if key.needed {
+        if key.required {
             shape = shape.required(key.name);
         }
     }
     shape.additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
 
-impl PartialSchema for Start {
+impl PartialSchema for StartPosition {
     fn schema() -> RefOr<Schema> {
         OneOfBuilder::new()
-            .item(words(["now", "beginning"]))
-            .item(whole(1, i64::MAX.unsigned_abs()))
+            .item(string_enum(["now", "beginning"]))
+            .item(integer(1, i64::MAX.unsigned_abs()))
             .item(Timestamp::schema())
-            .description(Some(
-                "Where it begins: now, the oldest change that is kept, the number of a change, or a time.",
-            ))
+            .description(Some("Start position: now, the oldest stored change, the number of a change, or a time."))
             .into()
     }
 }
 
-impl ToSchema for Start {
+impl ToSchema for StartPosition {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("SubscriptionStart")
     }
 }
 
-fn words(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
+fn string_enum(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words))
 }
 
-fn whole(least: u64, most: u64) -> ObjectBuilder {
+fn integer(min: u64, max: u64) -> ObjectBuilder {
     let number = |number: u64| usize::try_from(number).ok();
-    ObjectBuilder::new().schema_type(SchemaType::Type(Type::Integer)).minimum(number(least)).maximum(number(most))
+    ObjectBuilder::new().schema_type(SchemaType::Type(Type::Integer)).minimum(number(min)).maximum(number(max))
 }
 
 #[cfg(test)]
@@ -89,14 +87,14 @@ mod tests {
     use super::{DELIVERIES, Definition};
 
     #[test]
-    fn every_key_of_a_definition_is_described() {
+    fn every_setting_has_a_schema() {
         let schema = serde_json::to_value(Definition::schema()).unwrap();
         let shapes = schema["oneOf"].as_array().unwrap();
         assert_eq!(shapes.len(), DELIVERIES.len());
         for (shape, kind) in shapes.iter().zip(DELIVERIES) {
             let described: BTreeSet<&str> =
                 shape["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-            let keys = Definition::KEYS.into_iter().chain(kind.keys.iter().map(|key| key.name));
+            let keys = Definition::KEYS.into_iter().chain(kind.settings.iter().map(|key| key.name));
             assert_eq!(described, keys.collect(), "{}", kind.name);
         }
     }

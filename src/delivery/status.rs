@@ -1,4 +1,4 @@
-//! How a subscription is doing: written by its engine, shown by `GET /subscriptions`.
+//! Status of a subscription: updated by its engine, shown by `GET /subscriptions`.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -8,81 +8,85 @@ use std::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::rate::Rate;
+use super::rate::DeliveryRate;
 use crate::model::{Seq, Timestamp};
 
-/// What a subscription is doing.
+/// State of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schema(as = SubscriptionState)]
-pub enum State {
-    /// It is connecting to its receiver, or has failed and tries again.
+pub enum SubscriptionState {
+    /// It connects to its receiver, for the first time or after a failure.
     Connecting,
     /// It delivers, or waits for changes.
     Running,
-    /// The last attempt failed; it waits for the next.
+    /// The last attempt failed; it waits for the next one.
     Retrying,
-    /// Somebody has paused it.
+    /// It was paused.
     Paused,
-    /// Its receiver wants no more.
+    /// Its receiver wants no further messages.
     Ended,
-    /// Changes that it has not delivered are no longer kept.
+    /// Retention has removed changes that it has not delivered.
     FellBehind,
-    /// The configuration no longer has it; its cursor is kept.
+    /// The configuration no longer defines it; its cursor is retained.
     Orphaned,
-    /// It cannot work as it is defined, or has failed by a fault of the gateway.
+    /// Its definition does not work, or its engine has failed because of a fault in the gateway.
     Failed,
 }
 
-/// How a subscription is doing at a moment.
+/// Status of a subscription at one moment.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// What it is doing.
-    pub state: State,
-    /// All changes up to this one are done with.
+pub struct StatusSnapshot {
+    /// State.
+    pub state: SubscriptionState,
+    /// All changes up to this one are complete.
     pub cursor: Seq,
-    /// Messages delivered since the gateway started.
+    /// Number of messages delivered since the gateway started.
     pub delivered: u64,
-    /// Messages a second, lately.
+    /// Recent messages per second.
     pub rate: f64,
-    /// When a message was last delivered.
+    /// Time of the last delivered message.
     pub last_delivered: Option<Timestamp>,
-    /// Messages that nobody wanted and that were passed over, since the gateway started.
+    /// Number of messages that reached no queue and were skipped, since the gateway started.
     pub unroutable: u64,
-    /// What went wrong last, and when.
+    /// Last error and its time.
     pub last_error: Option<(Timestamp, String)>,
-    /// How often in a row it has failed.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// When it is tried again.
+    /// Time of the next attempt.
     pub next_attempt: Option<Timestamp>,
-    /// How many dead letters there are.
+    /// Number of dead letters.
     pub dead_letters: u64,
 }
 
-impl Snapshot {
-    /// Whether the subscription should deliver and does not. One that connects again after a failure has not recovered yet.
+impl StatusSnapshot {
+    /// Returns whether the subscription should deliver and does not. A subscription that reconnects after a
+    /// failure still counts as failing.
     pub(super) fn is_failing(&self) -> bool {
         match self.state {
-            State::Retrying | State::FellBehind | State::Failed => true,
-            State::Connecting => self.failures > 0,
-            State::Running | State::Paused | State::Ended | State::Orphaned => false,
+            SubscriptionState::Retrying | SubscriptionState::FellBehind | SubscriptionState::Failed => true,
+            SubscriptionState::Connecting => self.failures > 0,
+            SubscriptionState::Running
+            | SubscriptionState::Paused
+            | SubscriptionState::Ended
+            | SubscriptionState::Orphaned => false,
         }
     }
 }
 
-/// How a subscription is doing.
+/// Status of a subscription, shared by its engine and the HTTP interface.
 #[derive(Debug)]
-pub(super) struct Status(Mutex<Inner>);
+pub(super) struct SubscriptionStatus(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    shown: Snapshot,
-    rate: Rate,
+    snapshot: StatusSnapshot,
+    rate: DeliveryRate,
 }
 
-impl Status {
-    pub(super) fn new(state: State, cursor: Seq, dead_letters: u64) -> Self {
-        let shown = Snapshot {
+impl SubscriptionStatus {
+    pub(super) fn new(state: SubscriptionState, cursor: Seq, dead_letters: u64) -> Self {
+        let snapshot = StatusSnapshot {
             state,
             cursor,
             delivered: 0,
@@ -94,64 +98,65 @@ impl Status {
             next_attempt: None,
             dead_letters,
         };
-        Self(Mutex::new(Inner { shown, rate: Rate::new(Instant::now()) }))
+        Self(Mutex::new(Inner { snapshot, rate: DeliveryRate::new(Instant::now()) }))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(super) fn snapshot(&self) -> StatusSnapshot {
         let inner = self.inner();
-        Snapshot { rate: inner.rate.per_second(Instant::now()), ..inner.shown.clone() }
+        StatusSnapshot { rate: inner.rate.per_second(Instant::now()), ..inner.snapshot.clone() }
     }
 
-    pub(super) fn set(&self, state: State) {
-        let shown = &mut self.inner().shown;
-        shown.state = state;
-        shown.next_attempt = None;
+    pub(super) fn set(&self, state: SubscriptionState) {
+        let snapshot = &mut self.inner().snapshot;
+        snapshot.state = state;
+        snapshot.next_attempt = None;
     }
 
-    /// What is wrong, as long as it is in that state.
-    pub(super) fn stopped(&self, state: State, why: &str) {
-        let shown = &mut self.inner().shown;
-        shown.state = state;
-        shown.next_attempt = None;
-        shown.last_error = Some((Timestamp::now(), why.to_owned()));
+    /// Sets a state in which the subscription does not deliver, with the cause.
+    pub(super) fn set_stopped(&self, state: SubscriptionState, why: &str) {
+        let snapshot = &mut self.inner().snapshot;
+        snapshot.state = state;
+        snapshot.next_attempt = None;
+        snapshot.last_error = Some((Timestamp::now(), why.to_owned()));
     }
 
-    pub(super) fn retrying(&self, why: &str, wait: Duration, failures: u32) {
+    pub(super) fn set_retrying(&self, why: &str, wait: Duration, failures: u32) {
         let now = Timestamp::now();
         let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
-        let shown = &mut self.inner().shown;
-        shown.state = State::Retrying;
-        shown.failures = failures;
-        shown.last_error = Some((now, why.to_owned()));
-        shown.next_attempt = Timestamp::from_millis(now.millis().saturating_add(wait));
+        let snapshot = &mut self.inner().snapshot;
+        snapshot.state = SubscriptionState::Retrying;
+        snapshot.failures = failures;
+        snapshot.last_error = Some((now, why.to_owned()));
+        snapshot.next_attempt = Timestamp::from_millis(now.millis().saturating_add(wait));
     }
 
-    pub(super) fn moved(&self, cursor: Seq) {
-        self.inner().shown.cursor = cursor;
+    pub(super) fn set_cursor(&self, cursor: Seq) {
+        self.inner().snapshot.cursor = cursor;
     }
 
-    pub(super) fn delivered(&self, messages: u64) {
+    pub(super) fn count_delivered(&self, messages: u64) {
         let inner = &mut *self.inner();
         inner.rate.count(Instant::now(), messages);
-        inner.shown.delivered += messages;
-        inner.shown.last_delivered = Some(Timestamp::now());
+        inner.snapshot.delivered += messages;
+        inner.snapshot.last_delivered = Some(Timestamp::now());
     }
 
-    /// The receiver is done with a message, or the connection has stood for a while.
-    pub(super) fn recovered(&self) {
-        self.inner().shown.failures = 0;
+    /// Resets the failure count, after the receiver has settled a message or the connection has been stable for
+    /// a while.
+    pub(super) fn reset_failures(&self) {
+        self.inner().snapshot.failures = 0;
     }
 
-    pub(super) fn unroutable(&self, messages: u64) {
-        self.inner().shown.unroutable += messages;
+    pub(super) fn count_unroutable(&self, messages: u64) {
+        self.inner().snapshot.unroutable += messages;
     }
 
-    pub(super) fn dead_letters(&self, count: impl FnOnce(u64) -> u64) {
-        let shown = &mut self.inner().shown;
-        shown.dead_letters = count(shown.dead_letters);
+    pub(super) fn update_dead_letters(&self, count: impl FnOnce(u64) -> u64) {
+        let snapshot = &mut self.inner().snapshot;
+        snapshot.dead_letters = count(snapshot.dead_letters);
     }
 }

@@ -1,63 +1,63 @@
-//! CloudEvents 1.0: a change as an event of that standard, with our JSON as its data.
+//! CloudEvents 1.0, with the JSON of the change as data.
 //!
-//! It is written in two modes. The structured one has attributes and data in one JSON document
-//! (JSON Event Format, section 3), of which several make a batch (section 4). The binary one has the
-//! data as body and the attributes in headers, which each carrier names in its own way: `ce-…` by the
-//! HTTP binding; by the AMQP binding `cloudEvents_…`, the separator that a JMS client can read too. That
-//! binding is of AMQP 1.0. Clients of AMQP 0-9-1 follow the one that Knative has written for RabbitMQ,
-//! `ce-…`. A queue may have readers of both, so a message there has both.
+//! There are two modes. In structured mode, one JSON document contains attributes and data (JSON Event Format,
+//! section 3), and several documents form a batch (section 4). In binary mode, the body is the data and headers
+//! contain the attributes.
 //!
-//! What an attribute is made of:
+//! Header names depend on the protocol. The HTTP binding uses `ce-…`. The AMQP binding, which is for AMQP 1.0,
+//! uses `cloudEvents_…`, a separator that JMS clients can read. Clients of AMQP 0-9-1 use `ce-…`, as in
+//! Knative's binding for RabbitMQ. A queue may have consumers of both kinds, so AMQP messages contain both.
 //!
-//! * `id` is the change's own identifier: a repeat has the same.
-//! * `source` names the configured source, as `urn:tidings:source:NAME`. The gateway's address is none: it
-//!   may change, and what is an event's source must not.
-//! * `type` is `tidings.change.` and what happened to the items. The standard would have it begin with a
-//!   domain, to keep apart what different people define; to take one that belongs to somebody else would
-//!   not do that.
-//! * `subject` is the object, `time` the source's own.
-//! * `sequence` and `recordedtime` are extensions that the standard documents: the number of the change, with
-//!   zeros before it so that it sorts as text, and when the gateway received it.
+//! Attributes:
 //!
-//! There is no `dataschema`: there is no address at which a gateway could promise one.
+//! * `id` is the identifier of the change; duplicates have the same one.
+//! * `source` is the configured source, as `urn:tidings:source:NAME`. The gateway's URL is not used, because it
+//!   may change and the source of an event must not.
+//! * `type` is `tidings.change.` and the kind of change. The standard recommends a domain as prefix to avoid
+//!   collisions; this project owns no domain.
+//! * `subject` is the object, `time` the time from the source.
+//! * `sequence` and `recordedtime` are documented extensions: the number of the change, zero-padded so that it
+//!   sorts as text, and the time of receipt.
+//!
+//! There is no `dataschema`, because a gateway cannot guarantee a URL for it.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Serialize;
 
-use super::{Batch, Beside, Carrier, FormatKind, Header};
+use super::{Batch, ExtraHeaders, FormatKind, Header, HeaderProtocol};
 use crate::model::{Change, ContentObjectModification, ItemChangeKind, Timestamp};
 
-/// Attributes and data in one document.
+/// Structured mode: attributes and data in one document.
 pub(super) static STRUCTURED: FormatKind = FormatKind {
     name: "cloudevents",
     media_type: "application/cloudevents+json",
     about: "a CloudEvent 1.0 in JSON, with the model as its data",
     write: |change| write(&Event::of(change)),
     write_modification: |modification| write(&Event::alone(modification)),
-    beside: Beside::Nothing,
+    extra_headers: ExtraHeaders::None,
     batch: Some(Batch { media_type: "application/cloudevents-batch+json", open: "[", between: ",", close: "]" }),
 };
 
-/// The data as body, and the attributes in headers.
+/// Binary mode: the data as body, the attributes in headers.
 pub(super) static BINARY: FormatKind = FormatKind {
     name: "cloudevents-binary",
     media_type: DATA_CONTENT_TYPE,
     about: "a CloudEvent 1.0 in binary mode: the model as JSON, the attributes in headers",
     write: |change| write(change),
     write_modification: |modification| write(modification),
-    beside: Beside::Facts(headers),
+    extra_headers: ExtraHeaders::Required(headers),
     batch: None,
 };
 
 const SPEC_VERSION: &str = "1.0";
 const DATA_CONTENT_TYPE: &str = "application/json";
 
-/// The digits of the largest number of a change.
+/// Number of digits of the largest change number.
 const SEQUENCE_DIGITS: usize = 20;
 
-/// An event, attributes first.
+/// An event: attributes, then data.
 #[derive(Serialize)]
 struct Event<'a, D> {
     #[serde(flatten)]
@@ -66,7 +66,7 @@ struct Event<'a, D> {
     data: &'a D,
 }
 
-/// The attributes that go into headers in binary mode.
+/// Attributes that binary mode puts into headers.
 #[derive(Serialize)]
 struct Attributes<'a> {
     specversion: &'static str,
@@ -105,20 +105,20 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    fn alone(told: &'a ContentObjectModification) -> Self {
+    fn alone(modification: &'a ContentObjectModification) -> Self {
         Self {
             specversion: SPEC_VERSION,
-            id: told.id.to_string(),
-            source: format!("urn:tidings:source:{}", told.origin.source),
-            kind: format!("tidings.change.{}", ItemChangeKind::word(&told.items)),
-            subject: told.object.as_str(),
-            time: told.time,
+            id: modification.id.to_string(),
+            source: format!("urn:tidings:source:{}", modification.origin.source),
+            kind: format!("tidings.change.{}", ItemChangeKind::word(&modification.items)),
+            subject: modification.object.as_str(),
+            time: modification.time,
             sequence: None,
             recordedtime: None,
         }
     }
 
-    /// Each that is set, by its name and in its canonical form.
+    /// Iterates over names and canonical values of the attributes that are set.
     fn each(self) -> impl Iterator<Item = (&'static str, String)> {
         let optional = [("sequence", self.sequence), ("recordedtime", self.recordedtime.map(|time| time.to_string()))];
         [
@@ -139,22 +139,22 @@ fn write(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("the model has a JSON shape for every value")
 }
 
-fn headers(change: &Change, carrier: Carrier) -> Vec<Header> {
+fn headers(change: &Change, protocol: HeaderProtocol) -> Vec<Header> {
     let attributes = Attributes::of(change).each();
     let header =
         |prefix: &str, name: &str, value: String| Header { name: Cow::Owned(format!("{prefix}{name}")), value };
-    match carrier {
-        Carrier::Http => attributes
+    match protocol {
+        HeaderProtocol::Http => attributes
             .map(|(name, value)| header("ce-", name, utf8_percent_encode(&value, NOT_IN_HEADER).to_string()))
             .collect(),
-        Carrier::Amqp => attributes
+        HeaderProtocol::Amqp => attributes
             .flat_map(|(name, value)| [header("cloudEvents_", name, value.clone()), header("ce-", name, value)])
             .collect(),
     }
 }
 
-/// ASCII characters that are percent-encoded in a header (HTTP Protocol Binding section 3.1.3.2). All other characters
-/// than ASCII are too.
+/// ASCII characters that are percent-encoded in a header (HTTP Protocol Binding section 3.1.3.2); all non-ASCII
+/// characters are encoded too.
 const NOT_IN_HEADER: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
     use super::{NOT_IN_HEADER, utf8_percent_encode};
 
     #[test]
-    fn a_header_has_visible_ascii_alone() {
+    fn header_contains_only_visible_ascii() {
         let encoded = |value| utf8_percent_encode(value, NOT_IN_HEADER).to_string();
         assert_eq!(encoded("Euro € 😀"), "Euro%20%E2%82%AC%20%F0%9F%98%80");
         assert_eq!(encoded("a\"%20~!"), "a%22%2520~!");

@@ -1,4 +1,4 @@
-//! What every dialect has in common: what it is given, what it gives back, and how it is set up.
+//! Interface of dialects: their input, their output and their settings.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -9,55 +9,55 @@ use crate::{
     suggestion::plain_reason,
 };
 
-/// The reading side of a wire format, set up for one source.
+/// Parser of a wire format, configured for one source.
 pub trait Dialect: Send + Sync {
-    /// Turns one message into drafts.
+    /// Parses one message into drafts.
     ///
-    /// It is pure: the same message gives the same reading, and nothing outside is touched.
+    /// The function is pure: the same message always gives the same result.
     ///
     /// # Errors
-    /// When the message cannot be read in this dialect; the rejection names the place and the reason.
-    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection>;
+    /// Returns a rejection with location and reason if the message is not valid in this dialect.
+    fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection>;
 }
 
-/// One message as its transport delivered it.
+/// A message as received from its transport.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The media type that the sender gave, if any; it is a hint, since senders get it wrong.
+    /// Media type from the sender; only a hint, because senders often give a wrong one.
     pub content_type: Option<&'a str>,
-    /// The transport's headers.
+    /// Headers of the transport.
     pub headers: &'a Headers,
-    /// The bytes.
+    /// Body.
     pub body: &'a [u8],
 }
 
-/// Headers of a message: HTTP fields, AMQP or STOMP headers. Names compare without regard to case.
+/// Headers of a message from HTTP, AMQP or STOMP. Names are case-insensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// Adds a header; a name may occur more than once.
+    /// Adds a header; a name may occur several times.
     pub fn push(&mut self, name: &str, value: impl Into<String>) {
         self.0.push((name.to_ascii_lowercase(), value.into()));
     }
 
-    /// The first value of that name.
+    /// Returns the first value of a header.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(held, _)| held.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Names, in lower case, and values, in order.
+    /// Iterates over the names, in lower case, and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Those alone whose name begins with one of `prefixes`: what a dialect reads may be kept,
-    /// and what it does not read may be a credential.
+    /// Returns the headers whose names begin with one of `prefixes`. Other headers may contain credentials, so
+    /// they are not stored.
     #[must_use]
-    pub fn only(&self, prefixes: &[&str]) -> Self {
-        let wanted = |name: &str| prefixes.iter().any(|prefix| name.starts_with(&prefix.to_ascii_lowercase()));
-        Self(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
+    pub fn with_prefixes(&self, prefixes: &[&str]) -> Self {
+        let is_selected = |name: &str| prefixes.iter().any(|prefix| name.starts_with(&prefix.to_ascii_lowercase()));
+        Self(self.0.iter().filter(|(name, _)| is_selected(name)).cloned().collect())
     }
 }
 
@@ -69,113 +69,112 @@ impl<N: AsRef<str>, V: Into<String>> FromIterator<(N, V)> for Headers {
     }
 }
 
-/// What a dialect made of a message that it understands.
+/// Result of parsing a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// It tells of these modifications.
+pub enum ParsedMessage {
+    /// The message reports these modifications.
     Drafts(NonEmpty<Draft>),
-    /// It tells of nothing that changed: a read-only method, a call that did nothing. The reason
-    /// is for people.
-    Nothing(&'static str),
+    /// The message reports no change, as for a read-only method or a call without effect. The reason is for
+    /// people.
+    NoChange(&'static str),
 }
 
-impl Reading {
-    /// A reading of one draft.
+impl ParsedMessage {
+    /// Returns the result for a single draft.
     #[must_use]
     pub fn one(draft: Draft) -> Self {
         Self::Drafts(NonEmpty::one(draft))
     }
 }
 
-/// A dialect as it is offered to the configuration.
+/// A dialect that the configuration offers.
 pub struct DialectKind {
-    /// The name in the configuration.
+    /// Name in the configuration.
     pub name: &'static str,
-    /// Whose messages it reads, in one line.
+    /// One-line description of its messages.
     pub about: &'static str,
-    /// The media types it reads, best first: what the AtomPub service document lists.
+    /// Accepted media types, preferred ones first, as the AtomPub service document lists them.
     pub accepts: &'static [&'static str],
-    /// Beginnings of the names of the headers that it reads, in lower case.
+    /// Lower-case prefixes of the headers that it reads.
     pub headers: &'static [&'static str],
-    /// What it means when the same message comes again.
-    pub repeats: Repeats,
-    /// Takes out of a body what must not be kept, before anything else is done with it. `None` where the messages of the format
-    /// have no place for a secret.
-    pub redact: Option<fn(&[u8]) -> Redacted>,
-    /// The repository that sends its messages, if the gateway can ask that repository over HTTP.
+    /// Duplicate detection for events without an identifier.
+    pub duplicates: DuplicateDetection,
+    /// Removes secrets from a body, before anything else processes it. `None` if messages of this dialect
+    /// contain none.
+    pub redact: Option<fn(&[u8]) -> Redaction>,
+    /// Repository that sends the messages, if the gateway can query it over HTTP.
     pub repository: Option<RepositoryKind>,
-    /// Valid settings of sources, as JSON: first the fewest, last all. Tests and fuzzing set the dialect up with them.
+    /// Valid source settings as JSON, from the fewest to all. Tests and fuzzing use them.
     pub sample_settings: &'static [&'static str],
-    /// Sets it up from the source's `settings`, to read no more than the limits allow.
+    /// Creates the dialect from the source's `settings` and the message limits.
     pub build: fn(Value, Limits) -> Result<Box<dyn Dialect>, InvalidSettings>,
 }
 
-/// The kind of repository that sends a dialect's messages.
+/// Kind of repository that sends a dialect's messages.
 #[derive(Clone, Copy, Debug)]
 pub struct RepositoryKind {
-    /// Its API over HTTP.
+    /// HTTP API of the repository.
     pub api: RepositoryApi,
-    /// The reason why a walk through it does not find the objects of its messages, if there is one.
-    pub not_walkable: Option<&'static str>,
+    /// Reason why a crawl does not find the objects of its messages, if there is one.
+    pub not_crawlable: Option<&'static str>,
 }
 
-/// The API of a repository over HTTP.
+/// HTTP API of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepositoryApi {
     /// The REST API of Fedora 3.
     Fedora3,
-    /// The Linked Data Platform, as Fedora 4 to 6 have it.
+    /// Linked Data Platform, as implemented by Fedora 4 to 6.
     Ldp,
 }
 
-/// A body without what must not be kept of it.
+/// Result of removing secrets from a body.
 #[derive(Debug)]
-pub enum Redacted {
-    /// It has nothing of the kind.
-    AsItCame,
-    /// It is well-formed, and this is it without.
-    Without(Vec<u8>),
-    /// It is not well-formed, so that nobody knows how far the secret goes: all that may belong to it
-    /// is blanked out. The place in the rejection fits both the body that came and this one.
+pub enum Redaction {
+    /// The body contains no secret.
+    Unchanged,
+    /// The body is well-formed; this is the body without its secrets.
+    Removed(Vec<u8>),
+    /// The body is malformed, so the end of a secret is unknown. Everything that may belong to it is replaced
+    /// by spaces. The location in the rejection is valid for both bodies.
     Blanked(Vec<u8>, Rejection),
-    /// It is compressed, encoded or no JSON, so that nobody knows what is in it: nothing of it is kept unless the dialect can read
-    /// it.
+    /// The body is compressed, encoded or not JSON, so its content is unknown. It is stored only if the dialect
+    /// can parse it.
     Opaque,
 }
 
-/// How a repeated event is known where the source gives its events no identifier.
+/// Duplicate detection for events to which the source gives no identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeats {
-    /// The same bytes are the same event: the messages have a time, or all that distinguishes one
-    /// event from the next.
-    SameBody,
-    /// The same bytes may be another event: the messages have no time, so that two changes of one
-    /// object look alike, and taking the second for a repeat would lose it.
-    Unknowable,
-    /// The same bytes are the same event, unless they are news: the messages tell a state, may have
-    /// no time of their own, and an activity may come back into a state. They are news if the state
-    /// is no longer the one that the registry holds, they are not late, and the transport does not
-    /// say that it has delivered them before.
-    SameBodyUnlessNews,
+pub enum DuplicateDetection {
+    /// Equal bodies are the same event, because messages contain a time or something else that distinguishes
+    /// events.
+    ByBody,
+    /// Equal bodies may be different events, because messages contain no time. Two changes of one object look
+    /// alike, and dropping the second would lose a change.
+    Impossible,
+    /// Equal bodies are the same event unless they are news. Messages report a state, possibly without a time,
+    /// and an activity may return to an earlier state. A message is news if the registry holds another state,
+    /// the message is not late, and the transport does not mark it as redelivered.
+    ByBodyUnlessNews,
 }
 
-/// Why settings of a source do not fit its dialect.
+/// Error in the settings of a source for its dialect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSettings(String);
 
 impl InvalidSettings {
-    /// What is wrong with them, in a sentence.
+    /// Creates an error with a reason in one sentence.
     pub(super) fn new(reason: String) -> Self {
         Self(reason)
     }
 }
 
-/// Reads a dialect's settings, refusing what it does not know.
+/// Parses the settings of a dialect and rejects unknown members.
 ///
 /// # Errors
-/// When a member is unknown, missing or of the wrong type; the message names it.
-pub fn settings<T: DeserializeOwned>(value: Value) -> Result<T, InvalidSettings> {
+/// Names the member that is unknown, missing or of the wrong type.
+pub fn parse_settings<T: DeserializeOwned>(value: Value) -> Result<T, InvalidSettings> {
     let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value };
     serde_path_to_error::deserialize(value).map_err(|error| InvalidSettings(describe(&error)))
 }
@@ -192,10 +191,10 @@ mod tests {
     use super::Headers;
 
     #[test]
-    fn header_names_have_no_case() {
+    fn header_names_are_case_insensitive() {
         let headers: Headers =
             [("org.fcrepo.jms.baseURL", "http://h"), ("Authorization", "Bearer x")].into_iter().collect();
         assert_eq!(headers.get("ORG.fcrepo.jms.baseurl"), Some("http://h"));
-        assert_eq!(headers.only(&["org.fcrepo.jms."]).iter().count(), 1);
+        assert_eq!(headers.with_prefixes(&["org.fcrepo.jms."]).iter().count(), 1);
     }
 }

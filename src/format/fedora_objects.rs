@@ -1,52 +1,52 @@
-//! Which objects a Fedora 3 has: what its REST API answers to `GET /objects` (findObjects).
+//! Parses object lists of Fedora 3's REST API: responses to `GET /objects` (findObjects).
 //!
-//! Written so by `DefaultSerializer` (fcrepo 3.3 to 3.8), after `findObjects.xsd`. A page has a token where there are more
-//! pages; the objects are in no order.
+//! `DefaultSerializer` (fcrepo 3.3 to 3.8) writes them according to `findObjects.xsd`. A page has a token if
+//! there are more pages; the objects are unordered.
 
 use super::{
     Limits, Rejection,
-    fedora_rest::{local, state_of},
+    fedora_rest::{local_name, state_from_letter},
     xml::Document,
 };
 use crate::model::{State, Timestamp};
 
-/// A page of the objects.
+/// A page of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectPage {
-    /// The objects.
+    /// Objects.
     pub objects: Vec<ListedObject>,
-    /// By what the next page is asked for; `None` when this is the last.
+    /// Token of the next page; `None` on the last page.
     pub token: Option<String>,
 }
 
-/// An object, with those of the fields that were asked for.
+/// An object with the requested fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedObject {
-    /// Its PID.
+    /// PID.
     pub pid: String,
-    /// Its state.
+    /// State.
     pub state: Option<State>,
-    /// When it was made.
+    /// Creation time.
     pub created: Option<Timestamp>,
 }
 
-/// Reads a page of objects.
+/// Parses a page of objects.
 ///
 /// # Errors
-/// When it is something else.
+/// Rejects any other document.
 pub fn object_page(body: &[u8], limits: Limits) -> Result<ObjectPage, Rejection> {
     let mut document = Document::open(body, limits)?;
     let root = document.root()?;
-    if local(&root) != "result" {
-        return Err(root.unprocessable("this is no result of findObjects"));
+    if local_name(&root) != "result" {
+        return Err(root.unprocessable("this is not a result of findObjects"));
     }
     let mut page = ObjectPage::default();
     while let Some(part) = document.child()? {
-        match local(&part) {
+        match local_name(&part) {
             "listSession" => {
                 while let Some(child) = document.child()? {
                     let text = document.text()?;
-                    let is_told = local(&child) == "token" && !text.trim().is_empty();
+                    let is_told = local_name(&child) == "token" && !text.trim().is_empty();
                     page.token = page.token.or_else(|| is_told.then(|| text.trim().to_owned()));
                 }
             }
@@ -64,9 +64,9 @@ fn objects(document: &mut Document<'_>, objects: &mut Vec<ListedObject>) -> Resu
         while let Some(field) = document.child()? {
             let text = document.text()?;
             let text = text.trim();
-            match local(&field) {
+            match local_name(&field) {
                 "pid" => text.clone_into(&mut object.pid),
-                "state" => object.state = state_of(text),
+                "state" => object.state = state_from_letter(text),
                 "cDate" => {
                     let date = Timestamp::parse(text).map_err(|invalid| field.unprocessable(invalid.to_string()))?;
                     object.created = Some(date);
@@ -87,7 +87,7 @@ mod tests {
     use super::{Limits, ListedObject, ObjectPage, State, object_page};
 
     #[test]
-    fn a_page_has_objects_and_perhaps_a_token() {
+    fn page_contains_objects_and_optional_token() {
         let page = r#"<?xml version="1.0" encoding="UTF-8"?>
             <result xmlns="http://www.fedora.info/definitions/1/0/types/">
               <listSession><token>ab12</token><cursor>0</cursor><expirationDate>2026-11-21T08:00:00.000Z</expirationDate></listSession>
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_something_else_is_refused() {
+    fn other_documents_are_rejected() {
         for body in [
             "",
             "<html><body>Log in</body></html>",

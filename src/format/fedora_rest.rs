@@ -1,9 +1,9 @@
-//! What Fedora 3's REST API answers: the profile of a datastream, its history, the list of an object's datastreams, and
-//! the relationships in RELS-EXT. It is read to complete what a message of Fedora 3 could not say.
+//! Parses responses of Fedora 3's REST API: the profile of a datastream, its history, the list of an object's
+//! datastreams, and the relationships in RELS-EXT. They supply what messages of Fedora 3 lack.
 //!
-//! Elements are known by their local names: the namespaces came late (the profiles of 3.3 have none), and a list of
-//! profiles has those of its fields under a prefix. Sources: `DefaultSerializer` and `DatastreamResource` of fcrepo 3.3
-//! to 3.8, and the ontology of relationships (`info:fedora/fedora-system:def/relations-external#`).
+//! Elements are matched by local name: profiles of 3.3 have no namespace, and lists of profiles put the fields
+//! under a prefix. Sources: `DefaultSerializer` and `DatastreamResource` of fcrepo 3.3 to 3.8, and the ontology
+//! of relationships (`info:fedora/fedora-system:def/relations-external#`).
 
 use std::collections::HashSet;
 
@@ -16,85 +16,86 @@ use crate::model::{Digest, DigestAlgorithm, MediaType, State, Timestamp, Uri};
 /// A version of a datastream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatastreamVersion {
-    /// The datastream's identifier; empty where the answer leaves it out.
+    /// Identifier of the datastream; empty if the response omits it.
     pub datastream: String,
-    /// The version's identifier; empty where the answer leaves it out.
+    /// Identifier of the version; empty if the response omits it.
     pub id: String,
-    /// When it was made.
+    /// Creation time.
     pub created: Timestamp,
-    /// The state of the datastream, in all its versions.
+    /// State of the datastream, which applies to all its versions.
     pub state: Option<State>,
-    /// Its media type.
+    /// Media type.
     pub media_type: Option<MediaType>,
-    /// Its size in bytes, where Fedora holds the content and knows it.
+    /// Size in bytes, if Fedora stores the content and knows the size.
     pub size: Option<u64>,
-    /// A digest of it, where Fedora makes one.
+    /// Digest of the content, if Fedora computes one.
     pub digest: Option<Digest>,
-    /// Whether it stays when there is a newer one.
-    pub is_kept: bool,
+    /// Whether the version remains when a newer one is created.
+    pub is_versioned: bool,
 }
 
 impl DatastreamVersion {
-    /// Whether it is the first, which `addDatastream` made: that has the number 0.
+    /// Returns whether this is the first version, which `addDatastream` creates with the number 0.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.id.rsplit_once('.').is_some_and(|(_, number)| number == "0")
     }
 }
 
-/// A datastream in the list of an object's.
+/// An entry in the list of an object's datastreams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListedDatastream {
-    /// With its newest version (3.6 and later).
-    Whole(DatastreamVersion),
-    /// By its identifier.
-    Named(String),
+    /// With the newest version (3.6 and later).
+    WithProfile(DatastreamVersion),
+    /// Only the identifier.
+    IdOnly(String),
 }
 
-/// What RELS-EXT says of its object.
+/// Relationships in RELS-EXT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relations {
-    /// Its content models.
+    /// Content models.
     pub models: Vec<Uri>,
-    /// What it belongs to, by the relationship that says so most closely.
+    /// Object that this one belongs to, from the closest relationship.
     pub parent: Option<Uri>,
 }
 
-/// The relationships that say what an object belongs to, the closest first.
-const OF_PARENTS: [&str; 5] = ["isConstituentOf", "isPartOf", "isMemberOf", "isMemberOfCollection", "isSubsetOf"];
+/// Relationships to a parent, closest first.
+const PARENT_RELATIONS: [&str; 5] = ["isConstituentOf", "isPartOf", "isMemberOf", "isMemberOfCollection", "isSubsetOf"];
 
-/// Where the relationships of Fedora's own ontology and of its content models are.
+/// Namespaces of Fedora's relationships and of its content models.
 const RELATIONS: &str = "info:fedora/fedora-system:def/relations-external#";
 const MODEL: &str = "info:fedora/fedora-system:def/model#";
 
-/// Reads `GET /objects/{pid}/datastreams/{dsID}?format=xml`.
+/// Parses `GET /objects/{pid}/datastreams/{dsID}?format=xml`.
 ///
 /// # Errors
-/// When it is something else.
+/// Rejects any other document.
 pub fn datastream_profile(body: &[u8], limits: Limits) -> Result<DatastreamVersion, Rejection> {
     let mut document = Document::open(body, limits)?;
     let root = document.root()?;
-    if local(&root) != "datastreamProfile" {
-        return Err(root.unprocessable("this is no datastreamProfile"));
+    if local_name(&root) != "datastreamProfile" {
+        return Err(root.unprocessable("this is not a datastreamProfile"));
     }
     let version = version(&mut document, &root)?;
     document.finish()?;
     Ok(version)
 }
 
-/// Reads `GET /objects/{pid}/datastreams/{dsID}/history?format=xml`, as many versions as a change may have items.
+/// Parses `GET /objects/{pid}/datastreams/{dsID}/history?format=xml`, up to as many versions as a change may
+/// have items.
 ///
 /// # Errors
-/// When it is something else.
+/// Rejects any other document.
 pub fn datastream_history(body: &[u8], limits: Limits) -> Result<Vec<DatastreamVersion>, Rejection> {
     let mut document = Document::open(body, limits)?;
     let root = document.root()?;
-    if local(&root) != "datastreamHistory" {
-        return Err(root.unprocessable("this is no datastreamHistory"));
+    if local_name(&root) != "datastreamHistory" {
+        return Err(root.unprocessable("this is not a datastreamHistory"));
     }
     let mut versions = Vec::new();
     while let Some(child) = document.child()? {
-        match local(&child) {
+        match local_name(&child) {
             "datastreamProfile" if versions.len() < limits.items => versions.push(version(&mut document, &child)?),
             "datastreamProfile" => return Err(too_many(&child, "versions", limits)),
             _ => document.skip()?,
@@ -104,28 +105,28 @@ pub fn datastream_history(body: &[u8], limits: Limits) -> Result<Vec<DatastreamV
     Ok(versions)
 }
 
-/// Reads `GET /objects/{pid}/datastreams?format=xml`, with `profiles=true` or without.
+/// Parses `GET /objects/{pid}/datastreams?format=xml`, with or without `profiles=true`.
 ///
 /// # Errors
-/// When it is something else, or lists more datastreams than a change may have items.
+/// Rejects any other document, and more datastreams than a change may have items.
 pub fn datastreams(body: &[u8], limits: Limits) -> Result<Vec<ListedDatastream>, Rejection> {
     let mut document = Document::open(body, limits)?;
     let root = document.root()?;
-    if local(&root) != "objectDatastreams" {
-        return Err(root.unprocessable("this is no objectDatastreams"));
+    if local_name(&root) != "objectDatastreams" {
+        return Err(root.unprocessable("this is not an objectDatastreams"));
     }
     let mut listed = Vec::new();
     while let Some(child) = document.child()? {
-        let name = local(&child);
+        let name = local_name(&child);
         if matches!(name, "datastream" | "datastreamProfile") && listed.len() == limits.items {
             return Err(too_many(&child, "datastreams", limits));
         }
         match name {
-            "datastreamProfile" => listed.push(ListedDatastream::Whole(version(&mut document, &child)?)),
+            "datastreamProfile" => listed.push(ListedDatastream::WithProfile(version(&mut document, &child)?)),
             "datastream" => {
                 let id = child.attribute("dsid").or_else(|| child.attribute("dsID"));
                 let id = id.ok_or_else(|| child.unprocessable("the datastream has no dsid"))?;
-                listed.push(ListedDatastream::Named(id.into_owned()));
+                listed.push(ListedDatastream::IdOnly(id.into_owned()));
                 document.skip()?;
             }
             _ => document.skip()?,
@@ -135,21 +136,21 @@ pub fn datastreams(body: &[u8], limits: Limits) -> Result<Vec<ListedDatastream>,
     Ok(listed)
 }
 
-/// Reads the content of RELS-EXT (RDF/XML, as Fedora's own checks demand it: one `rdf:Description`, one level deep).
+/// Parses RELS-EXT: RDF/XML with one `rdf:Description`, one level deep, as Fedora enforces.
 ///
 /// # Errors
-/// When it is something else.
+/// Rejects any other document.
 pub fn relations(body: &[u8], limits: Limits) -> Result<Relations, Rejection> {
     let mut document = Document::open(body, limits)?;
     let root = document.root()?;
-    if local(&root) != "RDF" {
-        return Err(root.unprocessable("this is no RDF"));
+    if local_name(&root) != "RDF" {
+        return Err(root.unprocessable("this is not RDF"));
     }
     let mut relations = Relations::default();
-    let mut closest = OF_PARENTS.len();
+    let mut closest = PARENT_RELATIONS.len();
     let mut models = HashSet::new();
     while let Some(description) = document.child()? {
-        if local(&description) != "Description" {
+        if local_name(&description) != "Description" {
             document.skip()?;
             continue;
         }
@@ -157,11 +158,11 @@ pub fn relations(body: &[u8], limits: Limits) -> Result<Relations, Rejection> {
             let object = relation.attribute("rdf:resource").and_then(|object| Uri::parse(&object).ok());
             document.skip()?;
             let Some(object) = object else { continue };
-            let name = local(&relation);
+            let name = local_name(&relation);
             if relation.is(MODEL, name) && name == "hasModel" && models.insert(object.clone()) {
                 relations.models.push(object);
             } else if relation.is(RELATIONS, name)
-                && let Some(rank) = OF_PARENTS.iter().position(|known| *known == name)
+                && let Some(rank) = PARENT_RELATIONS.iter().position(|known| *known == name)
                 && rank < closest
             {
                 closest = rank;
@@ -173,41 +174,41 @@ pub fn relations(body: &[u8], limits: Limits) -> Result<Relations, Rejection> {
     Ok(relations)
 }
 
-/// The fields of a profile.
+/// Parses the fields of a profile.
 fn version(document: &mut Document<'_>, start: &Element<'_>) -> Result<DatastreamVersion, Rejection> {
     let datastream = start.attribute("dsID").unwrap_or_default().into_owned();
     let (mut id, mut created, mut state, mut media_type) = (String::new(), None, None, None);
     let (mut size, mut algorithm, mut digest) = (None::<i64>, None, String::new());
-    let (mut is_held, mut is_kept) = (true, true);
+    let (mut is_managed, mut is_versioned) = (true, true);
     while let Some(field) = document.child()? {
         let text = document.text()?;
         let text = text.trim();
-        match local(&field) {
+        match local_name(&field) {
             "dsVersionID" => text.clone_into(&mut id),
             "dsCreateDate" => {
                 let time = Timestamp::parse(text).map_err(|invalid| field.unprocessable(invalid.to_string()))?;
                 created = Some(time);
             }
-            "dsState" => state = state_of(text),
-            // Fedora takes any text.
+            "dsState" => state = state_from_letter(text),
+            // Fedora accepts any text here.
             "dsMIME" => media_type = MediaType::parse(text).ok(),
             "dsSize" => size = text.parse().ok(),
             "dsChecksumType" => algorithm = DigestAlgorithm::parse(text),
             "dsChecksum" => text.clone_into(&mut digest),
-            "dsControlGroup" => is_held = matches!(text, "X" | "M"),
-            "dsVersionable" => is_kept = text != "false",
+            "dsControlGroup" => is_managed = matches!(text, "X" | "M"),
+            "dsVersionable" => is_versioned = text != "false",
             _ => {}
         }
     }
     let created = created.ok_or_else(|| start.unprocessable("the profile has no dsCreateDate"))?;
-    // Of what is elsewhere Fedora says 0 as well.
-    let size = size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0 || is_held);
+    // Fedora also reports 0 for content that it does not store.
+    let size = size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0 || is_managed);
     let digest = algorithm.and_then(|algorithm| Digest::parse(algorithm, &digest).ok());
-    Ok(DatastreamVersion { datastream, id, created, state, media_type, size, digest, is_kept })
+    Ok(DatastreamVersion { datastream, id, created, state, media_type, size, digest, is_versioned })
 }
 
-/// The state that stands behind a letter of Fedora's.
-pub(super) fn state_of(letter: &str) -> Option<State> {
+/// Converts Fedora's letter for a state.
+pub(super) fn state_from_letter(letter: &str) -> Option<State> {
     match letter {
         "A" => Some(State::ACTIVE),
         "I" => Some(State::INACTIVE),
@@ -220,8 +221,8 @@ fn too_many(at: &Element<'_>, what: &str, limits: Limits) -> Rejection {
     at.unprocessable(format!("there are more than {} {what}", limits.items))
 }
 
-/// The name without its prefix.
-pub(super) fn local<'a>(element: &Element<'a>) -> &'a str {
+/// Returns the element's name without its prefix.
+pub(super) fn local_name<'a>(element: &Element<'a>) -> &'a str {
     let name = element.name();
     name.split_once(':').map_or(name, |(_, local)| local)
 }
@@ -245,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_read_with_a_namespace_and_without() {
+    fn profile_is_parsed_with_and_without_namespace() {
         let read = datastream_profile(profile(FIELDS).as_bytes(), Limits::default()).unwrap();
         assert_eq!((read.datastream.as_str(), read.id.as_str()), ("DC", "DC.2"));
         assert_eq!(read.created.to_string(), "2013-04-05T06:07:08.900Z");
         assert_eq!(read.state.as_ref().unwrap().as_str(), "INACTIVE");
         assert_eq!(read.media_type.as_ref().unwrap().as_str(), "text/xml");
-        assert_eq!((read.size, read.is_first(), read.is_kept), (Some(491), false, true));
+        assert_eq!((read.size, read.is_first(), read.is_versioned), (Some(491), false, true));
         assert_eq!(read.digest.as_ref().unwrap().hex(), "d41d8cd98f00b204e9800998ecf8427e");
         let named = profile(FIELDS).replace(
             "<datastreamProfile ",
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fedora_does_not_know_is_not_told() {
+    fn unknown_values_are_none() {
         for (from, to) in [
             ("<dsMIME>text/xml", "<dsMIME>unknown"),
             ("<dsSize>491", "<dsSize>-1"),
@@ -272,31 +273,31 @@ mod tests {
             let fields = FIELDS.replace(from, to);
             assert_ne!(fields, FIELDS);
             let read = datastream_profile(profile(&fields).as_bytes(), Limits::default()).unwrap();
-            let untold = [read.media_type.is_none(), read.size.is_none(), read.digest.is_none()];
-            assert_eq!(untold.into_iter().filter(|untold| *untold).count(), 1, "{to}");
+            let missing = [read.media_type.is_none(), read.size.is_none(), read.digest.is_none()];
+            assert_eq!(missing.into_iter().filter(|missing| *missing).count(), 1, "{to}");
         }
         let empty = FIELDS.replace("<dsSize>491", "<dsSize>0");
         assert_eq!(datastream_profile(profile(&empty).as_bytes(), Limits::default()).unwrap().size, Some(0));
     }
 
     #[test]
-    fn a_list_has_names_or_profiles() {
+    fn list_contains_ids_or_profiles() {
         let named = r#"<objectDatastreams xmlns="http://www.fedora.info/definitions/1/0/access/" pid="demo:5" baseURL="http://h/">
             <datastream dsid="DC" label="Dublin Core" mimeType="text/xml"/><datastream dsid="OBJ" label="" mimeType=""/>
             </objectDatastreams>"#;
         let named = datastreams(named.as_bytes(), Limits::default()).unwrap();
-        assert_eq!(named, ["DC", "OBJ"].map(|id| ListedDatastream::Named(id.to_owned())));
+        assert_eq!(named, ["DC", "OBJ"].map(|id| ListedDatastream::IdOnly(id.to_owned())));
         let prefixed = FIELDS.replace("</ds", "</apim:ds").replace("<ds", "<apim:ds");
         let whole = format!(
             r#"<objectDatastreams xmlns="http://www.fedora.info/definitions/1/0/access/" xmlns:apim="http://www.fedora.info/definitions/1/0/management/" pid="demo:5"><datastreamProfile pid="demo:5" dsID="DC" >{prefixed}</datastreamProfile></objectDatastreams>"#
         );
         let whole = datastreams(whole.as_bytes(), Limits::default()).unwrap();
         let alone = datastream_profile(profile(FIELDS).as_bytes(), Limits::default()).unwrap();
-        assert_eq!(whole, [ListedDatastream::Whole(alone)]);
+        assert_eq!(whole, [ListedDatastream::WithProfile(alone)]);
     }
 
     #[test]
-    fn a_history_has_every_version() {
+    fn history_contains_every_version() {
         let of = |id: &str| format!("<datastreamProfile>{}</datastreamProfile>", FIELDS.replace("DC.2", id));
         let history = format!("<datastreamHistory>{}{}</datastreamHistory>", of("DC.1"), of("DC.0"));
         let versions = datastream_history(history.as_bytes(), Limits::default()).unwrap();
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn relationships_tell_models_and_the_closest_parent() {
+    fn relations_give_models_and_closest_parent() {
         let rdf = r#"<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:rel="info:fedora/fedora-system:def/relations-external#" xmlns:own="http://example.org/own#">
             <rdf:Description rdf:about="info:fedora/demo:5">
             <hasModel xmlns="info:fedora/fedora-system:def/model#" rdf:resource="info:fedora/demo:Image"/>
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_something_else_is_refused() {
+    fn other_documents_are_rejected() {
         for body in ["", "<html><body>Log in</body></html>", "nonsense", "<datastreamProfile/>", "{}", "\u{0}\u{1}"] {
             let body = body.as_bytes();
             assert!(datastream_profile(body, Limits::default()).is_err());

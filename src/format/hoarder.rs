@@ -1,28 +1,26 @@
-//! Events of librairy's event bus (the Hoarder of Dr Inventor): a source, a document or an item was
-//! created, changed or deleted.
+//! Events of librairy's event bus (the Hoarder of Dr Inventor): a source, a document or an item was created,
+//! changed or deleted.
 //!
-//! The routing key, `<resource>.<state>`, says what happened, and the body is the URI of the resource
-//! as text, relative to the system's base. There are two vocabularies of states: the Hoarder's `new`,
-//! `opened`, `closed` and `deleted`, and `created`, `updated` and `deleted` of later modules. Sources:
-//! the Hoarder's own page, and `librairy/boot`.
+//! The routing key `<resource>.<state>` gives the event, and the body is the URI of the resource as text,
+//! relative to the system's base URL. There are two vocabularies of states: `new`, `opened`, `closed` and
+//! `deleted` of the Hoarder, and `created`, `updated` and `deleted` of later modules. Sources: the page of the
+//! Hoarder, and `librairy/boot`.
 //!
-//! * The resource is the object, and its own item: an `item.new` does not tell to which document the
-//!   item belongs. Its content is at its own address.
-//! * What is told to be new a second time and is still there has not changed. `opened` means that it
-//!   was modified. A source that is closed goes into the state CLOSED, and into OPENED when it is opened again:
-//!   its documents stand as they are.
-//! * Messages have neither an identifier nor a time, so that two modifications of one document are
-//!   the same bytes. They are not taken for a repeat: one UPDATE too many costs a consumer one look.
-//! * Later modules send serialised Java objects, which only Java can read: they are refused with that
-//!   reason, and so are the bus's other resources (domains, parts, topics, …), which are what librairy
-//!   makes of the content, and none itself.
+//! * The resource is the object and its only item, because `item.new` does not name the item's document. Its
+//!   content is at its own URI.
+//! * A second `new` for an existing resource is no change. `opened` means a modification. A closed source gets
+//!   the state CLOSED, and OPENED when it is opened again; its documents are unaffected.
+//! * Messages have neither an identifier nor a time, so two modifications of one document have equal bodies.
+//!   They are not treated as duplicates: a superfluous UPDATE costs a consumer one request.
+//! * Later modules send serialized Java objects, which only Java can read. They are rejected with that reason.
+//!   The other resources of the bus (domains, parts, topics, …) are rejected too, because librairy derives them
+//!   from the content.
 
 use serde::Deserialize;
 
 use super::{
-    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats,
+    Dialect, DialectKind, DuplicateDetection, Location, Message, ParsedMessage, Rejection, parse_settings,
     routing::{ROUTING_KEY, SystemUrl, routing_key, unknown_key},
-    settings,
     utf8::utf8,
 };
 use crate::model::{
@@ -36,45 +34,45 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     about: "events of librairy's event bus: sources, documents and items of the Hoarder",
     accepts: &["text/plain", "application/json"],
     headers: &[ROUTING_KEY],
-    repeats: Repeats::Unknowable,
+    duplicates: DuplicateDetection::Impossible,
     redact: None,
     repository: None,
     sample_settings: &[r#"{"base_url": "http://h.example/rest"}"#],
-    build: |value, _| Ok(Box::new(settings::<Hoarder>(value)?)),
+    build: |value, _| Ok(Box::new(parse_settings::<Hoarder>(value)?)),
 };
 
 const EXPECTED: &str = "as in document.new";
 const KEYS: &str = "source, document and item, each with new, opened, closed, deleted, created or updated, as in \
                     document.new; the bus's other resources are no content, so bind none of their keys";
 
-/// What a Java object begins with (Java Object Serialization Specification, section 6.4.2).
+/// Header of a serialized Java object (Java Object Serialization Specification, section 6.4.2).
 const JAVA: [u8; 4] = [0xAC, 0xED, 0x00, 0x05];
 
-/// The dialect, set up.
+/// The configured dialect.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hoarder {
-    /// Where the system's resources are, as in `http://librairy.example.org/api`.
+    /// Base URL of the system's resources, as in `http://librairy.example.org/api`.
     base_url: SystemUrl,
 }
 
-/// What happened to a resource.
+/// Event on a resource.
 #[derive(Clone, Copy)]
 enum Event {
     New,
     Opened,
-    /// The same of a source, which may have been closed.
+    /// `Opened` for a source, which may have been closed.
     SourceOpened,
     Closed,
     Deleted,
 }
 
 impl Dialect for Hoarder {
-    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+    fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
         let key = routing_key(message.headers, EXPECTED)?;
         let event = Event::read(key).ok_or_else(|| unknown_key(key, KEYS))?;
         let resource = self.resource(message.body)?;
-        Ok(Reading::one(Draft {
+        Ok(ParsedMessage::one(Draft {
             id: None,
             event_id: None,
             software_version: None,
@@ -92,7 +90,7 @@ impl Dialect for Hoarder {
 
 impl Hoarder {
     fn resource(&self, body: &[u8]) -> Result<Uri, Rejection> {
-        let malformed = |reason: &str| Err(Rejection::malformed(Place::Message, reason));
+        let malformed = |reason: &str| Err(Rejection::malformed(Location::Message, reason));
         if body.starts_with(&JAVA) {
             return malformed(
                 "the body is a serialised Java object (it begins with AC ED 00 05), which only Java can read; the URI \
@@ -100,7 +98,7 @@ impl Hoarder {
             );
         }
         let text = utf8(body)?.trim();
-        // A client that sends JSON puts a text into quotation marks.
+        // JSON clients send text in quotation marks.
         let unquoted = text.starts_with('"').then(|| serde_json::from_str::<String>(text).ok()).flatten();
         let text = unquoted.as_deref().map_or(text, str::trim);
         if text.is_empty() {
@@ -108,7 +106,7 @@ impl Hoarder {
         }
         let uri = Uri::parse(text).or_else(|_| self.base_url.join(text));
         uri.map_err(|error| {
-            Rejection::unprocessable(Place::Message, format!("the body is not the URI of a resource: {error}"))
+            Rejection::unprocessable(Location::Message, format!("the body is not the URI of a resource: {error}"))
         })
     }
 }
@@ -150,20 +148,20 @@ mod tests {
     use serde_json::json;
 
     use super::{DIALECT, Event};
-    use crate::format::{Headers, Limits, Message, Reading};
+    use crate::format::{Headers, Limits, Message, ParsedMessage};
 
     fn object(key: &str, body: &[u8]) -> String {
         let dialect = (DIALECT.build)(json!({"base_url": "http://h/api/"}), Limits::default()).unwrap();
         let headers: Headers = [("Routing-Key", key)].into_iter().collect();
         match dialect.read(&Message { content_type: None, headers: &headers, body }) {
-            Ok(Reading::Drafts(drafts)) => drafts[0].object.to_string(),
-            Ok(Reading::Nothing(reason)) => reason.to_owned(),
+            Ok(ParsedMessage::Drafts(drafts)) => drafts[0].object.to_string(),
+            Ok(ParsedMessage::NoChange(reason)) => reason.to_owned(),
             Err(rejection) => rejection.to_string(),
         }
     }
 
     #[test]
-    fn the_body_is_a_uri() {
+    fn body_is_a_uri() {
         for (body, uri) in [
             (&b"documents/oa-upm-17"[..], "http://h/api/documents/oa-upm-17"),
             (b" /items/17-eciencia\n", "http://h/api/items/17-eciencia"),
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uri_is_refused_with_the_reason() {
+    fn invalid_uri_is_rejected_with_the_reason() {
         for (body, complaint) in [
             (&b"\xAC\xED\x00\x05sr\x00\x10java.lang.Object"[..], "a serialised Java object"),
             (b"", "the body is empty"),
@@ -186,13 +184,13 @@ mod tests {
             (b"items/\xff", "not UTF-8"),
             (b"two words", "a URI cannot contain ' '"),
         ] {
-            let told = object("item.new", body);
-            assert!(told.contains(complaint), "{told}");
+            let output = object("item.new", body);
+            assert!(output.contains(complaint), "{output}");
         }
     }
 
     #[test]
-    fn both_vocabularies_are_known_and_no_other_resources() {
+    fn both_vocabularies_are_parsed_and_other_resources_rejected() {
         for resource in ["source", "document", "item"] {
             for state in ["new", "opened", "closed", "deleted", "created", "updated"] {
                 assert!(Event::read(&format!("{resource}.{state}")).is_some());
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_is_needed() {
+    fn base_url_is_required() {
         for (settings, complaint) in [
             (json!(null), "base_url is missing"),
             (json!({"base_url": "librairy"}), "base_url: it is not an absolute URI"),

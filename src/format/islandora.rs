@@ -1,20 +1,20 @@
 //! Events of Islandora 2: a node, a media or a file of its Drupal was created, changed or deleted.
 //!
-//! They are ActivityStreams 2, sent over STOMP to Alpaca's queues, and have neither an identifier
-//! nor a time. The object is Drupal's entity (`urn:uuid:…`); its items are the representations that
-//! are made of it, which the `alternate` links name, or else its page or file (`canonical`). The
-//! file that a media describes is no item, since the file sends an event of its own. A new revision
-//! (`isNewVersion`) is an update like any other. Source: `EventGenerator.php` of the Drupal module
-//! `islandora`, and the test messages of Alpaca 2.
+//! Events are ActivityStreams 2, sent over STOMP to the queues of Alpaca, without identifier and time. The
+//! object is the Drupal entity (`urn:uuid:…`). Its items are its representations from the `alternate` links, or
+//! else its page or file (`canonical`). The file that a media describes is not an item, because it has its own
+//! event. A new revision (`isNewVersion`) is an ordinary update. Sources: `EventGenerator.php` of the Drupal
+//! module `islandora`, and the test messages of Alpaca 2.
 
 use std::collections::HashSet;
 
 use serde::Deserialize;
 
 use super::{
-    Bound, Dialect, DialectKind, Limits, Message, Reading, Rejection, Repeats, RepositoryApi, RepositoryKind,
-    json_ld::{self, Context, Node, activity_streams_term, in_words},
-    settings,
+    Dialect, DialectKind, DuplicateDetection, Limits, Message, MessageLimit, ParsedMessage, Rejection, RepositoryApi,
+    RepositoryKind,
+    json_ld::{self, Context, Node, activity_streams_term, describe_types},
+    parse_settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MediaType,
@@ -27,23 +27,23 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     about: "events of Islandora 2 (ActivityStreams 2)",
     accepts: &["application/ld+json", "application/json", "application/activity+json"],
     headers: &[],
-    repeats: Repeats::Unknowable,
+    duplicates: DuplicateDetection::Impossible,
     redact: None,
     repository: Some(RepositoryKind {
         api: RepositoryApi::Ldp,
-        not_walkable: Some(
-            "messages of Islandora are about what its Drupal holds, which its Fedora does not know; make a source of the \
-             dialect fedora-events for the Fedora itself",
+        not_crawlable: Some(
+            "messages of Islandora are about the entities of its Drupal, which its Fedora does not know; add a source with \
+             the dialect fedora-events for the Fedora itself",
         ),
     }),
     sample_settings: &["{}"],
     build: |value, limits| {
-        let Settings {} = settings(value)?;
+        let Settings {} = parse_settings(value)?;
         Ok(Box::new(Islandora { limits }))
     },
 };
 
-/// There is nothing to set.
+/// The dialect has no settings.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {}
@@ -52,9 +52,9 @@ struct Islandora {
     limits: Limits,
 }
 
-/// What was done to an entity.
+/// Event on an entity.
 #[derive(Clone, Copy)]
-enum Kind {
+enum EventKind {
     Create,
     Update,
     Delete,
@@ -68,26 +68,26 @@ struct Link<'a> {
 }
 
 impl Dialect for Islandora {
-    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+    fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
         let document = json_ld::parse(message.body)?;
         let root = Node::root(&document);
         let object = root.required("object")?.only()?;
         let uri = object.id_uri()?;
-        let Some(kind) = Kind::read(&root)? else {
-            return Ok(Reading::Nothing("it asks for something to be made of an object; nothing has changed yet"));
+        let Some(kind) = EventKind::read(&root)? else {
+            return Ok(ParsedMessage::NoChange("it requests a derivative of an object; nothing has changed yet"));
         };
         let target = root.member("target").map(|target| target.only()?.id_uri()).transpose()?;
-        // Where no content is told of, the object itself is the item.
+        // An object without contents is its own item.
         let contents = contents(&root, &object)?;
         if contents.len() > self.limits.items {
             let reason = format!("an object has at most {} contents here", self.limits.items);
-            return Err(Rejection::past(Bound::Items, object.place(), reason));
+            return Err(Rejection::over_limit(MessageLimit::Items, object.location(), reason));
         }
         let items = match NonEmpty::try_from(contents) {
             Ok(contents) => contents.map(|content| DraftItem::new(content.url.clone(), kind.change(Some(content)))),
             Err(_) => NonEmpty::one(DraftItem::new(uri.clone(), kind.change(None))),
         };
-        Ok(Reading::one(Draft {
+        Ok(ParsedMessage::one(Draft {
             id: None,
             event_id: root.id().and_then(|id| EventId::parse(id.text()?)),
             software_version: None,
@@ -96,16 +96,16 @@ impl Dialect for Islandora {
             parent: target.filter(|target| *target != uri),
             object: uri,
             types: Context::of(&root).types(object.types()),
-            description: root.words("summary").unwrap_or_else(|| Text::new(kind.word())),
+            description: root.text_member("summary").unwrap_or_else(|| Text::new(kind.word())),
             items: DraftItems::Listed(items),
-            lookup: DraftLookup::of(kind.untold()),
+            lookup: DraftLookup::of(kind.missing()),
         }))
     }
 }
 
-impl Kind {
-    /// What the event says was done; `None` when it only asks for something (`Activity`, as in
-    /// `Generate Derivative`).
+impl EventKind {
+    /// Returns the kind of event; `None` if it only requests something (`Activity`, as in `Generate
+    /// Derivative`).
     fn read(root: &Node<'_>) -> Result<Option<Self>, Rejection> {
         let names = root.types();
         let has = |term: &str| names.iter().any(|name| activity_streams_term(name) == Some(term));
@@ -114,8 +114,8 @@ impl Kind {
             Some((_, kind)) => Ok(Some(kind)),
             None if has("Activity") => Ok(None),
             None => Err(root.unprocessable(format!(
-                "this is no event of Islandora: it has {}; Create, Update, Delete or Activity was expected",
-                in_words(&names)
+                "this is not an event of Islandora: it has {}; Create, Update, Delete or Activity was expected",
+                describe_types(&names)
             ))),
         }
     }
@@ -128,8 +128,8 @@ impl Kind {
         }
     }
 
-    /// What is gone cannot be asked about.
-    fn untold(self) -> MissingFacts {
+    /// Returns the data to look up. A deleted entity cannot be looked up.
+    fn missing(self) -> MissingFacts {
         match self {
             Self::Create | Self::Update => MissingFacts::Content,
             Self::Delete => MissingFacts::Nothing,
@@ -145,7 +145,7 @@ impl Kind {
     }
 }
 
-/// Where the contents of the object are, each once.
+/// Returns the locations of the object's contents without duplicates.
 fn contents(root: &Node<'_>, object: &Node<'_>) -> Result<Vec<ContentLocation>, Rejection> {
     let (canonical, mut links): (Vec<_>, Vec<_>) =
         Link::all(object)?.into_iter().partition(|link| link.has("canonical"));
@@ -158,12 +158,12 @@ fn contents(root: &Node<'_>, object: &Node<'_>) -> Result<Vec<ContentLocation>, 
         links.extend(canonical);
     }
     let mut contents: Vec<_> = links.into_iter().map(Link::into_content).collect();
-    // A file kept in Fedora changes there too.
+    // A file stored in Fedora changes there too.
     for url in copies_in_fedora(root)? {
         contents.push(ContentLocation { media_type: media_type.clone(), ..ContentLocation::at(url) });
     }
-    let mut seen = HashSet::new();
-    contents.retain(|content| seen.insert(content.url.clone()));
+    let mut urls = HashSet::new();
+    contents.retain(|content| urls.insert(content.url.clone()));
     Ok(contents)
 }
 
@@ -178,7 +178,7 @@ impl<'a> Link<'a> {
         of.member("url").iter().flat_map(Node::each).map(|link| Self::read(&link)).collect()
     }
 
-    /// Reads a link object, or a plain URL, which is a link of no relation.
+    /// Parses a link object, or a plain URL, which is a link without a relation.
     fn read(link: &Node<'a>) -> Result<Self, Rejection> {
         let href = if link.text().is_some() { link.clone() } else { link.required("href")? };
         let rels = link.member("rel").map(|rel| rel.each()).unwrap_or_default();
@@ -186,7 +186,7 @@ impl<'a> Link<'a> {
         Ok(Self {
             href: href.uri()?,
             rels: rels.iter().filter_map(Node::text).collect(),
-            // One that cannot be read is no reason to lose an event.
+            // An invalid media type is ignored, because the event must not be lost.
             media_type: media_type.and_then(|name| MediaType::parse(name.text()?).ok()),
         })
     }
@@ -200,16 +200,16 @@ impl<'a> Link<'a> {
     }
 }
 
-/// The first actor. Islandora does not tell names, so the user's page stands for one.
+/// Returns the first actor. Islandora sends no names, so the URL of the user's page is used.
 fn user(actor: &Node<'_>) -> User {
     let Some(actor) = actor.each().into_iter().next() else { return User::unknown() };
     let id = actor.id();
     let id = id.as_ref().and_then(Node::text);
-    // A link that cannot be read is no reason to lose an event, since it only names the user.
+    // Invalid links are ignored, because they only name the user.
     let links = actor.member("url").map(|url| url.each()).unwrap_or_default();
     let mut links = links.iter().filter_map(|link| Link::read(link).ok());
     let page = links.find(|link| link.has("canonical")).map(|link| link.href.to_string());
-    let name = actor.words("name").map(|name| name.as_str().to_owned()).or(page);
+    let name = actor.text_member("name").map(|name| name.as_str().to_owned()).or(page);
     User::new(name.as_deref().or(id).unwrap_or(""), id.and_then(|id| Uri::parse(id).ok()))
 }
 
@@ -217,7 +217,7 @@ fn user(actor: &Node<'_>) -> User {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Dialect, DraftItems, Islandora, Limits, Message, Node, Reading, user};
+    use super::{Dialect, DraftItems, Islandora, Limits, Message, Node, ParsedMessage, user};
     use crate::format::Headers;
 
     fn items(event: &Value) -> Vec<String> {
@@ -225,8 +225,8 @@ mod tests {
         let message = Message { content_type: None, headers: &headers, body: body.as_bytes() };
         let islandora = Islandora { limits: Limits { items: 2, ..Limits::default() } };
         let drafts = match islandora.read(&message) {
-            Ok(Reading::Drafts(drafts)) => drafts,
-            Ok(Reading::Nothing(reason)) => return vec![reason.to_owned()],
+            Ok(ParsedMessage::Drafts(drafts)) => drafts,
+            Ok(ParsedMessage::NoChange(reason)) => return vec![reason.to_owned()],
             Err(rejection) => return vec![rejection.to_string()],
         };
         let DraftItems::Listed(items) = &drafts[0].items else { panic!("items were expected") };
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_are_the_representations() {
+    fn items_are_the_representations() {
         let page = json!({"href": "http://h/1", "rel": "canonical"});
         let json = json!({"href": "http://h/1?_format=json", "rel": ["alternate"]});
         let file = json!({"href": "http://h/f.jpg", "rel": "describes"});
@@ -258,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_a_readable_page_is_named_by_the_identifier() {
+    fn user_without_valid_page_is_named_by_identifier() {
         let actor = json!({"id": "urn:uuid:2", "url": [{"href": "/user/1", "rel": "canonical"}]});
         assert_eq!(user(&Node::root(&actor)).name(), "urn:uuid:2");
     }
 
     #[test]
-    fn a_copy_in_fedora_is_an_item_too() {
+    fn copy_in_fedora_is_an_item() {
         let mut event = object(&json!({"href": "http://h/f", "rel": "canonical"}));
         event["attachment"] = json!([{"content": {"fedora_uri": "http://f/1"}}, {"content": []}]);
         assert_eq!(items(&event), ["http://h/f", "http://f/1"]);

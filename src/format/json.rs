@@ -1,20 +1,20 @@
-//! JSON: the model's own shape (`docs/json.md`), written, and read with the place of every complaint.
+//! The model as JSON (`docs/json.md`): writes it, and reads it with the location of every error.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_path_to_error::Segment;
 
-use super::{Batch, Beside, FormatKind, Place, Rejection, utf8::utf8};
+use super::{Batch, ExtraHeaders, FormatKind, Location, Rejection, utf8::utf8};
 use crate::model::{Change, ContentObjectModification};
 
-/// Our JSON as a format.
+/// The model as JSON, as a format.
 pub(super) static JSON: FormatKind = FormatKind {
     name: "json",
     media_type: "application/json",
     about: "the model as JSON, one object a change",
     write: |change: &Change| write(change),
     write_modification: |modification: &ContentObjectModification| write(modification),
-    beside: Beside::Nothing,
-    // As a page of `/changes`, without a place to go on from: who is pushed to needs none.
+    extra_headers: ExtraHeaders::None,
+    // Like a page of `/changes` but without a position, which push receivers do not need.
     batch: Some(Batch { media_type: "application/json", open: "{\"changes\":[", between: ",", close: "]}" }),
 };
 
@@ -23,28 +23,27 @@ fn write(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("the model has a JSON shape for every value")
 }
 
-/// Reads one JSON document, and nothing after it.
+/// Parses exactly one JSON document.
 ///
 /// # Errors
-/// Malformed, with line and column, when it is not JSON; unprocessable, with a pointer to the
-/// member, when it is JSON of another shape.
+/// Malformed JSON is rejected with line and column, an unexpected shape with a pointer to the member.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Rejection> {
     let text = utf8(body)?;
-    // To follow the path to each member costs more than reading it: it is followed where there is a complaint.
+    // Tracking the path to each member costs more than parsing, so it is done only after an error.
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
     }
     let mut document = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut document).map_err(|error| {
-        let place = pointer(error.path());
-        complaint(text, error.inner(), place)
+        let location = pointer(error.path());
+        complaint(text, error.inner(), location)
     })?;
-    document.end().map_err(|error| complaint(text, &error, Place::Message))?;
+    document.end().map_err(|error| complaint(text, &error, Location::Message))?;
     Ok(value)
 }
 
-/// A complaint about the shape is placed by its member, one about JSON itself by line and column.
-fn complaint(text: &str, error: &serde_json::Error, member: Place) -> Rejection {
+/// Creates the rejection: errors of shape are located by member, syntax errors by line and column.
+fn complaint(text: &str, error: &serde_json::Error, member: Location) -> Rejection {
     let reason = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
     let reason = reason.strip_suffix(&position).unwrap_or(&reason);
@@ -52,19 +51,18 @@ fn complaint(text: &str, error: &serde_json::Error, member: Place) -> Rejection 
         Rejection::unprocessable(member, reason)
     } else {
         let offset = if error.is_eof() { text.len() } else { offset(text, error.line(), error.column()) };
-        Rejection::malformed(Place::in_text(text, offset), format!("this is not well-formed JSON: {reason}"))
+        Rejection::malformed(Location::in_text(text, offset), format!("this is not well-formed JSON: {reason}"))
     }
 }
 
-/// The offset of a place that serde_json gives as line and column: the column counts bytes, from 1,
-/// and is 0 for a newline itself.
+/// Converts line and column of serde_json to an offset. The column counts bytes from 1 and is 0 for a newline.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let line_start = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum::<usize>();
     (line_start + column).saturating_sub(1)
 }
 
-/// RFC 6901 section 3.
-fn pointer(path: &serde_path_to_error::Path) -> Place {
+/// Converts a path to a JSON pointer (RFC 6901 section 3).
+fn pointer(path: &serde_path_to_error::Path) -> Location {
     let mut pointer = String::new();
     for segment in path {
         pointer.push('/');
@@ -76,7 +74,7 @@ fn pointer(path: &serde_path_to_error::Path) -> Place {
             Segment::Unknown => pointer.push('?'),
         }
     }
-    Place::Pointer(pointer)
+    Location::Pointer(pointer)
 }
 
 #[cfg(test)]
@@ -91,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_placed_by_line_and_column() {
+    fn syntax_errors_have_line_and_column() {
         for (body, placed) in [
             ("{\n  \"object\" 1}", "line 2, column 12: this is not well-formed JSON: expected `:`"),
             ("{\"é\": 1, !}", "line 1, column 10: "),
@@ -106,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_member_is_placed_by_a_pointer() {
+    fn shape_errors_have_a_pointer() {
         let item =
             |member: &str| format!(r#"{{"object":"urn:x:1","items":[{{"uri":"urn:x:1","change":"ADD",{member}}}]}}"#);
         for (body, placed) in [
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_is_escaped() {
+    fn pointer_is_escaped() {
         let complaint = read::<BTreeMap<String, u8>>(br#"{"a/b~c":"x"}"#).unwrap_err().to_string();
         assert!(complaint.starts_with("/a~1b~0c: invalid type"), "{complaint}");
     }

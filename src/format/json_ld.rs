@@ -1,21 +1,21 @@
-//! Reading JSON-LD from strangers, as far as repositories write it: a value that knows its place,
-//! and types that may be short names, prefixed names or whole URIs.
+//! Reads JSON-LD events from repositories: values with their locations, and types that may be short names,
+//! prefixed names or full URIs.
 //!
-//! The event dialects use it. It is not a JSON-LD processor: it fetches no context, and the
-//! members keep the names that ActivityStreams 2 and Fedora give them.
+//! This is not a JSON-LD processor: it fetches no context, and members keep the names from ActivityStreams 2
+//! and Fedora.
 
 use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::Value;
 
-use super::{Place, Rejection, utf8::utf8};
+use super::{Location, Rejection, utf8::utf8};
 use crate::model::{Text, Timestamp, Uri};
 
-/// The namespace of ActivityStreams 2 (Vocabulary, section 1.1), and its frequent misspelling.
+/// Namespace of ActivityStreams 2 (Vocabulary, section 1.1), and its common misspelling.
 pub(super) const ACTIVITY_STREAMS: [&str; 2] =
     ["https://www.w3.org/ns/activitystreams#", "http://www.w3.org/ns/activitystreams#"];
 
-/// Prefixes that Fedora's and Islandora's messages use without declaring them.
+/// Prefixes that messages of Fedora and Islandora use without declaring them.
 const WELL_KNOWN: [(&str, &str); 9] = [
     ("as", ACTIVITY_STREAMS[0]),
     ("dcterms", "http://purl.org/dc/terms/"),
@@ -28,14 +28,15 @@ const WELL_KNOWN: [(&str, &str); 9] = [
     ("rdfs", "http://www.w3.org/2000/01/rdf-schema#"),
 ];
 
-/// Reads a document of one JSON object, which must be UTF-8, with or without a byte order mark.
+/// Parses a JSON object in UTF-8, with or without a byte order mark.
 ///
 /// # Errors
-/// When it is not UTF-8, empty, not JSON, nested deeper than serde_json's 128 levels, or no object.
+/// Rejects a body that is empty, not UTF-8, not JSON, nested deeper than serde_json's 128 levels, or not an
+/// object.
 pub(super) fn parse(body: &[u8]) -> Result<Value, Rejection> {
     let text = utf8(body)?;
     if text.trim().is_empty() {
-        return Err(Rejection::malformed(Place::Message, "the body is empty; a JSON document was expected"));
+        return Err(Rejection::malformed(Location::Message, "the body is empty; a JSON document was expected"));
     }
     let document: Value = serde_json::from_str(text).map_err(|error| not_well_formed(text, &error))?;
     if document.is_object() {
@@ -46,58 +47,58 @@ pub(super) fn parse(body: &[u8]) -> Result<Value, Rejection> {
 }
 
 fn not_well_formed(text: &str, error: &serde_json::Error) -> Rejection {
-    // serde_json counts a column in bytes, and a place counts characters.
+    // serde_json counts columns in bytes, and `Location` counts characters.
     let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    let place = Place::in_text(text, before + error.column().saturating_sub(1));
+    let location = Location::in_text(text, before + error.column().saturating_sub(1));
     let reason = error.to_string();
-    let place_told = format!(" at line {} column {}", error.line(), error.column());
-    let reason = reason.strip_suffix(&place_told).unwrap_or(&reason);
-    Rejection::malformed(place, format!("this is not well-formed JSON: {reason}"))
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    let reason = reason.strip_suffix(&position).unwrap_or(&reason);
+    Rejection::malformed(location, format!("this is not well-formed JSON: {reason}"))
 }
 
-/// A value in a JSON document, and where it stands.
+/// A value in a JSON document, with its location.
 #[derive(Clone, Debug)]
 pub(super) struct Node<'a> {
     value: &'a Value,
-    /// RFC 6901.
+    /// JSON pointer (RFC 6901).
     pointer: String,
 }
 
 impl<'a> Node<'a> {
-    /// The document as a whole.
+    /// Returns the root of a document.
     pub(super) fn root(document: &'a Value) -> Self {
         Self { value: document, pointer: String::new() }
     }
 
-    /// The member of that name; `None` where it says nothing: missing, null or blank.
+    /// Returns a member; `None` if it is missing, null or blank.
     pub(super) fn member(&self, name: &str) -> Option<Self> {
         let value = self.value.as_object()?.get(name)?;
-        self.inner(value, &name.replace('~', "~0").replace('/', "~1"))
+        self.nested(value, &name.replace('~', "~0").replace('/', "~1"))
     }
 
-    /// The member of that name.
+    /// Returns a required member.
     ///
     /// # Errors
-    /// When it says nothing.
+    /// Fails if the member is missing, null or blank.
     pub(super) fn required(&self, name: &str) -> Result<Self, Rejection> {
         self.member(name).ok_or_else(|| self.unprocessable(format!("there is no {name:?} here")))
     }
 
-    /// The items of an array that say something; of anything else, the value itself.
+    /// Returns the items of an array, without null and blank ones; for any other value, the value itself.
     pub(super) fn each(&self) -> Vec<Self> {
         match self.value {
             Value::Array(items) => {
                 let items = items.iter().enumerate();
-                items.filter_map(|(index, item)| self.inner(item, &index.to_string())).collect()
+                items.filter_map(|(index, item)| self.nested(item, &index.to_string())).collect()
             }
             _ => vec![self.clone()],
         }
     }
 
-    /// The value itself, or the one item of an array.
+    /// Returns the value itself, or the only item of an array.
     ///
     /// # Errors
-    /// When it is an array of none or of several.
+    /// Fails if the array does not have exactly one item.
     pub(super) fn only(&self) -> Result<Self, Rejection> {
         match <[Self; 1]>::try_from(self.each()) {
             Ok([one]) => Ok(one),
@@ -107,88 +108,88 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The text of a string or of a value object (JSON-LD 1.1 section 4.2.1); `None` for all else.
+    /// Returns the text of a string or of a value object (JSON-LD 1.1 section 4.2.1); `None` for other values.
     pub(super) fn text(&self) -> Option<&'a str> {
         self.value.as_str().or_else(|| self.value.get("@value")?.as_str()).map(str::trim)
     }
 
-    /// What identifies it: of an object its `id` or `@id`; a string is a reference already.
+    /// Returns the identifier: the member `id` or `@id` of an object, or a string itself, which is a reference.
     pub(super) fn id(&self) -> Option<Self> {
         if self.value.is_string() { Some(self.clone()) } else { self.member("id").or_else(|| self.member("@id")) }
     }
 
-    /// The same as a URI.
+    /// Returns the identifier as a URI.
     ///
     /// # Errors
-    /// When there is none, or it is not an absolute URI.
+    /// Fails if there is none, or it is not an absolute URI.
     pub(super) fn id_uri(&self) -> Result<Uri, Rejection> {
         self.id().ok_or_else(|| self.unprocessable("there is no \"id\" here"))?.uri()
     }
 
-    /// The string as a URI.
+    /// Returns the string as a URI.
     ///
     /// # Errors
-    /// When it is not a string, or not an absolute URI.
+    /// Fails if the value is not a string or not an absolute URI.
     pub(super) fn uri(&self) -> Result<Uri, Rejection> {
         let text = self.text().ok_or_else(|| self.unprocessable("this is not a URI; a string was expected"))?;
         Uri::parse(text).map_err(|error| self.unprocessable(error.to_string()))
     }
 
-    /// The string as a point in time.
+    /// Returns the string as a timestamp.
     ///
     /// # Errors
-    /// When it is not a string, or not a date and time.
+    /// Fails if the value is not a string or not a date and time.
     pub(super) fn time(&self) -> Result<Timestamp, Rejection> {
         let text = self.text().ok_or_else(|| self.unprocessable("this is not a time; a string was expected"))?;
         Timestamp::parse(text).map_err(|error| self.unprocessable(error.to_string()))
     }
 
-    /// The names in `type` or `@type`, as written.
+    /// Returns the names in `type` or `@type`, as written.
     pub(super) fn types(&self) -> Vec<&'a str> {
         let types = self.member("type").or_else(|| self.member("@type"));
         let types = types.iter().flat_map(Self::each);
         types.filter_map(|name| name.id()?.text()).collect()
     }
 
-    /// A member for people; `None` where it is no text, since that is no reason to lose an event.
-    pub(super) fn words(&self, name: &str) -> Option<Text> {
+    /// Returns a member with text for people; `None` if it is not text, because the event must not be lost.
+    pub(super) fn text_member(&self, name: &str) -> Option<Text> {
         self.member(name).and_then(|words| words.text().map(Text::new)).filter(|words| !words.is_empty())
     }
 
-    /// A refusal of what stands here.
+    /// Creates a rejection of this value.
     pub(super) fn unprocessable(&self, reason: impl Into<String>) -> Rejection {
-        Rejection::unprocessable(self.place(), reason)
+        Rejection::unprocessable(self.location(), reason)
     }
 
-    /// Where it stands.
-    pub(super) fn place(&self) -> Place {
-        Place::Pointer(self.pointer.clone())
+    /// Returns the location of this value.
+    pub(super) fn location(&self) -> Location {
+        Location::Pointer(self.pointer.clone())
     }
 
-    fn inner(&self, value: &'a Value, token: &str) -> Option<Self> {
+    fn nested(&self, value: &'a Value, token: &str) -> Option<Self> {
         let says_nothing = value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty());
         (!says_nothing).then(|| Self { value, pointer: format!("{}/{token}", self.pointer) })
     }
 }
 
-/// The prefixes that a document declares in its own `@context`.
+/// Prefixes that a document declares in its `@context`.
 pub(super) struct Context<'a>(HashMap<&'a str, &'a str>);
 
 impl<'a> Context<'a> {
-    /// No declarations, as for names in a header.
+    /// Returns an empty context, for names in headers.
     pub(super) fn none() -> Self {
         Self(HashMap::new())
     }
 
-    /// Reads the declarations of a document. Contexts by reference are not fetched.
+    /// Reads the declarations of a document. Referenced contexts are not fetched.
     pub(super) fn of(root: &Node<'a>) -> Self {
         let contexts = root.member("@context").iter().flat_map(Node::each).collect::<Vec<_>>();
         let declarations = contexts.iter().filter_map(|context| context.value.as_object()).flatten();
         Self(declarations.filter_map(|(prefix, value)| Some((prefix.as_str(), value.as_str()?))).collect())
     }
 
-    /// The types that `names` stand for, sorted and each once, since Fedora 6 writes them in an order
-    /// that changes with every start. A name without a namespace is no URI, and is left out.
+    /// Returns the types for `names`, sorted and without duplicates, because Fedora 6 changes their order with
+    /// every start. A name without a namespace is not a URI and is omitted.
     pub(super) fn types<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<Uri> {
         let mut types: Vec<_> = names.into_iter().filter_map(|name| Uri::parse(&self.expand(name)).ok()).collect();
         types.sort();
@@ -196,7 +197,7 @@ impl<'a> Context<'a> {
         types
     }
 
-    /// A prefixed name in full (JSON-LD 1.1 section 4.1.5); anything else as it is.
+    /// Expands a prefixed name (JSON-LD 1.1 section 4.1.5); returns other names unchanged.
     fn expand<'n>(&self, name: &'n str) -> Cow<'n, str> {
         let Some((prefix, local)) = name.split_once(':').filter(|(_, local)| !local.starts_with("//")) else {
             return Cow::Borrowed(name);
@@ -207,20 +208,20 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Takes a name apart into its namespace or prefix, with the delimiter, and its last part:
-/// `("as:", "Create")`, `("", "Create")`.
+/// Splits a name into its namespace or prefix, with the delimiter, and its last part: `("as:", "Create")`,
+/// `("", "Create")`.
 pub(super) fn namespace_and_local(name: &str) -> (&str, &str) {
     name.split_at(name.rfind(['#', '/', ':']).map_or(0, |delimiter| delimiter + 1))
 }
 
-/// The term of ActivityStreams 2 that a type names, whichever way it is written.
+/// Returns the ActivityStreams 2 term of a type in any notation.
 pub(super) fn activity_streams_term(name: &str) -> Option<&str> {
     let (namespace, term) = namespace_and_local(name);
     (namespace.is_empty() || namespace == "as:" || ACTIVITY_STREAMS.contains(&namespace)).then_some(term)
 }
 
-/// Type names for the words of a refusal: `the type a, b`, `no type`.
-pub(super) fn in_words(types: &[&str]) -> String {
+/// Describes type names for a rejection: `the type a, b`, `no type`.
+pub(super) fn describe_types(types: &[&str]) -> String {
     match types {
         [] => "no type".to_owned(),
         types => format!("the type {}", types.join(", ").chars().take(256).collect::<String>()),
@@ -234,7 +235,7 @@ mod tests {
     use super::{Context, Node, activity_streams_term, parse};
 
     #[test]
-    fn refuses_what_is_not_json_and_says_where() {
+    fn invalid_json_is_rejected_with_location() {
         for (body, complaint) in [
             (&b" \n"[..], "the message: the body is empty"),
             (b"\xFF\xFE{\0", "UTF-16"),
@@ -246,18 +247,18 @@ mod tests {
             (b"\"Create\"", "a JSON object was expected"),
             ("[".repeat(10_000).as_bytes(), "recursion limit exceeded"),
         ] {
-            let told = parse(body).unwrap_err().to_string();
-            assert!(told.contains(complaint), "{told}");
+            let error = parse(body).unwrap_err().to_string();
+            assert!(error.contains(complaint), "{error}");
         }
         assert_eq!(parse(b"\xEF\xBB\xBF{}").unwrap(), json!({}));
     }
 
     #[test]
-    fn a_value_knows_its_place() {
+    fn node_has_its_location() {
         let document = json!({"a/b": [null, {"~": 1}], "two": [1, 2], "none": []});
         let root = Node::root(&document);
         let item = root.member("a/b").unwrap().only().unwrap();
-        assert_eq!(item.member("~").unwrap().uri().unwrap_err().place.to_string(), "/a~1b/1/~0");
+        assert_eq!(item.member("~").unwrap().uri().unwrap_err().location.to_string(), "/a~1b/1/~0");
         for (name, complaint) in [("two", "/two: there are 2 values"), ("none", "/none: there are 0 values")] {
             assert!(root.member(name).unwrap().only().unwrap_err().to_string().starts_with(complaint));
         }
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_blank_say_nothing() {
+    fn null_and_blank_count_as_missing() {
         let document = json!({"a": null, "b": " ", "c": 0});
         let root = Node::root(&document);
         assert!(root.member("a").is_none() && root.member("b").is_none());
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_whole_uris_in_order_and_each_once() {
+    fn types_are_full_sorted_and_unique_uris() {
         let context =
             json!(["https://www.w3.org/ns/activitystreams", {"ex": "http://example.org/#", "ldp": {"@id": 1}}]);
         assert_eq!(
@@ -296,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn a_document_may_declare_a_known_prefix_anew() {
+    fn document_may_redefine_a_known_prefix() {
         assert_eq!(types(&json!({"ldp": "urn:x#"}), &["ldp:A", "ldp://host/A"]), ["ldp://host/A", "urn:x#A"]);
     }
 
     #[test]
-    fn an_activity_has_three_spellings() {
+    fn activity_has_three_notations() {
         for name in ["Create", "as:Create", "https://www.w3.org/ns/activitystreams#Create"] {
             assert_eq!(activity_streams_term(name), Some("Create"));
         }

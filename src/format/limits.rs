@@ -1,35 +1,34 @@
-//! How much of one message a dialect takes: what a stranger could otherwise make as large as the
-//! body allows.
+//! Limits of one message, within the limit of the body size.
 //!
-//! They are the operator's, from `[limits]` of the configuration, and handed to a dialect when it is
-//! set up. The depth of JSON is not among them: serde_json refuses more than 128 levels. Nor are
-//! entities: XML has its five own, and a document type declaration is refused.
+//! The operator sets them in `[limits]` of the configuration. There is no setting for the depth of JSON,
+//! because serde_json rejects more than 128 levels. XML entities need no limit: document type declarations are
+//! rejected, so only the five predefined entities exist.
 
-/// Bounds on one message.
+/// Limits of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How deep elements of XML may be nested.
+    /// Maximum depth of nested XML elements.
     pub xml_depth: usize,
-    /// How many attributes an element of XML may have.
+    /// Maximum number of attributes of an XML element.
     pub xml_attributes: usize,
-    /// How many items a change may have.
+    /// Maximum number of items in a change.
     pub items: usize,
-    /// How many types an object may have.
+    /// Maximum number of types of an object.
     pub types: usize,
-    /// How many bytes of JSON a change may become.
+    /// Maximum number of bytes of a change as JSON.
     pub change_bytes: usize,
 }
 
-/// The defaults of the configuration; a test compares them.
+/// The defaults of the configuration; a test compares both.
 impl Default for Limits {
     fn default() -> Self {
         Self { xml_depth: 64, xml_attributes: 64, items: 10_000, types: 256, change_bytes: 16 * 1024 * 1024 }
     }
 }
 
-/// Which bound a message passed.
+/// A limit that a message exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum MessageLimit {
     /// [`Limits::xml_depth`].
     XmlDepth,
     /// [`Limits::xml_attributes`].
@@ -40,6 +39,6 @@ pub enum Bound {
     Types,
     /// [`Limits::change_bytes`].
     ChangeBytes,
-    /// The items that the registry may know of one object.
+    /// Maximum number of items per object in the registry.
     ObjectItems,
 }

@@ -1,9 +1,9 @@
-//! The wire formats: how each one is read (a dialect) and how it is written, one file or folder a
-//! format, each a pure function without I/O.
+//! Wire formats: dialects read them, formats write them. Each is one file or folder of pure functions without
+//! I/O.
 //!
-//! Bytes come from the intake as a [`Message`]; a dialect gives back [`Draft`](crate::model::Draft)s or a
-//! [`Rejection`]. Changes come from the views and deliveries; a format gives back bytes.
-//! To add a dialect or a format: one new file, and one line in [`DIALECTS`] or [`FORMATS`].
+//! The intake passes bytes as a [`Message`]; a dialect returns [`Draft`](crate::model::Draft)s or a
+//! [`Rejection`]. Views and deliveries pass changes; a format returns bytes. To add a dialect or a format, add
+//! a module and list it in [`DIALECTS`] or [`FORMATS`].
 
 mod cloudevents;
 pub(crate) mod content_change;
@@ -12,11 +12,11 @@ mod fedora_apim;
 mod fedora_events;
 pub mod fedora_objects;
 pub mod fedora_rest;
+mod format_kind;
 mod hoarder;
 mod islandora;
 mod json;
 mod json_ld;
-mod kind;
 pub mod ldp;
 mod limits;
 mod model_xml;
@@ -28,16 +28,16 @@ mod xml;
 mod xml_writer;
 
 pub use dialect::{
-    Dialect, DialectKind, Headers, InvalidSettings, Message, Reading, Redacted, Repeats, RepositoryApi, RepositoryKind,
-    settings,
+    Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Message, ParsedMessage, Redaction,
+    RepositoryApi, RepositoryKind, parse_settings,
 };
-pub use fedora_apim::{InvalidName, RestNames};
-pub use fedora_events::join as resource_at;
-pub use kind::{Batch, Beside, Carrier, FormatKind, Header};
-pub use limits::{Bound, Limits};
-pub use rejection::{Place, Rejection, RejectionKind};
+pub use fedora_apim::{InvalidRestUri, RestUris};
+pub use fedora_events::join as resource_uri;
+pub use format_kind::{Batch, ExtraHeaders, FormatKind, Header, HeaderProtocol};
+pub use limits::{Limits, MessageLimit};
+pub use rejection::{Location, Rejection, RejectionKind};
 
-/// Every dialect, by name.
+/// All dialects, by name.
 pub static DIALECTS: &[&DialectKind] = &[
     &fedora_apim::DIALECT,
     &fedora_events::DIALECT,
@@ -47,13 +47,14 @@ pub static DIALECTS: &[&DialectKind] = &[
     &content_change::DIALECT,
 ];
 
-/// The dialect of that name.
+/// Returns the dialect with this name.
 #[must_use]
 pub fn dialect(name: &str) -> Option<&'static DialectKind> {
     DIALECTS.iter().copied().find(|kind| kind.name == name)
 }
 
-/// The names of the dialects whose repositories can be asked, and are of such a kind, as a list in a sentence.
+/// Lists the dialects whose repositories the gateway can query and whose kind `of_kind` accepts, as part of a
+/// sentence.
 #[must_use]
 pub fn dialects_with_repository(of_kind: fn(&RepositoryKind) -> bool) -> String {
     let is_of_kind = |kind: &&&DialectKind| kind.repository.as_ref().is_some_and(of_kind);
@@ -64,7 +65,7 @@ pub fn dialects_with_repository(of_kind: fn(&RepositoryKind) -> bool) -> String 
     }
 }
 
-/// Every format, by name.
+/// All formats, by name.
 pub static FORMATS: &[&FormatKind] = &[
     &content_change::ATOM,
     &json::JSON,
@@ -74,10 +75,10 @@ pub static FORMATS: &[&FormatKind] = &[
     &fedora_events::ACTIVITY_STREAMS,
 ];
 
-/// The format whose bodies are, byte for byte, what the journal keeps of its changes.
-pub static KEPT: &FormatKind = &json::JSON;
+/// Format in which the journal stores changes, byte for byte.
+pub static JOURNAL_FORMAT: &FormatKind = &json::JSON;
 
-/// The format of that name.
+/// Returns the format with this name.
 #[must_use]
 pub fn format(name: &str) -> Option<&'static FormatKind> {
     FORMATS.iter().copied().find(|kind| kind.name == name)

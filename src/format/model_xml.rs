@@ -1,12 +1,12 @@
-//! The model as XML: the facts of [our JSON](super::json), each in an element of its own, for
-//! receivers that speak XML and not Atom. Its schema is `xsd/content-object-modification.xsd`.
+//! The model as XML, for receivers that read XML but not Atom: the same data as [its JSON](super::json), each
+//! in an element. The schema is `xsd/content-object-modification.xsd`.
 //!
-//! Where the JSON has a member `change`, this has an element for each kind of change, so that the
-//! schema can hold what the model holds by construction: only `add` and `update` have content.
+//! Each kind of change has its own element, in place of the JSON member `change`. The schema can therefore
+//! enforce the model's rules: only `add` and `update` have content.
 
 use uuid::{Uuid, fmt::Urn};
 
-use super::{Beside, FormatKind, xml_writer::XmlWriter};
+use super::{ExtraHeaders, FormatKind, xml_writer::XmlWriter};
 use crate::model::{
     AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, EventId,
     ItemNotes, LookupMark, MediaType, State, Text, Uri,
@@ -16,46 +16,46 @@ use crate::model::{
 pub(super) static XML: FormatKind = FormatKind {
     name: "xml",
     media_type: "application/xml",
-    about: "the model as XML, for receivers that want no Atom",
+    about: "the model as XML, for receivers that do not read Atom",
     write: |change| write(&change.modification, Some(change)),
     write_modification: |modification| write(modification, None),
-    beside: Beside::Nothing,
+    extra_headers: ExtraHeaders::None,
     batch: None,
 };
 
-/// The namespace of every element.
+/// Namespace of all elements.
 const MODEL: &str = "urn:tidings:model:1";
 const ROOT: &str = "contentObjectModification";
 
-/// About how many bytes a document has, beside its items, and an item.
+/// Approximate bytes of a document without items, and of an item.
 const DOCUMENT_BYTES: usize = 1024;
 const ITEM_BYTES: usize = 768;
 
-fn write(told: &ContentObjectModification, journaled: Option<&Change>) -> Vec<u8> {
-    let mut xml = XmlWriter::document(DOCUMENT_BYTES + told.items.len() * ITEM_BYTES);
+fn write(modification: &ContentObjectModification, change: Option<&Change>) -> Vec<u8> {
+    let mut xml = XmlWriter::document(DOCUMENT_BYTES + modification.items.len() * ITEM_BYTES);
     xml.open(ROOT, &[("xmlns", MODEL)]);
-    if let Some(change) = journaled {
+    if let Some(change) = change {
         xml.leaf("seq", &[], &change.seq.to_string());
     }
-    id(&mut xml, told.id.uuid());
-    xml.leaf("source", &[], told.origin.source.as_str());
-    optional(&mut xml, "sourceEventId", told.origin.event_id.as_ref().map(EventId::as_str));
-    optional(&mut xml, "sourceVersion", told.origin.software_version.as_ref().map(Text::as_str));
-    if let Some(change) = journaled {
+    id(&mut xml, modification.id.uuid());
+    xml.leaf("source", &[], modification.origin.source.as_str());
+    optional(&mut xml, "sourceEventId", modification.origin.event_id.as_ref().map(EventId::as_str));
+    optional(&mut xml, "sourceVersion", modification.origin.software_version.as_ref().map(Text::as_str));
+    if let Some(change) = change {
         xml.leaf("received", &[], &change.received.to_string());
     }
-    xml.leaf("time", &[], &told.time.to_string());
+    xml.leaf("time", &[], &modification.time.to_string());
     xml.open("user", &[]);
-    xml.leaf("name", &[], told.user.name());
-    optional(&mut xml, "uri", told.user.uri().map(Uri::as_str));
+    xml.leaf("name", &[], modification.user.name());
+    optional(&mut xml, "uri", modification.user.uri().map(Uri::as_str));
     xml.close("user");
-    xml.leaf("object", &[], told.object.as_str());
-    optional(&mut xml, "parent", told.parent.as_ref().map(Uri::as_str));
-    for object_type in &told.types {
+    xml.leaf("object", &[], modification.object.as_str());
+    optional(&mut xml, "parent", modification.parent.as_ref().map(Uri::as_str));
+    for object_type in &modification.types {
         xml.leaf("type", &[], object_type.as_str());
     }
-    xml.leaf("description", &[], told.description.as_str());
-    if let Some(change) = journaled {
+    xml.leaf("description", &[], modification.description.as_str());
+    if let Some(change) = change {
         flag(&mut xml, "purge", change.settlement.purge);
         aspects(&mut xml, "filled", change.settlement.filled);
         aspects(&mut xml, "late", change.settlement.late);
@@ -65,8 +65,8 @@ fn write(told: &ContentObjectModification, journaled: Option<&Change>) -> Vec<u8
         optional(&mut xml, "lookup", change.settlement.lookup.map(LookupMark::name));
     }
     xml.open("items", &[]);
-    for (index, modified) in told.items.iter().enumerate() {
-        let notes = journaled.map(|change| change.settlement.item(index)).unwrap_or_default();
+    for (index, modified) in modification.items.iter().enumerate() {
+        let notes = change.map(|change| change.settlement.item(index)).unwrap_or_default();
         item(&mut xml, modified, &notes);
     }
     xml.close("items");

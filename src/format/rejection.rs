@@ -1,95 +1,95 @@
-//! Why a message could not be read, and where in it.
+//! Rejection of a message, with the location and the reason.
 
 use std::fmt;
 
-use super::Bound;
+use super::MessageLimit;
 
-/// A message that a dialect could not read: it goes to the quarantine with this.
+/// Reason why a dialect cannot read a message. Both go to the quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {reason}")]
+#[error("{location}: {reason}")]
 pub struct Rejection {
-    /// What sort of refusal it is.
+    /// Kind of rejection.
     pub kind: RejectionKind,
-    /// Where the trouble is.
-    pub place: Place,
-    /// What the trouble is and what was expected, for the person who reads the quarantine.
+    /// Location of the error.
+    pub location: Location,
+    /// The error and the expected content, for people who inspect the quarantine.
     pub reason: String,
 }
 
-/// What sort of refusal it is.
+/// Kind of rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectionKind {
-    /// The bytes are not of the format at all: not well-formed, not UTF-8, cut short.
+    /// The bytes do not have the format's syntax: malformed, not UTF-8, or truncated.
     Malformed,
-    /// The format is right and what it says is not: something is missing, wrong, or not meant for us.
+    /// The syntax is valid but the content is not: incomplete, wrong, or not for this source.
     Unprocessable,
-    /// It is larger in some respect than this gateway takes; the limit can be raised.
-    PastBound(Bound),
+    /// The message exceeds a configurable limit.
+    LimitExceeded(MessageLimit),
 }
 
-/// A place in a message.
+/// A location in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In text: line and column, both from 1; the column counts characters.
+pub enum Location {
+    /// Line and column in text, both from 1. The column counts characters.
     Line {
-        /// The line.
+        /// Line.
         line: usize,
-        /// The column.
+        /// Column.
         column: usize,
     },
-    /// In JSON: a pointer (RFC 6901).
+    /// JSON pointer (RFC 6901).
     Pointer(String),
-    /// In a header of the transport.
+    /// Header of the transport.
     Header(String),
-    /// The message as a whole.
+    /// The whole message.
     Message,
 }
 
-/// How much of a stranger's text a rejection repeats, in characters: a name in a message may be as
-/// long as the message.
-const LONGEST: usize = 400;
+/// Maximum number of characters of a message that a rejection quotes, because a name may be as long as the
+/// message.
+const MAX_CHARS: usize = 400;
 
 impl Rejection {
-    fn new(kind: RejectionKind, place: Place, reason: String) -> Self {
-        let place = match place {
-            Place::Pointer(pointer) => Place::Pointer(printable(pointer)),
-            Place::Header(name) => Place::Header(printable(name)),
-            place => place,
+    fn new(kind: RejectionKind, location: Location, reason: String) -> Self {
+        let location = match location {
+            Location::Pointer(pointer) => Location::Pointer(printable(pointer)),
+            Location::Header(name) => Location::Header(printable(name)),
+            location => location,
         };
-        Self { kind, place, reason: printable(reason) }
+        Self { kind, location, reason: printable(reason) }
     }
 
-    /// The bytes are not of the format at all.
+    /// Creates a rejection for invalid syntax.
     #[must_use]
-    pub fn malformed(place: Place, reason: impl Into<String>) -> Self {
-        Self::new(RejectionKind::Malformed, place, reason.into())
+    pub fn malformed(location: Location, reason: impl Into<String>) -> Self {
+        Self::new(RejectionKind::Malformed, location, reason.into())
     }
 
-    /// The format is right and what it says is not.
+    /// Creates a rejection for invalid content.
     #[must_use]
-    pub fn unprocessable(place: Place, reason: impl Into<String>) -> Self {
-        Self::new(RejectionKind::Unprocessable, place, reason.into())
+    pub fn unprocessable(location: Location, reason: impl Into<String>) -> Self {
+        Self::new(RejectionKind::Unprocessable, location, reason.into())
     }
 
-    /// It is larger than a bound.
+    /// Creates a rejection for a message above a limit.
     #[must_use]
-    pub fn past(bound: Bound, place: Place, reason: impl Into<String>) -> Self {
-        Self::new(RejectionKind::PastBound(bound), place, reason.into())
+    pub fn over_limit(limit: MessageLimit, location: Location, reason: impl Into<String>) -> Self {
+        Self::new(RejectionKind::LimitExceeded(limit), location, reason.into())
     }
 }
 
-/// Text that a terminal and a log can show: without control characters, and not too long.
+/// Returns text for terminals and logs: truncated and without control characters.
 fn printable(text: String) -> String {
-    let is_long = text.len() > LONGEST && text.chars().nth(LONGEST).is_some();
+    let is_long = text.len() > MAX_CHARS && text.chars().nth(MAX_CHARS).is_some();
     if !is_long && !text.contains(char::is_control) {
         return text;
     }
-    let shown = text.chars().take(LONGEST).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
-    shown.chain(is_long.then_some('…')).collect()
+    let visible = text.chars().take(MAX_CHARS).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
+    visible.chain(is_long.then_some('…')).collect()
 }
 
-impl Place {
-    /// Where byte `offset` of `text` is.
+impl Location {
+    /// Returns the location of the byte at `offset` in `text`.
     #[must_use]
     pub fn in_text(text: &str, offset: usize) -> Self {
         let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
@@ -102,7 +102,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line { line, column } => write!(f, "line {line}, column {column}"),
@@ -116,24 +116,25 @@ impl fmt::Display for Place {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, Place, Rejection};
+    use super::{Location, MAX_CHARS, Rejection};
 
     #[test]
-    fn places_count_lines_and_characters() {
+    fn locations_count_lines_and_characters() {
         let text = "añb\ncd";
-        assert_eq!(Place::in_text(text, 0), Place::Line { line: 1, column: 1 });
-        assert_eq!(Place::in_text(text, 3), Place::Line { line: 1, column: 3 });
-        assert_eq!(Place::in_text(text, 6), Place::Line { line: 2, column: 2 });
-        assert_eq!(Place::in_text(text, 99), Place::Line { line: 2, column: 3 });
+        assert_eq!(Location::in_text(text, 0), Location::Line { line: 1, column: 1 });
+        assert_eq!(Location::in_text(text, 3), Location::Line { line: 1, column: 3 });
+        assert_eq!(Location::in_text(text, 6), Location::Line { line: 2, column: 2 });
+        assert_eq!(Location::in_text(text, 99), Location::Line { line: 2, column: 3 });
     }
 
     #[test]
-    fn what_is_repeated_of_a_message_can_be_shown() {
-        let rejection = Rejection::malformed(Place::Pointer("/a\u{1b}[2J".into()), "b\n".to_owned() + &"ñ".repeat(999));
-        let Rejection { place, reason, .. } = rejection;
-        assert_eq!(place.to_string(), "/a\u{FFFD}[2J");
-        assert_eq!(reason, format!("b\u{FFFD}{}…", "ñ".repeat(LONGEST - 2)));
-        let whole = "ñ".repeat(LONGEST);
-        assert_eq!(Rejection::malformed(Place::Message, whole.clone()).reason, whole);
+    fn quoted_text_is_printable() {
+        let rejection =
+            Rejection::malformed(Location::Pointer("/a\u{1b}[2J".into()), "b\n".to_owned() + &"ñ".repeat(999));
+        let Rejection { location, reason, .. } = rejection;
+        assert_eq!(location.to_string(), "/a\u{FFFD}[2J");
+        assert_eq!(reason, format!("b\u{FFFD}{}…", "ñ".repeat(MAX_CHARS - 2)));
+        let whole = "ñ".repeat(MAX_CHARS);
+        assert_eq!(Rejection::malformed(Location::Message, whole.clone()).reason, whole);
     }
 }

@@ -1,38 +1,35 @@
-//! What the dialects of message buses share: the routing key that comes in a header, and the
-//! address of the system, against which its relative identifiers stand.
+//! Shared by dialects of message buses: the routing key in a header, and the base URL of the system.
 
 use serde::{Deserialize, Deserializer};
 
-use super::{Headers, Place, Rejection};
+use super::{Headers, Location, Rejection};
 use crate::model::{InvalidUri, Uri};
 
-/// The header with the routing key: the AMQP source puts the delivery's own there, and over an HTTP
-/// hook the client sends it.
+/// Header with the routing key. The AMQP source sets it from the delivery; an HTTP client sends it.
 pub(super) const ROUTING_KEY: &str = "routing-key";
 
-/// The message's routing key, with `expected` to say what such a key looks like.
+/// Returns the routing key of a message. `expected` gives an example of a key for the error message.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if the header is missing or blank.
 pub(super) fn routing_key<'h>(headers: &'h Headers, expected: &str) -> Result<&'h str, Rejection> {
     let key = headers.get(ROUTING_KEY).map(str::trim).filter(|key| !key.is_empty());
     key.ok_or_else(|| {
-        let reason = format!("it is missing, and says what the message is; send the routing key in it, {expected}");
-        Rejection::unprocessable(place(), reason)
+        let reason = format!("it is missing; send the routing key of the message in it, {expected}");
+        Rejection::unprocessable(location(), reason)
     })
 }
 
-/// A routing key that is none of the dialect's.
+/// Creates the rejection of an unknown routing key.
 pub(super) fn unknown_key(key: &str, expected: &str) -> Rejection {
-    Rejection::unprocessable(place(), format!("no message here has the routing key {key:?}; there are {expected}"))
+    Rejection::unprocessable(location(), format!("the routing key {key:?} is unknown; there are {expected}"))
 }
 
-fn place() -> Place {
-    Place::Header(ROUTING_KEY.to_owned())
+fn location() -> Location {
+    Location::Header(ROUTING_KEY.to_owned())
 }
 
-/// The address of a system: an http or https URL without query, fragment and user, and without a
-/// slash at its end.
+/// Base URL of a system: http or https, without query, fragment, user and trailing slash.
 #[derive(Clone, Debug)]
 pub(super) struct SystemUrl(String);
 
@@ -45,19 +42,19 @@ impl SystemUrl {
         if url.contains(['?', '#']) {
             return Err("it has a query or a fragment, and paths could not follow".to_owned());
         }
-        // It would stand in every URI that is made.
+        // The user would be visible in every URI made from the base URL.
         if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
             return Err("it has a user in it, whom every subscriber would see; leave that out".to_owned());
         }
         Ok(Self(url.trim_end_matches('/').to_owned()))
     }
 
-    /// What is at this path below it.
+    /// Returns the URI of a path below the base URL.
     pub(super) fn join(&self, path: &str) -> Result<Uri, InvalidUri> {
         Uri::parse(&self.below(path))
     }
 
-    /// The same, as text that need not be a URI.
+    /// Returns the text of a path below the base URL, which may contain template variables.
     pub(super) fn below(&self, path: &str) -> String {
         format!("{}/{}", self.0, path.trim_start_matches('/'))
     }
@@ -75,7 +72,7 @@ mod tests {
     use crate::format::Headers;
 
     #[test]
-    fn an_address_ends_where_paths_begin() {
+    fn system_url_joins_paths() {
         let url = SystemUrl::parse("https://sfm.example.org/a//").unwrap();
         assert_eq!(url.join("/b/c").unwrap().as_str(), "https://sfm.example.org/a/b/c");
         for raw in ["sfm.example.org", "ftp://h/", "http://h/?a", "http://h/#a", "http://u:p@h/", "http://u@h"] {
@@ -84,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_key_is_no_key() {
+    fn blank_routing_key_is_rejected() {
         let headers: Headers = [("Routing-Key", " ")].into_iter().collect();
-        let told = routing_key(&headers, "as in a.b").unwrap_err().to_string();
-        assert!(told.starts_with("header routing-key: it is missing"), "{told}");
+        let error = routing_key(&headers, "as in a.b").unwrap_err().to_string();
+        assert!(error.starts_with("header routing-key: it is missing"), "{error}");
     }
 }

@@ -1,21 +1,21 @@
-//! Bytes as text: every format here is UTF-8, and a body that is not is refused with the place.
+//! Decodes bodies as UTF-8 and rejects other encodings with the location.
 
-use super::{Place, Rejection};
+use super::{Location, Rejection};
 
-/// The text of `body`, without a byte order mark.
+/// Returns the text of `body` without a byte order mark.
 ///
 /// # Errors
-/// When it is not UTF-8.
+/// Fails if the body is not UTF-8.
 pub(super) fn utf8(body: &[u8]) -> Result<&str, Rejection> {
     if body.starts_with(&[0xFE, 0xFF]) || body.starts_with(&[0xFF, 0xFE]) {
-        return Err(Rejection::malformed(Place::Message, "the body is UTF-16; send it in UTF-8"));
+        return Err(Rejection::malformed(Location::Message, "the body is UTF-16; send it in UTF-8"));
     }
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     std::str::from_utf8(body).map_err(|error| {
-        // Up to here it is UTF-8, by the error's own word.
+        // The bytes before this offset are valid UTF-8.
         let before = String::from_utf8_lossy(&body[..error.valid_up_to()]);
         Rejection::malformed(
-            Place::in_text(&before, before.len()),
+            Location::in_text(&before, before.len()),
             "the body is not UTF-8 from here on; send it in UTF-8",
         )
     })
@@ -26,12 +26,12 @@ mod tests {
     use super::utf8;
 
     #[test]
-    fn a_byte_order_mark_is_left_out() {
+    fn byte_order_mark_is_skipped() {
         assert_eq!(utf8(b"\xEF\xBB\xBFa").unwrap(), "a");
     }
 
     #[test]
-    fn what_is_not_utf_8_is_refused_with_its_place() {
+    fn invalid_utf_8_is_rejected_with_location() {
         assert!(utf8(b"\xFF\xFEa\0").unwrap_err().to_string().contains("UTF-16"));
         assert!(utf8("a\né".as_bytes()).is_ok());
         let complaint = utf8(b"a\n\xC3\xA9\xE9 ").unwrap_err().to_string();

@@ -1,170 +1,170 @@
-//! Reading XML from strangers: a cursor over quick-xml events with namespaces resolved, every size
-//! bounded, and the place of every complaint.
+//! Reads untrusted XML: a cursor over quick-xml events that resolves namespaces, limits all sizes and locates
+//! every error.
 //!
-//! It is used instead of atom_syndication's reader by the Atom dialects, since that one cannot say
-//! where an error is, refuses prefixed Atom, drops the text of categories, and overflows the stack
-//! on deep nesting. DTDs are refused, so there are no entities but the five of XML itself.
+//! The Atom dialects use it in place of atom_syndication's reader, which cannot locate errors, rejects prefixed
+//! Atom, drops the text of categories, and overflows the stack on deep nesting. DTDs are rejected, so only the
+//! five predefined entities exist.
 
 mod attributes;
 mod element;
 mod namespace;
-mod piece;
+mod token;
 
 use std::borrow::Cow;
 
 use quick_xml::{Reader, events::BytesRef};
 
-use super::{Bound, Limits, Place, Rejection, utf8::utf8};
+use super::{Limits, Location, MessageLimit, Rejection, utf8::utf8};
 
-use attributes::{FewAttributes, TagAttributes};
+use attributes::{AttributeIndex, TagAttributes};
 pub(super) use element::Element;
 use namespace::{Scopes, prefix};
-use piece::Piece;
+use token::Token;
 
-/// The namespace of Atom (RFC 4287 section 2).
+/// Namespace of Atom (RFC 4287 section 2).
 pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";
 
-/// A document being read from front to back. After [`Document::root`] or a [`Document::child`] has
-/// given an element, its content must be consumed by `child` until `None`, by `text` or by `skip`.
+/// A document, read from front to back. After [`Document::root`] or [`Document::child`] has returned an
+/// element, its content must be consumed by `child` until `None`, by `text` or by `skip`.
 pub(super) struct Document<'a> {
     text: &'a str,
     reader: Reader<&'a [u8]>,
     scopes: Scopes<'a>,
     depth: usize,
     limits: Limits,
-    /// The names of the attributes of the element that is being looked at.
+    /// Attribute names of the current element.
     names: Vec<&'a str>,
 }
 
 impl<'a> Document<'a> {
-    /// Begins to read `body`, which must be UTF-8, with or without a byte order mark.
+    /// Opens `body`, which must be UTF-8, with or without a byte order mark.
     ///
     /// # Errors
-    /// When it is not UTF-8 or empty.
+    /// Fails if the body is empty or not UTF-8.
     pub(super) fn open(body: &'a [u8], limits: Limits) -> Result<Self, Rejection> {
         let text = utf8(body)?;
         if text.trim().is_empty() {
-            return Err(Rejection::malformed(Place::Message, "the body is empty; an XML document was expected"));
+            return Err(Rejection::malformed(Location::Message, "the body is empty; an XML document was expected"));
         }
-        // quick-xml passes over a second mark without counting it, and all that follows is misplaced.
+        // quick-xml skips a second mark without counting it, which would shift all locations.
         if text.starts_with('\u{FEFF}') {
             let reason = "there are two byte order marks; this is not XML";
-            return Err(Rejection::malformed(Place::in_text(text, 0), reason));
+            return Err(Rejection::malformed(Location::in_text(text, 0), reason));
         }
         let mut reader = Reader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
         Ok(Self { text, reader, scopes: Scopes::default(), depth: 0, limits, names: Vec::new() })
     }
 
-    /// The document's outermost element.
+    /// Returns the root element.
     ///
     /// # Errors
-    /// When there is none, or what stands before it is refused.
+    /// Fails if there is none, or invalid content precedes it.
     pub(super) fn root(&mut self) -> Result<Element<'a>, Rejection> {
         loop {
             let offset = self.offset();
-            match self.piece()? {
-                Piece::Start { name_len } => return self.start(offset, name_len),
-                Piece::Declaration { is_utf8: false } => {
+            match self.token()? {
+                Token::Start { name_len } => return self.start(offset, name_len),
+                Token::Declaration { is_utf8: false } => {
                     return Err(self.malformed(offset, "only UTF-8 is read; send the document in UTF-8"));
                 }
-                Piece::Eof => return Err(self.malformed(offset, "there is no element; an XML document was expected")),
-                Piece::Text if self.is_blank_since(offset) => {}
-                Piece::Text | Piece::CData | Piece::Reference => {
+                Token::Eof => return Err(self.malformed(offset, "there is no element; an XML document was expected")),
+                Token::Text if self.is_blank_since(offset) => {}
+                Token::Text | Token::CData | Token::Reference => {
                     return Err(self.malformed(offset, "there is text before the first element; this is not XML"));
                 }
-                Piece::Declaration { .. } | Piece::Aside | Piece::End => {}
+                Token::Declaration { .. } | Token::Ignored | Token::End => {}
             }
         }
     }
 
-    /// The next element directly inside the one being read; `None` at its end.
+    /// Returns the next child of the current element; `None` at its end.
     ///
     /// # Errors
-    /// When the document is not well-formed here, ends, or passes a bound.
+    /// Fails if the document is malformed or truncated here, or exceeds a limit.
     pub(super) fn child(&mut self) -> Result<Option<Element<'a>>, Rejection> {
         loop {
             let offset = self.offset();
-            match self.piece()? {
-                Piece::Start { name_len } => return self.start(offset, name_len).map(Some),
-                Piece::End => {
+            match self.token()? {
+                Token::Start { name_len } => return self.start(offset, name_len).map(Some),
+                Token::End => {
                     self.end();
                     return Ok(None);
                 }
-                Piece::Eof => return Err(self.cut_short()),
-                Piece::Reference => {
+                Token::Eof => return Err(self.cut_short()),
+                Token::Reference => {
                     self.resolve(offset)?;
                 }
-                Piece::Text | Piece::CData | Piece::Declaration { .. } | Piece::Aside => {}
+                Token::Text | Token::CData | Token::Declaration { .. } | Token::Ignored => {}
             }
         }
     }
 
-    /// The text of the element being read, that of elements inside it included, up to its end.
+    /// Returns the text of the current element and of all elements inside it, and consumes its end.
     ///
     /// # Errors
-    /// When the document is not well-formed here, ends, or passes a bound.
+    /// Fails if the document is malformed or truncated here, or exceeds a limit.
     pub(super) fn text(&mut self) -> Result<Cow<'a, str>, Rejection> {
         let outside = self.depth.saturating_sub(1);
-        let mut gathered = Cow::Borrowed("");
+        let mut collected = Cow::Borrowed("");
         loop {
             let offset = self.offset();
-            let piece = match self.piece()? {
-                Piece::Start { name_len } => {
+            let text = match self.token()? {
+                Token::Start { name_len } => {
                     self.start(offset, name_len)?;
                     continue;
                 }
-                Piece::End => {
+                Token::End => {
                     self.end();
                     if self.depth == outside {
-                        return Ok(gathered);
+                        return Ok(collected);
                     }
                     continue;
                 }
-                Piece::Eof => return Err(self.cut_short()),
-                Piece::Text => Cow::Borrowed(self.since(offset)),
-                Piece::CData => {
+                Token::Eof => return Err(self.cut_short()),
+                Token::Text => Cow::Borrowed(self.since(offset)),
+                Token::CData => {
                     let raw = self.since(offset);
                     Cow::Borrowed(raw.strip_prefix("<![CDATA[").and_then(|raw| raw.strip_suffix("]]>")).unwrap_or(raw))
                 }
-                Piece::Reference => Cow::Owned(self.resolve(offset)?.to_string()),
-                Piece::Declaration { .. } | Piece::Aside => continue,
+                Token::Reference => Cow::Owned(self.resolve(offset)?.to_string()),
+                Token::Declaration { .. } | Token::Ignored => continue,
             };
-            if gathered.is_empty() {
-                gathered = piece;
+            if collected.is_empty() {
+                collected = text;
             } else {
-                gathered.to_mut().push_str(&piece);
+                collected.to_mut().push_str(&text);
             }
         }
     }
 
-    /// Passes over the rest of the element being read.
+    /// Skips the rest of the current element.
     ///
     /// # Errors
-    /// When the document is not well-formed here, ends, or passes a bound.
+    /// Fails if the document is malformed or truncated here, or exceeds a limit.
     pub(super) fn skip(&mut self) -> Result<(), Rejection> {
         self.text().map(|_| ())
     }
 
-    /// Makes sure that nothing but comments follows the outermost element.
+    /// Checks that only comments follow the root element.
     ///
     /// # Errors
-    /// When something does.
+    /// Fails if other content follows.
     pub(super) fn finish(mut self) -> Result<(), Rejection> {
         loop {
             let offset = self.offset();
-            match self.piece()? {
-                Piece::Eof => return Ok(()),
-                Piece::Aside => {}
-                Piece::Text if self.is_blank_since(offset) => {}
+            match self.token()? {
+                Token::Eof => return Ok(()),
+                Token::Ignored => {}
+                Token::Text if self.is_blank_since(offset) => {}
                 _ => return Err(self.malformed(offset, "something follows the end of the document")),
             }
         }
     }
 
-    fn piece(&mut self) -> Result<Piece, Rejection> {
+    fn token(&mut self) -> Result<Token, Rejection> {
         match &self.reader.read_event() {
-            Ok(event) => Piece::of(event).ok_or_else(|| {
+            Ok(event) => Token::of(event).ok_or_else(|| {
                 let reason = "a document type declaration is refused; send the document without it";
                 self.malformed(self.offset(), reason)
             }),
@@ -180,7 +180,7 @@ impl<'a> Document<'a> {
         let Limits { xml_depth, .. } = self.limits;
         if self.depth > xml_depth {
             let reason = format!("elements are nested more than {xml_depth} deep");
-            return Err(Rejection::past(Bound::XmlDepth, self.place(offset), reason));
+            return Err(Rejection::over_limit(MessageLimit::XmlDepth, self.location(offset), reason));
         }
         let tag = &self.text[offset + 1..self.offset() - 1];
         let tag = tag.strip_suffix('/').unwrap_or(tag);
@@ -195,12 +195,11 @@ impl<'a> Document<'a> {
         Ok(Element { namespace, local, attributes, tag, name_len, offset, text: self.text })
     }
 
-    /// Every attribute is well-formed, there are not too many, and none is there twice; what declares a
-    /// namespace is taken note of.
-    fn check_attributes(&mut self, offset: usize, tag: &'a str, name_len: usize) -> Result<FewAttributes, Rejection> {
+    /// Checks that all attributes are well-formed, unique and not too many, and records namespace declarations.
+    fn check_attributes(&mut self, offset: usize, tag: &'a str, name_len: usize) -> Result<AttributeIndex, Rejection> {
         let xml_attributes = self.limits.xml_attributes;
-        let mut few = FewAttributes::default();
-        // The library's own check for doubles takes memory for every element.
+        let mut attributes = AttributeIndex::default();
+        // The library's own check for duplicates would allocate for every element.
         self.names.clear();
         for (index, attribute) in TagAttributes::new(tag, name_len).enumerate() {
             let attribute = attribute
@@ -208,7 +207,7 @@ impl<'a> Document<'a> {
             let name = attribute.name;
             if index == xml_attributes {
                 let reason = format!("an element has more than {xml_attributes} attributes");
-                return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
+                return Err(Rejection::over_limit(MessageLimit::XmlAttributes, self.location(offset), reason));
             }
             if self.names.contains(&name) {
                 return Err(
@@ -216,12 +215,12 @@ impl<'a> Document<'a> {
                 );
             }
             self.names.push(name);
-            few.push(&attribute);
+            attributes.push(&attribute);
             let declared = match name {
                 "xmlns" => Some(None),
                 name => name.strip_prefix("xmlns:").map(prefix),
             };
-            // A value that nobody asks for is not put together.
+            // The value is decoded later, if it is requested.
             if declared.is_none() && attribute.is_verbatim {
                 continue;
             }
@@ -229,15 +228,15 @@ impl<'a> Document<'a> {
                 .value()
                 .map_err(|error| self.malformed(offset, format!("an attribute value is not well-formed: {error}")))?;
             if let Some(prefix) = declared {
-                // Each name is looked for among all of them.
+                // Lookups of a prefix are linear in the number of declarations.
                 if self.scopes.len() == xml_attributes {
                     let reason = format!("more than {xml_attributes} namespaces are declared in each other");
-                    return Err(Rejection::past(Bound::XmlAttributes, self.place(offset), reason));
+                    return Err(Rejection::over_limit(MessageLimit::XmlAttributes, self.location(offset), reason));
                 }
                 self.scopes.declare(prefix, &value, self.depth);
             }
         }
-        Ok(few)
+        Ok(attributes)
     }
 
     fn end(&mut self) {
@@ -261,7 +260,7 @@ impl<'a> Document<'a> {
         })
     }
 
-    /// What stands between there and here.
+    /// Returns the text from `offset` to the current position.
     fn since(&self, offset: usize) -> &'a str {
         &self.text[offset..self.offset()]
     }
@@ -275,11 +274,11 @@ impl<'a> Document<'a> {
     }
 
     fn malformed(&self, offset: usize, reason: impl Into<String>) -> Rejection {
-        Rejection::malformed(self.place(offset), reason)
+        Rejection::malformed(self.location(offset), reason)
     }
 
-    fn place(&self, offset: usize) -> Place {
-        Place::in_text(self.text, offset)
+    fn location(&self, offset: usize) -> Location {
+        Location::in_text(self.text, offset)
     }
 
     fn cut_short(&self) -> Rejection {
@@ -289,9 +288,9 @@ impl<'a> Document<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ATOM, Document, Limits, Place, Rejection};
+    use super::{ATOM, Document, Limits, Location, Rejection};
 
-    /// Reads a whole document and gives back "name{text}" of the children of its root.
+    /// Reads a whole document and returns "name{text}" of the children of its root.
     fn read(body: &[u8]) -> Result<Vec<String>, Rejection> {
         let mut document = Document::open(body, Limits::default())?;
         document.root()?;
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn resolves_namespaces_whatever_the_prefix() {
+    fn namespaces_are_resolved_for_any_prefix() {
         let body = format!("<a:feed xmlns:a='{ATOM}'><a:id k='1 &lt;&#10;2' a:k='3'/><id xmlns='urn:other'/></a:feed>");
         let mut document = Document::open(body.as_bytes(), Limits::default()).unwrap();
         assert_eq!(document.root().unwrap().atom(), Some("feed"));
@@ -323,13 +322,13 @@ mod tests {
     }
 
     #[test]
-    fn gathers_text_from_all_its_forms() {
+    fn text_combines_all_its_forms() {
         let body = "\u{FEFF}<?xml version='1.0' encoding='utf-8'?><!-- c --><r><t> a&amp;<![CDATA[<b>]]>&#233;<i>c</i><!-- d --></t><u/></r>\n<!-- e -->";
         assert_eq!(read(body.as_bytes()).unwrap(), ["t{ a&<b>éc}", "u{}"]);
     }
 
     #[test]
-    fn refuses_and_says_where() {
+    fn errors_have_locations() {
         for (body, complaint_holds) in [
             (&b""[..], "the message: the body is empty"),
             (b"  \n", "the body is empty"),
@@ -367,9 +366,9 @@ mod tests {
     }
 
     #[test]
-    fn an_element_knows_its_place() {
+    fn element_has_its_location() {
         let mut document = Document::open(b"<r>\n  <t/></r>", Limits::default()).unwrap();
         document.root().unwrap();
-        assert_eq!(document.child().unwrap().unwrap().place(), Place::Line { line: 2, column: 3 });
+        assert_eq!(document.child().unwrap().unwrap().location(), Location::Line { line: 2, column: 3 });
     }
 }

@@ -1,48 +1,48 @@
-//! Writing XML in one pass, indented as the 0.1 page is, with every value escaped so that a reader
-//! gets back the same characters.
+//! Writes XML in one pass, indented like the 0.1 page. All values are escaped so that a reader gets the same
+//! characters.
 //!
-//! quick-xml's writer is not used: a tag must be put together for it elsewhere and is copied, which took
-//! longer than all else. Names are those of our own formats and are not checked.
+//! quick-xml's writer is not used, because it copies tags that must be assembled elsewhere, which took longer
+//! than everything else. Names come from the formats of this crate and are not checked.
 
 /// An attribute: name and value.
 pub(super) type Pair<'a> = (&'a str, &'a str);
 
-/// A document being written from front to back.
+/// A document, written from front to back.
 pub(super) struct XmlWriter {
     written: String,
-    /// How many elements are open.
+    /// Number of open elements.
     depth: usize,
 }
 
 impl XmlWriter {
-    /// Begins a document that will have about `size` bytes.
+    /// Begins a document of about `size` bytes.
     pub(super) fn document(size: usize) -> Self {
         let mut written = String::with_capacity(size);
         written.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>");
         Self { written, depth: 0 }
     }
 
-    /// Begins an element that has other elements in it.
+    /// Begins an element that contains other elements.
     pub(super) fn open(&mut self, name: &str, attributes: &[Pair<'_>]) {
         self.start(name, attributes);
         self.depth += 1;
     }
 
-    /// Ends the element begun last.
+    /// Ends the element that was begun last.
     pub(super) fn close(&mut self, name: &str) {
         self.depth = self.depth.saturating_sub(1);
         self.line();
         self.end(name);
     }
 
-    /// Writes an element that has text in it, or nothing; it is never self-closed, as on the 0.1 page.
+    /// Writes an element with text or without content. It is never self-closed, as on the 0.1 page.
     pub(super) fn leaf(&mut self, name: &str, attributes: &[Pair<'_>], text: &str) {
         self.start(name, attributes);
         escape(text, is_special_in_text, &mut self.written);
         self.end(name);
     }
 
-    /// The document, with a newline at its end, as a text file has.
+    /// Returns the document with a final newline.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.written.push('\n');
         self.written.into_bytes()
@@ -74,19 +74,19 @@ impl XmlWriter {
     }
 }
 
-/// What is not written as it is in text. A carriage return written as it is would be read as a newline
-/// (XML 1.0 section 2.11), and `>` could end a CDATA section that never began.
+/// Returns whether a byte must be escaped in text. A literal carriage return would be read as a newline (XML
+/// 1.0 section 2.11), and a literal `>` could complete the sequence `]]>`.
 fn is_special_in_text(byte: u8) -> bool {
     matches!(byte, b'&' | b'<' | b'>' | b'\r')
 }
 
-/// The same in an attribute, where white space written as it is would be read as a space (XML 1.0
-/// section 3.3.3).
+/// Returns whether a byte must be escaped in an attribute, where literal white space would be read as spaces
+/// (XML 1.0 section 3.3.3).
 fn is_special_in_attribute(byte: u8) -> bool {
     is_special_in_text(byte) || matches!(byte, b'"' | b'\n' | b'\t')
 }
 
-/// What stands for a byte that is not written as it is.
+/// Returns the reference for a byte that must be escaped.
 fn reference(byte: u8) -> &'static str {
     match byte {
         b'&' => "&amp;",
@@ -99,10 +99,10 @@ fn reference(byte: u8) -> &'static str {
     }
 }
 
-/// Every special byte is ASCII, so what lies between two of them is whole characters.
+/// Escapes special bytes. They are ASCII, so slices between them are valid UTF-8.
 fn escape(raw: &str, is_special: impl Fn(u8) -> bool, escaped: &mut String) {
-    // Nearly no value has one. To look at every byte is faster than to stop at the first: several are
-    // looked at at once.
+    // Hardly any value has a special byte. Testing all bytes is faster than stopping at the first, because it
+    // is vectorized.
     if !raw.bytes().fold(false, |any, byte| any | is_special(byte)) {
         escaped.push_str(raw);
         return;
@@ -121,7 +121,7 @@ mod tests {
     use super::XmlWriter;
 
     #[test]
-    fn values_are_escaped_so_that_they_come_back() {
+    fn escaped_values_round_trip() {
         let mut writer = XmlWriter::document(0);
         writer.open("a", &[("b", "\"<é>'&\r\n\t")]);
         writer.leaf("c", &[], "]]> \"&\r\n\tü");

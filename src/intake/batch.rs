@@ -19,7 +19,7 @@ use super::{
     log_accepted, log_quarantined, quarantine_entry,
 };
 use crate::{
-    format::{Place, Redacted, Rejection},
+    format::{Location, Redaction, Rejection},
     journal::{JournalError, Submission, quarantine::QuarantineId},
 };
 
@@ -145,7 +145,7 @@ fn read_one(source: &Source, incoming: &mut Incoming) -> Result<ReadMessage, Rej
         redact(source, incoming, false);
         let reason =
             "the dialect crashed on this message, which is a bug of Tidings; please report it with the message";
-        Err(Rejection::unprocessable(Place::Message, reason))
+        Err(Rejection::unprocessable(Location::Message, reason))
     })?;
     let (submission, empty_reason) = source.submission(incoming, reading);
     Ok(ReadMessage { submission, empty_reason, is_enriched: false })
@@ -160,9 +160,9 @@ fn redact(source: &Source, incoming: &mut Incoming, encoded: bool) {
         return;
     }
     match catch_unwind(AssertUnwindSafe(|| redact(&incoming.body))) {
-        Ok(Redacted::AsItCame) => {}
-        Ok(Redacted::Without(body) | Redacted::Blanked(body, _)) => incoming.body = body.into(),
-        Ok(Redacted::Opaque) | Err(_) => incoming.body = Bytes::new(),
+        Ok(Redaction::Unchanged) => {}
+        Ok(Redaction::Removed(body) | Redaction::Blanked(body, _)) => incoming.body = body.into(),
+        Ok(Redaction::Opaque) | Err(_) => incoming.body = Bytes::new(),
     }
 }
 
@@ -247,7 +247,10 @@ fn count(source: &Source, receipts: impl Iterator<Item = Receipt>) {
 mod tests {
     use super::{Batch, Incoming, Intake, ReceivedMessage, Source};
     use crate::{
-        format::{Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Reading, Rejection, Repeats},
+        format::{
+            Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Limits, Message, ParsedMessage,
+            Rejection,
+        },
         journal::{
             Journal, JournalSettings,
             store::sqlite::{SqliteOptions, SqliteStore},
@@ -260,7 +263,7 @@ mod tests {
         about: "",
         accepts: &[],
         headers: &["read"],
-        repeats: Repeats::SameBody,
+        duplicates: DuplicateDetection::ByBody,
         redact: None,
         repository: None,
         sample_settings: &["{}"],
@@ -271,8 +274,8 @@ mod tests {
     struct Frail;
 
     impl Dialect for Frail {
-        fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
-            Ok(Reading::one(serde_json::from_slice(message.body).unwrap()))
+        fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
+            Ok(ParsedMessage::one(serde_json::from_slice(message.body).unwrap()))
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Intake, Source};
 use crate::{
-    format::{Bound, Place, Rejection},
+    format::{Location, MessageLimit, Rejection},
     journal::{DraftOutcome, store::EventKey},
     model::{Draft, DraftItems, Uri, json_size},
 };
@@ -25,7 +25,7 @@ impl Source {
                      raise limits.change_bytes",
                     draft.object
                 );
-                return Err(Rejection::past(Bound::ChangeBytes, Place::Message, reason));
+                return Err(Rejection::over_limit(MessageLimit::ChangeBytes, Location::Message, reason));
             }
             Ok(())
         })
@@ -42,7 +42,7 @@ impl Source {
                 "the object {object} has {} types; at most {max} are allowed: raise limits.types if they are expected",
                 types.len()
             );
-            return Err(Rejection::past(Bound::Types, Place::Message, reason));
+            return Err(Rejection::over_limit(MessageLimit::Types, Location::Message, reason));
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Source {
         if items > max {
             let reason =
                 format!("the object {object} has {items} items; at most {max} are allowed: raise limits.items");
-            return Err(Rejection::past(Bound::Items, Place::Message, reason));
+            return Err(Rejection::over_limit(MessageLimit::Items, Location::Message, reason));
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ pub(super) fn check_scheme(uri: &Uri) -> Result<(), Rejection> {
     let (scheme, _) = uri.as_str().split_once(':').unwrap_or_default();
     if ACTIVE_SCHEMES.iter().any(|active| scheme.eq_ignore_ascii_case(active)) {
         let reason = format!("the scheme {scheme} is not allowed, because a browser would execute the link: {uri}");
-        return Err(Rejection::unprocessable(Place::Message, reason));
+        return Err(Rejection::unprocessable(Location::Message, reason));
     }
     Ok(())
 }
@@ -106,6 +106,6 @@ impl Intake {
             "an object would have more than {max} items, including deleted ones: raise limits.object_items if that \
              is intended"
         );
-        Rejection::past(Bound::ObjectItems, Place::Message, reason)
+        Rejection::over_limit(MessageLimit::ObjectItems, Location::Message, reason)
     }
 }

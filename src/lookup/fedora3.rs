@@ -186,13 +186,13 @@ impl Object<'_> {
         time: Option<Timestamp>,
     ) -> Result<(Option<DraftItem>, Option<LookupMark>), LookupError> {
         let id = match &listed {
-            ListedDatastream::Whole(version) => version.datastream.clone(),
-            ListedDatastream::Named(id) => id.clone(),
+            ListedDatastream::WithProfile(version) => version.datastream.clone(),
+            ListedDatastream::IdOnly(id) => id.clone(),
         };
         let path = format!("{}/datastreams/{id}", self.path);
         let newest = match listed {
-            ListedDatastream::Whole(version) => Some(version),
-            ListedDatastream::Named(_) => self.profile(&path, None).await?,
+            ListedDatastream::WithProfile(version) => Some(version),
+            ListedDatastream::IdOnly(_) => self.profile(&path, None).await?,
         };
         // A datastream that disappeared after the list was read has a message of its own about its deletion.
         let Some(newest) = newest else { return Ok((None, Some(LookupMark::Newer))) };
@@ -273,7 +273,7 @@ fn complete_after_purge(
 /// Copies the facts of a version to a content location. A version that the next change replaces has no lasting
 /// URL, so its URL is not dated.
 fn fill(content: &mut ContentLocation, datastream: &Uri, version: DatastreamVersion) {
-    if version.is_kept
+    if version.is_versioned
         && content.url == *datastream
         && let Ok(dated_url) = Uri::parse(&format!("{datastream}?asOfDateTime={}", version.created))
     {

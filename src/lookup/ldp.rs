@@ -14,7 +14,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{cached_requests::CachedRequests, client::Resource, error::LookupError};
 use crate::{
-    format::ldp::{Described, description, links},
+    format::ldp::{self, ResourceDescription, parse_description},
     model::{
         ContentLocation, Digest, DigestAlgorithm, Draft, DraftItems, LookupMark, MediaType, MissingFacts, Timestamp,
         Uri,
@@ -126,7 +126,11 @@ async fn complete_object(
 }
 
 /// Requests and parses the description of a resource.
-async fn describe(requests: &CachedRequests<'_>, path: &str, headers: &HeaderMap) -> Result<Described, LookupError> {
+async fn describe(
+    requests: &CachedRequests<'_>,
+    path: &str,
+    headers: &HeaderMap,
+) -> Result<ResourceDescription, LookupError> {
     let settings = requests.repository.settings();
     let elsewhere = link_targets(headers, "describedby").into_iter().find_map(|at| settings.path_of(at));
     // A fragment is described together with its resource.
@@ -134,11 +138,11 @@ async fn describe(requests: &CachedRequests<'_>, path: &str, headers: &HeaderMap
     let at = elsewhere.as_deref().unwrap_or(document);
     let subject = format!("{}{path}", settings.url);
     let read = |body: &[u8], _| {
-        let mut described = description(body, &subject)?;
+        let mut described = parse_description(body, &subject)?;
         // Fedora uses the base URL that it considers its own for the subject.
         for base in &settings.public_urls {
             if described.types.is_empty() {
-                described = description(body, &format!("{base}{path}"))?;
+                described = parse_description(body, &format!("{base}{path}"))?;
             }
         }
         Ok(described)
@@ -214,7 +218,7 @@ fn is_resource(resource: &Resource) -> Result<(), &'static str> {
 
 /// Returns the targets of all links with a relation.
 fn link_targets<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
-    links(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
+    ldp::link_targets(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
 }
 
 #[cfg(test)]

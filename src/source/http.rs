@@ -13,7 +13,7 @@ use axum::{
 
 use super::rate::RateLimiter;
 use crate::{
-    format::{Bound, Headers, RejectionKind},
+    format::{Headers, MessageLimit, RejectionKind},
     intake::{AcceptedChange, EventId, Incoming, IngestResponse, Intake, IntakeError, Receipt, Source, SourceName},
     web::{Body, Limit, Path, Problem, ProblemCode, SignedBody, limit_hit, problems},
 };
@@ -139,7 +139,7 @@ fn problem(error: IntakeError) -> Problem {
             let code = match rejection.kind {
                 RejectionKind::Malformed => ProblemCode::MalformedMessage,
                 RejectionKind::Unprocessable => ProblemCode::UnprocessableMessage,
-                RejectionKind::PastBound(bound) => {
+                RejectionKind::LimitExceeded(bound) => {
                     limit_hit(limit(bound));
                     ProblemCode::UnprocessableMessage
                 }
@@ -151,7 +151,7 @@ fn problem(error: IntakeError) -> Problem {
             Problem::new(code, detail)
                 .at(format!("/quarantine/{id}"))
                 .with("quarantine", id.0)
-                .with("place", rejection.place.to_string())
+                .with("place", rejection.location.to_string())
                 .with("reason", rejection.reason)
         }
         IntakeError::LookupFailed(error) => {
@@ -169,14 +169,14 @@ fn problem(error: IntakeError) -> Problem {
     }
 }
 
-fn limit(bound: Bound) -> Limit {
+fn limit(bound: MessageLimit) -> Limit {
     match bound {
-        Bound::XmlDepth => Limit::XmlDepth,
-        Bound::XmlAttributes => Limit::XmlAttributes,
-        Bound::Items => Limit::Items,
-        Bound::Types => Limit::Types,
-        Bound::ChangeBytes => Limit::ChangeBytes,
-        Bound::ObjectItems => Limit::ObjectItems,
+        MessageLimit::XmlDepth => Limit::XmlDepth,
+        MessageLimit::XmlAttributes => Limit::XmlAttributes,
+        MessageLimit::Items => Limit::Items,
+        MessageLimit::Types => Limit::Types,
+        MessageLimit::ChangeBytes => Limit::ChangeBytes,
+        MessageLimit::ObjectItems => Limit::ObjectItems,
     }
 }
 

@@ -324,7 +324,7 @@ pub async fn one(
         let detail = format!("The journal has no change with the identifier {id:?}. GET /changes lists all changes.");
         Problem::new(ProblemCode::NotFound, detail)
     };
-    let formats = || FORMATS.iter().copied().filter(|format| format.is_whole());
+    let formats = || FORMATS.iter().copied().filter(|format| format.is_self_contained());
     let offered: Vec<_> = formats().map(|format| format.media_type).collect();
     let chosen = best_media_type(&headers, &offered).ok_or_else(|| {
         let detail = format!("A change is available as {}.", offered.join(", "));

@@ -72,8 +72,8 @@ impl<'de> Deserialize<'de> for Format {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserialize_str(deserializer, |name| {
             // Events have no headers, so only formats without headers are possible.
-            format(name).filter(|format| format.is_whole()).map(Self).ok_or_else(|| {
-                let available = FORMATS.iter().filter(|format| format.is_whole());
+            format(name).filter(|format| format.is_self_contained()).map(Self).ok_or_else(|| {
+                let available = FORMATS.iter().filter(|format| format.is_self_contained());
                 let names = available.map(|format| format.name).collect::<Vec<_>>().join(", ");
                 format!("there is no event format {name:?}; there are {names}")
             })

@@ -18,7 +18,7 @@ use axum::{
 };
 use tidings::{
     admin::metrics::Metrics,
-    format::{self, Dialect, DialectKind, Headers, Limits, Message, Reading},
+    format::{self, Dialect, DialectKind, Headers, Limits, Message, ParsedMessage},
     intake::{EVENTS, Receipt, SourceName},
     journal::{
         DraftOutcome,
@@ -100,7 +100,8 @@ async fn receive(
         Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
     };
     let headers: Headers = headers.iter().filter_map(text).collect();
-    let Ok(Reading::Drafts(drafts)) = hook.dialect.read(&Message { content_type, headers: &headers, body: &body })
+    let Ok(ParsedMessage::Drafts(drafts)) =
+        hook.dialect.read(&Message { content_type, headers: &headers, body: &body })
     else {
         return StatusCode::UNPROCESSABLE_ENTITY.into_response();
     };

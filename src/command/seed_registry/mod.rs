@@ -133,14 +133,14 @@ impl SeedRegistry {
             )));
         };
         match source.dialect.repository {
-            Some(RepositoryKind { not_walkable: None, .. }) => Ok(source),
-            Some(RepositoryKind { not_walkable: Some(reason), .. }) => {
+            Some(RepositoryKind { not_crawlable: None, .. }) => Ok(source),
+            Some(RepositoryKind { not_crawlable: Some(reason), .. }) => {
                 Err(Failure::Usage(format!("the source {name} cannot be crawled: {reason}")))
             }
             None => Err(Failure::Usage(format!(
                 "the source {name} has the dialect {}, whose repositories cannot be crawled; only {} can",
                 source.dialect.name,
-                dialects_with_repository(|repository| repository.not_walkable.is_none())
+                dialects_with_repository(|repository| repository.not_crawlable.is_none())
             ))),
         }
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidings::{config::Flags, delivery::Start, model::SubscriptionName, web::Secret};
+use tidings::{config::Flags, delivery::StartPosition, model::SubscriptionName, web::Secret};
 use url::Url;
 
 use self::definition::{Assignment, assignment};
@@ -112,7 +112,7 @@ struct NameArg {
 /// Parses the target of a rewind. The API accepts the number of a change only as a JSON number.
 fn rewind_target(text: &str) -> Result<Value, String> {
     let target = text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number));
-    serde_json::from_value::<Start>(target.clone()).map(|_| target).map_err(|error| error.to_string())
+    serde_json::from_value::<StartPosition>(target.clone()).map(|_| target).map_err(|error| error.to_string())
 }
 
 impl Subscriptions {

@@ -1,11 +1,12 @@
-//! Pushing to a RabbitMQ exchange, or that of another AMQP 0-9-1 broker, with publisher confirms.
+//! Publishes to an exchange of RabbitMQ, or of another AMQP 0-9-1 broker, with publisher confirms.
 //!
-//! A message counts as delivered when the broker has confirmed it and it has reached a queue: it is
-//! published as `mandatory`, and what comes back is acknowledged too, so that an acknowledgement
-//! alone says little. Confirmations are awaited while more is sent, up to the window. After a nack, a
-//! lost connection or a confirmation that does not come, everything that is not confirmed is sent
-//! again, in order, on a new connection: a channel that was opened while a quorum queue had no leader
-//! is answered with nacks for as long as it lives.
+//! A message is delivered when the broker has confirmed it and it has reached a queue. Messages are published
+//! as `mandatory`. The broker also acknowledges returned messages, so an acknowledgement alone is not enough.
+//!
+//! Confirmations are awaited while more messages are sent, up to the window. After a nack, a lost connection or
+//! a missing confirmation, all unconfirmed messages are sent again in order on a new connection. A new
+//! connection is needed because a channel opened while a quorum queue had no leader receives nacks for its
+//! whole life.
 
 mod routing;
 mod settings;
@@ -24,156 +25,158 @@ use lapin::{
     types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString},
 };
 
-use self::settings::{Settings, Unroutable};
-use super::{Delivery, DeliveryError, DeliveryKind, Doing, Outcome, Outgoing, Pending, Window};
+use self::settings::{AmqpSettings, Unroutable};
+use super::{BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, Window};
 use crate::{
     amqp::{AmqpError, Channel, Connection, Connector},
-    format::{Carrier, FormatKind, Header},
+    format::{FormatKind, Header, HeaderProtocol},
     model::{Change, ItemChangeKind, SubscriptionName},
 };
 
-/// AMQP as a delivery.
+/// AMQP as a kind of delivery.
 pub(super) static AMQP: DeliveryKind = DeliveryKind {
     name: "amqp",
     about: "publishes to an exchange of a RabbitMQ, or another AMQP 0-9-1 broker",
-    keys: &settings::KEYS,
-    read: settings::read,
+    settings: &settings::KEYS,
+    parse: settings::parse,
 };
 
-/// What a message is, to a consumer that reads several kinds (the property `type`).
+/// Property `type`, for consumers that read several kinds of messages.
 const MESSAGE_TYPE: &str = "content-change";
 
-/// Who publishes (the property `app-id`).
+/// Property `app-id`, which names the publisher.
 const APP_ID: &str = "tidings";
 
-/// Messages are to outlive the broker.
+/// Delivery mode of messages that survive a restart of the broker.
 const PERSISTENT: u8 = 2;
 
-/// How often the connection is looked at while nothing is sent.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval of connection checks while nothing is sent.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a message waits for a broker that takes nothing.
-const BLOCKED: Duration = Duration::from_secs(10);
+/// Time that a message waits for a blocked broker.
+const BLOCKED_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Amqp {
-    settings: Arc<Settings>,
+    settings: Arc<AmqpSettings>,
     connector: Connector,
-    line: Option<Arc<Line>>,
-    /// The largest body that the broker takes, once it has told.
-    largest: Arc<AtomicUsize>,
+    session: Option<Arc<BrokerSession>>,
+    /// Maximum body size of the broker, as far as it is known.
+    max_body_bytes: Arc<AtomicUsize>,
 }
 
-/// A connection with the channel that is published on. Nothing else uses either.
-struct Line {
+/// A connection and the channel for publishing. Nothing else uses either of them.
+struct BrokerSession {
     connection: Connection,
     channel: Channel,
 }
 
-impl Line {
-    /// Waits until the broker has taken nothing for a while, because it is short of memory or disk. A broker that has
-    /// room may take a large message for as long as `confirm_seconds` says.
+impl BrokerSession {
+    /// Waits until the broker has been blocked for a while, because it is short of memory or disk. An unblocked
+    /// broker has `confirm_seconds` to accept a large message.
     async fn blocked(&self) -> AmqpError {
         loop {
-            tokio::time::sleep(BLOCKED).await;
+            tokio::time::sleep(BLOCKED_TIMEOUT).await;
             if self.connection.is_blocked() {
-                return AmqpError::Timeout { operation: "accept a message", after: BLOCKED };
+                return AmqpError::Timeout { operation: "accept a message", after: BLOCKED_TIMEOUT };
             }
         }
     }
 }
 
 impl Amqp {
-    fn new(settings: Arc<Settings>, subscription: &SubscriptionName) -> Self {
+    fn new(settings: Arc<AmqpSettings>, subscription: &SubscriptionName) -> Self {
         let name = format!("tidings subscription {subscription}");
         let connector = Connector::new(settings.address.clone(), &name, settings.ca.clone())
             .with_resolver(Arc::clone(&settings.resolver));
-        let largest = Arc::new(AtomicUsize::new(settings.max_message_bytes));
-        Self { settings, connector, line: None, largest }
+        let max_body_bytes = Arc::new(AtomicUsize::new(settings.max_message_bytes));
+        Self { settings, connector, session: None, max_body_bytes }
     }
 
-    async fn set_up(&mut self) -> Result<(), DeliveryError> {
-        self.hang_up().await;
-        let connection = self.connector.connect().await.map_err(failed)?;
-        let channel = connection.channel().await.map_err(failed)?;
-        let line = self.line.insert(Arc::new(Line { connection, channel }));
-        let Settings { exchange, queues, declare, .. } = &*self.settings;
-        line.channel.exchange(exchange, !declare).await.map_err(failed)?;
+    async fn connect_and_declare(&mut self) -> Result<(), DeliveryError> {
+        self.disconnect().await;
+        let connection = self.connector.connect().await.map_err(delivery_error)?;
+        let channel = connection.channel().await.map_err(delivery_error)?;
+        let session = self.session.insert(Arc::new(BrokerSession { connection, channel }));
+        let AmqpSettings { exchange, queues, declare, .. } = &*self.settings;
+        session.channel.exchange(exchange, !declare).await.map_err(delivery_error)?;
         for queue in queues {
-            line.channel.queue(&queue.name, queue.kind, !declare).await.map_err(failed)?;
+            session.channel.queue(&queue.name, queue.kind, !declare).await.map_err(delivery_error)?;
             for binding in queue.bindings.iter().filter(|_| *declare) {
-                line.channel.bind(&queue.name, exchange, binding).await.map_err(failed)?;
+                session.channel.bind(&queue.name, exchange, binding).await.map_err(delivery_error)?;
             }
         }
-        line.channel.confirm().await.map_err(failed)
+        session.channel.confirm().await.map_err(delivery_error)
     }
 
-    /// Hands a message to the connection, and waits neither for it to be written nor for its confirmation:
-    /// what is written together costs one call of the system, and not one for each message.
-    fn publish(&mut self, message: Outgoing) -> Result<Pending, DeliveryError> {
+    /// Hands a message to the connection without waiting for the write or the confirmation, so that one system
+    /// call can write many messages.
+    fn publish(&mut self, message: Outgoing) -> Result<DeliveryFuture, DeliveryError> {
         let Outgoing { change, format, body, .. } = message;
-        let largest = self.largest.load(Ordering::Relaxed);
-        if body.len() > largest {
-            let reason = format!("it has {} bytes, and the broker takes {largest} at most", body.len());
-            return Ok(Box::pin(std::future::ready(Outcome::Refused { reason })));
+        let max_body_bytes = self.max_body_bytes.load(Ordering::Relaxed);
+        if body.len() > max_body_bytes {
+            let reason = format!("it has {} bytes, and the broker accepts at most {max_body_bytes}", body.len());
+            return Ok(Box::pin(std::future::ready(DeliveryOutcome::Refused { reason })));
         }
-        let line = self.line.clone().ok_or_else(gone)?;
-        let change = change.change().map_err(failed)?;
+        let session = self.session.clone().ok_or_else(connection_lost)?;
+        let change = change.change().map_err(delivery_error)?;
         let key = self.settings.routing_key.fill(change);
         let properties = properties(change, format);
         let id = change.modification.id.to_string();
-        let (settings, largest) = (Arc::clone(&self.settings), Arc::clone(&self.largest));
-        let mut pending: Pending = Box::pin(async move {
-            let patience = settings.window.patience;
-            let sending = line.channel.publish(&settings.exchange, &key, true, &body, properties, patience);
+        let (settings, max_body_bytes) = (Arc::clone(&self.settings), Arc::clone(&self.max_body_bytes));
+        let mut pending: DeliveryFuture = Box::pin(async move {
+            let patience = settings.window.outcome_timeout;
+            let sending = session.channel.publish(&settings.exchange, &key, true, &body, properties, patience);
             let sent = tokio::select! {
-                // Polled first, since messages go out in the order of their first polls.
+                // Polled first, because messages are written in the order of their first polls.
                 biased;
                 sent = sending => sent,
-                error = line.blocked() => Err(error),
+                error = session.blocked() => Err(error),
             };
             drop(body);
             match sent {
-                Ok(confirm) => outcome(confirm, || line.channel.take_return(&id), settings.unroutable, &largest).await,
-                Err(error) => not_sent(&line, &error, &largest),
+                Ok(confirm) => {
+                    outcome(confirm, || session.channel.take_return(&id), settings.unroutable, &max_body_bytes).await
+                }
+                Err(error) => failed_outcome(&session, &error, &max_body_bytes),
             }
         });
-        // Messages go out in the order of their first polls.
+        // Polled once here, because messages are written in the order of their first polls.
         Ok(match (&mut pending).now_or_never() {
             Some(outcome) => Box::pin(std::future::ready(outcome)),
             None => pending,
         })
     }
 
-    async fn hang_up(&mut self) {
-        if let Some(line) = self.line.take() {
-            line.channel.close().await;
-            line.connection.close().await;
+    async fn disconnect(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.channel.close().await;
+            session.connection.close().await;
         }
     }
 }
 
 impl Delivery for Amqp {
-    fn connect(&mut self) -> Doing<'_, Result<(), DeliveryError>> {
-        Box::pin(self.set_up())
+    fn connect(&mut self) -> BoxFuture<'_, Result<(), DeliveryError>> {
+        Box::pin(self.connect_and_declare())
     }
 
-    fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
+    fn send(&mut self, message: Outgoing) -> BoxFuture<'_, Result<DeliveryFuture, DeliveryError>> {
         Box::pin(std::future::ready(self.publish(message)))
     }
 
-    fn failed(&mut self) -> Doing<'_, DeliveryError> {
+    fn wait_for_failure(&mut self) -> BoxFuture<'_, DeliveryError> {
         Box::pin(async {
             loop {
-                tokio::time::sleep(LOOK).await;
-                if !self.line.as_ref().is_some_and(|line| line.connection.is_open()) {
-                    return gone();
+                tokio::time::sleep(CHECK_INTERVAL).await;
+                if !self.session.as_ref().is_some_and(|session| session.connection.is_open()) {
+                    return connection_lost();
                 }
             }
         })
     }
 
-    fn close(&mut self) -> Doing<'_, ()> {
-        Box::pin(self.hang_up())
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.disconnect())
     }
 
     fn window(&self) -> Window {
@@ -182,117 +185,118 @@ impl Delivery for Amqp {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn failed(error: impl ToString) -> DeliveryError {
+fn delivery_error(error: impl ToString) -> DeliveryError {
     DeliveryError(error.to_string())
 }
 
-fn gone() -> DeliveryError {
-    DeliveryError("the connection to the broker is gone".to_owned())
+fn connection_lost() -> DeliveryError {
+    DeliveryError("the connection to the broker is lost".to_owned())
 }
 
-/// Why a message was not taken. A broker that is short of memory or disk says so to those who publish, and
-/// takes nothing.
-fn not_sent(line: &Line, error: &AmqpError, largest: &AtomicUsize) -> Outcome {
+/// Returns the outcome of a message that was not sent. A broker that is short of memory or disk blocks
+/// publishers and notifies them.
+fn failed_outcome(session: &BrokerSession, error: &AmqpError, max_body_bytes: &AtomicUsize) -> DeliveryOutcome {
     let mut reason = error.to_string();
-    learn(largest, &reason);
-    if line.connection.is_blocked() {
-        reason.push_str(": the broker is short of memory or disk, and takes no messages until it has room again");
+    learn_max_size(max_body_bytes, &reason);
+    if session.connection.is_blocked() {
+        reason.push_str(": the broker is short of memory or disk and accepts no messages until it has room");
     }
-    Outcome::Retry { reason, after: None }
+    DeliveryOutcome::Retry { reason, after: None }
 }
 
-/// The outcome of a message by its confirmation. `is_returned` says whether the broker returned the message, which it
-/// does before it confirms it. The library pairs returned messages with confirmations by their order alone, so that
-/// it may name another one of those that are confirmed together.
+/// Returns the outcome of a message from its confirmation. `is_returned` reports whether the broker returned
+/// the message; the return precedes the confirmation. The library's own pairing is not used: it matches returns
+/// to confirmations by order only and may pick another message that was confirmed together with this one.
 async fn outcome(
     confirm: PublisherConfirm,
     is_returned: impl FnOnce() -> bool,
     unroutable: Unroutable,
-    largest: &AtomicUsize,
-) -> Outcome {
-    let retry = |reason: String| Outcome::Retry { reason, after: None };
+    max_body_bytes: &AtomicUsize,
+) -> DeliveryOutcome {
+    let retry = |reason: String| DeliveryOutcome::Retry { reason, after: None };
     match confirm.await {
-        Ok(Confirmation::Ack(_)) if !is_returned() => Outcome::Delivered,
-        // It came back, and is acknowledged all the same.
+        Ok(Confirmation::Ack(_)) if !is_returned() => DeliveryOutcome::Delivered,
+        // The broker returned the message and acknowledges it all the same.
         Ok(Confirmation::Ack(_)) => match unroutable {
-            Unroutable::Count => Outcome::Unroutable,
+            Unroutable::Count => DeliveryOutcome::Unroutable,
             Unroutable::Hold => retry(
                 "it reached no queue: no queue is bound to the exchange for its routing key; bind one, or set \
                  unroutable = \"count\""
                     .to_owned(),
             ),
         },
-        Ok(Confirmation::Nack(_)) => retry("the broker could not take it (nack)".to_owned()),
-        Ok(Confirmation::NotRequested) => retry("the broker confirms nothing".to_owned()),
+        Ok(Confirmation::Nack(_)) => retry("the broker could not accept it (nack)".to_owned()),
+        Ok(Confirmation::NotRequested) => retry("the broker does not confirm messages".to_owned()),
         Err(error) => {
             let reason = error.to_string();
-            learn(largest, &reason);
-            retry(format!("the connection to the broker broke: {reason}"))
+            learn_max_size(max_body_bytes, &reason);
+            retry(format!("the connection to the broker failed: {reason}"))
         }
     }
 }
 
-/// A broker closes the channel when a message is larger than it takes, and does not say which it was;
-/// but it says how much it takes. From then on such a message is refused here, and the rest goes on.
-fn learn(largest: &AtomicUsize, reason: &str) {
-    if let Some(told) = told_size(reason) {
-        largest.fetch_min(told, Ordering::Relaxed);
+/// Learns the maximum message size from the error with which a broker closes the channel. The error does not
+/// name the message. From then on, larger messages are refused here, and delivery continues.
+fn learn_max_size(max_body_bytes: &AtomicUsize, reason: &str) {
+    if let Some(max_size) = parse_max_size(reason) {
+        max_body_bytes.fetch_min(max_size, Ordering::Relaxed);
     }
 }
 
-/// `message size 200 is larger than configured max size 100` (RabbitMQ's channel, since 3.8), or
-/// `message size 200 larger than max size 100` (before).
-fn told_size(reason: &str) -> Option<usize> {
-    let (_, told) = reason.split_once("message size ")?;
-    let (_, told) = told.split_once("max size ")?;
-    told.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+/// Parses `message size 200 is larger than configured max size 100` (RabbitMQ since 3.8) or `message size 200
+/// larger than max size 100` (earlier versions).
+fn parse_max_size(reason: &str) -> Option<usize> {
+    let (_, rest) = reason.split_once("message size ")?;
+    let (_, size) = rest.split_once("max size ")?;
+    size.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 fn properties(change: &Change, format: &FormatKind) -> BasicProperties {
-    let told = &change.modification;
+    let modification = &change.modification;
     let properties = BasicProperties::default()
-        .with_message_id(short(&told.id.to_string()))
+        .with_message_id(short(&modification.id.to_string()))
         .with_content_type(short(format.media_type))
         .with_type(short(MESSAGE_TYPE))
         .with_app_id(short(APP_ID))
         .with_delivery_mode(PERSISTENT)
         .with_headers(headers(change, format));
-    // The protocol counts seconds since 1970, and has no time before.
-    match u64::try_from(told.time.millis() / 1000) {
+    // AMQP timestamps are unsigned seconds since 1970.
+    match u64::try_from(modification.time.millis() / 1000) {
         Ok(seconds) => properties.with_timestamp(seconds),
         Err(_) => properties,
     }
 }
 
 fn headers(change: &Change, format: &FormatKind) -> FieldTable {
-    let told = &change.modification;
+    let modification = &change.modification;
     let text = |text: &str| AMQPValue::LongString(LongString::from(text));
     let mut headers = FieldTable::default();
     headers.insert("seq".into(), AMQPValue::LongLongInt(i64::try_from(change.seq.0).unwrap_or(i64::MAX)));
-    headers.insert("object".into(), text(told.object.as_str()));
-    headers.insert("source".into(), text(told.origin.source.as_str()));
-    let kinds = ItemChangeKind::among(&told.items).into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
+    headers.insert("object".into(), text(modification.object.as_str()));
+    headers.insert("source".into(), text(modification.origin.source.as_str()));
+    let kinds =
+        ItemChangeKind::among(&modification.items).into_iter().map(|kind| text(kind.as_str())).collect::<Vec<_>>();
     headers.insert("changes".into(), AMQPValue::FieldArray(FieldArray::from(kinds)));
-    for Header { name, value } in format.headers(change, Carrier::Amqp) {
+    for Header { name, value } in format.headers(change, HeaderProtocol::Amqp) {
         headers.insert(short(&name), text(&value));
     }
     headers
 }
 
-/// A short string has at most 255 bytes; all that are made here are shorter.
+/// Creates a short string. All strings here are below its limit of 255 bytes.
 fn short(text: &str) -> ShortString {
     ShortString::from(text)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::told_size;
+    use super::parse_max_size;
 
     #[test]
-    fn a_broker_tells_how_much_it_takes() {
-        let told = "PRECONDITION_FAILED - message size 20480 is larger than configured max size 10240";
-        assert_eq!(told_size(told), Some(10240));
-        assert_eq!(told_size("message size 20480 larger than max size 7"), Some(7));
-        assert_eq!(told_size("PRECONDITION_FAILED - inequivalent arg 'type'"), None);
+    fn max_size_is_parsed_from_the_error() {
+        let error = "PRECONDITION_FAILED - message size 20480 is larger than configured max size 10240";
+        assert_eq!(parse_max_size(error), Some(10240));
+        assert_eq!(parse_max_size("message size 20480 larger than max size 7"), Some(7));
+        assert_eq!(parse_max_size("PRECONDITION_FAILED - inequivalent arg 'type'"), None);
     }
 }

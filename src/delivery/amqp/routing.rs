@@ -1,15 +1,15 @@
-//! The routing key of a message, by a template.
+//! Routing keys of messages, from a template.
 
 use lapin::types::ShortString;
 
 use crate::model::{Change, ItemChangeKind};
 
-/// AMQP's bound on a routing key, in bytes.
-const LONGEST: usize = 255;
+/// Maximum number of bytes in an AMQP routing key.
+const MAX_KEY_BYTES: usize = 255;
 
-/// The longest name of a source, and the longest word for a kind, in bytes.
-const LONGEST_SOURCE: usize = 64;
-const LONGEST_KIND: usize = 6;
+/// Maximum number of bytes in a source name and in a kind.
+const MAX_SOURCE_BYTES: usize = 64;
+const MAX_KIND_BYTES: usize = 6;
 
 /// A template such as `content.{kind}.{source}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ enum Part {
 }
 
 impl RoutingKey {
-    /// Reads a template. What stands between braces is `kind` (`add`, `update`, `delete` or `state`
-    /// where that happened to every item of the change, else `mixed`) or `source`.
+    /// Parses a template. Its placeholders are `{source}` and `{kind}`. The kind is `add`, `update`, `delete`
+    /// or `state` if that applies to every item of the change, else `mixed`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let there_are = "there are {kind} and {source}";
         let mut parts = Vec::new();
@@ -44,9 +44,9 @@ impl RoutingKey {
             rest = after;
         }
         parts.push(Part::Text(rest.to_owned()));
-        let longest: usize = parts.iter().map(Part::longest).sum();
-        if longest > LONGEST {
-            return Err(format!("a key may have {longest} bytes by it; AMQP takes {LONGEST}"));
+        let max_bytes: usize = parts.iter().map(Part::max_bytes).sum();
+        if max_bytes > MAX_KEY_BYTES {
+            return Err(format!("its keys may have {max_bytes} bytes; AMQP allows {MAX_KEY_BYTES}"));
         }
         Ok(Self { text: text.to_owned(), parts })
     }
@@ -55,7 +55,7 @@ impl RoutingKey {
         &self.text
     }
 
-    /// The key of a change.
+    /// Returns the routing key of a change.
     pub(super) fn fill(&self, change: &Change) -> ShortString {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
@@ -67,11 +67,11 @@ impl RoutingKey {
 }
 
 impl Part {
-    fn longest(&self) -> usize {
+    fn max_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            Self::Kind => LONGEST_KIND,
-            Self::Source => LONGEST_SOURCE,
+            Self::Kind => MAX_KIND_BYTES,
+            Self::Source => MAX_SOURCE_BYTES,
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_tells_what_happened_and_from_where() {
+    fn routing_key_contains_kind_and_source() {
         let item = |what: &str| {
             format!(r#"{{"id":"urn:uuid:296f93e1-7f22-430a-99f6-256cf13d1fa3","uri":"http://h/2",{what}}}"#)
         };
@@ -109,15 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_filled_is_refused_at_once() {
-        for (template, told) in [
+    fn invalid_templates_are_rejected() {
+        for (template, expected) in [
             ("content.{object}", "there is no {object}; there are {kind} and {source}"),
             ("content.{kind", "its braces do not match"),
             ("content.}kind{", "its braces do not match"),
-            (&format!("{}{{source}}", "x".repeat(192)), "a key may have 256 bytes by it; AMQP takes 255"),
+            (&format!("{}{{source}}", "x".repeat(192)), "its keys may have 256 bytes; AMQP allows 255"),
         ] {
             let refusal = RoutingKey::parse(template).unwrap_err();
-            assert!(refusal.starts_with(told), "{refusal}");
+            assert!(refusal.starts_with(expected), "{refusal}");
         }
     }
 }

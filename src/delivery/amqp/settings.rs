@@ -1,4 +1,4 @@
-//! What a subscription says about the exchange that it publishes to.
+//! Settings of the AMQP delivery.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -6,56 +6,73 @@ use lapin::types::ShortString;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{super::definition::take, Amqp, routing::RoutingKey};
+use super::{super::definition::remove_key, Amqp, routing::RoutingKey};
 use crate::{
     amqp::{BrokerUrl, QueueType, Resolver},
-    delivery::{Attempts, Blueprint, Delivery, InvalidDefinition, Key, Maker, Read, Takes, Window, secret_url},
+    delivery::{
+        AttemptLog, ConfigResult, DefinitionContext, Delivery, DeliveryConfig, InvalidDefinition, SettingSpec,
+        ValueType, Window, secret_url,
+    },
     http_client::{OutboundPolicy, SystemResolver},
     model::SubscriptionName,
 };
 
-/// The keys of the settings.
-pub(super) const KEYS: [Key; 11] = [
-    Key::needed(
+/// Specifications of the settings.
+pub(super) const KEYS: [SettingSpec; 11] = [
+    SettingSpec::required(
         "url",
-        Takes::Address,
-        "The broker: amqps://USER@HOST:PORT/VHOST, or where the gateway's operator says so amqp, without TLS.",
+        ValueType::Url,
+        "Broker: amqps://USER@HOST:PORT/VHOST; amqp, without TLS, only if the gateway's operator allows it.",
     ),
-    Key::new(
+    SettingSpec::new(
         "ca",
-        Takes::Text,
-        "A PEM file with the authority of the broker's certificate; in the configuration file alone.",
+        ValueType::String,
+        "PEM file with the CA certificate of the broker; only in the configuration file.",
     ),
-    Key::needed("exchange", Takes::Text, "The exchange: topic, durable."),
-    Key::new("declare", Takes::Switch, "Whether the exchange and the queues are declared, or only looked for."),
-    Key::new("queues", Takes::Tables, "Durable queues of consumers: name, bindings, type."),
-    Key::new("routing_key", Takes::Text, "A key with {kind} and {source} in it."),
-    Key::new("unroutable", Takes::Words(&["hold", "count"]), "What it means that a message reaches no queue."),
+    SettingSpec::required("exchange", ValueType::String, "Durable topic exchange."),
+    SettingSpec::new("declare", ValueType::Bool, "Declare the exchange and the queues, or only check that they exist."),
+    SettingSpec::new("queues", ValueType::Tables, "Durable queues for consumers: name, bindings, type."),
+    SettingSpec::new("routing_key", ValueType::String, "Template of the routing key, with {kind} and {source}."),
+    SettingSpec::new(
+        "unroutable",
+        ValueType::Enum(&["hold", "count"]),
+        "Treatment of a message that reaches no queue: wait (hold) or count and skip it (count).",
+    ),
     WINDOW,
     WINDOW_BYTES,
     CONFIRM_SECONDS,
     MAX_MESSAGE_BYTES,
 ];
 
-/// More unconfirmed messages bring no more throughput, and fewer less.
-const WINDOW: Key = Key::number("window", 1..=65_535, 1000, "How many messages may be unconfirmed.");
+/// A larger window does not increase throughput, and a smaller one reduces it.
+const WINDOW: SettingSpec = SettingSpec::number("window", 1..=65_535, 1000, "Maximum number of unconfirmed messages.");
 
-const WINDOW_BYTES: Key = Key::number("window_bytes", 1024..=1 << 30, 8 * 1024 * 1024, "How many bytes of them.");
+const WINDOW_BYTES: SettingSpec = SettingSpec::number(
+    "window_bytes",
+    1024..=1 << 30,
+    8 * 1024 * 1024,
+    "Maximum number of bytes in unconfirmed messages.",
+);
 
-/// A quorum queue that elects a leader takes a few seconds.
-const CONFIRM_SECONDS: Key = Key::number("confirm_seconds", 1..=3600, 30, "How long a confirmation is waited for.");
+/// Electing a leader of a quorum queue takes a few seconds.
+const CONFIRM_SECONDS: SettingSpec =
+    SettingSpec::number("confirm_seconds", 1..=3600, 30, "Maximum time to wait for a confirmation.");
 
-/// The default is RabbitMQ's own bound before version 4 (`max_message_size`).
-const MAX_MESSAGE_BYTES: Key =
-    Key::number("max_message_bytes", 1024..=1 << 30, 128 * 1024 * 1024, "A larger message becomes a dead letter.");
+/// The default is the limit of RabbitMQ before version 4 (`max_message_size`).
+const MAX_MESSAGE_BYTES: SettingSpec = SettingSpec::number(
+    "max_message_bytes",
+    1024..=1 << 30,
+    128 * 1024 * 1024,
+    "Maximum size; a larger message becomes a dead letter.",
+);
 
 const DEFAULT_ROUTING_KEY: &str = "content.{kind}.{source}";
 
-/// The settings, checked.
-pub(super) struct Settings {
+/// Validated settings.
+pub(super) struct AmqpSettings {
     pub(super) address: BrokerUrl,
     pub(super) ca: Option<PathBuf>,
-    /// Finds the addresses that connections may go to.
+    /// Resolves the broker's host to allowed socket addresses.
     pub(super) resolver: Resolver,
     pub(super) exchange: ShortString,
     pub(super) declare: bool,
@@ -66,14 +83,14 @@ pub(super) struct Settings {
     pub(super) max_message_bytes: usize,
 }
 
-/// What it means that a message reaches no queue.
+/// Treatment of messages that reach no queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Unroutable {
-    /// It waits, and everything behind it, until there is a queue for it.
+    /// The message and all later ones wait until a queue is bound.
     #[default]
     Hold,
-    /// It is counted, and the next one is sent.
+    /// The message is counted and skipped.
     Count,
 }
 
@@ -86,7 +103,7 @@ impl Unroutable {
     }
 }
 
-/// A queue of a consumer that is known by name.
+/// A queue of a consumer, to declare or to check.
 pub(super) struct Queue {
     pub(super) name: ShortString,
     pub(super) bindings: Vec<ShortString>,
@@ -103,63 +120,63 @@ struct QueueTable {
     kind: Option<String>,
 }
 
-pub(super) fn read(mut table: Map<String, Value>, maker: &Maker<'_>) -> Read {
-    let url = secret_url::read("url", table.remove("url"), maker)?;
+pub(super) fn parse(mut table: Map<String, Value>, context: &DefinitionContext<'_>) -> ConfigResult {
+    let url = secret_url::read_url("url", table.remove("url"), context)?;
     let address = BrokerUrl::parse(&String::from_utf8_lossy(url.expose()));
     let address = address.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
-    let allowed = maker.guard.check_named(address.host(), address.is_encrypted());
+    let allowed = context.guard.check_named(address.host(), address.is_encrypted());
     allowed.map_err(|error| InvalidDefinition::new("url", error.to_string()))?;
-    let ca = maker.take_authority(&mut table)?;
-    let exchange: Option<String> = take(&mut table, "exchange")?;
+    let ca = context.remove_ca_file(&mut table)?;
+    let exchange: Option<String> = remove_key(&mut table, "exchange")?;
     let exchange = exchange.ok_or_else(|| InvalidDefinition::new("exchange", "it is missing; add it"))?;
-    let routing_key: Option<String> = take(&mut table, "routing_key")?;
+    let routing_key: Option<String> = remove_key(&mut table, "routing_key")?;
     let routing_key = RoutingKey::parse(routing_key.as_deref().unwrap_or(DEFAULT_ROUTING_KEY))
         .map_err(|reason| InvalidDefinition::new("routing_key", reason))?;
-    let queues: Vec<QueueTable> = take(&mut table, "queues")?.unwrap_or_default();
-    let queues = queues.into_iter().enumerate().map(|(at, queue)| queue.checked(&format!("queues.{at}")));
+    let queues: Vec<QueueTable> = remove_key(&mut table, "queues")?.unwrap_or_default();
+    let queues = queues.into_iter().enumerate().map(|(at, queue)| queue.validate(&format!("queues.{at}")));
     let window = Window {
-        messages: WINDOW.take(&mut table)?,
+        messages: WINDOW.remove_integer(&mut table)?,
         changes: 1,
-        bytes: WINDOW_BYTES.take(&mut table)?,
-        patience: Duration::from_secs(CONFIRM_SECONDS.take(&mut table)? as u64),
+        bytes: WINDOW_BYTES.remove_integer(&mut table)?,
+        outcome_timeout: Duration::from_secs(CONFIRM_SECONDS.remove_integer(&mut table)? as u64),
     };
-    let max_message_bytes = MAX_MESSAGE_BYTES.take(&mut table)?;
-    Ok(Arc::new(Blue(Arc::new(Settings {
+    let max_message_bytes = MAX_MESSAGE_BYTES.remove_integer(&mut table)?;
+    Ok(Arc::new(AmqpConfig(Arc::new(AmqpSettings {
         address,
         ca,
-        resolver: guarded(maker.guard.clone()),
+        resolver: guarded_resolver(context.guard.clone()),
         exchange: name("exchange", &exchange)?,
-        declare: take(&mut table, "declare")?.unwrap_or(true),
+        declare: remove_key(&mut table, "declare")?.unwrap_or(true),
         queues: queues.collect::<Result<_, _>>()?,
         routing_key,
-        unroutable: take(&mut table, "unroutable")?.unwrap_or_default(),
+        unroutable: remove_key(&mut table, "unroutable")?.unwrap_or_default(),
         window,
         max_message_bytes,
     }))))
 }
 
-/// A resolver that leaves out the addresses that the guard does not allow. The connection goes to the addresses that
-/// were checked, and the name is not looked up again.
-fn guarded(guard: OutboundPolicy) -> Resolver {
+/// Returns a resolver that omits addresses which the guard does not allow. The connection uses exactly the
+/// checked addresses; the name is not resolved again.
+fn guarded_resolver(guard: OutboundPolicy) -> Resolver {
     Arc::new(move |endpoint| {
         let (guard, host) = (guard.clone(), endpoint.host().to_owned());
         let (port, is_encrypted) = (endpoint.port(), endpoint.is_encrypted());
         Box::pin(async move {
-            let found = guard.resolve(&SystemResolver::default(), &host, is_encrypted).await?;
-            Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+            let addresses = guard.resolve(&SystemResolver::default(), &host, is_encrypted).await?;
+            Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
         })
     })
 }
 
 impl QueueTable {
-    fn checked(self, at: &str) -> Result<Queue, InvalidDefinition> {
-        let named = self.kind.as_deref().unwrap_or(QueueType::Quorum.name());
-        let kind = QueueType::ALL.into_iter().find(|kind| kind.name() == named).ok_or_else(|| {
-            let known = QueueType::ALL.map(QueueType::name).join(" or ");
-            InvalidDefinition::new(format!("{at}.type"), format!("it is {named:?}; give {known}"))
+    fn validate(self, at: &str) -> Result<Queue, InvalidDefinition> {
+        let name_of_type = self.kind.as_deref().unwrap_or(QueueType::Quorum.name());
+        let kind = QueueType::ALL.into_iter().find(|kind| kind.name() == name_of_type).ok_or_else(|| {
+            let types = QueueType::ALL.map(QueueType::name).join(" or ");
+            InvalidDefinition::new(format!("{at}.type"), format!("it is {name_of_type:?}; give {types}"))
         })?;
         let bindings = self.bindings.unwrap_or_else(|| vec!["#".to_owned()]);
-        let binding = |binding: &String| bounded(&format!("{at}.bindings"), binding);
+        let binding = |binding: &String| short_string(&format!("{at}.bindings"), binding);
         Ok(Queue {
             name: name(&format!("{at}.name"), &self.name)?,
             bindings: bindings.iter().map(binding).collect::<Result<_, _>>()?,
@@ -168,33 +185,34 @@ impl QueueTable {
     }
 }
 
-/// The name of an exchange or a queue. That without a name is one that nothing can be bound to.
+/// Checks the name of an exchange or a queue. The unnamed default exchange is refused, because queues cannot be
+/// bound to it.
 fn name(key: &str, name: &str) -> Result<ShortString, InvalidDefinition> {
-    if name.is_empty() { Err(InvalidDefinition::new(key, "it is empty; give a name")) } else { bounded(key, name) }
+    if name.is_empty() { Err(InvalidDefinition::new(key, "it is empty; give a name")) } else { short_string(key, name) }
 }
 
-fn bounded(key: &str, text: &str) -> Result<ShortString, InvalidDefinition> {
+fn short_string(key: &str, text: &str) -> Result<ShortString, InvalidDefinition> {
     if text.len() > 255 {
-        return Err(InvalidDefinition::new(key, format!("it has {} bytes; AMQP takes 255", text.len())));
+        return Err(InvalidDefinition::new(key, format!("it has {} bytes; AMQP allows 255", text.len())));
     }
     Ok(ShortString::from(text))
 }
 
-/// The settings as a blueprint of the delivery.
-struct Blue(Arc<Settings>);
+/// Configuration of the AMQP delivery.
+struct AmqpConfig(Arc<AmqpSettings>);
 
-impl Blueprint for Blue {
-    fn build(&self, subscription: &SubscriptionName, _: &Arc<Attempts>) -> Box<dyn Delivery> {
+impl DeliveryConfig for AmqpConfig {
+    fn build(&self, subscription: &SubscriptionName, _: &Arc<AttemptLog>) -> Box<dyn Delivery> {
         Box::new(Amqp::new(Arc::clone(&self.0), subscription))
     }
 
-    fn shown(&self) -> Map<String, Value> {
+    fn redacted(&self) -> Map<String, Value> {
         let settings = &*self.0;
         let queue = |queue: &Queue| {
             let bindings: Vec<_> = queue.bindings.iter().map(ShortString::as_str).collect();
             json!({ "name": queue.name.as_str(), "bindings": bindings, "type": queue.kind.name() })
         };
-        let shown = json!({
+        let settings_json = json!({
             "url": settings.address.to_string(),
             "ca": settings.ca,
             "exchange": settings.exchange.as_str(),
@@ -204,11 +222,11 @@ impl Blueprint for Blue {
             "unroutable": settings.unroutable.name(),
             "window": settings.window.messages,
             "window_bytes": settings.window.bytes,
-            "confirm_seconds": settings.window.patience.as_secs(),
+            "confirm_seconds": settings.window.outcome_timeout.as_secs(),
             "max_message_bytes": settings.max_message_bytes,
         });
-        match shown {
-            Value::Object(shown) => shown.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        match settings_json {
+            Value::Object(members) => members.into_iter().filter(|(_, value)| !value.is_null()).collect(),
             _ => Map::new(),
         }
     }

@@ -1,7 +1,8 @@
-//! Pages of the journal, as a session reads them.
+//! Reads the journal page by page for a session.
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
@@ -10,45 +11,46 @@ use crate::{
     model::Seq,
 };
 
-/// Number of changes in a page, about, and bytes of their JSON. A page has one change at least, however large.
-const CHANGES: usize = 256;
-const BYTES: usize = 1024 * 1024;
+/// Approximate number of changes in a page, and maximum bytes of their JSON. A page has at least one change, of
+/// any size.
+const PAGE_CHANGES: usize = 256;
+const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Changes that were read, and the permit to hold them if they come from the disk.
+/// Changes of a page, and a permit if they were read from disk.
 pub(super) type Page = (Vec<Arc<RecordedChange>>, Option<OwnedSemaphorePermit>);
 
-/// Reading of a page.
-pub(super) type Reading = Pin<Box<dyn Future<Output = Result<Page, JournalError>> + Send>>;
+/// Future of a page.
+pub(super) type PendingPage = BoxFuture<'static, Result<Page, JournalError>>;
 
-/// Reads the page after `after`, of whole batches of `batch` changes. A reading that was begun goes on with the next
-/// call.
+/// Returns the page after `after`, in whole batches of `batch` changes. Continues a read that an earlier call
+/// began.
 pub(super) async fn next(
-    reading: &mut Option<Reading>,
+    pending_page: &mut Option<PendingPage>,
     journal: &Journal,
     memory: &Arc<MemoryBudget>,
     after: Seq,
     batch: usize,
 ) -> Result<Page, JournalError> {
-    let changes = batch * (CHANGES / batch.max(1)).max(1);
+    let changes = batch * (PAGE_CHANGES / batch.max(1)).max(1);
     let (journal, memory) = (journal.clone(), Arc::clone(memory));
-    let page = reading.get_or_insert_with(|| Box::pin(read(journal, memory, after, changes))).await;
-    *reading = None;
+    let page = pending_page.get_or_insert_with(|| Box::pin(read(journal, memory, after, changes))).await;
+    *pending_page = None;
     page
 }
 
-/// The changes after `after`, as soon as there are some.
+/// Waits for changes after `after` and returns a page of them.
 async fn read(journal: Journal, memory: Arc<MemoryBudget>, after: Seq, changes: usize) -> Result<Page, JournalError> {
     let mut head = journal.watch();
     loop {
         head.borrow_and_update();
-        // Changes in memory are shared by all that read them.
+        // Needs no permit for changes in memory, because all readers share them.
         let permit = match journal.cached_after(after, 1, 1) {
             Some(_) => None,
             None => Some(memory.pages().acquire_owned().await.map_err(|_| JournalError::Closed)?),
         };
-        let page = journal.after_within(after, changes, BYTES).await?;
+        let page = journal.after_within(after, changes, PAGE_BYTES).await?;
         if !page.is_empty() {
-            return Ok((take_within(&page, changes, BYTES), permit));
+            return Ok((take_within(&page, changes, PAGE_BYTES), permit));
         }
         drop(permit);
         head.changed().await.map_err(|_| JournalError::Closed)?;

@@ -1,4 +1,4 @@
-//! What is sent next: dead letters that are wanted again, then changes, alone or several as one body.
+//! Selects and sends the next messages: first replayed dead letters, then changes, alone or in batches.
 
 use std::{collections::VecDeque, ptr, sync::Arc};
 
@@ -9,260 +9,276 @@ use tokio::{
 };
 
 use super::{
-    Cut, Engine,
-    page::{Page, Reading},
+    Engine, SessionEnd,
+    page::{Page, PendingPage},
     retry,
 };
 use crate::{
     delivery::{
-        Outcome, Outgoing, Pending,
-        flight::{Flight, SentChanges},
-        memory::{Reservation, Reserving},
+        DeliveryFuture, DeliveryOutcome, Outgoing,
+        in_flight::{InFlightWindow, SentChanges},
+        memory::{PendingReservation, Reservation},
     },
-    format::KEPT,
+    format::JOURNAL_FORMAT,
     journal::{RecordedChange, store::StoreError, subscriptions::DeadLetter},
     model::Seq,
     retry::Backoff,
 };
 
-/// How many dead letters are read at once to be sent again: each may be large.
-const LETTERS: usize = 1;
+/// Number of dead letters read at once for replay. It is low because each may be large.
+const DEAD_LETTERS_PAGE: usize = 1;
 
 /// State of one connection to the receiver.
 pub(super) struct Session {
-    pub(super) flight: Flight,
-    /// Changes that were read and not sent, at most a page of them.
-    waiting: VecDeque<Arc<RecordedChange>>,
-    /// Permit to hold these changes.
+    pub(super) in_flight: InFlightWindow,
+    /// Changes read but not sent, at most one page.
+    unsent: VecDeque<Arc<RecordedChange>>,
+    /// Permit for these changes, if they were read from disk.
     page_permit: Option<OwnedSemaphorePermit>,
-    pub(super) letters: VecDeque<DeadLetter>,
-    pub(super) look_for_letters: bool,
-    /// Time before which no dead letter is sent, because the last one was not taken.
-    pub(super) letters_after: Option<Instant>,
-    pub(super) letters_backoff: Backoff,
-    /// The number of the last change that was taken from what waits.
-    pub(super) read: Seq,
-    pub(super) reading: Option<Reading>,
-    /// Memory that the next message waits for, and what it got.
-    pub(super) reserving: Option<Reserving>,
-    pub(super) reserved: Option<Reservation>,
+    pub(super) dead_letters: VecDeque<DeadLetter>,
+    pub(super) check_dead_letters: bool,
+    /// Time before which no dead letter is sent, because the receiver did not accept the last one.
+    pub(super) dead_letters_after: Option<Instant>,
+    pub(super) dead_letters_backoff: Backoff,
+    /// Number of the last change that was sent or skipped.
+    pub(super) read_through: Seq,
+    /// Page that is being read.
+    pub(super) pending_page: Option<PendingPage>,
+    /// Memory reservation that the next message waits for.
+    pub(super) pending_reservation: Option<PendingReservation>,
+    /// Memory reserved for the next message.
+    pub(super) reservation: Option<Reservation>,
     idle_since: Option<Instant>,
 }
 
 impl Session {
-    /// Session that reads the journal after `cursor`.
-    pub(super) fn new(flight: Flight, cursor: Seq, letters_backoff: Backoff) -> Self {
+    /// Creates a session that reads the journal after `cursor`.
+    pub(super) fn new(in_flight: InFlightWindow, cursor: Seq, dead_letters_backoff: Backoff) -> Self {
         Self {
-            flight,
-            waiting: VecDeque::new(),
+            in_flight,
+            unsent: VecDeque::new(),
             page_permit: None,
-            letters: VecDeque::new(),
-            look_for_letters: true,
-            letters_after: None,
-            letters_backoff,
-            read: cursor,
-            reading: None,
-            reserving: None,
-            reserved: None,
+            dead_letters: VecDeque::new(),
+            check_dead_letters: true,
+            dead_letters_after: None,
+            dead_letters_backoff,
+            read_through: cursor,
+            pending_page: None,
+            pending_reservation: None,
+            reservation: None,
             idle_since: None,
         }
     }
 
-    /// Whether nothing is in flight and nothing that was read waits.
+    /// Returns whether nothing is in flight or waiting.
     pub(super) fn is_idle(&self) -> bool {
-        self.flight.is_empty() && self.waiting.is_empty() && self.letters.is_empty() && self.reserving.is_none()
+        self.in_flight.is_empty()
+            && self.unsent.is_empty()
+            && self.dead_letters.is_empty()
+            && self.pending_reservation.is_none()
     }
 
-    /// Time since which the session has been idle, if it `is_idle` now.
+    /// Returns the time since which the session has been idle, if it `is_idle` now.
     pub(super) fn idle_since(&mut self, is_idle: bool) -> Option<Instant> {
         self.idle_since = is_idle.then(|| self.idle_since.unwrap_or_else(Instant::now));
         self.idle_since
     }
 
-    /// Whether more changes are to be read.
+    /// Returns whether the session needs another page.
     pub(super) fn wants_page(&self) -> bool {
-        self.waiting.is_empty() && self.reserving.is_none() && self.flight.has_room()
+        self.unsent.is_empty() && self.pending_reservation.is_none() && self.in_flight.has_room()
     }
 
-    /// Whether changes wait that cannot be sent at present.
+    /// Returns whether changes wait that cannot be sent now.
     pub(super) fn is_stuck(&self) -> bool {
-        !self.waiting.is_empty() && !self.flight.has_room()
+        !self.unsent.is_empty() && !self.in_flight.has_room()
     }
 
-    /// Adds a page that was read.
+    /// Adds a page.
     pub(super) fn add_page(&mut self, (changes, permit): Page) {
-        self.waiting.extend(changes);
+        self.unsent.extend(changes);
         self.page_permit = permit;
     }
 
-    /// Drops what was read and not sent. It is read again when it can be sent.
-    pub(super) fn forget_page(&mut self) {
-        self.waiting = VecDeque::new();
-        self.reading = None;
+    /// Drops the unsent page. It is read again when there is room to send it.
+    pub(super) fn drop_page(&mut self) {
+        self.unsent = VecDeque::new();
+        self.pending_page = None;
         self.page_permit = None;
     }
 
-    /// Drops all that waits, and waits for memory of so many bytes.
-    fn wait_for(&mut self, reserving: Reserving) {
-        self.forget_page();
-        self.look_for_letters |= !self.letters.is_empty();
-        self.letters.clear();
-        self.reserved = None;
-        self.reserving = Some(reserving);
+    /// Drops everything unsent and waits for memory.
+    fn wait_for(&mut self, pending_reservation: PendingReservation) {
+        self.drop_page();
+        self.check_dead_letters |= !self.dead_letters.is_empty();
+        self.dead_letters.clear();
+        self.reservation = None;
+        self.pending_reservation = Some(pending_reservation);
     }
 }
 
-/// Waits for the memory that the next message needs; for ever if it needs none.
-pub(super) async fn reserved(reserving: &mut Option<Reserving>) -> Option<Reservation> {
-    let Some(waiting) = reserving else { return std::future::pending().await };
-    let reserved = waiting.await;
-    *reserving = None;
-    reserved
+/// Waits for the memory reservation of the next message; waits forever if there is none.
+pub(super) async fn wait_for_memory(pending_reservation: &mut Option<PendingReservation>) -> Option<Reservation> {
+    let Some(waiting) = pending_reservation else { return std::future::pending().await };
+    let reservation = waiting.await;
+    *pending_reservation = None;
+    reservation
 }
 
-/// Changes of the next message, and its body.
-struct Gathered {
+/// Changes of the next message and their encodings.
+struct NextMessage {
     changes: Vec<Arc<RecordedChange>>,
     encoded: Vec<Bytes>,
-    /// Bytes of the body.
+    /// Size of the body in bytes.
     bytes: usize,
-    /// All changes up to this one are done with, once the message has arrived.
+    /// Last change that is complete when the message has been delivered.
     through: Seq,
-    /// Number of changes of the page that this takes.
-    taken: usize,
+    /// Number of changes that this message takes from the page.
+    from_page: usize,
 }
 
-/// What comes next of what waits.
+/// Result of examining the unsent changes.
 enum Next {
-    Message(Gathered),
-    /// A change that nobody wants.
-    Passed(Seq),
+    Message(NextMessage),
+    /// A change that the filter does not select.
+    Filtered(Seq),
     Nothing,
 }
 
 impl Engine {
-    /// Sends what there is, as far as the window has room.
-    pub(super) async fn send_on(&mut self, session: &mut Session) -> Result<(), Cut> {
-        let may_send_letters = session.letters_after.is_none() && session.reserving.is_none();
-        if session.look_for_letters && may_send_letters && session.letters.is_empty() && !session.flight.has_letters() {
-            session.letters = self.journal.replays(self.name.clone(), None, LETTERS).await.map_err(retry)?.into();
-            session.look_for_letters = session.letters.len() == LETTERS;
+    /// Sends dead letters and changes until the window is full or nothing is left.
+    pub(super) async fn fill_window(&mut self, session: &mut Session) -> Result<(), SessionEnd> {
+        let may_send_dead_letters = session.dead_letters_after.is_none() && session.pending_reservation.is_none();
+        if session.check_dead_letters
+            && may_send_dead_letters
+            && session.dead_letters.is_empty()
+            && !session.in_flight.has_dead_letters()
+        {
+            session.dead_letters =
+                self.journal.replays(self.name.clone(), None, DEAD_LETTERS_PAGE).await.map_err(retry)?.into();
+            session.check_dead_letters = session.dead_letters.len() == DEAD_LETTERS_PAGE;
         }
-        let mut passed = None;
-        while session.reserving.is_none() && session.flight.has_room() {
-            if let Some(letter) = session.letters.pop_front() {
-                self.send_letter(session, letter).await?;
+        let mut filtered = None;
+        while session.pending_reservation.is_none() && session.in_flight.has_room() {
+            if let Some(letter) = session.dead_letters.pop_front() {
+                self.send_dead_letter(session, letter).await?;
                 continue;
             }
             match self.next(session)? {
-                Next::Message(gathered) => self.send_changes(session, gathered).await?,
-                Next::Passed(seq) if session.flight.pass(seq) => passed = Some(seq),
-                Next::Passed(_) => {}
+                Next::Message(message) => self.send_changes(session, message).await?,
+                Next::Filtered(seq) if session.in_flight.skip(seq) => filtered = Some(seq),
+                Next::Filtered(_) => {}
                 Next::Nothing => break,
             }
         }
-        // What was passed over before the first message of the flight is done with.
-        if let Some(seq) = passed.filter(|seq| *seq > self.cursor) {
-            self.done_with(seq, 0);
+        // Skipped changes before the first in-flight message are complete.
+        if let Some(seq) = filtered.filter(|seq| *seq > self.cursor) {
+            self.advance_cursor(seq, 0);
         }
         Ok(())
     }
 
-    /// Takes the next message from what waits. It waits for no more changes than there are.
-    fn next(&self, session: &mut Session) -> Result<Next, Cut> {
+    /// Builds the next message from the unsent changes. A batch does not wait for further changes.
+    fn next(&self, session: &mut Session) -> Result<Next, SessionEnd> {
         let is_batch = self.delivery.window().changes > 1;
-        let most = self.delivery.window().changes;
-        let most_bytes = self.delivery.batch_bytes().min(self.batching.bytes);
-        let mut gathered: Option<Gathered> = None;
-        for (at, change) in session.waiting.iter().enumerate() {
+        let max_changes = self.delivery.window().changes;
+        let max_bytes = self.delivery.batch_bytes().min(self.batching.bytes);
+        let mut message: Option<NextMessage> = None;
+        for (at, change) in session.unsent.iter().enumerate() {
             let seq = change.seq();
-            if let Some(so_far) = &gathered {
-                let goes_alone = self.batching.is_alone(so_far.changes[0].seq()) || self.batching.is_alone(seq);
-                if goes_alone || so_far.changes.len() >= most {
+            if let Some(so_far) = &message {
+                let is_unbatched =
+                    self.batching.is_unbatched(so_far.changes[0].seq()) || self.batching.is_unbatched(seq);
+                if is_unbatched || so_far.changes.len() >= max_changes {
                     break;
                 }
             }
-            let shown = change.filtered(&self.filter).map_err(retry)?;
-            match (&mut gathered, shown) {
+            let selected = change.filtered(&self.filter).map_err(retry)?;
+            match (&mut message, selected) {
                 (None, None) => {
-                    session.waiting.pop_front();
-                    session.read = seq;
-                    return Ok(Next::Passed(seq));
+                    session.unsent.pop_front();
+                    session.read_through = seq;
+                    return Ok(Next::Filtered(seq));
                 }
-                (Some(gathered), None) => (gathered.through, gathered.taken) = (seq, at + 1),
-                (None, Some(shown)) => {
-                    let encoded = self.encoded(&shown).map_err(retry)?;
-                    let bytes = self.delivery.size_in_message(&shown, &encoded) + self.envelope(is_batch);
-                    let (changes, encoded) = (vec![shown], vec![encoded]);
-                    gathered = Some(Gathered { changes, encoded, bytes, through: seq, taken: at + 1 });
+                (Some(message), None) => (message.through, message.from_page) = (seq, at + 1),
+                (None, Some(selected)) => {
+                    let encoded = self.encode(&selected).map_err(retry)?;
+                    let bytes = self.delivery.size_in_message(&selected, &encoded) + self.envelope(is_batch);
+                    let (changes, encoded) = (vec![selected], vec![encoded]);
+                    message = Some(NextMessage { changes, encoded, bytes, through: seq, from_page: at + 1 });
                 }
-                (Some(gathered), Some(shown)) => {
-                    let encoded = self.encoded(&shown).map_err(retry)?;
-                    let size = self.delivery.size_in_message(&shown, &encoded);
-                    let bytes = gathered.bytes + self.between() + size;
-                    if bytes > most_bytes {
+                (Some(message), Some(selected)) => {
+                    let encoded = self.encode(&selected).map_err(retry)?;
+                    let size = self.delivery.size_in_message(&selected, &encoded);
+                    let bytes = message.bytes + self.between() + size;
+                    if bytes > max_bytes {
                         break;
                     }
-                    gathered.bytes = bytes;
-                    gathered.changes.push(shown);
-                    gathered.encoded.push(encoded);
-                    (gathered.through, gathered.taken) = (seq, at + 1);
+                    message.bytes = bytes;
+                    message.changes.push(selected);
+                    message.encoded.push(encoded);
+                    (message.through, message.from_page) = (seq, at + 1);
                 }
             }
         }
-        Ok(gathered.map_or(Next::Nothing, Next::Message))
+        Ok(message.map_or(Next::Nothing, Next::Message))
     }
 
-    async fn send_changes(&mut self, session: &mut Session, gathered: Gathered) -> Result<(), Cut> {
-        let Gathered { changes, encoded, bytes, through, taken } = gathered;
+    async fn send_changes(&mut self, session: &mut Session, message: NextMessage) -> Result<(), SessionEnd> {
+        let NextMessage { changes, encoded, bytes, through, from_page } = message;
         let (first, last) = (changes[0].seq(), changes[changes.len() - 1].seq());
         let json = (changes.len() == 1).then(|| changes[0].json().clone());
         let bytes = bytes + json.as_ref().map_or(0, Bytes::len) + self.delivery.extra_bytes(bytes);
         let Some(memory) = self.reserve(session, bytes) else { return Ok(()) };
-        session.waiting.drain(..taken);
-        session.read = through;
-        if session.waiting.is_empty() {
+        session.unsent.drain(..from_page);
+        session.read_through = through;
+        if session.unsent.is_empty() {
             session.page_permit = None;
         }
         let sent = SentChanges { first, last, count: changes.len() as u64, json };
         let pending = self.send(changes, &encoded).await?;
-        session.flight.push(sent, through, bytes, memory, pending);
+        session.in_flight.push(sent, through, bytes, memory, pending);
         Ok(())
     }
 
-    async fn send_letter(&mut self, session: &mut Session, letter: DeadLetter) -> Result<(), Cut> {
+    async fn send_dead_letter(&mut self, session: &mut Session, letter: DeadLetter) -> Result<(), SessionEnd> {
         let change = Arc::new(RecordedChange::from_json(letter.letter.seq, letter.letter.json.clone()));
-        let encoded = match self.encoded(&change) {
+        let encoded = match self.encode(&change) {
             Ok(encoded) => encoded,
             Err(error) => {
-                let outcome = Outcome::Retry { reason: error.to_string(), after: None };
-                return self.settle_letter(session, letter.id, outcome).await.map(|_| ());
+                let outcome = DeliveryOutcome::Retry { reason: error.to_string(), after: None };
+                return self.settle_dead_letter(session, letter.id, outcome).await.map(|_| ());
             }
         };
         let size = self.delivery.size_in_message(&change, &encoded);
         let bytes = size + change.json().len() + self.delivery.extra_bytes(size);
         let Some(memory) = self.reserve(session, bytes) else {
-            session.look_for_letters = true;
+            session.check_dead_letters = true;
             return Ok(());
         };
         let pending = self.send(vec![change], &[encoded]).await?;
-        session.flight.push_letter(letter.id, bytes, memory, pending);
+        session.in_flight.push_dead_letter(letter.id, bytes, memory, pending);
         Ok(())
     }
 
-    /// Reserves memory for a message. Without enough of it the session forgets all that it has read and waits.
+    /// Reserves memory for a message. If there is too little, the session drops everything unsent and waits.
     fn reserve(&self, session: &mut Session, bytes: usize) -> Option<Reservation> {
-        let is_failing = session.flight.is_probing();
-        let reserved = session.reserved.take().filter(|reserved| self.memory.suffices(reserved, bytes, is_failing));
-        let reserved = reserved.or_else(|| self.memory.try_reserve(bytes, is_failing));
-        if reserved.is_none() {
+        let is_failing = session.in_flight.is_probing();
+        let reservation =
+            session.reservation.take().filter(|reservation| self.memory.suffices(reservation, bytes, is_failing));
+        let reservation = reservation.or_else(|| self.memory.try_reserve(bytes, is_failing));
+        if reservation.is_none() {
             session.wait_for(self.memory.reserve(bytes, is_failing));
         }
-        reserved
+        reservation
     }
 
-    /// Sends one message; gives what will tell its outcome.
-    async fn send(&mut self, changes: Vec<Arc<RecordedChange>>, encoded: &[Bytes]) -> Result<Pending, Cut> {
+    /// Sends one message and returns the future of its outcome.
+    async fn send(
+        &mut self,
+        changes: Vec<Arc<RecordedChange>>,
+        encoded: &[Bytes],
+    ) -> Result<DeliveryFuture, SessionEnd> {
         let is_batch = self.delivery.window().changes > 1;
         let body = match (self.format.batch.filter(|_| is_batch), encoded) {
             (None, [body]) => body.clone(),
@@ -272,25 +288,25 @@ impl Engine {
         let mut changes = changes.into_iter();
         let Some(change) = changes.next() else { return Err(retry("a message has at least one change")) };
         let message = Outgoing { change, more: changes.collect(), is_batch, format: self.format, body };
-        match timeout(self.tuning.patience, self.delivery.send(message)).await {
+        match timeout(self.timeouts.send, self.delivery.send(message)).await {
             Ok(sent) => sent.map_err(retry),
-            Err(_) => Err(retry(format!("the receiver took nothing for {} seconds", self.tuning.patience.as_secs()))),
+            Err(_) => Err(retry(format!("the receiver accepted nothing for {} seconds", self.timeouts.send.as_secs()))),
         }
     }
 
-    /// Bytes of a batch around its changes.
+    /// Returns the bytes of a batch around its changes.
     fn envelope(&self, is_batch: bool) -> usize {
         self.format.batch.filter(|_| is_batch).map_or(0, |batch| batch.open.len() + batch.close.len())
     }
 
-    /// Bytes of a batch between two changes.
+    /// Returns the bytes of a batch between two changes.
     fn between(&self) -> usize {
         self.format.batch.map_or(0, |batch| batch.between.len())
     }
 
-    fn encoded(&self, change: &Arc<RecordedChange>) -> Result<Bytes, StoreError> {
-        // What the journal keeps is our JSON: it need be neither read nor written.
-        match ptr::eq(self.format, KEPT) {
+    fn encode(&self, change: &Arc<RecordedChange>) -> Result<Bytes, StoreError> {
+        // The journal stores this format, so the bytes are used unchanged.
+        match ptr::eq(self.format, JOURNAL_FORMAT) {
             true => Ok(change.json().clone()),
             false => change.encoded(self.format.name, self.format.write),
         }
@@ -299,16 +315,16 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, KEPT, RecordedChange, Seq};
+    use super::{Arc, JOURNAL_FORMAT, RecordedChange, Seq};
 
     #[test]
-    fn what_the_journal_keeps_is_what_the_format_writes() {
-        let written = |recorded: &RecordedChange| (KEPT.write)(recorded.change().unwrap());
+    fn journal_format_equals_stored_json() {
+        let written = |recorded: &RecordedChange| (JOURNAL_FORMAT.write)(recorded.change().unwrap());
         let fixture =
             RecordedChange::from_json(Seq(1), include_bytes!("../../../fixtures/change.json").as_slice().into());
-        let kept = Arc::new(RecordedChange::from_json(Seq(1), written(&fixture).into()));
-        assert_eq!(written(&kept), kept.json().to_vec());
-        let public = kept.public().unwrap().unwrap();
+        let stored = Arc::new(RecordedChange::from_json(Seq(1), written(&fixture).into()));
+        assert_eq!(written(&stored), stored.json().to_vec());
+        let public = stored.public().unwrap().unwrap();
         assert_eq!(written(public), public.json().to_vec());
     }
 }

@@ -1,15 +1,15 @@
-//! What is held of one subscription while the gateway runs.
+//! In-memory state of one subscription.
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::Listed;
+use super::SubscriptionInfo;
 use crate::{
     delivery::{
-        Attempts, Definition, Maker,
-        status::{State, Status},
+        AttemptLog, Definition, DefinitionContext,
+        status::{SubscriptionState, SubscriptionStatus},
     },
     http_client::OutboundPolicy,
     journal::subscriptions::{MadeBy, SubscriptionRecord},
@@ -22,51 +22,52 @@ pub(super) struct Entry {
     pub(super) definition: Option<Arc<Definition>>,
     pub(super) paused: bool,
     pub(super) ended: bool,
-    pub(super) status: Arc<Status>,
-    pub(super) attempts: Arc<Attempts>,
+    pub(super) status: Arc<SubscriptionStatus>,
+    pub(super) attempts: Arc<AttemptLog>,
     pub(super) replays: Arc<Notify>,
     pub(super) running: Option<Running>,
 }
 
-/// The engine of one that runs.
+/// Handle to a running engine.
 pub(super) struct Running {
     pub(super) stop: CancellationToken,
     pub(super) ended: CancellationToken,
 }
 
 impl Entry {
-    /// As it was kept, with its definition in the configuration if it has one there.
+    /// Creates the entry of a stored subscription, with its definition from the configuration if there is one.
     pub(super) fn of(stored: SubscriptionRecord, configured: Option<Arc<Definition>>, guard: &OutboundPolicy) -> Self {
         let SubscriptionRecord { made_by, definition, cursor, paused, ended, dead_letters, .. } = stored;
-        let mut state = State::Connecting;
+        let mut state = SubscriptionState::Connecting;
         let mut trouble = ended.clone();
         let definition = match (configured, made_by) {
             (Some(definition), _) => Some(definition),
-            // The hub, if there is one, takes its own up again.
+            // The hub attaches the definitions of its subscriptions later, if it is enabled.
             (None, MadeBy::Config | MadeBy::Hub) => {
-                state = State::Orphaned;
+                state = SubscriptionState::Orphaned;
                 None
             }
             (None, MadeBy::Api) => {
                 let read = serde_json::from_str(definition.expose()).map_err(|error| error.to_string());
-                let read =
-                    read.and_then(|json| Definition::read(json, &Maker::api(guard)).map_err(|error| error.to_string()));
+                let read = read.and_then(|json| {
+                    Definition::read(json, &DefinitionContext::api(guard)).map_err(|error| error.to_string())
+                });
                 let read = read.map(Arc::new);
                 read.map_err(|error| {
-                    state = State::Failed;
+                    state = SubscriptionState::Failed;
                     trouble = Some(format!("its definition no longer works: {error}"));
                 })
                 .ok()
             }
         };
         if definition.is_some() && paused {
-            state = State::Paused;
+            state = SubscriptionState::Paused;
         } else if definition.is_some() && ended.is_some() {
-            state = State::Ended;
+            state = SubscriptionState::Ended;
         }
-        let status = Status::new(state, cursor, dead_letters);
+        let status = SubscriptionStatus::new(state, cursor, dead_letters);
         if let Some(trouble) = trouble {
-            status.stopped(state, &trouble);
+            status.set_stopped(state, &trouble);
         }
         Self {
             made_by,
@@ -80,9 +81,9 @@ impl Entry {
         }
     }
 
-    /// As it is shown.
-    pub(super) fn listed(&self, name: &SubscriptionName) -> Listed {
-        let definition = self.definition.as_ref().map(|definition| definition.shown());
-        Listed { name: name.clone(), made_by: self.made_by, definition, status: self.status.snapshot() }
+    /// Returns the subscription as the HTTP interface shows it.
+    pub(super) fn info(&self, name: &SubscriptionName) -> SubscriptionInfo {
+        let definition = self.definition.as_ref().map(|definition| definition.redacted());
+        SubscriptionInfo { name: name.clone(), made_by: self.made_by, definition, status: self.status.snapshot() }
     }
 }

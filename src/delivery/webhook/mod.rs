@@ -1,8 +1,7 @@
-//! Pushing over HTTP: a POST for each change, or for several at once, signed as Standard Webhooks 1.0.0 says.
+//! Posts changes over HTTP, one or several per request, signed according to Standard Webhooks 1.0.0.
 //!
-//! Messages go one after the other, the next when the one before has been answered; with `ordered = false` several
-//! are on their way at once. There is no connection to speak of: it is made with the first message, kept while
-//! messages go, and made anew when something went wrong with it.
+//! Messages are sent one at a time; with `ordered = false`, several are in flight. The HTTP client opens a
+//! connection with the first message, reuses it, and opens another after a connection error.
 
 mod settings;
 mod signature;
@@ -19,25 +18,25 @@ use std::{
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 
-use self::{settings::Settings, signature::signatures};
+use self::{settings::WebhookSettings, signature::signatures};
 use super::{
-    Delivery, DeliveryError, DeliveryKind, Doing, Outcome, Outgoing, Pending, Window,
-    answer::judge,
-    attempts::{Attempt, AttemptOutcome, Attempts, beginning},
+    BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, Window,
+    attempts::{Attempt, AttemptLog, AttemptOutcome, excerpt},
+    http_outcome::outcome_of,
 };
 use crate::{
-    format::{Beside, Carrier, Header},
+    format::{ExtraHeaders, Header, HeaderProtocol},
     http_client::{BoundedResponse, Client, ClientError},
     model::{Seq, Timestamp},
     web::Secret,
 };
 
-/// HTTP as a delivery.
+/// HTTP as a kind of delivery.
 pub(super) static WEBHOOK: DeliveryKind = DeliveryKind {
     name: "webhook",
     about: "posts to a URL, signed as Standard Webhooks says",
-    keys: &settings::KEYS,
-    read: settings::read,
+    settings: &settings::KEYS,
+    parse: settings::parse,
 };
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -45,25 +44,25 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 struct Webhook {
-    settings: Arc<Settings>,
+    settings: Arc<WebhookSettings>,
     client: Option<Client>,
-    line: Arc<Line>,
+    shared: Arc<SharedState>,
 }
 
-/// What the messages on their way have in common.
-struct Line {
-    settings: Arc<Settings>,
-    attempts: Arc<Attempts>,
-    /// What must not be shown of an answer that repeats it.
+/// State shared by all in-flight messages.
+struct SharedState {
+    settings: Arc<WebhookSettings>,
+    attempts: Arc<AttemptLog>,
+    /// Secrets to remove from responses that echo them.
     secrets: Vec<Secret>,
-    /// Whether something went wrong with the connections.
+    /// Whether a connection has failed.
     is_broken: AtomicBool,
-    /// Changes that have arrived while one before them had not, as ranges: the first by its last. When the earlier
-    /// one is sent again, they are not.
+    /// Delivered ranges of changes after an undelivered one, keyed by the first change, with the last as the
+    /// value. When the undelivered message is sent again, these are not.
     arrived: Mutex<BTreeMap<Seq, Seq>>,
 }
 
-/// A message as it is posted.
+/// A message ready to post.
 struct Post {
     id: String,
     seq: Seq,
@@ -74,18 +73,18 @@ struct Post {
 }
 
 impl Webhook {
-    fn new(settings: Arc<Settings>, attempts: &Arc<Attempts>) -> Self {
-        let line = Line {
+    fn new(settings: Arc<WebhookSettings>, attempts: &Arc<AttemptLog>) -> Self {
+        let shared = SharedState {
             settings: Arc::clone(&settings),
             attempts: Arc::clone(attempts),
             secrets: settings.to.secrets(),
             is_broken: AtomicBool::new(false),
             arrived: Mutex::default(),
         };
-        Self { settings, client: None, line: Arc::new(line) }
+        Self { settings, client: None, shared: Arc::new(shared) }
     }
 
-    async fn set_up(&mut self) -> Result<(), DeliveryError> {
+    async fn create_client(&mut self) -> Result<(), DeliveryError> {
         if self.client.is_none() {
             let client = Client::new(self.settings.client.clone()).await;
             self.client = Some(client.map_err(|error| DeliveryError(error.to_string()))?);
@@ -93,14 +92,14 @@ impl Webhook {
         Ok(())
     }
 
-    fn post(&self, message: &Outgoing) -> Result<Pending, DeliveryError> {
+    fn post(&self, message: &Outgoing) -> Result<DeliveryFuture, DeliveryError> {
         let client = self.client.clone().ok_or_else(|| DeliveryError("it is not set up".to_owned()))?;
-        let line = Arc::clone(&self.line);
+        let shared = Arc::clone(&self.shared);
         let post = Post::new(message)?;
-        if line.has_arrived(&post) {
-            return Ok(Box::pin(std::future::ready(Outcome::Delivered)));
+        if shared.has_arrived(&post) {
+            return Ok(Box::pin(std::future::ready(DeliveryOutcome::Delivered)));
         }
-        Ok(Box::pin(async move { line.deliver(&client, post).await }))
+        Ok(Box::pin(async move { shared.deliver(&client, post).await }))
     }
 }
 
@@ -109,14 +108,14 @@ impl Post {
         let unreadable = |error: crate::journal::store::StoreError| DeliveryError(error.to_string());
         let Outgoing { change, more, is_batch, format, body } = message;
         let mut id = change.id().map_err(unreadable)?.to_string();
-        // The same changes together have the same identifier, however often they are sent.
+        // A batch of the same changes has the same identifier in every attempt.
         if let Some(last) = more.last() {
             id = format!("{id}_{}", last.id().map_err(unreadable)?);
         }
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(message.media_type()));
-        if !is_batch && !matches!(format.beside, Beside::Nothing) {
-            for Header { name, value } in format.headers(change.change().map_err(unreadable)?, Carrier::Http) {
+        if !is_batch && !matches!(format.extra_headers, ExtraHeaders::None) {
+            for Header { name, value } in format.headers(change.change().map_err(unreadable)?, HeaderProtocol::Http) {
                 if let (Ok(name), Ok(value)) = (HeaderName::try_from(name.as_ref()), HeaderValue::try_from(value)) {
                     headers.insert(name, value);
                 }
@@ -126,8 +125,8 @@ impl Post {
         Ok(Self { id, seq: change.seq(), last, changes: 1 + more.len(), headers, body: body.clone() })
     }
 
-    /// Adds what is made anew with each attempt: receivers refuse what was signed long ago.
-    fn sign(&mut self, settings: &Settings, now: Timestamp) -> HeaderMap {
+    /// Adds the headers that each attempt needs anew, because receivers refuse old signatures.
+    fn sign(&mut self, settings: &WebhookSettings, now: Timestamp) -> HeaderMap {
         let seconds = now.millis().div_euclid(1000);
         let signatures = signatures(&settings.keys, &self.id, seconds, &self.body);
         let mut headers = mem::take(&mut self.headers);
@@ -140,18 +139,18 @@ impl Post {
     }
 }
 
-impl Line {
-    async fn deliver(&self, client: &Client, mut post: Post) -> Outcome {
+impl SharedState {
+    async fn deliver(&self, client: &Client, mut post: Post) -> DeliveryOutcome {
         let (at, began) = (Timestamp::now(), Instant::now());
         let headers = post.sign(&self.settings, at);
         let answer = client.post(&self.settings.to, headers, mem::take(&mut post.body)).await;
-        let outcome = judge(&answer, &self.settings.refused);
+        let outcome = outcome_of(&answer, &self.settings.refused);
         match &answer {
             Err(_) => self.is_broken.store(true, Ordering::Relaxed),
-            Ok(_) if outcome == Outcome::Delivered && !self.settings.is_ordered() => self.note_arrival(&post),
+            Ok(_) if outcome == DeliveryOutcome::Delivered && !self.settings.is_ordered() => self.note_arrival(&post),
             Ok(_) => {}
         }
-        self.attempts.keep(self.attempt(post, at, began, &answer, &outcome));
+        self.attempts.record(self.attempt(post, at, began, &answer, &outcome));
         outcome
     }
 
@@ -161,18 +160,18 @@ impl Line {
         at: Timestamp,
         began: Instant,
         answer: &Result<BoundedResponse, ClientError>,
-        outcome: &Outcome,
+        outcome: &DeliveryOutcome,
     ) -> Attempt {
         let (outcome, reason) = match outcome {
-            Outcome::Delivered | Outcome::Unroutable => (AttemptOutcome::Delivered, None),
-            Outcome::Retry { reason, .. } | Outcome::TooLarge { reason } => {
+            DeliveryOutcome::Delivered | DeliveryOutcome::Unroutable => (AttemptOutcome::Delivered, None),
+            DeliveryOutcome::Retry { reason, .. } | DeliveryOutcome::TooLarge { reason } => {
                 (AttemptOutcome::Retried, Some(reason.clone()))
             }
-            Outcome::Refused { reason } => (AttemptOutcome::Refused, Some(reason.clone())),
-            Outcome::Gone { reason } => (AttemptOutcome::Gone, Some(reason.clone())),
+            DeliveryOutcome::Refused { reason } => (AttemptOutcome::Refused, Some(reason.clone())),
+            DeliveryOutcome::Gone { reason } => (AttemptOutcome::Gone, Some(reason.clone())),
         };
         let (status, answer) = match answer {
-            Ok(answer) => (Some(answer.status.as_u16()), beginning(&answer.body_start, &self.secrets)),
+            Ok(answer) => (Some(answer.status.as_u16()), excerpt(&answer.body_start, &self.secrets)),
             Err(_) => (None, String::new()),
         };
         let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -185,7 +184,7 @@ impl Line {
 
     fn note_arrival(&self, post: &Post) {
         let mut arrived = self.arrived();
-        // Replayed dead letters lie before the cursor, and nothing else makes this grow.
+        // Only replayed dead letters, which are before the cursor, can make the map grow.
         if arrived.len() >= 2 * self.settings.window.messages {
             arrived.pop_first();
         }
@@ -193,34 +192,34 @@ impl Line {
         *last = post.last.max(*last);
     }
 
-    /// Whether all changes of a message have arrived, be it in another message.
+    /// Returns whether all changes of a message have been delivered, possibly in another message.
     fn has_arrived(&self, post: &Post) -> bool {
         self.arrived().range(..=post.seq).next_back().is_some_and(|(_, last)| *last >= post.last)
     }
 
-    /// Forgets arrivals that the cursor has passed.
+    /// Removes deliveries that the cursor has passed.
     fn forget_through(&self, seq: Seq) {
         self.arrived().retain(|_, last| *last > seq);
     }
 }
 
 impl Delivery for Webhook {
-    fn connect(&mut self) -> Doing<'_, Result<(), DeliveryError>> {
-        Box::pin(self.set_up())
+    fn connect(&mut self) -> BoxFuture<'_, Result<(), DeliveryError>> {
+        Box::pin(self.create_client())
     }
 
-    fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
+    fn send(&mut self, message: Outgoing) -> BoxFuture<'_, Result<DeliveryFuture, DeliveryError>> {
         Box::pin(std::future::ready(self.post(&message)))
     }
 
-    fn failed(&mut self) -> Doing<'_, DeliveryError> {
-        // Between two messages nothing is known of a receiver.
+    fn wait_for_failure(&mut self) -> BoxFuture<'_, DeliveryError> {
+        // Between two messages the state of the receiver is unknown.
         Box::pin(std::future::pending())
     }
 
-    fn close(&mut self) -> Doing<'_, ()> {
-        // Where it only answered something else, the connection is as good as before.
-        if self.line.is_broken.swap(false, Ordering::Relaxed) {
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        // After an error response the connection still works, so the client is kept.
+        if self.shared.is_broken.swap(false, Ordering::Relaxed) {
             self.client = None;
         }
         Box::pin(std::future::ready(()))
@@ -231,6 +230,6 @@ impl Delivery for Webhook {
     }
 
     fn settled_through(&mut self, seq: Seq) {
-        self.line.forget_through(seq);
+        self.shared.forget_through(seq);
     }
 }

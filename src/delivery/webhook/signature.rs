@@ -1,4 +1,4 @@
-//! How a message is signed: Standard Webhooks 1.0.0, section "Signature scheme", with its symmetric one.
+//! Symmetric signatures of Standard Webhooks 1.0.0, section "Signature scheme".
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -6,31 +6,33 @@ use sha2::Sha256;
 
 use crate::web::Secret;
 
-/// What a secret begins with.
+/// Prefix of a secret.
 const PREFIX: &str = "whsec_";
 
-/// How many bytes a key has, by the standard.
-const LEAST: usize = 24;
-const MOST: usize = 64;
+/// Minimum and maximum number of bytes in a key, by the standard.
+const MIN_KEY_BYTES: usize = 24;
+const MAX_KEY_BYTES: usize = 64;
 
-/// A key to sign with.
+/// A signing key.
 #[derive(Clone, Debug)]
 pub(super) struct SigningKey(Secret);
 
 impl SigningKey {
-    /// Reads a secret: `whsec_`, and a key of 24 to 64 bytes in base64.
+    /// Parses a secret: `whsec_` and a key of 24 to 64 bytes in base64.
     ///
     /// # Errors
-    /// When it is something else; it is not repeated.
+    /// Fails on any other text; the error does not contain it.
     pub(super) fn parse(secret: &Secret) -> Result<Self, &'static str> {
         let wrong = "it is not whsec_ and a key of 24 to 64 bytes in base64; make one with `tidings token --webhook`";
         let text = std::str::from_utf8(secret.expose()).map_err(|_| wrong)?;
         let key = text.trim().strip_prefix(PREFIX).and_then(|key| STANDARD.decode(key).ok());
-        key.filter(|key| (LEAST..=MOST).contains(&key.len())).map(|key| Self(Secret::new(key))).ok_or(wrong)
+        key.filter(|key| (MIN_KEY_BYTES..=MAX_KEY_BYTES).contains(&key.len()))
+            .map(|key| Self(Secret::new(key)))
+            .ok_or(wrong)
     }
 
-    /// The signature of a message, as `webhook-signature` has it: `v1,` and the HMAC-SHA256 of identifier, time (in
-    /// seconds since 1970) and body.
+    /// Returns the signature for the header `webhook-signature`: `v1,` and the HMAC-SHA256 of identifier, time
+    /// (seconds since 1970) and body.
     fn sign(&self, id: &str, seconds: i64, body: &[u8]) -> Option<String> {
         let mac = Hmac::<Sha256>::new_from_slice(self.0.expose()).ok()?;
         let mac = mac.chain_update(format!("{id}.{seconds}.")).chain_update(body);
@@ -38,8 +40,7 @@ impl SigningKey {
     }
 }
 
-/// The signatures of a message by every key, with a space between two: a receiver that knows one of them is
-/// content.
+/// Returns the signatures by all keys, separated by spaces. A receiver needs to know only one of the keys.
 pub(super) fn signatures(keys: &[SigningKey], id: &str, seconds: i64, body: &[u8]) -> String {
     keys.iter().filter_map(|key| key.sign(id, seconds, body)).collect::<Vec<_>>().join(" ")
 }
@@ -52,9 +53,9 @@ mod tests {
         SigningKey::parse(&Secret::new(text))
     }
 
-    /// The example of the Standard Webhooks libraries' own tests.
+    /// Test vector of the Standard Webhooks libraries.
     #[test]
-    fn it_is_what_the_standard_says() {
+    fn signature_matches_the_standard() {
         let key = key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signed = signatures(
             std::slice::from_ref(&key),
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_its_length() {
+    fn key_length_is_checked() {
         for wrong in ["", "whsec_", "whsec_aGVsbG8=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!!!!"] {
             assert!(!key(wrong).unwrap_err().contains("MfKQ"), "{wrong}");
         }

@@ -1,8 +1,8 @@
-//! Distributing a topic's new entries to one callback (WebSub section 7), as a delivery of the engine: in order,
-//! at least once, tried again for as long as the lease lasts.
+//! Distributes the new entries of a topic to one callback (WebSub section 7), as a delivery of the engine: in
+//! order, at least once, with retries until the lease expires.
 //!
-//! The engine hands over some changes at once, and they go out as one document after another, each of a bounded size.
-//! How far they have come is remembered, so that an attempt after a failure goes on where the one before it ended.
+//! The engine passes several changes at once. They are posted as consecutive documents of bounded size. The
+//! progress is remembered, so that a retry continues after the last delivered document.
 
 use std::{
     collections::BTreeSet,
@@ -25,97 +25,96 @@ use sha2::{Sha256, Sha384, Sha512};
 use super::{
     SignatureMethod,
     documents::{DOCUMENT_BYTES, Document, Documents, Position},
-    kept::Kept,
+    subscriber_record::SubscriberRecord,
 };
 use crate::{
     delivery::{
-        Attempts, Blueprint, Delivery, DeliveryError, DeliveryKind, Doing, InvalidDefinition, Outcome, Outgoing,
-        Pending, Window, answer::judge,
+        AttemptLog, BoxFuture, Delivery, DeliveryConfig, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome,
+        InvalidDefinition, Outgoing, Window, http_outcome::outcome_of,
     },
-    format::{Batch, Beside, FormatKind},
+    format::{Batch, ExtraHeaders, FormatKind},
     http_client::{BoundedResponse, Client, ClientError},
     journal::RecordedChange,
     model::{SubscriptionName, Timestamp},
     web::Secret,
 };
 
-/// WebSub as a delivery. A definition cannot name it: who subscribes asks the hub.
+/// WebSub as a kind of delivery. A definition cannot name it, because subscribers use the hub.
 pub(super) static WEBSUB: DeliveryKind = DeliveryKind {
     name: "websub",
     about: "posts a topic's new entries to a WebSub subscriber",
-    keys: &[],
-    read: |_, _| Err(InvalidDefinition::new("delivery", "a WebSub subscriber subscribes at /hub")),
+    settings: &[],
+    parse: |_, _| Err(InvalidDefinition::new("delivery", "a WebSub subscriber subscribes at /hub")),
 };
 
-/// What a message is made of depends on its topic, so a change alone has no body.
-pub(super) static ENTRIES: FormatKind = FormatKind {
+/// Format of hub subscriptions. The body depends on the topic, so a single change has none.
+pub(super) static TOPIC_FORMAT: FormatKind = FormatKind {
     name: "websub",
     media_type: MEDIA_TYPE,
     about: "entries of a topic",
     write: |_| Vec::new(),
     write_modification: |_| Vec::new(),
-    beside: Beside::Nothing,
+    extra_headers: ExtraHeaders::None,
     batch: Some(Batch { media_type: MEDIA_TYPE, open: "", between: "", close: "" }),
 };
 
-/// That of the topics.
+/// Media type of the topics.
 const MEDIA_TYPE: &str = "application/atom+xml;type=feed";
 
-/// The header with the signature (section 7.1).
+/// Header with the signature (section 7.1).
 const SIGNATURE: &str = "x-hub-signature";
 
-/// Bounds of the engine: it hands over changes when those before them have arrived. The client bounds each request;
-/// this bounds all documents of one handover together.
+/// Bounds for the engine: one message at a time. The timeout covers all documents of one message; the client
+/// limits each request.
 const WINDOW: Window =
-    Window { messages: 1, changes: MOST_CHANGES, bytes: 1 << 20, patience: Duration::from_secs(10 * 60) };
+    Window { messages: 1, changes: MAX_CHANGES, bytes: 1 << 20, outcome_timeout: Duration::from_secs(10 * 60) };
 
-/// Maximum number of changes that the engine hands over at once.
-const MOST_CHANGES: usize = 20;
+/// Maximum number of changes in one message from the engine.
+const MAX_CHANGES: usize = 20;
 
-/// Bytes that a change takes in memory while it is distributed, for each byte of its JSON: the text and what is read
-/// from it.
+/// Bytes in memory per byte of a change's JSON during distribution: the text and its parsed form.
 const BYTES_IN_MEMORY: usize = 4;
 
-/// Bytes of two documents for each of these bytes: an entry repeats what the change says as a whole.
+/// Bytes of two documents per such byte: each entry repeats the data of the whole change.
 const DOCUMENTS_BY_SIZE: usize = 16;
 
-/// Bytes of changes, so counted, that the engine hands over at once. Their entries fill a document, about.
+/// Maximum number of such bytes in one message from the engine. Their entries fill about one document.
 const HANDOVER_BYTES: usize = 256 * 1024;
 
-/// What the distributions of one hub have in common.
-pub(super) struct Shared {
+/// Context shared by all distributions of a hub.
+pub(super) struct HubContext {
     pub(super) client: Client,
     pub(super) documents: Documents,
     pub(super) hub_url: String,
     pub(super) signature: SignatureMethod,
 }
 
-/// A subscriber as a blueprint of its delivery.
-pub(super) struct Blue {
-    pub(super) shared: Arc<Shared>,
-    pub(super) kept: Arc<Kept>,
+/// Configuration of the delivery to one subscriber.
+pub(super) struct WebSubConfig {
+    pub(super) shared: Arc<HubContext>,
+    pub(super) record: Arc<SubscriberRecord>,
 }
 
-impl Blueprint for Blue {
-    fn build(&self, _: &SubscriptionName, _: &Arc<Attempts>) -> Box<dyn Delivery> {
-        let (shared, kept) = (Arc::clone(&self.shared), Arc::clone(&self.kept));
-        Box::new(Distribution(Arc::new(Callback { shared, kept, progress: Progress::default() })))
+impl DeliveryConfig for WebSubConfig {
+    fn build(&self, _: &SubscriptionName, _: &Arc<AttemptLog>) -> Box<dyn Delivery> {
+        let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&self.record));
+        Box::new(Distribution(Arc::new(Callback { shared, record, progress: Progress::default() })))
     }
 
     fn max_batch(&self) -> usize {
-        MOST_CHANGES
+        MAX_CHANGES
     }
 
-    fn shown(&self) -> Map<String, Value> {
-        let Kept { callback, topic, lease, secret } = &*self.kept;
-        let shown = json!({
+    fn redacted(&self) -> Map<String, Value> {
+        let SubscriberRecord { callback, topic, lease, secret } = &*self.record;
+        let settings_json = json!({
             "callback": callback.to_string(),
             "topic": topic,
             "lease": lease,
             "signed": secret.is_some(),
         });
-        match shown {
-            Value::Object(shown) => shown,
+        match settings_json {
+            Value::Object(members) => members,
             _ => Map::new(),
         }
     }
@@ -123,16 +122,16 @@ impl Blueprint for Blue {
 
 struct Distribution(Arc<Callback>);
 
-/// One callback, and how far its distribution is.
+/// A callback and the progress of its distribution.
 struct Callback {
-    shared: Arc<Shared>,
-    kept: Arc<Kept>,
+    shared: Arc<HubContext>,
+    record: Arc<SubscriberRecord>,
     progress: Progress,
 }
 
-/// How far a distribution is, and how much the callback accepts at once.
+/// Progress of a distribution, and the document size that the callback accepts.
 struct Progress {
-    /// Position behind the last entry that has arrived.
+    /// Position after the last delivered entry.
     position: Mutex<Position>,
     /// Maximum number of bytes in a document.
     bytes: AtomicUsize,
@@ -163,28 +162,28 @@ impl Progress {
 }
 
 impl Callback {
-    /// Posts the entries of these changes that have not arrived yet.
-    async fn distribute(&self, changes: &[Arc<RecordedChange>]) -> Outcome {
-        let retry = |reason: String| Outcome::Retry { reason, after: None };
+    /// Posts the undelivered entries of these changes.
+    async fn distribute(&self, changes: &[Arc<RecordedChange>]) -> DeliveryOutcome {
+        let retry = |reason: String| DeliveryOutcome::Retry { reason, after: None };
         loop {
-            if self.kept.is_over(Timestamp::now()) {
-                return Outcome::Gone { reason: "its lease has run out".to_owned() };
+            if self.record.is_expired(Timestamp::now()) {
+                return DeliveryOutcome::Gone { reason: "its lease has expired".to_owned() };
             }
             let (documents, progress) = (&self.shared.documents, &self.progress);
-            let next = documents.next(&self.kept.topic, changes, progress.position(), progress.bytes());
+            let next = documents.next(&self.record.topic, changes, progress.position(), progress.bytes());
             let document = match next {
                 Ok(Some(document)) => document,
-                Ok(None) => return Outcome::Delivered,
+                Ok(None) => return DeliveryOutcome::Delivered,
                 Err(reason) => return retry(reason),
             };
             let headers = match self.headers(&document.body) {
                 Ok(headers) => headers,
                 Err(reason) => return retry(reason),
             };
-            let answer = self.shared.client.post(&self.kept.callback, headers, document.body.clone()).await;
+            let answer = self.shared.client.post(&self.record.callback, headers, document.body.clone()).await;
             match outcome(&answer, document.entries) {
-                Outcome::Delivered => progress.has_arrived(&document),
-                Outcome::TooLarge { .. } => progress.was_too_large(&document),
+                DeliveryOutcome::Delivered => progress.has_arrived(&document),
+                DeliveryOutcome::TooLarge { .. } => progress.was_too_large(&document),
                 other => return other,
             }
         }
@@ -193,8 +192,8 @@ impl Callback {
     fn headers(&self, body: &[u8]) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-        let links = format!("<{}>; rel=\"hub\", <{}>; rel=\"self\"", self.shared.hub_url, self.kept.topic);
-        let signature = self.kept.secret.as_ref().map(|secret| self.shared.signature.sign(secret, body));
+        let links = format!("<{}>; rel=\"hub\", <{}>; rel=\"self\"", self.shared.hub_url, self.record.topic);
+        let signature = self.record.secret.as_ref().map(|secret| self.shared.signature.sign(secret, body));
         for (name, value) in [(LINK.as_str(), Some(links)), (SIGNATURE, signature)] {
             let Some(value) = value else { continue };
             let value = HeaderValue::try_from(value).map_err(|error| format!("{name}: {error}"))?;
@@ -205,26 +204,26 @@ impl Callback {
 }
 
 impl Delivery for Distribution {
-    fn connect(&mut self) -> Doing<'_, Result<(), DeliveryError>> {
+    fn connect(&mut self) -> BoxFuture<'_, Result<(), DeliveryError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn send(&mut self, message: Outgoing) -> Doing<'_, Result<Pending, DeliveryError>> {
+    fn send(&mut self, message: Outgoing) -> BoxFuture<'_, Result<DeliveryFuture, DeliveryError>> {
         let callback = Arc::clone(&self.0);
         let Outgoing { change, more, .. } = message;
-        let pending: Pending = Box::pin(async move {
+        let pending: DeliveryFuture = Box::pin(async move {
             let changes: Vec<_> = std::iter::once(change).chain(more).collect();
             callback.distribute(&changes).await
         });
         Box::pin(std::future::ready(Ok(pending)))
     }
 
-    fn failed(&mut self) -> Doing<'_, DeliveryError> {
-        // Between two messages nothing is known of a callback.
+    fn wait_for_failure(&mut self) -> BoxFuture<'_, DeliveryError> {
+        // Between two messages the state of a callback is unknown.
         Box::pin(std::future::pending())
     }
 
-    fn close(&mut self) -> Doing<'_, ()> {
+    fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
@@ -241,21 +240,22 @@ impl Delivery for Distribution {
     }
 
     fn extra_bytes(&self, size: usize) -> usize {
-        // A document, and the one that was rendered before it to find its size.
+        // Counts two documents: the current one, and the one rendered before it to estimate the size.
         size.saturating_mul(DOCUMENTS_BY_SIZE).min(2 * DOCUMENT_BYTES)
     }
 }
 
-/// Returns the outcome of a document with this number of entries. A document of one entry cannot be made smaller.
-fn outcome(answer: &Result<BoundedResponse, ClientError>, entries: usize) -> Outcome {
-    match judge(answer, &BTreeSet::new()) {
-        Outcome::TooLarge { reason } if entries <= 1 => Outcome::Retry { reason, after: None },
+/// Returns the outcome of a document with this number of entries. A document of one entry cannot be made
+/// smaller.
+fn outcome(answer: &Result<BoundedResponse, ClientError>, entries: usize) -> DeliveryOutcome {
+    match outcome_of(answer, &BTreeSet::new()) {
+        DeliveryOutcome::TooLarge { reason } if entries <= 1 => DeliveryOutcome::Retry { reason, after: None },
         outcome => outcome,
     }
 }
 
 impl SignatureMethod {
-    /// The value of the header: `sha256=` and the HMAC of the body by the secret, in hexadecimal.
+    /// Returns the header value: `sha256=` and the HMAC of the body in hexadecimal.
     fn sign(self, secret: &Secret, body: &[u8]) -> String {
         let (name, key) = (self.name(), secret.expose());
         let code = match self {
@@ -278,11 +278,11 @@ fn mac<M: Mac + KeyInit>(key: &[u8], body: &[u8]) -> String {
 mod tests {
     use axum::http::StatusCode;
 
-    use super::{BoundedResponse, Bytes, HeaderMap, Outcome, Secret, SignatureMethod, outcome};
+    use super::{BoundedResponse, Bytes, DeliveryOutcome, HeaderMap, Secret, SignatureMethod, outcome};
 
     /// RFC 4231, test case 2.
     #[test]
-    fn signs_as_the_standard_does() {
+    fn signatures_match_rfc_4231() {
         let sign = |method: SignatureMethod| method.sign(&Secret::new("Jefe"), b"what do ya want for nothing?");
         assert_eq!(
             sign(SignatureMethod::Sha256),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_but_success_and_the_end_is_a_failure() {
+    fn every_status_maps_to_an_outcome() {
         for status in 200..600 {
             let status_code = StatusCode::from_u16(status).unwrap();
             let answer = Ok(BoundedResponse {
@@ -302,14 +302,14 @@ mod tests {
                 body_start: Bytes::new(),
                 is_complete: true,
             });
-            let judged = outcome(&answer, 1);
-            assert_eq!(matches!(outcome(&answer, 2), Outcome::TooLarge { .. }), status == 413);
+            let actual = outcome(&answer, 1);
+            assert_eq!(matches!(outcome(&answer, 2), DeliveryOutcome::TooLarge { .. }), status == 413);
             let right = match status {
-                200..=299 => judged == Outcome::Delivered,
-                410 => matches!(judged, Outcome::Gone { .. }),
-                _ => matches!(judged, Outcome::Retry { .. }),
+                200..=299 => actual == DeliveryOutcome::Delivered,
+                410 => matches!(actual, DeliveryOutcome::Gone { .. }),
+                _ => matches!(actual, DeliveryOutcome::Retry { .. }),
             };
-            assert!(right, "{status}: {judged:?}");
+            assert!(right, "{status}: {actual:?}");
         }
     }
 }

@@ -1,70 +1,70 @@
-//! Documents of a topic, cut by size: the entries of some changes, as many as a message may have.
+//! Renders the entries of changes as documents of a topic, limited in size.
 //!
-//! A change with many items fills several documents, each of them valid by itself. Subscribers to the same topic share
-//! a document while it is in the cache.
+//! A change with many items fills several documents, each valid by itself. Subscribers to the same topic share
+//! cached documents.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
 use super::Topics;
-use crate::{cache::LruCache, format::KEPT, journal::RecordedChange, model::Seq};
+use crate::{cache::LruCache, format::JOURNAL_FORMAT, journal::RecordedChange, model::Seq};
 
-/// Maximum number of bytes in a document of several entries. Subscribers accept a megabyte as a rule.
+/// Maximum number of bytes in a document with several entries. Subscribers usually accept one megabyte.
 pub(super) const DOCUMENT_BYTES: usize = 500_000;
 
-/// Bytes and number of documents that the cache retains.
+/// Maximum number of bytes and documents in the cache.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
 const CACHE_DOCUMENTS: usize = 64;
 
 /// Factor by which a document may grow from one attempt to the next, while the size of its entries is unknown.
-const GROWTH: usize = 16;
+const MAX_GROWTH: usize = 16;
 
-/// Place of an entry: its change, and its index among the items of the change.
+/// Position of an entry: its change, and its index among the items of the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) seq: Seq,
     pub(super) item: usize,
 }
 
-/// Document with the entries from one position to another.
+/// A document with the entries from one position to another.
 #[derive(Clone, Debug)]
 pub(super) struct Document {
     pub(super) body: Bytes,
     /// Number of entries.
     pub(super) entries: usize,
-    /// Position of the first entry behind them.
+    /// Position after the last entry.
     pub(super) next: Position,
 }
 
-/// What a cached document was made of.
+/// Cache key: the inputs of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
+struct CacheKey {
     topic: String,
     from: Position,
     last: Seq,
     bytes: usize,
 }
 
-/// Renders documents and caches the newest of them.
+/// Renders documents and caches the most recent ones.
 pub(super) struct Documents {
     topics: Arc<dyn Topics>,
-    cache: LruCache<Key, Document>,
+    cache: LruCache<CacheKey, Document>,
 }
 
 /// A range of the items of a change.
-type Slice = (Arc<RecordedChange>, Range<usize>);
+type ItemRange = (Arc<RecordedChange>, Range<usize>);
 
 impl Documents {
     pub(super) fn new(topics: Arc<dyn Topics>) -> Self {
         Self { topics, cache: LruCache::new(CACHE_DOCUMENTS, CACHE_BYTES) }
     }
 
-    /// The next document of at most `bytes`, or of one entry that is larger, with the entries of these changes from
-    /// `from` on; `None` behind the last of them. The changes stand in order, oldest first.
+    /// Returns the next document with entries of these changes, beginning at `from`; `None` after the last
+    /// entry. It has at most `bytes` bytes, or a single larger entry. The changes are sorted, oldest first.
     ///
     /// # Errors
-    /// When the topic or a change cannot be read.
+    /// Fails if the topic or a change cannot be read.
     pub(super) fn next(
         &self,
         topic: &str,
@@ -83,25 +83,25 @@ impl Documents {
         }
         let (Some((front, items)), Some((last, _))) = (left.first(), left.last()) else { return Ok(None) };
         let from = Position { seq: front.seq(), item: items.start };
-        let key = Key { topic: topic.to_owned(), from, last: last.seq(), bytes };
+        let key = CacheKey { topic: topic.to_owned(), from, last: last.seq(), bytes };
         if let Some(document) = self.cache.get(&key) {
             return Ok(Some(document));
         }
-        let document = self.cut(topic, &left, bytes)?;
+        let document = self.fit(topic, &left, bytes)?;
         self.cache.insert(key, document.clone(), document.body.len());
         Ok(Some(document))
     }
 
-    /// Renders more entries, or fewer, until a document is as large as it may be, about.
-    fn cut(&self, topic: &str, left: &[Slice], bytes: usize) -> Result<Document, String> {
+    /// Searches for the number of entries that nearly fills a document.
+    fn fit(&self, topic: &str, left: &[ItemRange], bytes: usize) -> Result<Document, String> {
         let all: usize = left.iter().map(|(_, items)| items.len()).sum();
         let mut count = 1;
         let mut best = self.render(topic, left, count)?;
         let mut too_many = all + 1;
         while best.body.len() < bytes {
-            // Nine tenths of what would fit if all entries were as large as these.
+            // Nine tenths of the number that would fit if all entries had this size.
             let guess = (count.saturating_mul(bytes) / best.body.len().max(1)).saturating_mul(9) / 10;
-            let more = guess.min(count.saturating_mul(GROWTH)).min(too_many - 1);
+            let more = guess.min(count.saturating_mul(MAX_GROWTH)).min(too_many - 1);
             if more <= count || (too_many <= all && best.body.len() > bytes / 2) {
                 break;
             }
@@ -115,16 +115,16 @@ impl Documents {
         Ok(best)
     }
 
-    fn render(&self, topic: &str, left: &[Slice], count: usize) -> Result<Document, String> {
+    fn render(&self, topic: &str, left: &[ItemRange], count: usize) -> Result<Document, String> {
         let mut changes = VecDeque::new();
         let mut missing = count;
         let mut next = Position::default();
         for (change, items) in left {
-            let taken = items.start..items.end.min(items.start.saturating_add(missing));
-            missing -= taken.len();
-            next = Position { seq: change.seq(), item: taken.end };
+            let selected = items.start..items.end.min(items.start.saturating_add(missing));
+            missing -= selected.len();
+            next = Position { seq: change.seq(), item: selected.end };
             // Newest first, as in the feed.
-            changes.push_front(part(change, taken)?);
+            changes.push_front(part(change, selected)?);
             if missing == 0 {
                 break;
             }
@@ -134,14 +134,14 @@ impl Documents {
     }
 }
 
-/// The change with these of its items alone.
+/// Returns the change with only these items.
 fn part(change: &Arc<RecordedChange>, items: Range<usize>) -> Result<Arc<RecordedChange>, String> {
     let whole = change.change().map_err(|error| error.to_string())?;
     if items.len() == whole.modification.items.len() {
         return Ok(Arc::clone(change));
     }
     let part = whole.part(items).ok_or("a part of a change has an item at least")?;
-    Ok(Arc::new(RecordedChange::from_json(change.seq(), (KEPT.write)(&part).into())))
+    Ok(Arc::new(RecordedChange::from_json(change.seq(), (JOURNAL_FORMAT.write)(&part).into())))
 }
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
         Arc::new(RecordedChange::from_json(Seq(seq), change.to_string().into()))
     }
 
-    /// Every document of some changes, as the items that it has.
+    /// Returns all documents of some changes as lists of their items.
     fn documents(changes: &[Arc<RecordedChange>], bytes: usize) -> Vec<Vec<(u64, usize)>> {
         let documents = Documents::new(Arc::new(Lines));
         let mut all = Vec::new();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_have_every_entry_once_whatever_their_size() {
+    fn documents_contain_every_entry_once_at_any_size() {
         let changes = [change(3, 1, "a"), change(4, 1000, "b"), change(7, 2, &"c".repeat(3000)), change(9, 5, "d")];
         for bytes in [1, 100, 2000, 20_000, 1_000_000] {
             let all = documents(&changes, bytes);

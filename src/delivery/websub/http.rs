@@ -1,4 +1,4 @@
-//! `POST /hub`: where WebSub subscribers ask.
+//! `POST /hub`, the endpoint for WebSub subscribers.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use axum::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Hub, InvalidRequest, NotTaken, Request};
+use super::{Hub, HubRequest, InvalidRequest, SubmitError};
 use crate::web::{Body, Problem, ProblemCode, problems};
 
-/// What a request has to be.
+/// Required media type of requests.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// How long who comes when too many wait is to stay away.
-const COME_BACK: Duration = Duration::from_secs(10);
+/// Value of `Retry-After` when the verification queue is full.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// A request of a WebSub subscriber (section 5.1). Other parameters are ignored.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = HubRequest)]
 #[expect(dead_code, reason = "a form is read with a complaint for each parameter; this describes it")]
 struct Form {
-    /// Where new entries are to be posted.
+    /// URL to which new entries are posted.
     #[serde(rename = "hub.callback")]
     #[schema(max_length = 2048, pattern = "^https?://")]
     callback: String,
@@ -32,15 +32,15 @@ struct Form {
     #[serde(rename = "hub.mode")]
     #[schema(pattern = "^(un)?subscribe$")]
     mode: String,
-    /// The feed, as it tells its own address: `/feed`, with any filter.
+    /// URL of the feed, as in its link `self`: `/feed`, with any filter.
     #[serde(rename = "hub.topic")]
     #[schema(max_length = 2048)]
     topic: String,
-    /// For how long, in seconds.
+    /// Requested lease in seconds.
     #[serde(rename = "hub.lease_seconds", default)]
     #[schema(value_type = u64, required = false, minimum = 1)]
     lease: Option<u64>,
-    /// What messages are to be signed with.
+    /// Secret for signing messages.
     #[serde(rename = "hub.secret", default)]
     #[schema(value_type = String, required = false, min_length = 1, max_length = 199)]
     secret: Option<String>,
@@ -48,18 +48,19 @@ struct Form {
 
 problems!(HubProblems: NotFound, BadRequest, InvalidHubRequest, BodyTooLarge, UnsupportedEncoding, Unavailable);
 
-/// Asks the WebSub hub to subscribe, or to end that. The callback is asked whether it was meant; how that ends is
-/// not waited for.
+/// Requests a subscription at the WebSub hub, or its end. The response does not wait until the callback has
+/// confirmed the request.
 ///
 /// # Errors
-/// `invalid-hub-request`; `unavailable` when too many wait to be verified; `not-found` where there is no hub.
+/// `invalid-hub-request`; `unavailable` if too many requests wait for verification; `not-found` if there is no
+/// hub.
 #[utoipa::path(
     post,
     path = "/hub",
     operation_id = "subscribeAtHub",
     tag = "out",
     request_body(content = Form, content_type = "application/x-www-form-urlencoded"),
-    responses((status = 202, description = "It will be verified."), HubProblems),
+    responses((status = 202, description = "The request will be verified."), HubProblems),
 )]
 pub async fn receive(
     State(hub): State<Option<Hub>>,
@@ -68,17 +69,17 @@ pub async fn receive(
 ) -> Result<Response, Problem> {
     let hub =
         hub.ok_or_else(|| Problem::new(ProblemCode::NotFound, "This gateway has no hub: hub.enabled is false."))?;
-    let told = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !told.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(FORM) {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(FORM) {
         let detail = format!("A request of a WebSub subscriber has the Content-Type {FORM}.");
         return Err(Problem::new(ProblemCode::InvalidHubRequest, detail));
     }
-    let request = Request::read(&body, hub.guard()).map_err(|error| invalid(&error))?;
-    match hub.take(request) {
+    let request = HubRequest::read(&body, hub.guard()).map_err(|error| invalid(&error))?;
+    match hub.submit(request) {
         Ok(()) => Ok(StatusCode::ACCEPTED.into_response()),
-        Err(NotTaken::Invalid(error)) => Err(invalid(&error)),
-        Err(busy @ NotTaken::Busy) => {
-            Err(Problem::new(ProblemCode::Unavailable, format!("{busy}.")).retry_after(COME_BACK))
+        Err(SubmitError::Invalid(error)) => Err(invalid(&error)),
+        Err(busy @ SubmitError::Busy) => {
+            Err(Problem::new(ProblemCode::Unavailable, format!("{busy}.")).retry_after(RETRY_AFTER))
         }
     }
 }

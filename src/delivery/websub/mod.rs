@@ -1,23 +1,24 @@
-//! The WebSub hub of the gateway's own feed (W3C Recommendation of 23 January 2018). `docs/websub.md` has its
-//! every MUST beside the test that shows it.
+//! WebSub hub for the gateway's own feed (W3C Recommendation of 23 January 2018). `docs/websub.md` lists every
+//! MUST of it with the test that covers it.
 //!
-//! A subscriber asks at `POST /hub` ([`http`]) and is answered at once. What it asks for waits, bounded
-//! ([`pending`]), until the hub has asked its callback whether it was meant ([`callback`]). Then it is a
-//! subscription like any other, a cursor with a lease, kept in the journal ([`kept`]); the engine distributes to it
-//! ([`distribution`]). The [`HubRunner`] does what takes time, so that no request waits for a callback.
+//! A subscriber sends a request to `POST /hub` ([`http`]) and receives a response immediately. The request
+//! waits in a bounded queue ([`verification_queue`]) until the callback has confirmed it ([`callback`]). Then
+//! it becomes a subscription: a cursor with a lease, stored in the journal ([`subscriber_record`]), to which
+//! the engine distributes ([`distribution`]). The [`HubRunner`] performs the slow work, so no request waits for
+//! a callback.
 //!
-//! A topic is the feed, with any filter. How it is spelt and written is the view's affair; the application
-//! hands it in as [`Topics`].
+//! A topic is the feed with any filter. The view defines the URLs and documents of topics; the application
+//! passes them in as [`Topics`].
 
 mod callback;
 mod distribution;
 mod documents;
 mod failure_log;
 pub mod http;
-mod kept;
-mod pending;
 mod request;
 mod runner;
+mod subscriber_record;
+mod verification_queue;
 
 use std::{
     collections::BTreeMap,
@@ -27,46 +28,46 @@ use std::{
 
 use tokio::sync::Notify;
 
-pub(super) use kept::is_of_hub;
-pub use request::{InvalidRequest, Request};
+pub use request::{HubRequest, InvalidRequest};
 pub use runner::HubRunner;
+pub(super) use subscriber_record::is_hub_subscription;
 
 use self::{
-    distribution::{Blue, ENTRIES, Shared, WEBSUB},
+    distribution::{HubContext, TOPIC_FORMAT, WEBSUB, WebSubConfig},
     documents::Documents,
     failure_log::FailureLog,
-    kept::Kept,
-    pending::{Full, Pending, Target},
+    subscriber_record::SubscriberRecord,
+    verification_queue::{QueueFull, Target, VerificationQueue},
 };
-use super::{Definition, OperationError, Start, Subscriptions};
+use super::{Definition, OperationError, StartPosition, Subscriptions};
 use crate::{
     http_client::{Client, OutboundPolicy, OutboundUrl},
     journal::{RecordedChange, subscriptions::MadeBy},
     model::{Filter, Seq, SubscriptionName},
 };
 
-/// How many subscriptions a hub may have at the most, whatever its settings.
-pub const MOST: usize = 10_000;
+/// Upper limit of the configured number of subscriptions.
+pub const MAX_SUBSCRIPTIONS: usize = 10_000;
 
-/// How a hub works.
+/// Settings of the hub.
 #[derive(Clone)]
 pub struct HubSettings {
-    /// Its own address, as subscribers reach it.
+    /// URL of the hub, as subscribers reach it.
     pub url: String,
-    /// How long a lease is that nobody has told a time for.
+    /// Default lease.
     pub lease: Duration,
-    /// How long one is at the most.
-    pub longest_lease: Duration,
-    /// How many subscriptions there may be, and of them to one callback.
+    /// Maximum lease.
+    pub max_lease: Duration,
+    /// Maximum number of subscriptions.
     pub subscriptions: usize,
-    /// The same, to one callback.
+    /// Maximum number of subscriptions of one callback.
     pub per_callback: usize,
-    /// How messages are signed.
+    /// Algorithm of the signatures.
     pub signature: SignatureMethod,
 }
 
 named_values! {
-    /// By which algorithm messages are signed (section 7.1.1). SHA-1 is left out, as section 8.3 advises.
+    /// Signature algorithm (section 7.1.1). SHA-1 is omitted, as section 8.3 recommends.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum SignatureMethod {
         /// SHA-256.
@@ -80,70 +81,70 @@ named_values! {
 
 /// The topics of a hub.
 pub trait Topics: Send + Sync {
-    /// The topic at an address, however it is spelt.
+    /// Returns the topic of a URL, in any of its spellings.
     ///
     /// # Errors
-    /// When it is none, why.
-    fn find(&self, address: &str) -> Result<Topic, String>;
+    /// Returns the reason if the URL is not a topic.
+    fn find(&self, url: &str) -> Result<Topic, String>;
 
-    /// The feed of a topic with the entries of these changes, as they stand.
+    /// Renders the feed of a topic with the entries of these changes, in the given order.
     ///
     /// # Errors
-    /// When it is no topic, or what is stored is not a change.
+    /// Fails if the URL is not a topic or a change cannot be read.
     fn entries(&self, topic: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, String>;
 }
 
 /// A topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
-    /// Its address, in the one spelling that the topic itself has as `self`.
-    pub address: String,
-    /// Which changes have entries there.
+    /// Canonical URL, which the topic itself gives as `self`.
+    pub url: String,
+    /// Selects the changes that have entries in the topic.
     pub filter: Filter,
 }
 
-/// The hub. Clones are handles to the same one.
+/// Handle to the hub. Clones share the same state.
 #[derive(Clone)]
 pub struct Hub(Arc<Inner>);
 
 struct Inner {
     subscriptions: Subscriptions,
-    shared: Arc<Shared>,
+    shared: Arc<HubContext>,
     topics: Arc<dyn Topics>,
     guard: OutboundPolicy,
     settings: HubSettings,
-    waiting: Mutex<Pending<Wanted>>,
+    queue: Mutex<VerificationQueue<QueuedRequest>>,
     wake: Notify,
-    /// Those that are verified.
-    known: Mutex<BTreeMap<SubscriptionName, Arc<Kept>>>,
+    /// Verified subscribers.
+    subscribers: Mutex<BTreeMap<SubscriptionName, Arc<SubscriberRecord>>>,
     failures: Mutex<FailureLog>,
 }
 
-/// A request that waits.
+/// A request that waits for verification.
 #[derive(Clone)]
-struct Wanted {
-    request: Request,
+struct QueuedRequest {
+    request: HubRequest,
     topic: Topic,
-    /// The newest change when it was first asked for: what comes after it is what a subscriber waits for.
+    /// Newest change when the subscription was first requested; the subscriber receives everything after it.
     since: Seq,
 }
 
-/// Why a request is not taken.
+/// Error of submitting a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotTaken {
-    /// It is wrong.
+pub enum SubmitError {
+    /// The request is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidRequest),
-    /// Too many wait to be verified.
-    #[error("too many subscriptions wait to be verified; ask again in a moment")]
+    /// Too many requests wait for verification.
+    #[error("too many requests wait for verification; try again in a moment")]
     Busy,
 }
 
 impl Hub {
-    /// Sets the hub up, and has its subscriptions go on. The application runs the [`HubRunner`].
+    /// Creates the hub and resumes its stored subscriptions. The application runs the [`HubRunner`].
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn open(
         subscriptions: Subscriptions,
         topics: Arc<dyn Topics>,
@@ -153,100 +154,109 @@ impl Hub {
     ) -> Result<(Self, HubRunner), OperationError> {
         let (hub_url, signature) = (settings.url.clone(), settings.signature);
         let hub = Self(Arc::new(Inner {
-            shared: Arc::new(Shared { client, documents: Documents::new(Arc::clone(&topics)), hub_url, signature }),
+            shared: Arc::new(HubContext { client, documents: Documents::new(Arc::clone(&topics)), hub_url, signature }),
             topics,
             guard,
             settings,
-            waiting: Mutex::new(Pending::new()),
+            queue: Mutex::new(VerificationQueue::new()),
             wake: Notify::new(),
-            known: Mutex::default(),
+            subscribers: Mutex::default(),
             failures: Mutex::default(),
             subscriptions,
         }));
-        hub.0.revive().await?;
+        hub.0.resume_stored().await?;
         Ok((hub.clone(), HubRunner(hub.0)))
     }
 
-    /// Where a callback may lead.
+    /// Returns the rules for callback URLs.
     #[must_use]
     pub fn guard(&self) -> &OutboundPolicy {
         &self.0.guard
     }
 
-    /// Takes a request, to be verified later.
+    /// Queues a request for verification.
     ///
     /// # Errors
-    /// When its topic is none, or too many wait.
-    pub fn take(&self, request: Request) -> Result<(), NotTaken> {
+    /// Fails if the topic does not exist or the queue is full.
+    pub fn submit(&self, request: HubRequest) -> Result<(), SubmitError> {
         let inner = &self.0;
         let topic = inner.topics.find(&request.topic).map_err(InvalidRequest::Topic)?;
-        let name = Kept::name_of(&request.callback, &topic.address);
+        let name = SubscriberRecord::name_of(&request.callback, &topic.url);
         let name = name.ok_or_else(|| InvalidRequest::Topic("it has no name".to_owned()))?;
         let head = inner.subscriptions.journal().head();
         let target = Target { server: request.callback.origin(), site: request.callback.site() };
-        let taken = inner.waiting().add(&name, &target, Instant::now(), |before: Option<Wanted>| {
+        let added = inner.queue().add(&name, &target, Instant::now(), |before: Option<QueuedRequest>| {
             let since = before.map_or(head, |before| before.since);
-            Wanted { request, topic, since }
+            QueuedRequest { request, topic, since }
         });
         inner.wake.notify_one();
-        taken.map_err(|Full| NotTaken::Busy)
+        added.map_err(|QueueFull| SubmitError::Busy)
     }
 }
 
 impl Inner {
-    fn waiting(&self) -> MutexGuard<'_, Pending<Wanted>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, VerificationQueue<QueuedRequest>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<SubscriptionName, Arc<Kept>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscribers(&self) -> MutexGuard<'_, BTreeMap<SubscriptionName, Arc<SubscriberRecord>>> {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a failure at a site is worth a line of the log, and not one of many.
+    /// Returns whether to log a failure at a callback's site above `debug`.
     fn is_news(&self, callback: &OutboundUrl) -> bool {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.is_news(&callback.site(), Instant::now())
     }
 
-    /// Has the subscriptions go on that the journal has.
-    async fn revive(&self) -> Result<(), OperationError> {
+    /// Resumes the hub subscriptions of the journal.
+    async fn resume_stored(&self) -> Result<(), OperationError> {
         for stored in self.subscriptions.journal().subscriptions().await? {
             if stored.made_by != MadeBy::Hub {
                 continue;
             }
-            let kept = Kept::from_json(stored.definition.expose(), &self.guard).map_err(|error| error.to_string());
-            let kept = kept.and_then(|kept| Ok((self.topics.find(&kept.topic)?.filter, Arc::new(kept))));
-            match kept {
-                Ok((filter, kept)) => {
-                    self.known().insert(stored.name.clone(), Arc::clone(&kept));
-                    self.subscriptions.define(&stored.name, Arc::new(self.definition(filter, kept)))?;
+            let record =
+                SubscriberRecord::from_json(stored.definition.expose(), &self.guard).map_err(|error| error.to_string());
+            let record = record.and_then(|record| Ok((self.topics.find(&record.topic)?.filter, Arc::new(record))));
+            match record {
+                Ok((filter, record)) => {
+                    self.subscribers().insert(stored.name.clone(), Arc::clone(&record));
+                    self.subscriptions
+                        .attach_hub_definition(&stored.name, Arc::new(self.definition(filter, record)))?;
                 }
                 Err(reason) => {
-                    tracing::warn!(subscription = %stored.name, reason, "a WebSub subscription cannot go on");
-                    self.subscriptions.cannot_work(&stored.name, &reason)?;
+                    tracing::warn!(subscription = %stored.name, reason, "cannot resume a WebSub subscription");
+                    self.subscriptions.mark_failed(&stored.name, &reason)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn definition(&self, filter: Filter, kept: Arc<Kept>) -> Definition {
-        let blueprint = Arc::new(Blue { shared: Arc::clone(&self.shared), kept });
-        // Nothing is refused for good, so there are no dead letters.
-        Definition { filter, format: &ENTRIES, start: Start::Now, dead_letters: 0, delivery: &WEBSUB, blueprint }
+    fn definition(&self, filter: Filter, record: Arc<SubscriberRecord>) -> Definition {
+        let config = Arc::new(WebSubConfig { shared: Arc::clone(&self.shared), record });
+        // A hub subscription has no dead letters, because nothing is permanently refused.
+        Definition {
+            filter,
+            format: &TOPIC_FORMAT,
+            start: StartPosition::Now,
+            dead_letters: 0,
+            delivery: &WEBSUB,
+            config,
+        }
     }
 
-    /// Why there cannot be one more subscription, if there cannot.
-    fn no_room(&self, name: &SubscriptionName, callback: &OutboundUrl) -> Option<String> {
-        let known = self.known();
-        if known.contains_key(name) {
+    /// Returns the reason why there is no room for another subscription, if there is none.
+    fn denial_reason(&self, name: &SubscriptionName, callback: &OutboundUrl) -> Option<String> {
+        let subscribers = self.subscribers();
+        if subscribers.contains_key(name) {
             return None;
         }
-        let of_callback = known.values().filter(|kept| kept.callback.is_same_without_query(callback)).count();
-        if known.len() >= self.settings.subscriptions {
-            Some("this hub has as many subscriptions as it may have".to_owned())
+        let of_callback = subscribers.values().filter(|record| record.callback.is_same_without_query(callback)).count();
+        if subscribers.len() >= self.settings.subscriptions {
+            Some("this hub has reached its maximum number of subscriptions".to_owned())
         } else if of_callback >= self.settings.per_callback {
-            Some(format!("this callback has {of_callback} subscriptions, and may have no more"))
+            Some(format!("this callback has {of_callback} subscriptions, which is the maximum"))
         } else {
             None
         }

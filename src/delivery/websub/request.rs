@@ -1,5 +1,5 @@
-//! What a subscriber asks of the hub (WebSub section 5.1): a form, read leniently where the Recommendation
-//! wants it so, since parameters that a hub does not understand are to be ignored.
+//! Parses a subscriber's request to the hub (WebSub section 5.1), a form. Unknown parameters are ignored, as
+//! the Recommendation requires.
 
 use url::form_urlencoded;
 
@@ -8,30 +8,30 @@ use crate::{
     web::Secret,
 };
 
-/// The longest secret, in bytes: it is to have less than 200.
-const LONGEST_SECRET: usize = 199;
+/// Maximum number of bytes in a secret; the Recommendation requires fewer than 200.
+const MAX_SECRET_BYTES: usize = 199;
 
-/// The longest topic, in bytes: as long as the longest address of a callback.
-const LONGEST_TOPIC: usize = 2048;
+/// Maximum number of bytes in a topic, equal to that of a callback URL.
+const MAX_TOPIC_BYTES: usize = 2048;
 
-/// What a subscriber asks for.
+/// A request of a subscriber.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct HubRequest {
     pub(super) mode: Mode,
     pub(super) callback: OutboundUrl,
-    /// The topic as the subscriber spelt it.
+    /// The topic as the subscriber spelled it.
     pub(super) topic: String,
-    /// For how long, in seconds, where that is told.
+    /// Requested lease in seconds.
     pub(super) lease: Option<u64>,
     pub(super) secret: Option<Secret>,
 }
 
-/// Whether somebody wants to be told, or no more.
+/// Requested action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// They want to be told.
+    /// Subscribe.
     Subscribe,
-    /// They want no more.
+    /// Unsubscribe.
     Unsubscribe,
 }
 
@@ -44,47 +44,47 @@ impl Mode {
     }
 }
 
-/// Why a request cannot be taken. None repeats the callback or the secret.
+/// Error in a request. No message contains the callback or the secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
-    /// A parameter is not there.
+    /// A parameter is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// A parameter is there more than once.
+    /// A parameter occurs more than once.
     #[error("{0} is given more than once")]
-    Twice(&'static str),
-    /// The mode is none.
+    Duplicate(&'static str),
+    /// The mode is unknown.
     #[error("hub.mode is {0:?}; give subscribe or unsubscribe")]
     Mode(String),
-    /// Publishers have no say here.
-    #[error("hub.mode is publish, and this hub publishes nothing but the feed of this gateway")]
+    /// The mode is `publish`, which this hub does not support.
+    #[error("hub.mode is publish, but this hub publishes only the feed of this gateway")]
     Publish,
-    /// The callback is none.
+    /// The callback is not an allowed URL.
     #[error("hub.callback: {0}")]
     Callback(#[from] InvalidOutboundUrl),
     /// The topic is too long.
-    #[error("hub.topic has more than {LONGEST_TOPIC} bytes")]
-    LongTopic,
-    /// The topic is none of this hub.
+    #[error("hub.topic has more than {MAX_TOPIC_BYTES} bytes")]
+    TopicTooLong,
+    /// The topic does not belong to this hub.
     #[error("hub.topic: {0}")]
     Topic(String),
-    /// The time is none.
-    #[error("hub.lease_seconds is not a whole number from 1")]
+    /// The lease is not a positive integer.
+    #[error("hub.lease_seconds is not a positive whole number")]
     Lease,
     /// The secret is empty or too long.
-    #[error("hub.secret has to have 1 to {LONGEST_SECRET} bytes")]
+    #[error("hub.secret must have 1 to {MAX_SECRET_BYTES} bytes")]
     Secret,
 }
 
 impl InvalidRequest {
-    /// The parameter that is wrong.
+    /// Returns the name of the invalid parameter.
     #[must_use]
     pub fn parameter(&self) -> &'static str {
         match self {
-            Self::Missing(name) | Self::Twice(name) => name,
+            Self::Missing(name) | Self::Duplicate(name) => name,
             Self::Mode(_) | Self::Publish => "hub.mode",
             Self::Callback(_) => "hub.callback",
-            Self::LongTopic | Self::Topic(_) => "hub.topic",
+            Self::TopicTooLong | Self::Topic(_) => "hub.topic",
             Self::Lease => "hub.lease_seconds",
             Self::Secret => "hub.secret",
         }
@@ -97,7 +97,7 @@ const TOPIC: &str = "hub.topic";
 const LEASE: &str = "hub.lease_seconds";
 const SECRET: &str = "hub.secret";
 
-/// The parameters as they came.
+/// Values of the known parameters.
 #[derive(Default)]
 struct Form {
     values: [Option<String>; 5],
@@ -108,49 +108,49 @@ impl Form {
 
     fn read(body: &[u8]) -> Result<Self, InvalidRequest> {
         let mut form = Self::default();
-        for (name, value) in form_urlencoded::parse(body) {
-            let known = Self::NAMES.into_iter().zip(&mut form.values).find(|(known, _)| *known == name);
-            let Some((known, held)) = known else { continue };
-            if held.replace(value.into_owned()).is_some() {
-                return Err(InvalidRequest::Twice(known));
+        for (key, value) in form_urlencoded::parse(body) {
+            let slot = Self::NAMES.into_iter().zip(&mut form.values).find(|(name, _)| *name == key);
+            let Some((name, slot)) = slot else { continue };
+            if slot.replace(value.into_owned()).is_some() {
+                return Err(InvalidRequest::Duplicate(name));
             }
         }
         Ok(form)
     }
 
-    fn take(&mut self, name: &'static str) -> Option<String> {
+    fn remove(&mut self, name: &'static str) -> Option<String> {
         let at = Self::NAMES.iter().position(|known| *known == name)?;
         self.values[at].take()
     }
 
-    fn need(&mut self, name: &'static str) -> Result<String, InvalidRequest> {
-        self.take(name).filter(|value| !value.is_empty()).ok_or(InvalidRequest::Missing(name))
+    fn require(&mut self, name: &'static str) -> Result<String, InvalidRequest> {
+        self.remove(name).filter(|value| !value.is_empty()).ok_or(InvalidRequest::Missing(name))
     }
 }
 
-impl Request {
-    /// Reads the body of a request, a form.
+impl HubRequest {
+    /// Parses the body of a request.
     ///
     /// # Errors
-    /// When a parameter is missing or wrong, or the callback leads where the `guard` lets nothing go.
+    /// Fails if a parameter is missing or invalid, or `guard` does not allow the callback.
     pub fn read(body: &[u8], guard: &OutboundPolicy) -> Result<Self, InvalidRequest> {
         let mut form = Form::read(body)?;
-        let mode = match form.need(MODE)?.as_str() {
+        let mode = match form.require(MODE)?.as_str() {
             "subscribe" => Mode::Subscribe,
             "unsubscribe" => Mode::Unsubscribe,
             "publish" => return Err(InvalidRequest::Publish),
             other => return Err(InvalidRequest::Mode(other.chars().filter(|c| !c.is_control()).take(64).collect())),
         };
-        let callback = OutboundUrl::parse(&form.need(CALLBACK)?, guard)?;
-        let topic = form.need(TOPIC)?;
-        if topic.len() > LONGEST_TOPIC {
-            return Err(InvalidRequest::LongTopic);
+        let callback = OutboundUrl::parse(&form.require(CALLBACK)?, guard)?;
+        let topic = form.require(TOPIC)?;
+        if topic.len() > MAX_TOPIC_BYTES {
+            return Err(InvalidRequest::TopicTooLong);
         }
-        // Who ends a subscription may tell a time, and it means nothing.
-        let lease = form.take(LEASE).filter(|lease| mode == Mode::Subscribe && !lease.is_empty());
+        // An `unsubscribe` request may contain a lease, which is ignored.
+        let lease = form.remove(LEASE).filter(|lease| mode == Mode::Subscribe && !lease.is_empty());
         let lease = lease.map(|lease| lease.parse().ok().filter(|seconds| *seconds > 0).ok_or(InvalidRequest::Lease));
-        let secret = form.take(SECRET).map(|secret| match secret.len() {
-            1..=LONGEST_SECRET => Ok(Secret::new(secret)),
+        let secret = form.remove(SECRET).map(|secret| match secret.len() {
+            1..=MAX_SECRET_BYTES => Ok(Secret::new(secret)),
             _ => Err(InvalidRequest::Secret),
         });
         Ok(Self { mode, callback, topic, lease: lease.transpose()?, secret: secret.transpose()? })
@@ -159,16 +159,16 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
-    use super::{InvalidRequest, Mode, OutboundPolicy, Request};
+    use super::{HubRequest, InvalidRequest, Mode, OutboundPolicy};
 
-    fn read(body: &str) -> Result<Request, InvalidRequest> {
-        Request::read(body.as_bytes(), &OutboundPolicy::unrestricted())
+    fn read(body: &str) -> Result<HubRequest, InvalidRequest> {
+        HubRequest::read(body.as_bytes(), &OutboundPolicy::unrestricted())
     }
 
     const GOOD: &str = "hub.mode=subscribe&hub.callback=http%3A%2F%2Fh%2Fcb%3Fa%3D1&hub.topic=http%3A%2F%2Fg%2Ffeed";
 
     #[test]
-    fn what_it_does_not_understand_is_ignored() {
+    fn unknown_parameters_are_ignored() {
         let request = read(&format!("hub.verify=async&{GOOD}&hub.lease_seconds=60&hub.secret=s%C3%A9&x=y")).unwrap();
         assert_eq!(request.mode, Mode::Subscribe);
         assert_eq!(request.callback.expose().as_str(), "http://h/cb?a=1");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameter_is_named() {
         let long = "x".repeat(200);
         let topic = format!("hub.mode=subscribe&hub.callback=http://h&hub.topic={}", "x".repeat(2049));
         for (body, parameter) in [
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_means_nothing_to_who_ends_it() {
+    fn unsubscribe_ignores_the_lease() {
         let request =
             read(&GOOD.replace("=subscribe", "=unsubscribe").replace("&hub.topic", "&hub.lease_seconds=x&hub.topic"));
         assert_eq!(request.unwrap().lease, None);

@@ -1,4 +1,4 @@
-//! What the hub does in its own time: asks callbacks, and ends what is over.
+//! Background task of the hub: verifies requests and ends expired subscriptions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,34 +6,35 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Inner, Wanted,
+    Inner, QueuedRequest,
     callback::{deny, verify},
-    kept::Kept,
-    pending::Next,
-    request::{Mode, Request},
+    request::{HubRequest, Mode},
+    subscriber_record::SubscriberRecord,
+    verification_queue::Next,
 };
 use crate::{
-    delivery::{OperationError, State, metrics},
+    delivery::{OperationError, SubscriptionState, metrics},
     model::{SubscriptionName, Timestamp},
 };
 
-/// How many callbacks are asked at once.
-const AT_ONCE: usize = 16;
+/// Maximum number of concurrent requests to callbacks.
+const MAX_CONCURRENT_CALLS: usize = 16;
 
-/// How often it is looked for what is over.
-const SWEEP: Duration = Duration::from_millis(500);
+/// Interval between searches for expired subscriptions.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs the hub. The application spawns [`HubRunner::run`].
 pub struct HubRunner(pub(super) Arc<Inner>);
 
 impl HubRunner {
-    /// Works until `stop`. What waits to be verified then is forgotten: whoever asked asks again.
+    /// Runs until `stop` is cancelled. Requests that still wait for verification are dropped; their subscribers
+    /// ask again.
     pub async fn run(self, stop: CancellationToken) {
-        let mut asking = JoinSet::new();
-        let mut sweeps = tokio::time::interval(SWEEP);
+        let mut calls = JoinSet::new();
+        let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
         sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let wait = self.begin(&mut asking);
+            let wait = self.begin(&mut calls);
             let next = async {
                 match wait {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -44,23 +45,23 @@ impl HubRunner {
                 () = stop.cancelled() => return,
                 () = self.0.wake.notified() => {}
                 () = next => {}
-                Some(_) = asking.join_next() => {}
-                _ = sweeps.tick() => self.0.sweep(&mut asking).await,
+                Some(_) = calls.join_next() => {}
+                _ = sweeps.tick() => self.0.sweep(&mut calls).await,
             }
         }
     }
 
-    /// Begins what may begin; says when more may.
-    fn begin(&self, asking: &mut JoinSet<()>) -> Option<Instant> {
-        while asking.len() < AT_ONCE {
-            let next = self.0.waiting().next(std::time::Instant::now());
+    /// Starts the verifications that are due. Returns the time of the next one.
+    fn begin(&self, calls: &mut JoinSet<()>) -> Option<Instant> {
+        while calls.len() < MAX_CONCURRENT_CALLS {
+            let next = self.0.queue().next(std::time::Instant::now());
             match next {
-                Next::Now(name, wanted) => {
+                Next::Now(name, queued) => {
                     let inner = Arc::clone(&self.0);
-                    asking.spawn(async move {
-                        // Also if it is cut off: the next is not to wait for it.
-                        let _done = Done(&inner, &name);
-                        inner.carry_out(&name, wanted).await;
+                    calls.spawn(async move {
+                        // Also runs if the task is cancelled, so that the server does not stay busy.
+                        let _done = FinishOnDrop(&inner, &name);
+                        inner.process(&name, queued).await;
                     });
                 }
                 Next::At(at) => return Some(Instant::from_std(at)),
@@ -71,105 +72,106 @@ impl HubRunner {
     }
 }
 
-/// Says that a verification is done.
-struct Done<'a>(&'a Inner, &'a SubscriptionName);
+/// Marks a verification as finished when dropped.
+struct FinishOnDrop<'a>(&'a Inner, &'a SubscriptionName);
 
-impl Drop for Done<'_> {
+impl Drop for FinishOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.waiting().done(self.1);
+        self.0.queue().finish(self.1);
     }
 }
 
 impl Inner {
-    /// Verifies a request, and does what it asks for.
-    async fn carry_out(&self, name: &SubscriptionName, wanted: Wanted) {
-        let Wanted { request, .. } = &wanted;
+    /// Verifies a request and carries it out.
+    async fn process(&self, name: &SubscriptionName, queued: QueuedRequest) {
+        let QueuedRequest { request, .. } = &queued;
         let mode = request.mode;
         let (client, to) = (&self.shared.client, request.callback.origin());
-        let no_room = || self.no_room(name, &request.callback);
-        if let Some(reason) = (mode == Mode::Subscribe).then(no_room).flatten() {
+        let denial_reason = || self.denial_reason(name, &request.callback);
+        if let Some(reason) = (mode == Mode::Subscribe).then(denial_reason).flatten() {
             match self.is_news(&request.callback) {
                 true => tracing::info!(subscription = %name, to, reason, "a WebSub subscriber is denied"),
                 false => tracing::debug!(subscription = %name, to, reason, "a WebSub subscriber is denied"),
             }
-            metrics::verified("denied");
+            metrics::count_verification("denied");
             return deny(client, &request.callback, &request.topic, &reason).await;
         }
         let lease = request.lease.unwrap_or(self.settings.lease.as_secs());
-        let lease = lease.min(self.settings.longest_lease.as_secs());
-        // A lease is measured from here (section 5.3).
+        let lease = lease.min(self.settings.max_lease.as_secs());
+        // The lease begins here (section 5.3).
         let began = Timestamp::now();
         if let Err(error) = verify(client, &request.callback, mode, &request.topic, lease).await {
-            metrics::verified("failed");
+            metrics::count_verification("failed");
             let mode = mode.as_str();
             return match self.is_news(&request.callback) {
-                true => tracing::info!(subscription = %name, to, mode, %error, "not verified"),
-                false => tracing::debug!(subscription = %name, to, mode, %error, "not verified"),
+                true => tracing::info!(subscription = %name, to, mode, %error, "WebSub request not verified"),
+                false => tracing::debug!(subscription = %name, to, mode, %error, "WebSub request not verified"),
             };
         }
-        metrics::verified("verified");
+        metrics::count_verification("verified");
         let done = match mode {
-            Mode::Subscribe => self.subscribe(name, &wanted, until(began, lease)).await,
+            Mode::Subscribe => self.subscribe(name, &queued, until(began, lease)).await,
             Mode::Unsubscribe => self.unsubscribe(name).await,
         };
         match done {
-            Ok(()) => tracing::info!(subscription = %name, to, mode = mode.as_str(), lease, "verified"),
-            Err(error) => tracing::warn!(subscription = %name, %error, "a verified request could not be written"),
+            Ok(()) => tracing::info!(subscription = %name, to, mode = mode.as_str(), lease, "WebSub request verified"),
+            Err(error) => tracing::warn!(subscription = %name, %error, "cannot store a verified WebSub request"),
         }
     }
 
     async fn subscribe(
         &self,
         name: &SubscriptionName,
-        wanted: &Wanted,
+        queued: &QueuedRequest,
         lease: Timestamp,
     ) -> Result<(), OperationError> {
-        let Wanted { request: Request { callback, secret, .. }, topic, since } = wanted;
+        let QueuedRequest { request: HubRequest { callback, secret, .. }, topic, since } = queued;
         let (callback, secret) = (callback.clone(), secret.clone());
-        let kept = Arc::new(Kept { callback, topic: topic.address.clone(), lease, secret });
-        let definition = Arc::new(self.definition(topic.filter.clone(), Arc::clone(&kept)));
-        self.subscriptions.keep(name, kept.to_json(), definition, *since).await?;
-        self.known().insert(name.clone(), kept);
+        let record = Arc::new(SubscriberRecord { callback, topic: topic.url.clone(), lease, secret });
+        let definition = Arc::new(self.definition(topic.filter.clone(), Arc::clone(&record)));
+        self.subscriptions.put_hub_subscription(name, record.to_json(), definition, *since).await?;
+        self.subscribers().insert(name.clone(), record);
         Ok(())
     }
 
     async fn unsubscribe(&self, name: &SubscriptionName) -> Result<(), OperationError> {
-        // First, or a sweep in between would take it for one that somebody else has ended.
-        let Some(kept) = self.known().remove(name) else { return Ok(()) };
+        // Removed first; otherwise a concurrent sweep would conclude that the operator ended it.
+        let Some(record) = self.subscribers().remove(name) else { return Ok(()) };
         match self.subscriptions.delete(name).await {
             Ok(()) | Err(OperationError::Unknown(_)) => Ok(()),
             Err(error) => {
-                self.known().insert(name.clone(), kept);
+                self.subscribers().insert(name.clone(), record);
                 Err(error)
             }
         }
     }
 
-    /// Ends what is over: leases that have run out, callbacks that want no more; and tells those that somebody
-    /// else has ended.
-    async fn sweep(self: &Arc<Self>, telling: &mut JoinSet<()>) {
+    /// Ends subscriptions whose lease has expired or whose callback wants no more. Notifies callbacks whose
+    /// subscription the operator has deleted.
+    async fn sweep(self: &Arc<Self>, calls: &mut JoinSet<()>) {
         let now = Timestamp::now();
-        let known: Vec<_> = self.known().iter().map(|(name, kept)| (name.clone(), Arc::clone(kept))).collect();
-        for (name, kept) in known {
+        let subscribers: Vec<_> =
+            self.subscribers().iter().map(|(name, record)| (name.clone(), Arc::clone(record))).collect();
+        for (name, record) in subscribers {
             let over = match self.subscriptions.state_of(&name) {
-                // When many are told, it is told the next time.
-                None if telling.len() >= AT_ONCE => continue,
+                // If too many calls are running, the next sweep notifies the callback.
+                None if calls.len() >= MAX_CONCURRENT_CALLS => continue,
                 None => {
-                    self.known().remove(&name);
+                    self.subscribers().remove(&name);
                     let inner = Arc::clone(self);
-                    telling.spawn(async move {
+                    calls.spawn(async move {
                         let reason = "the operator of this hub has ended the subscription";
-                        deny(&inner.shared.client, &kept.callback, &kept.topic, reason).await;
+                        deny(&inner.shared.client, &record.callback, &record.topic, reason).await;
                     });
                     continue;
                 }
-                Some(State::Ended) => "its callback wants no more",
-                Some(_) if kept.is_over(now) => "its lease has run out",
+                Some(SubscriptionState::Ended) => "its callback wants no more messages",
+                Some(_) if record.is_expired(now) => "its lease has expired",
                 Some(_) => continue,
             };
             tracing::info!(subscription = %name, over, "a WebSub subscription ends");
             if let Err(error) = self.unsubscribe(&name).await {
-                tracing::warn!(subscription = %name, %error, "a WebSub subscription could not be ended; trying again");
+                tracing::warn!(subscription = %name, %error, "cannot end a WebSub subscription; retrying");
             }
         }
     }
@@ -177,6 +179,6 @@ impl Inner {
 
 fn until(began: Timestamp, seconds: u64) -> Timestamp {
     let millis = i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
-    // A lease is never for ever (section 5.3.1).
+    // A lease is always finite (section 5.3.1).
     Timestamp::from_millis(began.millis().saturating_add(millis)).unwrap_or(began)
 }

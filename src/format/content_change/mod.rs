@@ -1,11 +1,10 @@
-//! The content-change message 0.1: the Atom feed of the Fedora Content Change Messaging page
-//! (Lyrasis wiki, page 27003136), written and read, and the dialect `content-change`, which reads
-//! [our JSON](super::json) too.
+//! The content-change message 0.1: the Atom feed of the page “Fedora Content Change Messaging” (Lyrasis wiki,
+//! page 27003136). This module writes and reads it. Its dialect `content-change` also reads [the model's
+//! JSON](super::json).
 //!
-//! What that page planned and never sent is sent here: the parent, as a link, and the types of the
-//! object, as categories. What it did not plan is foreign markup in a namespace of our own
-//! ([`TIDINGS`]) or a registered attribute (`length` on a link, RFC 4287 section 4.2.7.6), so that
-//! a reader of 0.1 is not disturbed.
+//! The page plans two elements that were never implemented; they are written here: the parent as a link, and
+//! the types of the object as categories. All other additions are in a separate namespace ([`TIDINGS`]) or use
+//! a registered attribute (`length` of a link, RFC 4287 section 4.2.7.6), so readers of 0.1 can ignore them.
 
 mod read;
 mod write;
@@ -14,70 +13,70 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Beside, Bound, Dialect, DialectKind, FormatKind, InvalidSettings, Limits, Message, Place, Reading, Rejection,
-    Repeats, json, utf8::utf8,
+    Dialect, DialectKind, DuplicateDetection, ExtraHeaders, FormatKind, InvalidSettings, Limits, Location, Message,
+    MessageLimit, ParsedMessage, Rejection, json, utf8::utf8,
 };
 use crate::model::{Draft, DraftItems};
 
-/// The namespace that the page declares on every message.
+/// Namespace that the page declares in every message.
 const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
-/// Declared by the page on every message, and not used in any.
+/// Namespace that the page declares in every message but never uses.
 const XSD: &str = "http://www.w3.org/2001/XMLSchema";
-/// The namespace of what we add.
+/// Namespace of the additions.
 pub(crate) const TIDINGS: &str = "urn:tidings:change:1";
 
-/// Relation of an entry's link to the activity that made the content: the property of PROV-O.
+/// Relation of the link from an entry to the activity that generated the content, a property of PROV-O.
 pub(crate) const GENERATED_BY: &str = "http://www.w3.org/ns/prov#wasGeneratedBy";
 
 /// Scheme of the feed's category for the version of the source's software.
 pub(crate) const VERSION_SCHEME: &str = "info:fedora/fedora-system:def/view#version";
 /// Scheme of the feed's category for the format of the message.
 pub(crate) const FORMAT_SCHEME: &str = "http://www.fedora.info/definitions/1/0/types/formatURI";
-/// Term of that category.
+/// Term of the category for the message format.
 pub(crate) const FORMAT_TERM: &str = "http://www.acuityunlimited.net/fedora/messaging#content-change-message-0.1";
-/// Scheme of the feed's categories for the types of the object: the page plans them and gives no
-/// scheme, so this one is made after those that it gives.
+/// Scheme of the feed's categories for the types of the object. The page plans them without a scheme, so this
+/// one follows the pattern of the others.
 pub(crate) const OBJECT_TYPE_SCHEME: &str = "changes:CONTENT:OBJECT:TYPE";
-/// The human words of that category.
+/// Label of the categories for object types.
 pub(crate) const OBJECT_TYPE_LABEL: &str = "Fedora object type";
 /// Scheme of an entry's category for the change type.
 pub(crate) const CHANGE_TYPE_SCHEME: &str = "changes:ITEM:CHANGE:TYPE";
-/// The human words of that category.
+/// Label of the category for the change type.
 pub(crate) const CHANGE_TYPE_LABEL: &str = "Fedora datastream modification type";
 /// Scheme of an entry's category for the state before.
 pub(crate) const BEFORE_SCHEME: &str = "changes:CONTENT:ITEM:STATEBEFORE";
-/// The human words of that category.
+/// Label of the category for the state before.
 pub(crate) const BEFORE_LABEL: &str = "Fedora datastream state before modification";
 /// Scheme of an entry's category for the state after.
 pub(crate) const AFTER_SCHEME: &str = "changes:CONTENT:ITEM:STATEAFTER";
-/// The human words of that category.
+/// Label of the category for the state after.
 pub(crate) const AFTER_LABEL: &str = "Fedora datastream state after modification";
 
-/// The 0.1 message as a format.
+/// The message 0.1 as a format.
 pub(super) static ATOM: FormatKind = FormatKind {
     name: "atom",
     media_type: "application/atom+xml;type=feed",
     about: "the content-change message 0.1, an Atom feed",
     write: write::change,
     write_modification: write::modification,
-    beside: Beside::Nothing,
+    extra_headers: ExtraHeaders::None,
     batch: None,
 };
 
-/// The 0.1 message and our JSON as a dialect.
+/// The message 0.1 and the model's JSON as a dialect.
 pub(super) static DIALECT: DialectKind = DialectKind {
     name: "content-change",
     about: "content-change messages 0.1 (Atom), and the same as our JSON: a repository plug-in, another gateway",
     accepts: &["application/atom+xml;type=feed", "application/atom+xml", "application/json"],
     headers: &[],
-    repeats: Repeats::SameBody,
+    duplicates: DuplicateDetection::ByBody,
     redact: None,
     repository: None,
     sample_settings: &["{}"],
     build,
 };
 
-/// The dialect has nothing to set.
+/// The dialect has no settings.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {}
@@ -87,23 +86,23 @@ struct ContentChange {
 }
 
 fn build(settings: Value, limits: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
-    let Settings {} = super::settings(settings)?;
+    let Settings {} = super::parse_settings(settings)?;
     Ok(Box::new(ContentChange { limits }))
 }
 
 impl Dialect for ContentChange {
-    /// Atom or JSON is told from the first byte alone: senders get the content type wrong.
-    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+    /// Distinguishes Atom and JSON by the first byte, because senders often give a wrong content type.
+    fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
         let draft = match first_byte(message.body) {
             Some(b'{') => read_json(message.body, self.limits)?,
             Some(b'<') => read::draft(message.body, self.limits)?,
             None => {
                 let reason = "the body is empty; an Atom feed or a JSON object was expected";
-                return Err(Rejection::malformed(Place::Message, reason));
+                return Err(Rejection::malformed(Location::Message, reason));
             }
             Some(_) => return Err(neither(message.body)),
         };
-        Ok(Reading::one(draft))
+        Ok(ParsedMessage::one(draft))
     }
 }
 
@@ -117,18 +116,18 @@ fn neither(body: &[u8]) -> Rejection {
         Err(rejection) => rejection,
         Ok(text) if text.trim_start().starts_with('[') => {
             let reason = "the body is a JSON array; send one change a message, as an object";
-            Rejection::unprocessable(Place::Pointer(String::new()), reason)
+            Rejection::unprocessable(Location::Pointer(String::new()), reason)
         }
-        Ok(_) => Rejection::malformed(Place::Message, "the body is neither an Atom feed nor a JSON object"),
+        Ok(_) => Rejection::malformed(Location::Message, "the body is neither an Atom feed nor a JSON object"),
     }
 }
 
 fn read_json(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
     let draft: Draft = json::read(body)?;
     match &draft.items {
-        DraftItems::Listed(items) if items.len() > limits.items => Err(Rejection::past(
-            Bound::Items,
-            Place::Pointer("/items".into()),
+        DraftItems::Listed(items) if items.len() > limits.items => Err(Rejection::over_limit(
+            MessageLimit::Items,
+            Location::Pointer("/items".into()),
             format!("a message has at most {} items; send several", limits.items),
         )),
         _ => Ok(draft),
@@ -138,18 +137,18 @@ fn read_json(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Headers, Message, Reading},
+        super::{Headers, Message, ParsedMessage},
         DIALECT, FORMAT_SCHEME, FORMAT_TERM, Limits, Value,
     };
     use crate::model::{Draft, DraftChange, DraftItems, ItemChange, State};
 
-    /// Reads a message and gives back its draft, or the complaint.
+    /// Parses a message and returns its draft or the error.
     fn read(body: &str) -> Result<Draft, String> {
         let dialect = (DIALECT.build)(Value::Null, Limits::default()).unwrap();
         let message = Message { content_type: None, headers: &Headers::default(), body: body.as_bytes() };
         match dialect.read(&message) {
-            Ok(Reading::Drafts(drafts)) => Ok(drafts[0].clone()),
-            Ok(Reading::Nothing(reason)) => Err(reason.into()),
+            Ok(ParsedMessage::Drafts(drafts)) => Ok(drafts[0].clone()),
+            Ok(ParsedMessage::NoChange(reason)) => Err(reason.into()),
             Err(rejection) => Err(rejection.to_string()),
         }
     }
@@ -175,7 +174,7 @@ mod tests {
     const ADD: &str = "<category scheme='changes:ITEM:CHANGE:TYPE' term='ADD'/>";
 
     #[test]
-    fn passes_over_what_0_1_does_not_know() {
+    fn unknown_elements_are_skipped() {
         let change = entry(&format!(
             "<category scheme='urn:x:other' term='?'/><category term='DELETE'/><rights>r</rights><link href='/x'/>\
              <x xmlns='urn:y'><category scheme='changes:ITEM:CHANGE:TYPE' term='?'/></x>\
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_may_be_there_once_the_first_counts() {
+    fn first_of_repeated_elements_is_used() {
         let draft = feed(
             "<title>a</title><title>b</title><link rel='via' href='urn:x:2'/>\
              <id>urn:uuid:11111111-2222-4333-8444-555555555555</id><id>i</id><t:change purge='1'/>",
@@ -197,18 +196,21 @@ mod tests {
     }
 
     #[test]
-    fn the_event_that_is_told_comes_before_a_foreign_id() {
+    fn event_attribute_takes_precedence_over_foreign_id() {
         let draft = feed("<id>tag:x</id><t:change purge='true' event='e'/>").unwrap();
         assert_eq!((draft.id, draft.event_id.unwrap().as_str()), (None, "e"));
     }
 
     #[test]
-    fn refuses_where_the_trouble_is() {
+    fn errors_have_locations() {
         let content = "<content src='urn:x:c'/>";
         for (inside, complaint) in [
             ("<content type='text'>inline</content>".to_owned(), "line 3, column 1: <content> has no src"),
             (format!("{content}<t:digest algorithm='crc32'>0</t:digest>"), "crc32"),
-            (format!("\n {content}\n<category scheme='changes:ITEM:CHANGE:TYPE'/>"), "line 5, column 1: \"\" is no"),
+            (
+                format!("\n {content}\n<category scheme='changes:ITEM:CHANGE:TYPE'/>"),
+                "line 5, column 1: \"\" is not a change type",
+            ),
         ] {
             let refusal = entry(&format!("{inside}{ADD}")).unwrap_err();
             assert!(refusal.contains(complaint), "{refusal}");
@@ -228,9 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_of_another_format_is_refused_for_that() {
+    fn feed_of_another_format_is_rejected() {
         let refusal = read("<feed xmlns='http://www.w3.org/2005/Atom'><entry><id>x</id></entry></feed>").unwrap_err();
-        assert!(refusal.contains("does not say what format"), "{refusal}");
+        assert!(refusal.contains("does not declare its format"), "{refusal}");
     }
 
     #[test]
@@ -248,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn tells_atom_from_json_by_the_first_byte() {
+    fn first_byte_distinguishes_atom_and_json() {
         assert!(read("\u{FEFF}\n {\"object\":\"urn:x:1\",\"purge\":true}").is_ok());
         assert!(read("").unwrap_err().contains("the body is empty"));
         assert!(read("ingest").unwrap_err().contains("neither an Atom feed nor a JSON object"));
     }
 
     #[test]
-    fn there_is_nothing_to_set() {
+    fn dialect_has_no_settings() {
         let Err(refusal) = (DIALECT.build)(serde_json::json!({ "base": "x" }), Limits::default()) else {
             panic!("taken")
         };

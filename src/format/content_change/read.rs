@@ -1,15 +1,15 @@
-//! Reading the 0.1 message.
+//! Parses the message 0.1.
 //!
-//! The whole feed is gathered before any of it is judged, since Atom lets its elements come in any
-//! order and a feed of another format should be refused for that and not for what it lacks. Of what
-//! may be there once, the first counts. What 0.1 does not know is passed over, and so is what an
-//! entry only repeats of its feed (author, title, updated).
+//! The whole feed is read before it is validated. Atom allows its elements in any order, and a feed of another
+//! format should be rejected for its format, not for a missing element. If an element may occur once, the first
+//! one is used. Unknown elements are skipped, and so are the elements of an entry that repeat the feed (author,
+//! title, updated).
 
 use std::{borrow::Cow, fmt};
 
 use super::{
     super::{
-        Bound, Limits, Rejection,
+        Limits, MessageLimit, Rejection,
         xml::{Document, Element},
     },
     AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_SCHEME,
@@ -20,13 +20,13 @@ use crate::model::{
     DraftLookup, EventId, ItemChange, ItemId, LookupMark, MediaType, NonEmpty, State, Text, Timestamp, Uri, User,
 };
 
-/// An element and the text in it.
-type Told<'a> = (Element<'a>, Cow<'a, str>);
+/// An element and its text.
+type TextElement<'a> = (Element<'a>, Cow<'a, str>);
 
-/// Reads one message.
+/// Parses one message.
 ///
 /// # Errors
-/// When it is not well-formed, not a 0.1 message, or says what no change can be.
+/// Rejects a message that is malformed, not a 0.1 message, or not a valid change.
 pub(super) fn draft(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
     let mut document = Document::open(body, limits)?;
     let root = document.root()?;
@@ -34,41 +34,41 @@ pub(super) fn draft(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
         let name = root.name();
         return Err(root.unprocessable(format!("this is <{name}>; a content-change message 0.1 is an Atom <feed>")));
     }
-    let feed = Feed::gather(&mut document, root, limits)?;
+    let feed = Feed::read(&mut document, root, limits)?;
     document.finish()?;
     feed.into_draft()
 }
 
-/// What stands in a feed.
+/// Content of a feed.
 struct Feed<'a> {
     root: Element<'a>,
-    id: Option<Told<'a>>,
-    title: Option<Told<'a>>,
-    updated: Option<Told<'a>>,
-    author_name: Option<Told<'a>>,
-    author_uri: Option<Told<'a>>,
+    id: Option<TextElement<'a>>,
+    title: Option<TextElement<'a>>,
+    updated: Option<TextElement<'a>>,
+    author_name: Option<TextElement<'a>>,
+    author_uri: Option<TextElement<'a>>,
     categories: Vec<Element<'a>>,
     links: Vec<Element<'a>>,
-    /// Our own `tidings:change`.
+    /// The element `tidings:change`.
     change: Option<Element<'a>>,
     entries: Vec<Entry<'a>>,
 }
 
-/// What stands in an entry.
+/// Content of an entry.
 struct Entry<'a> {
     start: Element<'a>,
-    id: Option<Told<'a>>,
+    id: Option<TextElement<'a>>,
     content: Option<Element<'a>>,
     via: Option<Element<'a>>,
     generated_by: Option<Element<'a>>,
     change_type: Option<Element<'a>>,
     before: Option<Element<'a>>,
     after: Option<Element<'a>>,
-    digest: Option<Told<'a>>,
+    digest: Option<TextElement<'a>>,
 }
 
 impl<'a> Feed<'a> {
-    fn gather(document: &mut Document<'a>, root: Element<'a>, limits: Limits) -> Result<Self, Rejection> {
+    fn read(document: &mut Document<'a>, root: Element<'a>, limits: Limits) -> Result<Self, Rejection> {
         let mut feed = Self {
             root,
             id: None,
@@ -86,22 +86,22 @@ impl<'a> Feed<'a> {
                 Some("id") => text_of(document, child, &mut feed.id)?,
                 Some("title") => text_of(document, child, &mut feed.title)?,
                 Some("updated") => text_of(document, child, &mut feed.updated)?,
-                Some("author") => feed.gather_author(document)?,
+                Some("author") => feed.read_author(document)?,
                 Some("category") => all_of(document, child, &mut feed.categories)?,
                 Some("link") => all_of(document, child, &mut feed.links)?,
                 Some("entry") if feed.entries.len() == limits.items => {
                     let reason = format!("a message has at most {} entries; send several", limits.items);
-                    return Err(Rejection::past(Bound::Items, child.place(), reason));
+                    return Err(Rejection::over_limit(MessageLimit::Items, child.location(), reason));
                 }
-                Some("entry") => feed.entries.push(Entry::gather(document, child)?),
-                _ if child.is(TIDINGS, "change") => first_of(document, child, &mut feed.change)?,
+                Some("entry") => feed.entries.push(Entry::read(document, child)?),
+                _ if child.is(TIDINGS, "change") => take_within(document, child, &mut feed.change)?,
                 _ => document.skip()?,
             }
         }
         Ok(feed)
     }
 
-    fn gather_author(&mut self, document: &mut Document<'a>) -> Result<(), Rejection> {
+    fn read_author(&mut self, document: &mut Document<'a>) -> Result<(), Rejection> {
         while let Some(child) = document.child()? {
             match child.atom() {
                 Some("name") => text_of(document, child, &mut self.author_name)?,
@@ -145,26 +145,26 @@ impl<'a> Feed<'a> {
     fn check_format(&self) -> Result<(), Rejection> {
         let Some(category) = with_scheme(&self.categories, FORMAT_SCHEME).next() else {
             return Err(self.root.unprocessable(format!(
-                "the feed does not say what format it is: it has no category of the scheme {FORMAT_SCHEME}"
+                "the feed does not declare its format: it has no category of the scheme {FORMAT_SCHEME}"
             )));
         };
         match category.attribute("term") {
             Some(term) if term == FORMAT_TERM => Ok(()),
             term => Err(category.unprocessable(format!(
-                "the message is of the format {:?}; {FORMAT_TERM} is read here",
-                short(&term.unwrap_or_default())
+                "the message has the format {:?}; {FORMAT_TERM} was expected",
+                excerpt(&term.unwrap_or_default())
             ))),
         }
     }
 
     fn user(&self) -> Result<User, Rejection> {
-        let uri = self.author_uri.as_ref().map(|(element, uri)| refused(Uri::parse(uri), element, "the author's uri"));
+        let uri = self.author_uri.as_ref().map(|(element, uri)| located(Uri::parse(uri), element, "the author's uri"));
         let name = self.author_name.as_ref().map_or("", |(_, name)| name.as_ref());
         Ok(User::new(name, uri.transpose()?))
     }
 
     fn time(&self) -> Result<Option<Timestamp>, Rejection> {
-        let time = self.updated.as_ref().map(|(element, time)| refused(Timestamp::parse(time), element, "updated"));
+        let time = self.updated.as_ref().map(|(element, time)| located(Timestamp::parse(time), element, "updated"));
         time.transpose()
     }
 
@@ -177,7 +177,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// One that is not known is from a later version, and passed over.
+    /// Returns the lookup mark. An unknown mark is from a later version and is ignored.
     fn mark(&self) -> Option<LookupMark> {
         LookupMark::parse(self.change.as_ref()?.attribute("lookup")?.trim())
     }
@@ -189,7 +189,7 @@ impl<'a> Feed<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn gather(document: &mut Document<'a>, start: Element<'a>) -> Result<Self, Rejection> {
+    fn read(document: &mut Document<'a>, start: Element<'a>) -> Result<Self, Rejection> {
         let mut entry = Self {
             start,
             id: None,
@@ -204,13 +204,13 @@ impl<'a> Entry<'a> {
         while let Some(child) = document.child()? {
             match child.atom() {
                 Some("id") => text_of(document, child, &mut entry.id)?,
-                Some("content") => first_of(document, child, &mut entry.content)?,
-                Some("link") if is_of_relation(&child, "via") => first_of(document, child, &mut entry.via)?,
+                Some("content") => take_within(document, child, &mut entry.content)?,
+                Some("link") if is_of_relation(&child, "via") => take_within(document, child, &mut entry.via)?,
                 Some("link") if is_of_relation(&child, GENERATED_BY) => {
-                    first_of(document, child, &mut entry.generated_by)?;
+                    take_within(document, child, &mut entry.generated_by)?;
                 }
-                Some("category") => match entry.category_like(&child) {
-                    Some(place) => first_of(document, child, place)?,
+                Some("category") => match entry.category_slot(&child) {
+                    Some(slot) => take_within(document, child, slot)?,
                     None => document.skip()?,
                 },
                 _ if child.is(TIDINGS, "digest") => text_of(document, child, &mut entry.digest)?,
@@ -220,8 +220,8 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
-    /// Where a category of that scheme is kept, if it is one that 0.1 knows.
-    fn category_like(&mut self, category: &Element<'a>) -> Option<&mut Option<Element<'a>>> {
+    /// Returns the field for a category by its scheme, if 0.1 defines the scheme.
+    fn category_slot(&mut self, category: &Element<'a>) -> Option<&mut Option<Element<'a>>> {
         match category.attribute("scheme")?.as_ref() {
             CHANGE_TYPE_SCHEME => Some(&mut self.change_type),
             BEFORE_SCHEME => Some(&mut self.before),
@@ -248,19 +248,19 @@ impl<'a> Entry<'a> {
             return Ok(None);
         };
         let term = category.attribute("term").unwrap_or_default();
-        let known = ChangeType::parse(term.trim()).ok_or_else(|| {
-            category.unprocessable(format!("{:?} is no change type; there are ADD, UPDATE and DELETE", short(&term)))
+        let change_type = ChangeType::parse(term.trim()).ok_or_else(|| {
+            category.unprocessable(format!("{:?} is not a change type; give ADD, UPDATE or DELETE", excerpt(&term)))
         });
-        known.map(Some)
+        change_type.map(Some)
     }
 
     fn content_at(&self, content: &Element<'a>, via: &Element<'a>) -> Result<ContentLocation, Rejection> {
         Ok(ContentLocation {
             url: uri(content, "src")?,
-            // Fedora takes any text for a MIME type. What is none is dropped: a reader of the change
-            // could do nothing with it, and the event must not be lost for it.
+            // Fedora accepts any text as a MIME type. An invalid type is dropped, because readers cannot use it
+            // and the event must not be lost.
             media_type: content.attribute("type").and_then(|raw| MediaType::parse(&raw).ok()),
-            size: via.attribute("length").map(|raw| refused(raw.trim().parse(), via, "the length")).transpose()?,
+            size: via.attribute("length").map(|raw| located(raw.trim().parse(), via, "the length")).transpose()?,
             digest: self.digest.as_ref().map(digest).transpose()?,
             generated_by: self.generated_by.as_ref().map(|activity| uri(activity, "href")).transpose()?,
         })
@@ -270,79 +270,80 @@ impl<'a> Entry<'a> {
 fn state(category: &Option<Element<'_>>) -> Result<Option<State>, Rejection> {
     let state = category.as_ref().map(|category| {
         let term = category.attribute("term").unwrap_or_default();
-        refused(State::parse(term.trim()), category, "the category's term")
+        located(State::parse(term.trim()), category, "the category's term")
     });
     state.transpose()
 }
 
-fn digest((element, hex): &Told<'_>) -> Result<Digest, Rejection> {
+fn digest((element, hex): &TextElement<'_>) -> Result<Digest, Rejection> {
     let name = element.attribute("algorithm").unwrap_or_default();
     let algorithm = DigestAlgorithm::parse(name.trim()).ok_or_else(|| {
-        let known = DigestAlgorithm::ALL.map(DigestAlgorithm::name).join(", ");
-        element.unprocessable(format!("{:?} is no digest algorithm read here; there are {known}", short(&name)))
+        let algorithms = DigestAlgorithm::ALL.map(DigestAlgorithm::name).join(", ");
+        element
+            .unprocessable(format!("{:?} is not a supported digest algorithm; there are {algorithms}", excerpt(&name)))
     })?;
-    refused(Digest::parse(algorithm, hex), element, "the digest")
+    located(Digest::parse(algorithm, hex), element, "the digest")
 }
 
-/// The first link of that relation.
+/// Returns the first link with this relation.
 fn link<'e, 'a>(links: &'e [Element<'a>], relation: &str) -> Option<&'e Element<'a>> {
     links.iter().find(|link| is_of_relation(link, relation))
 }
 
-/// By its registered name or the name's URI (RFC 4287 section 4.2.7.2).
+/// Compares the relation by its registered name or by the URI of that name (RFC 4287 section 4.2.7.2).
 fn is_of_relation(link: &Element<'_>, relation: &str) -> bool {
     const REGISTERED: &str = "http://www.iana.org/assignments/relation/";
-    let told = link.attribute("rel").unwrap_or_default();
-    told.strip_prefix(REGISTERED).unwrap_or(&told) == relation
+    let value = link.attribute("rel").unwrap_or_default();
+    value.strip_prefix(REGISTERED).unwrap_or(&value) == relation
 }
 
 fn with_scheme<'e, 'a>(categories: &'e [Element<'a>], scheme: &str) -> impl Iterator<Item = &'e Element<'a>> {
-    categories.iter().filter(move |category| category.attribute("scheme").is_some_and(|told| told == scheme))
+    categories.iter().filter(move |category| category.attribute("scheme").is_some_and(|value| value == scheme))
 }
 
 fn uri(element: &Element<'_>, attribute: &str) -> Result<Uri, Rejection> {
     let Some(raw) = element.attribute(attribute) else {
         return Err(element.unprocessable(format!("<{}> has no {attribute}", element.name())));
     };
-    refused(Uri::parse(&raw), element, attribute)
+    located(Uri::parse(&raw), element, attribute)
 }
 
-/// What cannot be taken is refused where it stands.
-fn refused<T, E: fmt::Display>(value: Result<T, E>, element: &Element<'_>, what: &str) -> Result<T, Rejection> {
+/// Converts an error to a rejection at the element.
+fn located<T, E: fmt::Display>(value: Result<T, E>, element: &Element<'_>, what: &str) -> Result<T, Rejection> {
     value.map_err(|error| element.unprocessable(format!("{what}: {error}")))
 }
 
-/// As much of a stranger's text as a complaint can bear.
-fn short(raw: &str) -> String {
+/// Truncates text from a message for an error.
+fn excerpt(raw: &str) -> String {
     raw.chars().take(120).collect()
 }
 
 fn text_of<'a>(
     document: &mut Document<'a>,
     element: Element<'a>,
-    place: &mut Option<Told<'a>>,
+    slot: &mut Option<TextElement<'a>>,
 ) -> Result<(), Rejection> {
     let text = document.text()?;
-    place.get_or_insert((element, text));
+    slot.get_or_insert((element, text));
     Ok(())
 }
 
-fn first_of<'a>(
+fn take_within<'a>(
     document: &mut Document<'a>,
     element: Element<'a>,
-    place: &mut Option<Element<'a>>,
+    slot: &mut Option<Element<'a>>,
 ) -> Result<(), Rejection> {
     document.skip()?;
-    place.get_or_insert(element);
+    slot.get_or_insert(element);
     Ok(())
 }
 
 fn all_of<'a>(
     document: &mut Document<'a>,
     element: Element<'a>,
-    places: &mut Vec<Element<'a>>,
+    elements: &mut Vec<Element<'a>>,
 ) -> Result<(), Rejection> {
     document.skip()?;
-    places.push(element);
+    elements.push(element);
     Ok(())
 }

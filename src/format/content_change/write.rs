@@ -1,4 +1,4 @@
-//! Writing the 0.1 message: the elements of the page in its order, and the additions after them.
+//! Writes the message 0.1: the elements of the page in its order, then the additions.
 
 use uuid::{Uuid, fmt::Urn};
 
@@ -14,10 +14,10 @@ use crate::model::{
     AspectSet, Change, ContentItemModification, ContentLocation, ContentObjectModification, State, User,
 };
 
-/// The summary of every entry; the page says that it is used for nothing.
+/// Summary of every entry; the page says that nothing uses it.
 const SUMMARY: &str = "Datastream modification/state change, see content src for new content";
 
-/// About how many bytes a feed has, beside its entries, and an entry.
+/// Approximate bytes of a feed without entries, and of an entry.
 const FEED_BYTES: usize = 1536;
 const ENTRY_BYTES: usize = 1536;
 
@@ -31,42 +31,42 @@ pub(super) fn modification(modification: &ContentObjectModification) -> Vec<u8> 
     message(modification, None)
 }
 
-fn message(told: &ContentObjectModification, journaled: Option<&Change>) -> Vec<u8> {
-    let mut xml = XmlWriter::document(FEED_BYTES + told.items.len() * ENTRY_BYTES);
-    let time = told.time.to_string();
+fn message(modification: &ContentObjectModification, change: Option<&Change>) -> Vec<u8> {
+    let mut xml = XmlWriter::document(FEED_BYTES + modification.items.len() * ENTRY_BYTES);
+    let time = modification.time.to_string();
     let namespaces = [("xmlns", ATOM), ("xmlns:xsd", XSD), ("xmlns:changes", CHANGES), ("xmlns:tidings", TIDINGS)];
-    let declared = if journaled.is_some() || has_additions(told) { 4 } else { 3 };
+    let declared = if change.is_some() || has_additions(modification) { 4 } else { 3 };
     xml.open("feed", &namespaces[..declared]);
-    categories(&mut xml, told);
-    author(&mut xml, &told.user);
-    xml.leaf("title", &[("type", "text")], told.description.as_str());
+    categories(&mut xml, modification);
+    author(&mut xml, &modification.user);
+    xml.leaf("title", &[("type", "text")], modification.description.as_str());
     xml.leaf("updated", &[], &time);
-    xml.leaf("link", &[("rel", "via"), ("href", told.object.as_str())], "");
-    if let Some(parent) = &told.parent {
+    xml.leaf("link", &[("rel", "via"), ("href", modification.object.as_str())], "");
+    if let Some(parent) = &modification.parent {
         xml.leaf("link", &[("rel", "related"), ("href", parent.as_str())], "");
     }
-    id(&mut xml, told.id.uuid());
-    origin(&mut xml, told, journaled);
-    for (index, item) in told.items.iter().enumerate() {
-        let late = journaled.map_or(AspectSet::EMPTY, |change| change.settlement.item(index).late);
-        entry(&mut xml, told, &time, item, late);
+    id(&mut xml, modification.id.uuid());
+    origin(&mut xml, modification, change);
+    for (index, item) in modification.items.iter().enumerate() {
+        let late = change.map_or(AspectSet::EMPTY, |change| change.settlement.item(index).late);
+        entry(&mut xml, modification, &time, item, late);
     }
     xml.close("feed");
     xml.finish()
 }
 
-/// Whether a modification alone has something for which 0.1 has no place.
-fn has_additions(told: &ContentObjectModification) -> bool {
+/// Returns whether a modification alone has data for which 0.1 has no element.
+fn has_additions(modification: &ContentObjectModification) -> bool {
     let has_digest = |item: &ContentItemModification| item.change.content().is_some_and(|at| at.digest.is_some());
-    told.origin.event_id.is_some() || told.items.iter().any(has_digest)
+    modification.origin.event_id.is_some() || modification.items.iter().any(has_digest)
 }
 
-fn categories(xml: &mut XmlWriter, told: &ContentObjectModification) {
-    if let Some(version) = &told.origin.software_version {
+fn categories(xml: &mut XmlWriter, modification: &ContentObjectModification) {
+    if let Some(version) = &modification.origin.software_version {
         xml.leaf("category", &[("term", version.as_str()), ("scheme", VERSION_SCHEME)], "");
     }
     xml.leaf("category", &[("term", FORMAT_TERM), ("scheme", FORMAT_SCHEME)], "");
-    for object_type in &told.types {
+    for object_type in &modification.types {
         category(xml, OBJECT_TYPE_SCHEME, object_type.as_str(), OBJECT_TYPE_LABEL);
     }
 }
@@ -89,17 +89,17 @@ fn id(xml: &mut XmlWriter, id: Uuid) {
     xml.leaf("id", &[], id.urn().encode_lower(&mut written));
 }
 
-/// `tidings:change`, where there is something to say in it, and what of the object is late.
-fn origin(xml: &mut XmlWriter, told: &ContentObjectModification, journaled: Option<&Change>) {
-    let event = told.origin.event_id.as_ref().map(|event| ("event", event.as_str()));
-    let Some(change) = journaled else {
+/// Writes `tidings:change`, if it has content, and the late aspects of the object.
+fn origin(xml: &mut XmlWriter, modification: &ContentObjectModification, change: Option<&Change>) {
+    let event = modification.origin.event_id.as_ref().map(|event| ("event", event.as_str()));
+    let Some(change) = change else {
         if let Some(event) = event {
             xml.leaf("tidings:change", &[event], "");
         }
         return;
     };
     let (seq, received) = (change.seq.to_string(), change.received.to_string());
-    let mut said = vec![("seq", seq.as_str()), ("source", told.origin.source.as_str())];
+    let mut said = vec![("seq", seq.as_str()), ("source", modification.origin.source.as_str())];
     said.extend(event);
     said.push(("received", &received));
     if change.settlement.purge {
@@ -112,16 +112,16 @@ fn origin(xml: &mut XmlWriter, told: &ContentObjectModification, journaled: Opti
 
 fn entry(
     xml: &mut XmlWriter,
-    told: &ContentObjectModification,
+    modification: &ContentObjectModification,
     time: &str,
     item: &ContentItemModification,
     late: AspectSet,
 ) {
     let content = item.change.content();
     xml.open("entry", &[]);
-    author(xml, &told.user);
+    author(xml, &modification.user);
     id(xml, item.id.uuid());
-    xml.leaf("title", &[("type", "text")], told.description.as_str());
+    xml.leaf("title", &[("type", "text")], modification.description.as_str());
     xml.leaf("updated", &[], time);
     if let Some(content) = content {
         content_at(xml, content);

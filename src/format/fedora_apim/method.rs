@@ -1,5 +1,5 @@
-//! The methods of API-M, Fedora 3's management API (its interface `Management`, 3.0 to 3.8), and
-//! the table of what a call of each did.
+//! Methods of API-M, the management API of Fedora 3 (interface `Management`, 3.0 to 3.8), and the effects of
+//! their calls.
 
 use super::call::Call;
 use crate::{
@@ -21,20 +21,20 @@ pub(super) enum Method {
     SetDatastreamVersionable,
     AddRelationship,
     PurgeRelationship,
-    /// Any that leaves every object as it is.
+    /// A method that changes no object.
     ReadOnly,
 }
 
-/// What a call did.
+/// Effect of a call.
 pub(super) enum Effect {
-    /// This, to these items, and what the message could not tell of it.
+    /// The modified items, and the data that the message lacks.
     Items(DraftItems, MissingFacts),
-    /// Nothing, for this reason.
+    /// No effect, for this reason.
     Nothing(&'static str),
 }
 
 impl Method {
-    /// The method of that name.
+    /// Returns the method with this name.
     pub(super) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "ingest" => Self::Ingest,
@@ -64,20 +64,22 @@ impl Method {
         })
     }
 
-    /// Whether its subject may be a datastream.
+    /// Returns whether the subject may be a datastream.
     pub(super) fn is_of_relationships(self) -> bool {
         matches!(self, Self::AddRelationship | Self::PurgeRelationship)
     }
 
-    /// What the call did: the table.
+    /// Returns the effect of a call. This function is the table of all methods.
     pub(super) fn effect(self, call: &Call<'_>) -> Result<Effect, Rejection> {
         Ok(match self {
-            // The message does not list the datastreams; the object itself is what is new.
+            // The message does not list the datastreams, so the object itself is the new item.
             Self::Ingest => item(call.object()?, added(None, None), MissingFacts::Items),
-            // No datastream's state follows the object's. Label and owner are properties too.
+            // A change of the object's state does not affect its datastreams. Label and owner are properties
+            // too.
             Self::ModifyObject => item(call.object()?, properties(call.state("state")?), MissingFacts::Object),
             Self::PurgeObject => Effect::Items(DraftItems::Purge, MissingFacts::Nothing),
-            // A new datastream has one version, so its own address does; no date of it is told.
+            // A new datastream has one version, whose date the message lacks; the datastream's own URI
+            // therefore identifies it.
             Self::AddDatastream => {
                 let datastream = call.new_datastream()?;
                 let initial_state = call.state("dsState")?.unwrap_or(State::ACTIVE);
@@ -92,19 +94,19 @@ impl Method {
                 item(call.datastream()?, change, MissingFacts::Object)
             }
             Self::SetDatastreamVersionable => item(call.datastream()?, properties(None), MissingFacts::Object),
-            // One that was there already, or that was not there to be purged, is told all the same.
+            // Fedora also sends a message if the relationship already existed, or did not exist.
             Self::AddRelationship | Self::PurgeRelationship if !call.returned_true()? => {
                 Effect::Nothing("the method returned false: the relationships are as they were")
             }
-            // The first relationship brings the datastream about, in state A; the registry knows
-            // whether this was the first.
+            // The first relationship creates the datastream in state A; only the registry knows whether this is
+            // the first.
             Self::AddRelationship => {
                 let datastream = call.relationships()?;
                 let content = Some(ContentLocation::at(datastream.clone()));
                 let change = DraftChange::AddOrUpdate { content, initial_state: Some(State::ACTIVE) };
                 item(datastream, change, MissingFacts::Content)
             }
-            // With its last relationship gone the datastream stays, empty.
+            // Without relationships the datastream remains, empty.
             Self::PurgeRelationship => {
                 let datastream = call.relationships()?;
                 item(datastream.clone(), updated(datastream), MissingFacts::Content)
@@ -114,40 +116,39 @@ impl Method {
     }
 }
 
-/// A modification of a datastream: of its content if the parameter `source` was given, otherwise of
-/// its properties alone.
+/// Returns the effect of modifying a datastream: its content if the parameter `source` is given, otherwise only
+/// its properties.
 ///
-/// What the method returned is the date of the version that it made, to the millisecond; `updated`
-/// is the time of the call and differs by some. A message that has no date in that place (Fedora's
-/// own always do) still tells of new content, and the datastream's own address has it.
+/// The method returns the creation date of the new version, to the millisecond; `updated` is the slightly
+/// different time of the call. Messages of Fedora always contain the date. A message without it still reports
+/// new content, at the datastream's own URI.
 fn modified(call: &Call<'_>, source: &str) -> Result<Effect, Rejection> {
     let datastream = call.datastream()?;
     let created = call.returned_date()?;
-    let (change, untold) = match (call.entry.parameter(source), created) {
+    let (change, missing) = match (call.entry.parameter(source), created) {
         (None, _) => (properties(None), MissingFacts::Object),
         (Some(_), Some(created)) => (updated(call.version(&datastream, created)?), MissingFacts::Content),
         (Some(_), None) => (updated(datastream.clone()), MissingFacts::Content),
     };
-    Ok(item(datastream, change, untold))
+    Ok(item(datastream, change, missing))
 }
 
-/// A purge of a datastream, or only of those of its versions that were made between two dates.
+/// Returns the effect of purging a datastream, or its versions between two dates.
 ///
-/// Which versions these were, if any, the message does not tell. If the latest was among them, the
-/// one before it is now the content; if not, nothing changed that matters here. So that no change
-/// is lost it counts as an update, and the datastream's own address answers with what is now the
-/// latest, or with 404 if none was left.
+/// The message does not say which versions were purged. If the latest one was among them, the previous version
+/// is now the content; otherwise nothing relevant changed. The purge counts as an update, so that no change is
+/// lost. The datastream's own URI returns the latest remaining version, or 404 if there is none.
 fn purged(call: &Call<'_>) -> Result<Effect, Rejection> {
     let datastream = call.datastream()?;
-    let (change, untold) = match (call.date("startDT")?, call.date("endDT")?) {
+    let (change, missing) = match (call.date("startDT")?, call.date("endDT")?) {
         (None, None) => (DraftChange::Reported(ItemChange::Delete { before: None, after: None }), MissingFacts::Object),
         _ => (updated(datastream.clone()), MissingFacts::RemainingVersions),
     };
-    Ok(item(datastream, change, untold))
+    Ok(item(datastream, change, missing))
 }
 
-fn item(uri: Uri, change: DraftChange, untold: MissingFacts) -> Effect {
-    Effect::Items(DraftItems::Listed(NonEmpty::one(DraftItem::new(uri, change))), untold)
+fn item(uri: Uri, change: DraftChange, missing: MissingFacts) -> Effect {
+    Effect::Items(DraftItems::Listed(NonEmpty::one(DraftItem::new(uri, change))), missing)
 }
 
 fn added(content: Option<Uri>, after: Option<State>) -> DraftChange {

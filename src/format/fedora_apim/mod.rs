@@ -1,20 +1,19 @@
-//! `fedora-apim`: the messages that Fedora 3.0 to 3.8 sends by JMS, an Atom entry for each call of
-//! its management API (format `info:fedora/fedora-system:ATOM-APIM-1.0`).
+//! `fedora-apim`: JMS messages of Fedora 3.0 to 3.8, an Atom entry for each call of the management API (format
+//! `info:fedora/fedora-system:ATOM-APIM-1.0`).
 //!
-//! The title is the method, the categories are its parameters, the content is what it returned and
-//! the author's URI is the repository's base URL; Fedora's `AtomAPIMMessage` writes it so.
-//! [`entry`] reads the XML, [`method`] has the table of what each method did, [`call`] answers its
-//! questions, and [`rest`] knows the URIs that Fedora's REST API has for objects and datastreams.
+//! Fedora's `AtomAPIMMessage` writes the method as title, the parameters as categories, the return value as
+//! content, and the repository's base URL as author URI. [`entry`] parses the XML, [`method`] contains the
+//! table of effects, [`call`] extracts the data for it, and [`rest`] builds the URIs of Fedora's REST API.
 //!
-//! What a message cannot tell is left to the registry: which datastreams an ingest brought or a
-//! purge took, the state before, whether RELS-EXT was there already.
+//! The registry supplies what a message lacks: the datastreams of an ingest or a purge, the state before, and
+//! whether RELS-EXT existed.
 
 mod call;
 mod entry;
 mod method;
 mod rest;
 
-pub use rest::{InvalidName, RestNames};
+pub use rest::{InvalidRestUri, RestUris};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,27 +25,27 @@ use self::{
     rest::BaseUrl,
 };
 use super::{
-    Dialect, DialectKind, Headers, InvalidSettings, Limits, Message, Place, Reading, Rejection, Repeats, RepositoryApi,
-    RepositoryKind, settings,
+    Dialect, DialectKind, DuplicateDetection, Headers, InvalidSettings, Limits, Location, Message, ParsedMessage,
+    Rejection, RepositoryApi, RepositoryKind, parse_settings,
 };
 use crate::model::{Draft, DraftLookup, EventId, Text, User};
 
-/// The format that Fedora 3.3 and later name in each message.
+/// Format that Fedora 3.3 and later declare in each message.
 const FORMAT: &str = "info:fedora/fedora-system:ATOM-APIM-1.0";
 
-/// The properties of Fedora's JMS messages; they stand in for what a message itself lacks.
+/// Properties of Fedora's JMS messages, used if the message lacks the element.
 const METHOD_HEADER: &str = "methodname";
 const PID_HEADER: &str = "pid";
 
-/// The dialect, as it is offered to the configuration.
+/// The dialect `fedora-apim`.
 pub(super) static DIALECT: DialectKind = DialectKind {
     name: "fedora-apim",
     about: "Fedora 3.0 to 3.8: its JMS messages, an Atom entry (ATOM-APIM-1.0) for each API-M call",
     accepts: &["application/atom+xml;type=entry", "application/atom+xml", "application/xml", "text/xml"],
     headers: &[METHOD_HEADER, PID_HEADER],
-    repeats: Repeats::SameBody,
+    duplicates: DuplicateDetection::ByBody,
     redact: None,
-    repository: Some(RepositoryKind { api: RepositoryApi::Fedora3, not_walkable: None }),
+    repository: Some(RepositoryKind { api: RepositoryApi::Fedora3, not_crawlable: None }),
     sample_settings: &["{}", r#"{"base_url": "http://h.example/rest"}"#],
     build,
 };
@@ -54,8 +53,8 @@ pub(super) static DIALECT: DialectKind = DialectKind {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
-    /// Fedora's base URL, as in `http://localhost:8080/fedora`; without it the one in each message
-    /// counts, which is what Fedora takes for its own name and may not be the public one.
+    /// Base URL of Fedora, as in `http://localhost:8080/fedora`. By default it is taken from each message; that
+    /// is Fedora's own name for itself, which may not be public.
     base_url: Option<BaseUrl>,
 }
 
@@ -65,20 +64,20 @@ struct FedoraApim {
 }
 
 fn build(value: Value, limits: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
-    let Settings { base_url } = settings(value)?;
+    let Settings { base_url } = parse_settings(value)?;
     Ok(Box::new(FedoraApim { base_url, limits }))
 }
 
 impl Dialect for FedoraApim {
-    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+    fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
         let entry = Entry::read(message.body, self.limits)?;
         let (method, name) = identify(&entry, message.headers)?;
         let call = Call { method, entry: &entry, headers: message.headers, base_url: self.base_url.as_ref() };
-        let (items, untold) = match method.effect(&call)? {
-            Effect::Items(items, untold) => (items, untold),
-            Effect::Nothing(reason) => return Ok(Reading::Nothing(reason)),
+        let (items, missing) = match method.effect(&call)? {
+            Effect::Items(items, missing) => (items, missing),
+            Effect::Nothing(reason) => return Ok(ParsedMessage::NoChange(reason)),
         };
-        Ok(Reading::one(Draft {
+        Ok(ParsedMessage::one(Draft {
             id: None,
             event_id: event_id(&entry),
             software_version: entry.version.as_ref().map(|version| Text::new(version.value())),
@@ -89,40 +88,42 @@ impl Dialect for FedoraApim {
             types: Vec::new(),
             description: Text::new(name),
             items,
-            lookup: DraftLookup::of(untold),
+            lookup: DraftLookup::of(missing),
         }))
     }
 }
 
-/// Which method was called, and its name. The broker may carry other Atom messages, which must not
-/// be taken for Fedora's.
+/// Returns the method and its name. The broker may carry other Atom messages, which are rejected.
 fn identify<'a>(entry: &'a Entry<'_>, headers: &'a Headers) -> Result<(Method, &'a str), Rejection> {
     if let Some(format) = entry.format.as_ref().filter(|format| format.value() != FORMAT) {
-        let found = shown(format.value());
-        return Err(format.refused(format!("this is not Fedora 3's: its format is {found}, not {FORMAT}")));
+        let actual = quoted(format.value());
+        return Err(format.rejection(format!("this is not Fedora 3's: its format is {actual}, not {FORMAT}")));
     }
-    let (name, place) = match (&entry.title, header(headers, METHOD_HEADER)) {
-        (Some(title), _) => (title.value(), title.place()),
-        (None, Some(name)) => (name, Place::Header(METHOD_HEADER.to_owned())),
+    let (name, location) = match (&entry.title, header(headers, METHOD_HEADER)) {
+        (Some(title), _) => (title.value(), title.location()),
+        (None, Some(name)) => (name, Location::Header(METHOD_HEADER.to_owned())),
         (None, None) => {
-            return Err(entry.refused("this is not Fedora 3's: it has no title, where Fedora names the method called"));
+            return Err(entry.rejection("this is not Fedora 3's: it has no title, in which Fedora writes the method"));
         }
     };
     let Some(method) = Method::parse(name) else {
-        let found = shown(name);
-        return Err(Rejection::unprocessable(place, format!("this is not Fedora 3's: {found} is no method of API-M")));
+        let actual = quoted(name);
+        return Err(Rejection::unprocessable(
+            location,
+            format!("this is not Fedora 3's: {actual} is no method of API-M"),
+        ));
     };
-    // Fedora 3.0 names no format, nor do the scripts of some sites that ask for a re-index in
-    // Fedora's name: then at least nothing may speak against it.
+    // Fedora 3.0 declares no format, nor do re-index scripts of some sites. In this case there must be no
+    // evidence of another sender.
     match (&entry.format, &entry.foreign) {
         (None, Some(foreign)) => Err(foreign.refusal()),
         _ => Ok((method, name)),
     }
 }
 
-/// The entry's id, unless it claims to be a UUID and is not: a re-index script of the University of
-/// Manitoba sends `urn:uuid:fake` with every message, and taking that for an identifier would lose
-/// all but the first.
+/// Returns the entry's id, unless it claims to be a UUID and is not. A re-index script of the University of
+/// Manitoba sends `urn:uuid:fake` in every message; as an identifier it would make all but the first message
+/// duplicates.
 fn event_id(entry: &Entry<'_>) -> Option<EventId> {
     let id = entry.id.as_ref()?.value();
     let is_fake = id.starts_with("urn:uuid:") && uuid::Uuid::try_parse(id).is_err();
@@ -133,8 +134,8 @@ fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
     headers.get(name).map(str::trim).filter(|value| entry::is_value(value))
 }
 
-/// A stranger's text in quotation marks, cut so that a complaint stays readable.
-fn shown(raw: &str) -> String {
+/// Quotes and truncates text from a message for an error.
+fn quoted(raw: &str) -> String {
     format!("{:?}", raw.chars().take(120).collect::<String>())
 }
 

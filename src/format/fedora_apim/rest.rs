@@ -1,5 +1,5 @@
-//! The URIs of Fedora 3's REST API, which identify objects and datastreams in the model as they do
-//! in the 0.1 message, and the names that they are made of.
+//! URIs of Fedora 3's REST API, which identify objects and datastreams in the model and in the 0.1 message, and
+//! their components.
 
 use std::borrow::Cow;
 
@@ -7,33 +7,33 @@ use serde::Deserialize;
 
 use crate::model::{InvalidUri, Timestamp, Uri};
 
-/// The beginning of Fedora's own URIs for objects: `info:fedora/demo:5`.
+/// Prefix of Fedora's internal URIs: `info:fedora/demo:5`.
 const FEDORA_URI: &str = "info:fedora/";
 
-/// Where a repository is: an `http` or `https` URL without a slash at its end.
+/// Base URL of a repository: `http` or `https`, without a trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct BaseUrl(String);
 
-/// Why a text is not a base URL.
+/// Error of a base URL.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InvalidBaseUrl {
-    /// It is no URI.
+    /// It is not a URI.
     #[error(transparent)]
     Uri(#[from] InvalidUri),
-    /// It is no address on the Web: REST would not answer there.
+    /// It is not a web URL, so REST cannot work there.
     #[error("a base URL begins with http or https")]
     Scheme,
-    /// What is put behind it would end in the query or the fragment.
+    /// It has a query or a fragment, to which paths cannot be appended.
     #[error("a base URL has no query and no fragment")]
     Tail,
-    /// It would stand in every identifier and be told to every subscriber.
+    /// It contains credentials, which would be part of every identifier and visible to all subscribers.
     #[error("a base URL has no user or password in it")]
     Credentials,
 }
 
 impl BaseUrl {
-    /// Takes `raw` as it is written, slashes at its end aside.
+    /// Parses a base URL and removes trailing slashes.
     pub(super) fn parse(raw: &str) -> Result<Self, InvalidBaseUrl> {
         let uri = Uri::parse(raw)?;
         let url = url::Url::parse(uri.as_str()).map_err(InvalidUri::Syntax)?;
@@ -49,60 +49,60 @@ impl BaseUrl {
         Ok(Self(uri.as_str().trim_end_matches('/').to_owned()))
     }
 
-    /// The object: the address of its profile.
+    /// Returns the URI of an object, which is the URL of its profile.
     pub(super) fn object(&self, pid: &Pid) -> Result<Uri, InvalidUri> {
         Uri::parse(&format!("{}/objects/{}", self.0, pid.0))
     }
 
-    /// The datastream: the address of its content, which answers with the latest version.
+    /// Returns the URI of a datastream, which is the URL of its latest content.
     pub(super) fn datastream(&self, pid: &Pid, id: &DatastreamId) -> Result<Uri, InvalidUri> {
         Uri::parse(&format!("{}/objects/{}/datastreams/{}/content", self.0, pid.0, id.0))
     }
 }
 
-/// How a repository's messages name its objects and datastreams.
+/// Builds the URIs that a repository's messages use for its objects and datastreams.
 #[derive(Clone, Debug)]
-pub struct RestNames(BaseUrl);
+pub struct RestUris(BaseUrl);
 
-/// Why something has no name in messages.
+/// Reason why no URI can be built.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct InvalidName(String);
+pub struct InvalidRestUri(String);
 
-impl RestNames {
-    /// The names of the repository that calls itself so.
+impl RestUris {
+    /// Creates a builder for the repository with this base URL.
     ///
     /// # Errors
-    /// When it is no base URL.
-    pub fn of(base_url: &str) -> Result<Self, InvalidName> {
-        BaseUrl::parse(base_url).map(Self).map_err(|error| InvalidName(error.to_string()))
+    /// Fails if it is not a valid base URL.
+    pub fn new(base_url: &str) -> Result<Self, InvalidRestUri> {
+        BaseUrl::parse(base_url).map(Self).map_err(|error| InvalidRestUri(error.to_string()))
     }
 
-    /// An object, by its PID.
+    /// Returns the URI of an object from its PID.
     ///
     /// # Errors
-    /// When it is no PID, or the URI is too long.
-    pub fn object(&self, pid: &str) -> Result<Uri, InvalidName> {
-        let pid = Pid::parse(pid).map_err(|error| InvalidName(error.to_string()))?;
-        self.0.object(&pid).map_err(|error| InvalidName(error.to_string()))
+    /// Fails if the PID is invalid or the URI is too long.
+    pub fn object(&self, pid: &str) -> Result<Uri, InvalidRestUri> {
+        let pid = Pid::parse(pid).map_err(|error| InvalidRestUri(error.to_string()))?;
+        self.0.object(&pid).map_err(|error| InvalidRestUri(error.to_string()))
     }
 
-    /// A datastream, by the PID of its object and its own identifier.
+    /// Returns the URI of a datastream from its object's PID and its identifier.
     ///
     /// # Errors
-    /// When one is none, or the URI is too long.
-    pub fn datastream(&self, pid: &str, id: &str) -> Result<Uri, InvalidName> {
-        let pid = Pid::parse(pid).map_err(|error| InvalidName(error.to_string()))?;
-        let id = DatastreamId::parse(id).map_err(|error| InvalidName(error.to_string()))?;
-        self.0.datastream(&pid, &id).map_err(|error| InvalidName(error.to_string()))
+    /// Fails if the PID or the identifier is invalid or the URI is too long.
+    pub fn datastream(&self, pid: &str, id: &str) -> Result<Uri, InvalidRestUri> {
+        let pid = Pid::parse(pid).map_err(|error| InvalidRestUri(error.to_string()))?;
+        let id = DatastreamId::parse(id).map_err(|error| InvalidRestUri(error.to_string()))?;
+        self.0.datastream(&pid, &id).map_err(|error| InvalidRestUri(error.to_string()))
     }
 
-    /// The content of a datastream in the version that was made at that time.
+    /// Returns the URI of a datastream's version from its creation time.
     ///
     /// # Errors
-    /// When the URI is too long.
-    pub fn version(datastream: &Uri, created: Timestamp) -> Result<Uri, InvalidName> {
-        version(datastream, created).map_err(|error| InvalidName(error.to_string()))
+    /// Fails if the URI is too long.
+    pub fn version(datastream: &Uri, created: Timestamp) -> Result<Uri, InvalidRestUri> {
+        version(datastream, created).map_err(|error| InvalidRestUri(error.to_string()))
     }
 }
 
@@ -114,17 +114,17 @@ impl TryFrom<String> for BaseUrl {
     }
 }
 
-/// The address of a datastream's version: its content as it was at that time.
+/// Returns the URI of a datastream's content at a time.
 pub(super) fn version(datastream: &Uri, created: Timestamp) -> Result<Uri, InvalidUri> {
     Uri::parse(&format!("{datastream}?asOfDateTime={created}"))
 }
 
-/// The identifier of an object, in the normal form of Fedora's `PID` class: a caller may write
-/// `demo%3A5` or `info:fedora/demo:5`, and there must be one URI for one object.
+/// Identifier of an object, in the normal form of Fedora's class `PID`. Callers may also write `demo%3A5` or
+/// `info:fedora/demo:5`; all spellings must give one URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pid(String);
 
-/// Why a text is not a PID.
+/// Error of a PID.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a Fedora PID: a namespace of A-Z a-z 0-9 - . and a colon and an id of the same, ~, _ and %HH, at most {max} in all",
@@ -135,7 +135,7 @@ pub(super) struct InvalidPid(String);
 impl Pid {
     const MAX_CHARS: usize = 64;
 
-    /// Takes any spelling that Fedora takes.
+    /// Parses any spelling that Fedora accepts.
     pub(super) fn parse(raw: &str) -> Result<Self, InvalidPid> {
         let invalid = || InvalidPid(raw.chars().take(Self::MAX_CHARS).collect());
         let plain = raw.strip_prefix(FEDORA_URI).unwrap_or(raw);
@@ -151,7 +151,7 @@ impl Pid {
     }
 }
 
-/// `None` where a `%` is not followed by two hexadecimal digits.
+/// Converts escapes to upper case; `None` if a `%` is not followed by two hexadecimal digits.
 fn upper_case_escapes(id: &str) -> Option<String> {
     let mut pieces = id.split('%');
     let mut normal = pieces.next().unwrap_or_default().to_owned();
@@ -164,18 +164,18 @@ fn upper_case_escapes(id: &str) -> Option<String> {
     Some(normal)
 }
 
-/// The subject of a relationship (`demo:5`, `info:fedora/demo:5` or `info:fedora/demo:5/DC`) as its
-/// PID and its datastream, which is empty where the subject is the object.
+/// Splits the subject of a relationship (`demo:5`, `info:fedora/demo:5` or `info:fedora/demo:5/DC`) into PID
+/// and datastream. The datastream is empty if the subject is the object.
 pub(super) fn split_subject(raw: &str) -> (&str, &str) {
     raw.strip_prefix(FEDORA_URI).and_then(|plain| plain.split_once('/')).unwrap_or((raw, ""))
 }
 
-/// The identifier of a datastream in its object: an `NCName` (Namespaces in XML 1.0, section 3), as
-/// FOXML has it, of at most 64 characters.
+/// Identifier of a datastream in its object: an `NCName` (Namespaces in XML 1.0, section 3) of at most 64
+/// characters, as FOXML requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DatastreamId(Cow<'static, str>);
 
-/// Why a text is not a datastream's identifier.
+/// Error of a datastream identifier.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a datastream ID: a letter or _ and then letters, digits, . - and _, at most {max} in all",
@@ -184,14 +184,14 @@ pub(super) struct DatastreamId(Cow<'static, str>);
 pub(super) struct InvalidDatastreamId(String);
 
 impl DatastreamId {
-    /// The datastream of the object's own relationships.
+    /// Datastream with the relationships of the object.
     pub(super) const RELS_EXT: Self = Self(Cow::Borrowed("RELS-EXT"));
-    /// The datastream of the relationships of the object's datastreams.
+    /// Datastream with the relationships of the object's datastreams.
     pub(super) const RELS_INT: Self = Self(Cow::Borrowed("RELS-INT"));
 
     const MAX_CHARS: usize = 64;
 
-    /// Takes `raw` as it is: no character of an `NCName` needs escaping in an IRI.
+    /// Parses an identifier. It is not escaped, because no character of an `NCName` needs that in an IRI.
     pub(super) fn parse(raw: &str) -> Result<Self, InvalidDatastreamId> {
         let fits = raw.chars().nth(Self::MAX_CHARS).is_none();
         if fits && raw.starts_with(is_name_start) && raw.chars().all(is_name_char) {
@@ -202,7 +202,7 @@ impl DatastreamId {
     }
 }
 
-/// XML 1.0 (fifth edition) production 4, `NameStartChar`, without the colon.
+/// Returns whether a character matches `NameStartChar` without the colon (XML 1.0 fifth edition, production 4).
 fn is_name_start(c: char) -> bool {
     matches!(c,
         'A'..='Z' | '_' | 'a'..='z' | '\u{C0}'..='\u{D6}' | '\u{D8}'..='\u{F6}' | '\u{F8}'..='\u{2FF}'
@@ -211,7 +211,7 @@ fn is_name_start(c: char) -> bool {
         | '\u{10000}'..='\u{EFFFF}')
 }
 
-/// Production 4a, `NameChar`, without the colon.
+/// Returns whether a character matches `NameChar` without the colon (production 4a).
 fn is_name_char(c: char) -> bool {
     is_name_start(c) || matches!(c, '-' | '.' | '0'..='9' | '\u{B7}' | '\u{300}'..='\u{36F}' | '\u{203F}'..='\u{2040}')
 }
@@ -221,7 +221,7 @@ mod tests {
     use super::{DatastreamId, Pid, split_subject};
 
     #[test]
-    fn a_pid_has_one_normal_form() {
+    fn pid_has_one_normal_form() {
         for (raw, normal) in [
             ("demo:5", "demo:5"),
             ("info:fedora/demo:5", "demo:5"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datastream_id_is_an_ncname() {
+    fn datastream_id_is_an_ncname() {
         for raw in ["DC", "RELS-EXT", "_x.1", "Übersicht", &"é".repeat(64)] {
             assert!(DatastreamId::parse(raw).is_ok(), "{raw}");
         }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_may_be_a_datastream() {
+    fn subject_may_be_a_datastream() {
         assert_eq!(split_subject("demo:5"), ("demo:5", ""));
         assert_eq!(split_subject("info:fedora/demo:5"), ("info:fedora/demo:5", ""));
         assert_eq!(split_subject("info:fedora/demo:5/DC"), ("demo:5", "DC"));

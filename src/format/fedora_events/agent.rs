@@ -1,34 +1,34 @@
-//! Who made a change, as the generations of Fedora write it.
+//! Users of events, in the notations of all Fedora generations.
 
 use crate::{
     format::json_ld::{Node, namespace_and_local},
     model::{Uri, User},
 };
 
-/// What an event's agents tell of its user.
+/// User according to an event's agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Agents {
     /// A person.
     Person(User),
-    /// Software, and no person is told of.
+    /// Software, without a person.
     Software(User),
-    /// Nothing: there is no agent, or the person is anonymous.
+    /// No agent, or an anonymous person.
     Nobody,
 }
 
 impl Agents {
-    /// Reads `actor` (ActivityStreams 2) or `wasAttributedTo` (PROV).
+    /// Parses `actor` (ActivityStreams 2) or `wasAttributedTo` (PROV).
     pub(super) fn read(agents: Option<&Node<'_>>) -> Self {
         let agents: Vec<_> = agents.map(Node::each).unwrap_or_default();
         let (software, people): (Vec<_>, Vec<_>) = agents.iter().partition(|agent| is_software(agent));
-        if let Some(user) = people.iter().find_map(|agent| read_one(agent)) {
+        if let Some(user) = people.iter().find_map(|agent| read_agent(agent)) {
             return Self::Person(user);
         }
-        let software = software.iter().find_map(|agent| read_one(agent)).filter(|_| people.is_empty());
+        let software = software.iter().find_map(|agent| read_agent(agent)).filter(|_| people.is_empty());
         software.map_or(Self::Nobody, Self::Software)
     }
 
-    /// The user, where a header of the event may tell what the body does not.
+    /// Returns the user, from the header if the body does not name a person.
     pub(super) fn or_header(self, header: Option<User>) -> User {
         match self {
             Self::Person(user) => user,
@@ -38,26 +38,26 @@ impl Agents {
     }
 }
 
-/// The agent of that identifier or name; `None` when neither says who it is.
+/// Creates a user from identifier and name; `None` if neither has a value.
 pub(super) fn user(id: Option<&str>, name: Option<&str>) -> Option<User> {
-    let (id, name) = (telling(id), telling(name));
-    let called = name.or_else(|| id.map(short))?;
+    let (id, name) = (meaningful(id), meaningful(name));
+    let called = name.or_else(|| id.map(short_name))?;
     Some(User::new(called, id.and_then(|id| Uri::parse(id).ok())))
 }
 
-/// An anonymous user is the word `null` to Fedora 6, and one serialiser of Fedora 5 puts `#` before
-/// the name.
-fn telling(text: Option<&str>) -> Option<&str> {
+/// Returns text that names a user. Fedora 6 writes `null` for an anonymous user, and a serializer of Fedora 5
+/// puts `#` before the name.
+fn meaningful(text: Option<&str>) -> Option<&str> {
     text.map(|text| text.trim().trim_start_matches('#')).filter(|text| !text.is_empty() && *text != "null")
 }
 
-/// `bypassAdmin` for `info:fedora/local-user#bypassAdmin`: what Fedora makes of a plain user name.
-fn short(id: &str) -> &str {
+/// Shortens `info:fedora/local-user#bypassAdmin`, which Fedora makes of a plain user name, to `bypassAdmin`.
+fn short_name(id: &str) -> &str {
     let path = id.strip_prefix("info:fedora/").map(|path| path.strip_prefix("local-user#").unwrap_or(path));
     path.filter(|path| !path.is_empty()).unwrap_or(id)
 }
 
-fn read_one(agent: &Node<'_>) -> Option<User> {
+fn read_agent(agent: &Node<'_>) -> Option<User> {
     let (id, name) = (agent.id(), agent.member("name"));
     user(id.as_ref().and_then(Node::text), name.as_ref().and_then(Node::text))
 }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_comes_before_software() {
+    fn person_takes_precedence_over_software() {
         let software = json!({"type": ["Application"], "name": "curl/8"});
         for (agents, called) in [
             (json!("info:fedora/local-user#bypassAdmin"), "bypassAdmin"),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_tells_what_the_body_does_not() {
+    fn header_names_the_user_if_the_body_does_not() {
         let header = || Some(User::new("header", None));
         let software = json!({"type": "Application", "name": "curl/8"});
         for (agents, called) in [(json!("null"), "header"), (software, "header"), (json!("ann"), "ann")] {

@@ -1,6 +1,6 @@
-//! The bodies: ActivityStreams 2 (Fedora 5, 6, Trellis) and PROV (Fedora 4.6, 4.7).
+//! Parses bodies: ActivityStreams 2 (Fedora 5, 6, Trellis) and PROV (Fedora 4.6, 4.7).
 
-use super::{Event, address::resource, agent::Agents};
+use super::{Event, agent::Agents, resource_uri::resource};
 use crate::{
     format::{
         Rejection,
@@ -9,43 +9,43 @@ use crate::{
     model::{EventId, Uri},
 };
 
-/// Reads a body of either form. `base_url` stands in where the repository's URL is missing.
+/// Parses a body of either form. `base_url` replaces a missing repository URL.
 ///
 /// # Errors
-/// When it is of neither form, or a member is missing or wrong.
+/// Rejects a body of another form, or with a missing or invalid member.
 pub(super) fn event<'a>(root: &Node<'a>, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
     if let Some(object) = root.member("object") {
         activity(root, &object.only()?, base_url)
     } else if let Some(generation) = root.member("wasGeneratedBy") {
         provenance(root, &generation.only()?, base_url)
     } else {
-        Err(root.unprocessable("this is no event of Fedora: it has neither \"object\" nor \"wasGeneratedBy\""))
+        Err(root.unprocessable("this is not an event of Fedora: it has neither \"object\" nor \"wasGeneratedBy\""))
     }
 }
 
-/// An activity, and the resource is its object.
+/// Parses an activity, whose object is the resource.
 fn activity<'a>(root: &Node<'a>, object: &Node<'a>, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
     Ok(Event {
         resource: resource(object, base_url)?,
         parent: parent(object, base_url)?,
         types: Context::of(root).types(object.types()),
         kinds: root.types(),
-        kinds_at: root.place(),
+        kinds_at: root.location(),
         time: root.member("published").map(|time| time.time()).transpose()?,
         event_id: root.id().and_then(|id| event_id(&id)),
         agents: Agents::read(root.member("actor").as_ref()),
-        description: root.words("name"),
+        description: root.text_member("name"),
     })
 }
 
-/// A resource, and the event is the activity that generated it.
+/// Parses a resource with the activity that generated it.
 fn provenance<'a>(root: &Node<'a>, generation: &Node<'a>, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
     Ok(Event {
         resource: resource(root, base_url)?,
         parent: parent(root, base_url)?,
         types: Context::of(root).types(root.types()),
         kinds: generation.types(),
-        kinds_at: generation.place(),
+        kinds_at: generation.location(),
         time: generation.member("atTime").map(|time| time.time()).transpose()?,
         event_id: generation.member("identifier").and_then(|id| event_id(&id.id()?)),
         agents: Agents::read(root.member("wasAttributedTo").as_ref()),

@@ -1,19 +1,19 @@
-//! The `org.fcrepo.jms.*` headers: all that Fedora 4.0–4.5 says of an event, and what the later
-//! generations say beside the body.
+//! The headers `org.fcrepo.jms.*`: the whole event in Fedora 4.0–4.5, an addition to the body in later
+//! generations.
 
 use sha2::{Digest, Sha256};
 
 use super::{
     Event,
-    address::{container, join},
     agent::{self, Agents},
+    resource_uri::{container, join},
 };
 use crate::{
-    format::{Headers, Place, Rejection},
+    format::{Headers, Location, Rejection},
     model::{EventId, Timestamp, Uri, User},
 };
 
-/// How the names of the headers begin, in lower case.
+/// Lower-case prefix of the header names.
 pub(super) const PREFIX: &str = "org.fcrepo.jms.";
 
 pub(super) const BASE_URL: &str = "org.fcrepo.jms.baseURL";
@@ -24,27 +24,26 @@ pub(super) const RESOURCE_TYPE: &str = "org.fcrepo.jms.resourceType";
 pub(super) const TIMESTAMP: &str = "org.fcrepo.jms.timestamp";
 pub(super) const USER: &str = "org.fcrepo.jms.user";
 
-/// The headers of one message. What is blank says nothing.
+/// The JMS headers of one message. Blank headers count as missing.
 #[derive(Clone, Copy)]
 pub(super) struct Jms<'a>(&'a Headers);
 
 impl<'a> Jms<'a> {
-    /// Those among `headers`.
+    /// Selects the JMS headers among `headers`.
     pub(super) fn new(headers: &'a Headers) -> Self {
         Self(headers)
     }
 
-    /// The event that the headers alone tell of. `base_url` is for a repository that does not tell
-    /// its own.
+    /// Parses an event from headers alone. `base_url` replaces a missing repository URL.
     ///
     /// # Errors
-    /// When a header is missing or wrong.
+    /// Fails if a header is missing or invalid.
     pub(super) fn event(self, base_url: Option<&Uri>) -> Result<Event<'a>, Rejection> {
         // The path of the root may be blank.
         let path = self.0.get(IDENTIFIER).map(str::trim);
         let path = path.ok_or_else(|| missing(IDENTIFIER, "and the body is empty: nothing names a resource"))?;
         if self.kinds().is_empty() {
-            return Err(missing(EVENT_TYPE, "and the body is empty: nothing tells what was done"));
+            return Err(missing(EVENT_TYPE, "and the body is empty: nothing names an event"));
         }
         let base_url = self.text(BASE_URL).or(base_url.map(Uri::as_str));
         let base_url = base_url.ok_or_else(|| missing(BASE_URL, "and the source's settings have no base_url"))?;
@@ -62,49 +61,49 @@ impl<'a> Jms<'a> {
         })
     }
 
-    /// When it happened.
+    /// Returns the time of the event.
     ///
     /// # Errors
-    /// When the header is no number of milliseconds since 1970 (UTC).
+    /// Fails if the header is not a number of milliseconds since 1970 (UTC).
     pub(super) fn time(self) -> Result<Option<Timestamp>, Rejection> {
         let Some(raw) = self.text(TIMESTAMP) else { return Ok(None) };
         let time = raw.parse().ok().and_then(Timestamp::from_millis);
         time.map(Some).ok_or_else(|| refused(TIMESTAMP, "this is not a time in milliseconds since 1970".to_owned()))
     }
 
-    /// The repository's identifier of the event.
+    /// Returns the repository's identifier of the event.
     pub(super) fn event_id(self) -> Option<EventId> {
         self.text(EVENT_ID).and_then(EventId::parse)
     }
 
-    /// Who did it.
+    /// Returns the user.
     pub(super) fn user(self) -> Option<User> {
-        // One word for both: a name in Fedora 4 and 5, a URI where the user has one.
+        // The same header contains a name in Fedora 4 and 5 and the user's URI otherwise.
         agent::user(self.text(USER), None)
     }
 
-    /// The names of what was done.
+    /// Returns the type names of the event.
     pub(super) fn kinds(self) -> Vec<&'a str> {
         self.list(EVENT_TYPE)
     }
 
-    /// Where [`Self::kinds`] stand.
-    pub(super) fn kinds_at(self) -> Place {
-        Place::Header(EVENT_TYPE.to_owned())
+    /// Returns the location of [`Self::kinds`].
+    pub(super) fn kinds_at(self) -> Location {
+        Location::Header(EVENT_TYPE.to_owned())
     }
 
-    /// The names of the resource's types (since Fedora 4.6).
+    /// Returns the type names of the resource (since Fedora 4.6).
     pub(super) fn resource_types(self) -> Vec<&'a str> {
         self.list(RESOURCE_TYPE)
     }
 
-    /// An identifier for an event that has none: without a body, nothing else would tell a repeat
-    /// from the next event. It is a digest, since a path may be longer than an identifier.
+    /// Derives an identifier for an event without one. There is no body, so nothing else distinguishes a
+    /// duplicate from the next event. It is a digest, because a path may be longer than an identifier.
     fn derived_id(self, path: &str) -> Result<EventId, Rejection> {
         let timestamp = self.text(TIMESTAMP).ok_or_else(|| {
             missing(
                 TIMESTAMP,
-                "nor org.fcrepo.jms.eventID, and the body is empty: nothing tells this event from others",
+                "and so is org.fcrepo.jms.eventID, and the body is empty: nothing distinguishes this event from others",
             )
         })?;
         let facts = format!("{path}\n{timestamp}\n{}", self.kinds().join(","));
@@ -127,7 +126,7 @@ fn missing(name: &str, why: &str) -> Rejection {
 }
 
 fn refused(name: &str, reason: String) -> Rejection {
-    Rejection::unprocessable(Place::Header(name.to_owned()), reason)
+    Rejection::unprocessable(Location::Header(name.to_owned()), reason)
 }
 
 #[cfg(test)]
@@ -147,21 +146,21 @@ mod tests {
     }
 
     #[test]
-    fn names_the_header_that_is_missing() {
+    fn error_names_the_missing_header() {
         for name in [BASE_URL, EVENT_TYPE, IDENTIFIER, TIMESTAMP] {
-            let told = complaint(FULL.into_iter().filter(|(held, _)| *held != name));
-            assert!(told.starts_with(&format!("header {name}: this header is missing")), "{told}");
+            let error = complaint(FULL.into_iter().filter(|(header, _)| *header != name));
+            assert!(error.starts_with(&format!("header {name}: this header is missing")), "{error}");
         }
     }
 
     fn event_id(changed: Option<(&'static str, &'static str)>) -> String {
         let headers: Headers =
-            FULL.into_iter().map(|held| changed.filter(|new| new.0 == held.0).unwrap_or(held)).collect();
+            FULL.into_iter().map(|header| changed.filter(|new| new.0 == header.0).unwrap_or(header)).collect();
         Jms::new(&headers).event(None).unwrap().event_id.unwrap().as_str().to_owned()
     }
 
     #[test]
-    fn an_event_without_an_identifier_gets_one_from_its_facts() {
+    fn event_without_identifier_gets_a_derived_one() {
         assert_eq!(event_id(None), event_id(Some((BASE_URL, "http://other/rest"))));
         for changed in [(IDENTIFIER, "/a/c"), (TIMESTAMP, "1428360320169"), (EVENT_TYPE, "PROPERTY_CHANGED")] {
             assert_ne!(event_id(None), event_id(Some(changed)), "{changed:?}");
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_in_milliseconds() {
+    fn timestamp_is_in_milliseconds() {
         for raw in ["2016-05-19T17:17:39Z", "1e3", "99999999999999999"] {
             let headers: Headers = [(TIMESTAMP, raw)].into_iter().collect();
             assert!(Jms::new(&headers).time().is_err(), "{raw}");

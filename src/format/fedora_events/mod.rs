@@ -1,35 +1,36 @@
-//! Events of Fedora 4.0–6 and of Trellis: one resource was created, changed or deleted.
+//! Events of Fedora 4.0–6 and of Trellis: a resource was created, changed or deleted.
 //!
-//! Three generations are read. Fedora 5, 6 and Trellis send ActivityStreams 2, Fedora 4.6 and 4.7
-//! PROV; both are JSON-LD. Before that there was no body, and the headers said all. Later events have
-//! the same headers beside the body, and they fill what the body leaves out.
+//! There are three generations. Fedora 5, 6 and Trellis send ActivityStreams 2; Fedora 4.6 and 4.7 send PROV;
+//! both are JSON-LD. Earlier versions send only headers. Later versions send the same headers with a body; the
+//! headers supply what the body lacks.
 //!
-//! The object of a change is the resource, and so is its one item, since a resource of the Linked
-//! Data Platform is its own content. The media type is not told. Sources: the serialisers of
-//! `fcrepo-event-serialization` and `fcrepo-jms` (fcrepo 4.5–6.x), and Trellis's
+//! The resource is the object of the change and its only item, because a resource of the Linked Data Platform
+//! is its own content. Events do not contain the media type. Sources: the serializers of
+//! `fcrepo-event-serialization` and `fcrepo-jms` (fcrepo 4.5–6.x), and of Trellis's
 //! `trellis-notification-jackson`.
 
-mod address;
 mod agent;
 mod body;
+mod event_kind;
 mod jms;
-mod kind;
+mod resource_uri;
 mod write;
 
 use serde::Deserialize;
 
-pub use address::join;
+pub use resource_uri::join;
 pub(super) use write::ACTIVITY_STREAMS;
 
 use self::{
     agent::Agents,
+    event_kind::{EventKinds, ResourceChange},
     jms::Jms,
-    kind::{Kinds, Outcome},
 };
 use super::{
-    Dialect, DialectKind, Message, Place, Reading, Rejection, Repeats, RepositoryApi, RepositoryKind,
-    json_ld::{self, Context, Node, in_words},
-    settings,
+    Dialect, DialectKind, DuplicateDetection, Location, Message, ParsedMessage, Rejection, RepositoryApi,
+    RepositoryKind,
+    json_ld::{self, Context, Node, describe_types},
+    parse_settings,
 };
 use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, EventId, ItemChange, MissingFacts,
@@ -42,34 +43,34 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     about: "events of Fedora 4 to 6 and of Trellis (ActivityStreams 2, PROV, or headers alone)",
     accepts: &["application/activity+json", "application/ld+json", "application/json"],
     headers: &[jms::PREFIX],
-    // An event whose body is empty always has an identifier, so that it never comes to the body.
-    repeats: Repeats::SameBody,
+    // An event with an empty body always gets an identifier, so empty bodies are never compared.
+    duplicates: DuplicateDetection::ByBody,
     redact: None,
-    repository: Some(RepositoryKind { api: RepositoryApi::Ldp, not_walkable: None }),
+    repository: Some(RepositoryKind { api: RepositoryApi::Ldp, not_crawlable: None }),
     sample_settings: &["{}", r#"{"base_url": "http://h.example/rest"}"#],
-    // An event is of one resource, and JSON has a depth of its own.
-    build: |value, _| Ok(Box::new(settings::<FedoraEvents>(value)?)),
+    // No limits are needed: an event has one resource, and serde_json limits the depth.
+    build: |value, _| Ok(Box::new(parse_settings::<FedoraEvents>(value)?)),
 };
 
-/// The settings of a source, which are all that the dialect holds.
+/// Settings of a source, which are the whole state of the dialect.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FedoraEvents {
-    /// The repository's REST URL, for events that do not tell it: those without
-    /// `org.fcrepo.jms.baseURL`, and those that name a resource `info:fedora/…` or `null/…`.
+    /// REST URL of the repository, for events without it: those without `org.fcrepo.jms.baseURL`, and those
+    /// that name a resource `info:fedora/…` or `null/…`.
     #[serde(default)]
     base_url: Option<Uri>,
 }
 
-/// What one event tells, whichever form it has.
+/// Content of an event of any form.
 struct Event<'a> {
     resource: Uri,
     parent: Option<Uri>,
     types: Vec<Uri>,
-    /// The names of what was done, as written.
+    /// Type names of the event, as written.
     kinds: Vec<&'a str>,
-    /// Where they stand, or should.
-    kinds_at: Place,
+    /// Location of the type names, present or missing.
+    kinds_at: Location,
     time: Option<Timestamp>,
     event_id: Option<EventId>,
     agents: Agents,
@@ -77,7 +78,7 @@ struct Event<'a> {
 }
 
 impl Dialect for FedoraEvents {
-    fn read(&self, message: &Message<'_>) -> Result<Reading, Rejection> {
+    fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
         let jms = Jms::new(message.headers);
         let base_url = self.base_url.as_ref();
         if message.body.trim_ascii().is_empty() {
@@ -89,53 +90,52 @@ impl Dialect for FedoraEvents {
 }
 
 impl Event<'_> {
-    fn into_reading(self, jms: Jms<'_>) -> Result<Reading, Rejection> {
-        let kinds = Kinds::parse(self.kinds.iter().copied()).or_else(|| Kinds::parse(jms.kinds()));
+    fn into_reading(self, jms: Jms<'_>) -> Result<ParsedMessage, Rejection> {
+        let kinds = EventKinds::parse(self.kinds.iter().copied()).or_else(|| EventKinds::parse(jms.kinds()));
         let kinds = kinds.ok_or_else(|| no_kind(self.kinds_at, &self.kinds))?;
         let content = || Some(ContentLocation::at(self.resource.clone()));
-        let change = match kinds.outcome() {
-            Outcome::Added => DraftChange::Reported(ItemChange::Add { content: content(), after: None }),
-            Outcome::Changed => DraftChange::AddOrUpdate { content: content(), initial_state: None },
-            Outcome::Gone => DraftChange::Reported(ItemChange::Delete { before: None, after: None }),
-            Outcome::Untouched(reason) => return Ok(Reading::Nothing(reason)),
+        let change = match kinds.resource_change() {
+            ResourceChange::Added => DraftChange::Reported(ItemChange::Add { content: content(), after: None }),
+            ResourceChange::Changed => DraftChange::AddOrUpdate { content: content(), initial_state: None },
+            ResourceChange::Gone => DraftChange::Reported(ItemChange::Delete { before: None, after: None }),
+            ResourceChange::Unchanged(reason) => return Ok(ParsedMessage::NoChange(reason)),
         };
         let types = if self.types.is_empty() { Context::none().types(jms.resource_types()) } else { self.types };
-        Ok(Reading::one(Draft {
+        Ok(ParsedMessage::one(Draft {
             id: None,
             event_id: self.event_id.or_else(|| jms.event_id()),
             software_version: None,
             user: self.agents.or_header(jms.user()),
             time: self.time.map_or_else(|| jms.time(), |time| Ok(Some(time)))?.into(),
-            parent: self.parent.filter(|parent| !address::is_same(parent, &self.resource)),
-            types: if tells_nothing(&types) { Vec::new() } else { types },
+            parent: self.parent.filter(|parent| !resource_uri::is_same(parent, &self.resource)),
+            types: if has_only_generic_types(&types) { Vec::new() } else { types },
             description: self.description.unwrap_or_else(|| Text::new(&kinds.description())),
-            lookup: DraftLookup::of(untold(&change)),
+            lookup: DraftLookup::of(missing(&change)),
             items: DraftItems::Listed(NonEmpty::one(DraftItem::new(self.resource.clone(), change))),
             object: self.resource,
         }))
     }
 }
 
-/// What is gone cannot be asked about.
-fn untold(change: &DraftChange) -> MissingFacts {
+/// Returns the data to look up. A deleted resource cannot be looked up.
+fn missing(change: &DraftChange) -> MissingFacts {
     match change {
         DraftChange::Reported(ItemChange::Delete { .. }) => MissingFacts::Nothing,
         _ => MissingFacts::Content,
     }
 }
 
-/// Whether the types say only that the resource is a resource, as in a Fedora 6 Delete, whose types
-/// are loaded when they are gone: then what is known of the resource holds.
-fn tells_nothing(types: &[Uri]) -> bool {
+/// Returns whether the types are too general to be useful. Fedora 6 loads the types of a deleted resource after
+/// the deletion; then the registry's types remain valid.
+fn has_only_generic_types(types: &[Uri]) -> bool {
     types.iter().all(|kind| kind.as_str() == "http://www.w3.org/ns/prov#Entity")
 }
 
-fn no_kind(place: Place, types: &[&str]) -> Rejection {
-    let seen = in_words(types);
-    let reason = format!(
-        "this tells of nothing done to a resource: it has {seen}; Create, Update, Delete or the like was expected"
-    );
-    Rejection::unprocessable(place, reason)
+fn no_kind(location: Location, types: &[&str]) -> Rejection {
+    let types = describe_types(types);
+    let reason =
+        format!("this reports no event on a resource: it has {types}; Create, Update, Delete or the like was expected");
+    Rejection::unprocessable(location, reason)
 }
 
 #[cfg(test)]

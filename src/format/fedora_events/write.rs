@@ -1,19 +1,18 @@
-//! Writing a change as Fedora 5 and 6 write an event (ActivityStreams 2), for consumers that are there:
-//! fcrepo-camel takes `id`, `type`, `published`, `actor`, `object.id` and `object.type` from the body;
-//! selectors, filters of routes and consumers of older generations read the `org.fcrepo.jms.*` headers.
+//! Writes a change as an event of Fedora 5 and 6 (ActivityStreams 2), for existing consumers. fcrepo-camel
+//! reads `id`, `type`, `published`, `actor`, `object.id` and `object.type` from the body. Selectors, route
+//! filters and older consumers read the headers `org.fcrepo.jms.*`.
 //!
-//! An event is of one resource, and a change is of an object and its items. The resource is
+//! An event has one resource, whereas a change has an object and items. The resource is
 //!
-//! * the object, where it is an item itself, as in all that comes from Fedora 4 to 6, or is purged;
-//! * else the one item that changed, which is then part of the object: a datastream that is deleted must
-//!   not read as its object deleted;
-//! * else the object, for the items all together: an Update. Where the object is a name that is no address, as
-//!   in Islandora, and the items are not parts of it by their own names, they are its representations: if all
-//!   of them are new it is new, and if all are gone it is gone.
+//! * the object, if it is itself an item (as in all changes from Fedora 4 to 6) or is purged;
+//! * else the only item, as a part of the object, so that a deleted datastream is not read as a deleted object;
+//! * else the object, with an Update for all items together. If the object has no web URL (as in Islandora) and
+//!   the items are not below its URI, the items are its representations: if all are new, the object is new; if
+//!   all are deleted, it is deleted.
 //!
-//! Where the content is not at the resource's own address, `url` links to it, as Islandora does. A change
-//! of state alone is an Update: these consumers know no states. One that is to see what the public sees has
-//! a subscription with `visibility`.
+//! If the content is not at the resource's URL, `url` links to it, as in Islandora. A change of state alone is
+//! an Update, because these consumers know no states. For consumers that need public visibility, use a
+//! subscription with `visibility`.
 
 use std::borrow::Cow;
 
@@ -21,45 +20,45 @@ use serde::Serialize;
 
 use super::{agent, jms};
 use crate::{
-    format::{Beside, Carrier, FormatKind, Header, json_ld},
+    format::{ExtraHeaders, FormatKind, Header, HeaderProtocol, json_ld},
     model::{
         Change, ChangeId, ChangeType, ContentItemModification, ContentObjectModification, MediaType, Timestamp, Uri,
         User,
     },
 };
 
-/// ActivityStreams 2 in the shape of Fedora 5 and 6.
+/// ActivityStreams 2 in the shape of Fedora 5 and 6, as a format.
 pub(in crate::format) static ACTIVITY_STREAMS: FormatKind = FormatKind {
     name: "activitystreams",
     media_type: "application/activity+json",
-    about: "ActivityStreams 2.0 as Fedora 5 and 6 send it, for fcrepo-camel and its like",
-    write: |change| write(&Told::of(change)),
-    write_modification: |modification| write(&Told::alone(modification)),
-    beside: Beside::Copies(headers),
+    about: "ActivityStreams 2.0 as Fedora 5 and 6 send it, for fcrepo-camel and similar consumers",
+    write: |change| write(&ResourceEvent::of(change)),
+    write_modification: |modification| write(&ResourceEvent::alone(modification)),
+    extra_headers: ExtraHeaders::Redundant(headers),
     batch: None,
 };
 
-/// The longest value of a header over HTTP; servers refuse heads of more than some kilobytes.
-const LONGEST_HEADER: usize = 2048;
+/// Maximum length of an HTTP header value; servers reject headers of more than some kilobytes in total.
+const MAX_HEADER_BYTES: usize = 2048;
 
 /// A change as an event of one resource.
-struct Told<'a> {
-    told: &'a ContentObjectModification,
-    kind: Kind,
+struct ResourceEvent<'a> {
+    modification: &'a ContentObjectModification,
+    kind: ActivityType,
     resource: &'a Uri,
     types: &'a [Uri],
     parent: Option<&'a Uri>,
 }
 
-/// What became of the resource.
+/// Effect on the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ActivityType {
     Create,
     Update,
     Delete,
 }
 
-impl Kind {
+impl ActivityType {
     fn of(item: &ContentItemModification) -> Self {
         match item.change.change_type() {
             Some(ChangeType::Add) => Self::Create,
@@ -68,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// What became of all of them; an Update where that differs.
+    /// Returns the common effect on all items, or Update if the effects differ.
     fn of_all(items: &[ContentItemModification]) -> Self {
         let mut kinds = items.iter().map(Self::of);
         let first = kinds.next().unwrap_or(Self::Update);
@@ -83,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Fedora's own words.
+    /// Returns Fedora's own description.
     fn name(self) -> &'static str {
         match self {
             Self::Create => "create resource",
@@ -93,7 +92,7 @@ impl Kind {
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> ResourceEvent<'a> {
     fn of(change: &'a Change) -> Self {
         Self::new(&change.modification, change.settlement.purge)
     }
@@ -102,22 +101,31 @@ impl<'a> Told<'a> {
         Self::new(modification, false)
     }
 
-    fn new(told: &'a ContentObjectModification, purge: bool) -> Self {
-        let object =
-            |kind| Self { told, kind, resource: &told.object, types: &told.types, parent: told.parent.as_ref() };
-        let itself = told.items.iter().find(|item| item.uri == told.object);
-        match (itself, &told.items[..]) {
-            _ if purge => object(Kind::Delete),
-            (Some(itself), _) => object(Kind::of(itself)),
-            (None, items) if are_representations(items, &told.object) => object(Kind::of_all(items)),
-            (None, [item]) => {
-                Self { told, kind: Kind::of(item), resource: &item.uri, types: &[], parent: Some(&told.object) }
-            }
-            (None, _) => object(Kind::Update),
+    fn new(modification: &'a ContentObjectModification, purge: bool) -> Self {
+        let object = |kind| Self {
+            modification,
+            kind,
+            resource: &modification.object,
+            types: &modification.types,
+            parent: modification.parent.as_ref(),
+        };
+        let itself = modification.items.iter().find(|item| item.uri == modification.object);
+        match (itself, &modification.items[..]) {
+            _ if purge => object(ActivityType::Delete),
+            (Some(itself), _) => object(ActivityType::of(itself)),
+            (None, items) if are_representations(items, &modification.object) => object(ActivityType::of_all(items)),
+            (None, [item]) => Self {
+                modification,
+                kind: ActivityType::of(item),
+                resource: &item.uri,
+                types: &[],
+                parent: Some(&modification.object),
+            },
+            (None, _) => object(ActivityType::Update),
         }
     }
 
-    /// The contents that are elsewhere than at the resource.
+    /// Returns links to contents that are not at the resource's URL.
     fn links(&self) -> Vec<Link<'a>> {
         let link = |item: &'a ContentItemModification| {
             let content = item.change.content();
@@ -125,7 +133,7 @@ impl<'a> Told<'a> {
             let media_type = content.and_then(|content| content.media_type.as_ref());
             (href != self.resource).then_some(Link { kind: "Link", rel: "alternate", href, media_type })
         };
-        self.told.items.iter().filter_map(link).collect()
+        self.modification.items.iter().filter_map(link).collect()
     }
 }
 
@@ -180,7 +188,7 @@ struct Link<'a> {
     media_type: Option<&'a MediaType>,
 }
 
-/// What Fedora declares beside the context of ActivityStreams 2.
+/// Terms that Fedora declares in addition to the context of ActivityStreams 2.
 #[derive(Serialize)]
 struct Terms {
     prov: &'static str,
@@ -212,22 +220,22 @@ const CONTEXT: (&str, Terms) = (
 );
 
 #[expect(clippy::expect_used, reason = "there is no map whose keys are not strings, and a Vec takes all")]
-fn write(event: &Told<'_>) -> Vec<u8> {
-    let description = event.told.description.as_str();
+fn write(event: &ResourceEvent<'_>) -> Vec<u8> {
+    let description = event.modification.description.as_str();
     let written = Event {
-        id: event.told.id,
+        id: event.modification.id,
         kind: [event.kind.term()],
         name: if description.is_empty() { event.kind.name() } else { description },
-        published: event.told.time,
-        actor: actor(&event.told.user).map(|actor| [actor]),
+        published: event.modification.time,
+        actor: actor(&event.modification.user).map(|actor| [actor]),
         object: Object { types: event.types, id: event.resource, parent: event.parent, links: event.links() },
         context: CONTEXT,
     };
     serde_json::to_vec(&written).expect("an event has a JSON shape")
 }
 
-/// The user as Fedora has it: by an identifier, and a name only where that says something else. Nobody
-/// is written for one who is not known.
+/// Returns the user as Fedora writes it: the identifier, and the name only if it differs. Returns `None` if the
+/// user is unknown.
 fn actor(user: &User) -> Option<Actor<'_>> {
     let read = agent::user(user.uri().map(Uri::as_str), None);
     let is_told = read.is_some_and(|read| read.name() == user.name());
@@ -235,35 +243,37 @@ fn actor(user: &User) -> Option<Actor<'_>> {
     is_known.then(|| Actor { kind: ["Person"], id: user.uri(), name: (!is_told).then(|| user.name()) })
 }
 
-fn headers(change: &Change, carrier: Carrier) -> Vec<Header> {
-    let event = Told::of(change);
-    let told = event.told;
+fn headers(change: &Change, protocol: HeaderProtocol) -> Vec<Header> {
+    let event = ResourceEvent::of(change);
+    let modification = event.modification;
     let types: Vec<_> = event.types.iter().map(Uri::as_str).collect();
-    let fits = |value: &str| match carrier {
-        Carrier::Amqp => true,
-        // What HTTP cannot carry as it is stands in the body all the same.
-        Carrier::Http => value.len() <= LONGEST_HEADER && value.bytes().all(|byte| matches!(byte, b' '..=b'~')),
+    let fits = |value: &str| match protocol {
+        HeaderProtocol::Amqp => true,
+        // A value that an HTTP header cannot contain is omitted; the body still contains it.
+        HeaderProtocol::Http => {
+            value.len() <= MAX_HEADER_BYTES && value.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+        }
     };
-    let is_place = fits(event.resource.as_str());
-    let (base, path) = if is_place { place(event.resource, event.parent) } else { Default::default() };
-    let user = told.user.name();
+    let has_path = fits(event.resource.as_str());
+    let (base, path) = if has_path { base_and_path(event.resource, event.parent) } else { Default::default() };
+    let user = modification.user.name();
     let values = [
         (jms::EVENT_TYPE, format!("{}{}", json_ld::ACTIVITY_STREAMS[0], event.kind.term())),
-        (jms::EVENT_ID, told.id.to_string()),
-        (jms::TIMESTAMP, told.time.millis().to_string()),
+        (jms::EVENT_ID, modification.id.to_string()),
+        (jms::TIMESTAMP, modification.time.millis().to_string()),
         (jms::BASE_URL, base.to_owned()),
         (jms::IDENTIFIER, path.to_owned()),
         (jms::RESOURCE_TYPE, types.join(",")),
         (jms::USER, if user == User::UNKNOWN { String::new() } else { user.to_owned() }),
     ];
-    let told = values.into_iter().filter(|(_, value)| !value.is_empty() && fits(value));
-    told.map(|(name, value)| Header { name: Cow::Borrowed(name), value }).collect()
+    let modification = values.into_iter().filter(|(_, value)| !value.is_empty() && fits(value));
+    modification.map(|(name, value)| Header { name: Cow::Borrowed(name), value }).collect()
 }
 
-/// A resource as Fedora's headers have it: what is joined to it, and its path. An event of Fedora tells the
-/// repository's URL as what the resource is part of; where that is not its beginning, the path begins at
-/// the root of the host. A name that is no address has no path.
-fn place<'a>(resource: &'a Uri, parent: Option<&'a Uri>) -> (&'a str, &'a str) {
+/// Splits a resource URI into the base URL and the path of Fedora's headers. In events of Fedora, the base URL
+/// is the URL of the parent. If the resource is not below its parent, the path begins at the root of the host.
+/// A URI without a host gives neither.
+fn base_and_path<'a>(resource: &'a Uri, parent: Option<&'a Uri>) -> (&'a str, &'a str) {
     let resource = resource.as_str();
     let below = parent.and_then(|parent| {
         let base = parent.as_str().trim_end_matches('/');

@@ -1,40 +1,40 @@
-//! The credentials in the start of a harvest: they are taken out of the body before anything else is
-//! done with it, so that they can be in no journal, no quarantine, no log and no answer.
+//! Removes the credentials from the start of a harvest, before anything else processes the body. Credentials
+//! must not reach the journal, the quarantine, the log or a response.
 //!
-//! In well-formed JSON the value of every member `credentials` becomes `null`, at any depth, however
-//! the name is spelt; the line breaks of the value stay, so that lines are counted as before. A text
-//! that itself looks like JSON with credentials in it becomes empty.
+//! In well-formed JSON, the value of every member `credentials` becomes `null`, at any depth and in any
+//! spelling of the name. Line breaks of the value are kept, so line numbers stay valid. A string that itself
+//! contains JSON with credentials becomes empty.
 //!
-//! In anything else that is text with JSON at its beginning nobody can say where the value ends: a bracket or a quotation
-//! mark may be what is missing. So everything after the first mention of the name is blanked out, a space for each
-//! character. The place of the error, which the parser told before, fits what is left.
+//! In malformed JSON the end of the value is unknown, because the missing character may be a bracket or a
+//! quotation mark. Everything after the first occurrence of the name is therefore replaced, one space per
+//! character. The location of the parse error stays valid.
 //!
-//! A body that is no such text, as one that is compressed or in base64, does not show whether the name is in it.
+//! In any other body, for example compressed or in base64, the name cannot be found.
 
 use serde::de::IgnoredAny;
 
-use super::super::{Redacted, json};
+use super::super::{Redaction, json};
 
 const NAME: &[u8] = b"credentials";
 
-/// How many bytes of filling there may be between two characters of a name: UTF-32 has three.
-const FILLING: usize = 3;
+/// Maximum number of zero bytes between two characters of a name: UTF-32 has three.
+const MAX_FILLING: usize = 3;
 
-/// How many backslashes an escape may begin with: JSON in a text in JSON has two, and so on.
-const BACKSLASHES: usize = 16;
+/// Maximum number of backslashes at the beginning of an escape: JSON in a string in JSON has two, and so on.
+const MAX_BACKSLASHES: usize = 16;
 
-/// The body without credentials.
-pub(super) fn taken_out(body: &[u8]) -> Redacted {
+/// Removes the credentials from a body.
+pub(super) fn redact(body: &[u8]) -> Redaction {
     let Some(mention) = first_mention(body) else {
-        return if is_json_text(body) { Redacted::AsItCame } else { Redacted::Opaque };
+        return if is_json_text(body) { Redaction::Unchanged } else { Redaction::Opaque };
     };
     match json::read::<IgnoredAny>(body) {
-        Ok(IgnoredAny) => Redacted::Without(without_members(body)),
-        Err(rejection) => Redacted::Blanked(blanked(body, mention), rejection),
+        Ok(IgnoredAny) => Redaction::Removed(without_members(body)),
+        Err(rejection) => Redaction::Blanked(blank_after(body, mention), rejection),
     }
 }
 
-/// Whether a body is text, in UTF-8, UTF-16 or UTF-32, that begins as an object or an array of JSON does.
+/// Returns whether a body is text in UTF-8, UTF-16 or UTF-32 that begins like a JSON object or array.
 fn is_json_text(body: &[u8]) -> bool {
     let is_before = |byte: &u8| matches!(byte, 0 | 0xEF | 0xBB | 0xBF | 0xFE | 0xFF | b' ' | b'\t' | b'\r' | b'\n');
     let begins = body.iter().find(|byte| !is_before(byte));
@@ -45,7 +45,7 @@ fn is_json_text(body: &[u8]) -> bool {
     matches!(begins, Some(b'{' | b'[')) && is_text()
 }
 
-/// Whether the bytes are characters of UTF-16 or UTF-32, in either order of bytes, and none of them is binary.
+/// Returns whether the bytes are UTF-16 or UTF-32, in either byte order, without binary characters.
 fn is_wide_text(body: &[u8]) -> bool {
     let utf_16 = |unit: fn([u8; 2]) -> u16| {
         let (units, rest) = body.as_chunks::<2>();
@@ -59,14 +59,14 @@ fn is_wide_text(body: &[u8]) -> bool {
     utf_16(u16::from_le_bytes) || utf_16(u16::from_be_bytes) || utf_32(u32::from_le_bytes) || utf_32(u32::from_be_bytes)
 }
 
-/// Whether a character is one that no JSON has outside of an escape.
+/// Returns whether a character never occurs unescaped in JSON.
 fn is_binary(c: char) -> bool {
     c.is_control() && !c.is_whitespace()
 }
 
-/// The same where the body is known to be well-formed.
+/// Removes the credentials from well-formed JSON.
 fn without_members(json: &[u8]) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(json.len());
+    let mut output = Vec::with_capacity(json.len());
     let (mut copied, mut at) = (0, 0);
     while let Some(&byte) = json.get(at) {
         if byte != b'"' {
@@ -77,7 +77,7 @@ fn without_members(json: &[u8]) -> Vec<u8> {
         let text = &json[(at + 1).min(end)..end.saturating_sub(1).max(at + 1)];
         let next = space_end(json, end);
         let is_name = json.get(next) == Some(&b':');
-        let (from, to, instead) = if is_name && spelt(text, 0) == Some(text.len()) {
+        let (from, to, instead) = if is_name && name_end(text, 0) == Some(text.len()) {
             let value = space_end(json, next + 1);
             (value, value_end(json, value), &b"null"[..])
         } else if has_brace(text) && first_mention(text).is_some() {
@@ -86,13 +86,13 @@ fn without_members(json: &[u8]) -> Vec<u8> {
             at = end;
             continue;
         };
-        kept.extend_from_slice(&json[copied..from]);
-        kept.extend_from_slice(instead);
-        kept.extend(json[from..to].iter().filter(|byte| **byte == b'\n'));
+        output.extend_from_slice(&json[copied..from]);
+        output.extend_from_slice(instead);
+        output.extend(json[from..to].iter().filter(|byte| **byte == b'\n'));
         (copied, at) = (to, to);
     }
-    kept.extend_from_slice(&json[copied..]);
-    kept
+    output.extend_from_slice(&json[copied..]);
+    output
 }
 
 fn has_brace(text: &[u8]) -> bool {
@@ -100,23 +100,24 @@ fn has_brace(text: &[u8]) -> bool {
     text.contains(&b'{') || text.windows(5).any(escaped)
 }
 
-/// Blanks out what stands after `from`, character for character.
-fn blanked(body: &[u8], from: usize) -> Vec<u8> {
+/// Replaces everything after `from`, one space per character.
+fn blank_after(body: &[u8], from: usize) -> Vec<u8> {
     let is_first_of_character = |byte: &&u8| **byte & 0xC0 != 0x80;
     let blank = |byte: &u8| if *byte == b'\n' { b'\n' } else { b' ' };
-    let (kept, rest) = body.split_at(from);
-    kept.iter().copied().chain(rest.iter().filter(is_first_of_character).map(blank)).collect()
+    let (start, rest) = body.split_at(from);
+    start.iter().copied().chain(rest.iter().filter(is_first_of_character).map(blank)).collect()
 }
 
-/// Where everything is that belongs to the first mention of the name, however its backslashes are spelt.
+/// Returns the end of the first occurrence of the name, in any spelling of its backslashes; the whole value is
+/// after it.
 fn first_mention(bytes: &[u8]) -> Option<usize> {
     let plain = mention_end(bytes);
     let Some((unescaped, first)) = without_escaped_backslashes(bytes) else { return plain };
     mention_end(&unescaped).map(|_| plain.map_or(first, |plain| plain.min(first)))
 }
 
-/// The bytes with a backslash wherever one is spelt `\u005c`, also where that makes another of these, and without the filling of
-/// wider encodings; and where the first was. `None` where there is none.
+/// Replaces every `\u005c` with a backslash, repeatedly, and removes the zero bytes of wider encodings. Also
+/// returns the position of the first replacement. Returns `None` if there is none.
 fn without_escaped_backslashes(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     const ESCAPED: &[u8] = b"\\u005c";
     memchr::memchr(b'5', bytes)?;
@@ -133,16 +134,17 @@ fn without_escaped_backslashes(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((unescaped, first?))
 }
 
-/// Where the first mention of the name ends, in whatever encoding and spelling.
+/// Returns the end of the first occurrence of the name in any encoding and spelling.
 fn mention_end(bytes: &[u8]) -> Option<usize> {
-    memchr::memchr3_iter(b'c', b'C', b'\\', bytes).find_map(|at| spelt(bytes, at))
+    memchr::memchr3_iter(b'c', b'C', b'\\', bytes).find_map(|at| name_end(bytes, at))
 }
 
-/// Where the name ends that begins at `at`, if it does: in letters of either case, or escaped.
-fn spelt(bytes: &[u8], mut at: usize) -> Option<usize> {
+/// Returns the end of the name that begins at `at`, in letters of either case or escaped; `None` if there is
+/// another text.
+fn name_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     for (index, letter) in NAME.iter().enumerate() {
         if index > 0 {
-            at += bytes[at..].iter().take(FILLING).take_while(|byte| **byte == 0).count();
+            at += bytes[at..].iter().take(MAX_FILLING).take_while(|byte| **byte == 0).count();
         }
         at = letter_end(bytes, at, *letter)?;
     }
@@ -156,7 +158,7 @@ fn letter_end(bytes: &[u8], at: usize, letter: u8) -> Option<usize> {
     }
     let mut rest = bytes[at..].iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(index, byte)| (index, *byte));
     let mut backslashes = 0;
-    let (_, marker) = rest.by_ref().take(BACKSLASHES + 1).find(|(_, byte)| {
+    let (_, marker) = rest.by_ref().take(MAX_BACKSLASHES + 1).find(|(_, byte)| {
         let is_backslash = *byte == b'\\';
         backslashes += usize::from(is_backslash);
         !is_backslash
@@ -174,7 +176,7 @@ fn letter_end(bytes: &[u8], at: usize, letter: u8) -> Option<usize> {
     u8::try_from(code).ok().filter(|code| code.eq_ignore_ascii_case(&letter)).map(|_| end)
 }
 
-/// Where the string ends whose first quotation mark is at `at`.
+/// Returns the end of the string whose opening quotation mark is at `at`.
 fn string_end(json: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = json.get(at) {

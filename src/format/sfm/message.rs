@@ -1,5 +1,5 @@
-//! The messages as they are sent. What says which thing it is and what became of it must be right;
-//! what is for people alone is taken as it comes, since it is no reason to lose an event.
+//! Types of SFM's messages. Members that identify things and states are validated; members for people are
+//! accepted in any form, because the event must not be lost.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, ops::Deref};
 
@@ -9,13 +9,13 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{address::Files, refused};
+use super::{rejection, uri_templates::Files};
 use crate::{
     format::Rejection,
     model::{ContentLocation, Digest, DigestAlgorithm, MediaType, State, Timestamp, Uri},
 };
 
-/// An identifier: never blank.
+/// A non-blank identifier.
 #[derive(Debug)]
 pub(super) struct Id(String);
 
@@ -33,11 +33,11 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// An object of JSON: serde would take a list as well, with the members in their order.
+/// A JSON object. By default, serde would also accept a list with the members in order.
 #[derive(Debug)]
-pub(super) struct Object<T>(T);
+pub(super) struct JsonObject<T>(T);
 
-impl<T> Deref for Object<T> {
+impl<T> Deref for JsonObject<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -45,19 +45,19 @@ impl<T> Deref for Object<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = Object<T>;
+            type Value = JsonObject<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(members)).map(Object)
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<JsonObject<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(members)).map(JsonObject)
             }
         }
 
@@ -65,26 +65,26 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// What is referred to by its identifier.
+/// A reference by identifier.
 #[derive(Debug, Deserialize)]
 pub(super) struct Reference {
     pub(super) id: Option<Id>,
 }
 
-/// The same where the message is of no use without.
+/// A reference that must have an identifier.
 #[derive(Debug, Deserialize)]
-pub(super) struct Required {
+pub(super) struct RequiredReference {
     pub(super) id: Id,
 }
 
-/// A harvest is to be started.
+/// Request to start a harvest.
 #[derive(Debug, Deserialize)]
 pub(super) struct Start {
     pub(super) id: Id,
     #[serde(rename = "type")]
     pub(super) harvest_type: Option<String>,
-    pub(super) collection: Option<Object<Reference>>,
-    pub(super) collection_set: Option<Object<Reference>>,
+    pub(super) collection: Option<JsonObject<Reference>>,
+    pub(super) collection_set: Option<JsonObject<Reference>>,
     #[serde(default)]
     pub(super) path: Value,
     #[serde(default)]
@@ -93,25 +93,25 @@ pub(super) struct Start {
     pub(super) options: Value,
 }
 
-/// A harvest is to be stopped.
+/// Request to stop a harvest.
 #[derive(Debug, Deserialize)]
 pub(super) struct Stop {
     pub(super) id: Id,
 }
 
-/// An export is to be started.
+/// Request to start an export.
 #[derive(Debug, Deserialize)]
 pub(super) struct Export {
     pub(super) id: Id,
     #[serde(rename = "type")]
     pub(super) export_type: Option<String>,
-    pub(super) collection: Option<Object<Reference>>,
-    /// What else is told: for people.
+    pub(super) collection: Option<JsonObject<Reference>>,
+    /// Other members, for the description.
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
 
-/// How a harvest or an export is doing.
+/// Status of a harvest or an export.
 #[derive(Debug, Deserialize)]
 pub(super) struct Status {
     pub(super) id: Id,
@@ -119,35 +119,35 @@ pub(super) struct Status {
     pub(super) status: State,
     pub(super) date_started: Option<Timestamp>,
     pub(super) date_ended: Option<Timestamp>,
-    /// Seeds and their new tokens; no update, where the token is null.
+    /// New tokens by seed; a null token is no update.
     pub(super) token_updates: Option<BTreeMap<String, Value>>,
-    /// Seeds and their uids, in the same way.
+    /// New uids by seed; a null uid is no update.
     pub(super) uids: Option<BTreeMap<String, Value>>,
-    /// What else is told: for people.
+    /// Other members, for the description.
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
 
-/// A status as a token: `completed success` is COMPLETED_SUCCESS.
+/// Parses a status as a token: `completed success` is COMPLETED_SUCCESS.
 fn state<'de, D: Deserializer<'de>>(deserializer: D) -> Result<State, D::Error> {
     let raw = String::deserialize(deserializer)?;
     let words: Vec<_> = raw.split([' ', '-', '_', '\t']).filter(|word| !word.is_empty()).collect();
     State::parse(&words.join("_").to_ascii_uppercase()).map_err(|_| {
         let raw: String = raw.chars().take(64).collect();
-        D::Error::custom(format!("{raw:?} is no status; words of letters were expected, as in completed success"))
+        D::Error::custom(format!("{raw:?} is not a status; words of letters were expected, as in completed success"))
     })
 }
 
-/// A WARC has been made.
+/// Notification of a new WARC.
 #[derive(Debug, Deserialize)]
 pub(super) struct WarcCreated {
-    pub(super) warc: Object<Warc>,
-    pub(super) collection: Object<Required>,
-    pub(super) collection_set: Option<Object<Reference>>,
-    pub(super) harvest: Option<Object<Harvest>>,
+    pub(super) warc: JsonObject<Warc>,
+    pub(super) collection: JsonObject<RequiredReference>,
+    pub(super) collection_set: Option<JsonObject<Reference>>,
+    pub(super) harvest: Option<JsonObject<Harvest>>,
 }
 
-/// The harvest that made a WARC.
+/// Harvest that created a WARC.
 #[derive(Debug, Deserialize)]
 pub(super) struct Harvest {
     pub(super) id: Option<Id>,
@@ -166,11 +166,11 @@ pub(super) struct Warc {
 }
 
 impl Warc {
-    /// Where it is, and which harvest made it. The gzip of a `.warc.gz` is a part of the format
-    /// (WARC 1.1, annex D), so that the media type is the same.
+    /// Returns the location of the file and the harvest that created it. A `.warc.gz` has the same media type,
+    /// because gzip is part of the format (WARC 1.1, annex D).
     ///
     /// # Errors
-    /// When its path is not in the folder of the files, or its digest is none.
+    /// Fails if the path is outside the folder of the files, or the digest is invalid.
     pub(super) fn content(&self, files: &Files, harvest: Option<Uri>) -> Result<ContentLocation, Rejection> {
         let digest = self.sha1.as_deref().filter(|hex| !hex.trim().is_empty());
         let digest = digest.map(|hex| Digest::parse(DigestAlgorithm::Sha1, hex)).transpose();
@@ -178,7 +178,7 @@ impl Warc {
             url: files.url(&self.path, "/warc/path")?,
             media_type: MediaType::parse("application/warc").ok(),
             size: self.bytes,
-            digest: digest.map_err(|error| refused("/warc/sha1", error.to_string()))?,
+            digest: digest.map_err(|error| rejection("/warc/sha1", error.to_string()))?,
             generated_by: harvest,
         })
     }

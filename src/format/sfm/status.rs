@@ -1,61 +1,61 @@
-//! What a status becomes: the state of the harvest or the export, and what was found out of seeds.
+//! Converts a status: the state of the harvest or export, and newly found data of seeds.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{OVER, draft, message::Status, template::Template, words};
+use super::{FINAL_STATES, description, draft, message::Status, uri_template::UriTemplate};
 use crate::{
-    format::{Bound, Limits, Place, Rejection},
+    format::{Limits, Location, MessageLimit, Rejection},
     model::{Draft, DraftChange, DraftItem, DraftTime, ItemChange, Uri, User},
 };
 
 impl Status {
-    /// The state that it tells.
+    /// Returns the change of state.
     pub(super) fn change(&self) -> DraftChange {
         let after = self.status.clone();
-        if OVER.contains(&after) {
+        if FINAL_STATES.contains(&after) {
             DraftChange::Reported(ItemChange::State { before: None, after })
         } else {
-            DraftChange::Activity { after, over: &OVER }
+            DraftChange::Activity { after, over: &FINAL_STATES }
         }
     }
 
-    /// A draft of the activity's state. Its time is when the activity ended, or else when it began:
-    /// no status tells when it was itself sent.
+    /// Creates a draft of the activity's state. Its time is the end of the activity, or else its begin, because
+    /// a status does not contain the time at which it was sent.
     pub(super) fn draft(&self, activity: Uri, what: &str) -> Draft {
         let service = self.rest.get("service").and_then(Value::as_str);
         Draft {
             user: User::new(service.unwrap_or_default(), None),
             time: self.date_ended.max(self.date_started).map_or(DraftTime::Arrival, DraftTime::Reported),
-            description: words::status(what, self),
+            description: description::status(what, self),
             ..draft(activity, self.change())
         }
     }
 
-    /// The seeds for which the harvest has found a token or a uid, each an UPDATE: what is new is a
-    /// property, and stands in the description.
+    /// Returns the seeds for which the harvest found a token or a uid, each as an UPDATE, because only a
+    /// property is new. The description contains the property.
     ///
     /// # Errors
-    /// When there are more than a change may have items, or one has no identifier.
-    pub(super) fn seeds(&self, template: &Template, limits: Limits) -> Result<Vec<DraftItem>, Rejection> {
-        let found = [("/token_updates", &self.token_updates), ("/uids", &self.uids)];
-        let found = found.into_iter().filter_map(|(pointer, seeds)| Some((pointer, seeds.as_ref()?)));
-        let mut known = BTreeSet::new();
+    /// Fails if a change may not have so many items, or a URI is too long.
+    pub(super) fn seeds(&self, template: &UriTemplate, limits: Limits) -> Result<Vec<DraftItem>, Rejection> {
+        let updates = [("/token_updates", &self.token_updates), ("/uids", &self.uids)];
+        let updates = updates.into_iter().filter_map(|(pointer, seeds)| Some((pointer, seeds.as_ref()?)));
+        let mut seen_seeds = BTreeSet::new();
         let mut items = Vec::new();
-        for (pointer, seeds) in found {
-            for (seed, _) in seeds.iter().filter(|(_, value)| words::is_told(value)) {
-                let place = format!("{pointer}/{}", seed.replace('~', "~0").replace('/', "~1"));
-                if !known.insert(seed) {
+        for (pointer, seeds) in updates {
+            for (seed, _) in seeds.iter().filter(|(_, value)| description::has_value(value)) {
+                let location = format!("{pointer}/{}", seed.replace('~', "~0").replace('/', "~1"));
+                if !seen_seeds.insert(seed) {
                     continue;
                 }
                 // The harvest is an item too.
-                if known.len() >= limits.items {
+                if seen_seeds.len() >= limits.items {
                     let reason = format!("a change has at most {} items here", limits.items);
-                    return Err(Rejection::past(Bound::Items, Place::Pointer(place), reason));
+                    return Err(Rejection::over_limit(MessageLimit::Items, Location::Pointer(location), reason));
                 }
                 let update = ItemChange::Update { content: None, before: None, after: None };
-                items.push(DraftItem::new(template.of(seed, &place)?, DraftChange::Reported(update)));
+                items.push(DraftItem::new(template.of(seed, &location)?, DraftChange::Reported(update)));
             }
         }
         Ok(items)

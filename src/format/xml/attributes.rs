@@ -1,8 +1,8 @@
-//! The attributes of an element, as they stand in its tag.
+//! Attributes of an element, parsed from its tag.
 //!
-//! They are found here and not by quick-xml: it gives bytes, and each value that is asked for would be
-//! checked to be UTF-8 and looked through for references once more. What is well-formed, and the words
-//! for what is not, are quick-xml's; a test compares.
+//! quick-xml's parser is not used, because it returns bytes; each requested value would be validated as UTF-8
+//! and searched for references again. Syntax rules and error texts are those of quick-xml; a test compares
+//! them.
 
 use std::borrow::Cow;
 
@@ -15,31 +15,31 @@ use quick_xml::{
 /// An attribute as written.
 pub(super) struct Attribute<'a> {
     pub(super) name: &'a str,
-    written: &'a str,
-    /// Where they begin in the tag.
+    raw_value: &'a str,
+    /// Offsets of the name and the value in the tag.
     name_at: usize,
-    written_at: usize,
-    /// Whether the value is what is written: there is nothing in it that stands for something else.
+    raw_value_at: usize,
+    /// Whether the value is the raw text, without references or white space to normalize.
     pub(super) is_verbatim: bool,
 }
 
 impl<'a> Attribute<'a> {
-    /// The value (XML 1.0 section 3.3.3).
+    /// Returns the value (XML 1.0 section 3.3.3).
     ///
     /// # Errors
-    /// When a reference in it is not well-formed, or to no entity of XML.
+    /// Fails if a reference is malformed or names an unknown entity.
     pub(super) fn value(&self) -> Result<Cow<'a, str>, Error> {
         if self.is_verbatim {
-            return Ok(Cow::Borrowed(self.written));
+            return Ok(Cow::Borrowed(self.raw_value));
         }
-        let raw = RawAttribute { key: QName(self.name.as_bytes()), value: Cow::Borrowed(self.written.as_bytes()) };
+        let raw = RawAttribute { key: QName(self.name.as_bytes()), value: Cow::Borrowed(self.raw_value.as_bytes()) };
         raw.normalized_value(XmlVersion::Implicit1_0)
     }
 }
 
-/// The attributes in a tag, in order; after an error there are no more to be asked for.
+/// Iterator over the attributes of a tag. It must not be used after an error.
 pub(super) struct TagAttributes<'a> {
-    /// The tag between its angle brackets.
+    /// Tag between its angle brackets.
     tag: &'a str,
     at: usize,
 }
@@ -49,16 +49,16 @@ impl<'a> TagAttributes<'a> {
         Self { tag, at: name_len }
     }
 
-    /// Where the first byte from `start` is that is no white space.
+    /// Returns the offset of the first byte from `start` that is not white space.
     fn past_space(&self, start: usize) -> Option<usize> {
         let rest = self.tag.as_bytes().get(start..)?;
         rest.iter().position(|byte| !is_space(*byte)).map(|skipped| start + skipped)
     }
 
-    /// The attribute whose name begins at `start`.
+    /// Parses the attribute whose name begins at `start`.
     fn attribute(&mut self, start: usize) -> Result<Attribute<'a>, AttrError> {
         let (tag, bytes) = (self.tag, self.tag.as_bytes());
-        // The first byte is of the name, whatever it is.
+        // The first byte always belongs to the name.
         let ends_name = |byte: &u8| *byte == b'=' || is_space(*byte);
         let name_len = 1 + bytes[start + 1..].iter().position(ends_name).ok_or(AttrError::ExpectedEq(tag.len()))?;
         let name = &tag[start..start + name_len];
@@ -73,9 +73,15 @@ impl<'a> TagAttributes<'a> {
         }
         let rest = &tag[opening + 1..];
         let value_len = rest.find(char::from(quote)).ok_or(AttrError::ExpectedQuote(tag.len(), quote))?;
-        let written = &rest[..value_len];
+        let raw_value = &rest[..value_len];
         self.at = opening + 1 + value_len + 1;
-        Ok(Attribute { name, written, name_at: start, written_at: opening + 1, is_verbatim: is_verbatim(written) })
+        Ok(Attribute {
+            name,
+            raw_value,
+            name_at: start,
+            raw_value_at: opening + 1,
+            is_verbatim: is_verbatim(raw_value),
+        })
     }
 }
 
@@ -88,76 +94,76 @@ impl<'a> Iterator for TagAttributes<'a> {
     }
 }
 
-/// XML 1.0 section 2.3, production `S`.
+/// Returns whether a byte is white space (XML 1.0 section 2.3, production `S`).
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// To look at every byte is faster than to stop at the first that is not: several are looked at at once.
-fn is_verbatim(written: &str) -> bool {
-    written.bytes().fold(true, |is_verbatim, byte| is_verbatim & !matches!(byte, b'&' | b'\t' | b'\r' | b'\n'))
+/// Tests all bytes, which is faster than stopping at the first match, because it is vectorized.
+fn is_verbatim(raw_value: &str) -> bool {
+    raw_value.bytes().fold(true, |is_verbatim, byte| is_verbatim & !matches!(byte, b'&' | b'\t' | b'\r' | b'\n'))
 }
 
-/// Where the attributes of an element are in its tag, if they are few and the tag is short: nearly all
-/// elements are so, and need not be looked through again for each. It is kept small, since elements
-/// are moved a lot.
+/// Index of the first attributes of an element, for elements with few attributes and a short tag. Nearly all
+/// elements are so, and their tags need not be parsed again for each lookup. It is small, because elements are
+/// moved often.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FewAttributes {
-    held: [Held; 3],
+pub(super) struct AttributeIndex {
+    spans: [AttributeSpan; 3],
     count: u8,
-    are_more: bool,
+    is_incomplete: bool,
 }
 
-/// Where an attribute is in its tag.
+/// Position of an attribute in its tag.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct AttributeSpan {
     name: (u16, u16),
-    written: (u16, u16),
+    raw_value: (u16, u16),
     is_verbatim: bool,
 }
 
-/// There are more attributes than are held.
-pub(super) struct TooMany;
+/// The element has more attributes than the index.
+pub(super) struct NotIndexed;
 
-impl FewAttributes {
+impl AttributeIndex {
     pub(super) fn push(&mut self, attribute: &Attribute<'_>) {
-        match (self.held.get_mut(usize::from(self.count)), Held::new(attribute)) {
-            (Some(place), Some(held)) => {
-                *place = held;
+        match (self.spans.get_mut(usize::from(self.count)), AttributeSpan::new(attribute)) {
+            (Some(place), Some(spans)) => {
+                *place = spans;
                 self.count += 1;
             }
-            _ => self.are_more = true,
+            _ => self.is_incomplete = true,
         }
     }
 
-    /// The attribute of that name in `tag`.
-    pub(super) fn get<'a>(&self, tag: &'a str, name: &str) -> Result<Option<Attribute<'a>>, TooMany> {
-        if self.are_more {
-            return Err(TooMany);
+    /// Returns an attribute in `tag`.
+    pub(super) fn get<'a>(&self, tag: &'a str, name: &str) -> Result<Option<Attribute<'a>>, NotIndexed> {
+        if self.is_incomplete {
+            return Err(NotIndexed);
         }
-        let held = self.held[..usize::from(self.count)].iter();
-        Ok(held.map(|held| held.attribute(tag)).find(|attribute| attribute.name == name))
+        let spans = self.spans[..usize::from(self.count)].iter();
+        Ok(spans.map(|spans| spans.attribute(tag)).find(|attribute| attribute.name == name))
     }
 }
 
-impl Held {
-    /// `None` where it is too far into its tag.
+impl AttributeSpan {
+    /// Returns `None` if the attribute is too far into its tag.
     fn new(attribute: &Attribute<'_>) -> Option<Self> {
         let range = |at: usize, len: usize| Some((u16::try_from(at).ok()?, u16::try_from(at + len).ok()?));
         Some(Self {
             name: range(attribute.name_at, attribute.name.len())?,
-            written: range(attribute.written_at, attribute.written.len())?,
+            raw_value: range(attribute.raw_value_at, attribute.raw_value.len())?,
             is_verbatim: attribute.is_verbatim,
         })
     }
 
     fn attribute<'a>(&self, tag: &'a str) -> Attribute<'a> {
-        let (name_at, written_at) = (usize::from(self.name.0), usize::from(self.written.0));
+        let (name_at, raw_value_at) = (usize::from(self.name.0), usize::from(self.raw_value.0));
         Attribute {
             name: &tag[name_at..usize::from(self.name.1)],
-            written: &tag[written_at..usize::from(self.written.1)],
+            raw_value: &tag[raw_value_at..usize::from(self.raw_value.1)],
             name_at,
-            written_at,
+            raw_value_at,
             is_verbatim: self.is_verbatim,
         }
     }
@@ -169,42 +175,42 @@ mod tests {
 
     use super::TagAttributes;
 
-    /// Names and values, up to the first error.
+    /// Returns names and values up to the first error.
     fn ours(tag: &str, name_len: usize) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for attribute in TagAttributes::new(tag, name_len) {
             match attribute {
-                Ok(attribute) => told.push(format!("{}={:?}", attribute.name, attribute.value().ok())),
+                Ok(attribute) => lines.push(format!("{}={:?}", attribute.name, attribute.value().ok())),
                 Err(error) => {
-                    told.push(error.to_string());
+                    lines.push(error.to_string());
                     break;
                 }
             }
         }
-        told
+        lines
     }
 
-    /// The same by quick-xml.
+    /// Returns the same from quick-xml.
     fn theirs(tag: &str, name_len: usize) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for attribute in Attributes::new(tag, name_len).with_checks(false) {
             match attribute {
                 Ok(attribute) => {
                     let name = str::from_utf8(attribute.key.0).unwrap();
                     let value = attribute.normalized_value(quick_xml::XmlVersion::Implicit1_0).ok();
-                    told.push(format!("{name}={value:?}"));
+                    lines.push(format!("{name}={value:?}"));
                 }
                 Err(error) => {
-                    told.push(error.to_string());
+                    lines.push(error.to_string());
                     break;
                 }
             }
         }
-        told
+        lines
     }
 
     #[test]
-    fn are_those_that_quick_xml_finds_with_the_same_complaints() {
+    fn attributes_and_errors_match_quick_xml() {
         for tag in [
             "a",
             "a ",
@@ -239,7 +245,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn are_those_that_quick_xml_finds_in_whatever_tag(tag in "[a= '\"\t&;é/]{0,24}") {
+        fn random_tags_match_quick_xml(tag in "[a= '\"\t&;é/]{0,24}") {
             proptest::prop_assert_eq!(ours(&tag, 0), theirs(&tag, 0));
         }
     }

@@ -1,20 +1,20 @@
-//! The start of an element: its name, its attributes and its place.
+//! The start of an element: its name, its attributes and its location.
 
 use std::borrow::Cow;
 
 use super::{
-    attributes::{FewAttributes, TagAttributes, TooMany},
+    attributes::{AttributeIndex, NotIndexed, TagAttributes},
     namespace::Namespace,
 };
-use crate::format::{Place, Rejection};
+use crate::format::{Location, Rejection};
 
 /// The start of an element.
 #[derive(Clone, Debug)]
 pub(in crate::format) struct Element<'a> {
     pub(super) namespace: Namespace,
     pub(super) local: &'a str,
-    pub(super) attributes: FewAttributes,
-    /// The tag between its angle brackets.
+    pub(super) attributes: AttributeIndex,
+    /// Tag between its angle brackets.
     pub(super) tag: &'a str,
     pub(super) name_len: usize,
     pub(super) offset: usize,
@@ -22,38 +22,40 @@ pub(in crate::format) struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// Whether it has that name.
+    /// Returns whether the element has this name.
     pub(in crate::format) fn is(&self, namespace: &str, local: &str) -> bool {
         self.local == local && self.namespace.name() == Some(namespace)
     }
 
-    /// Its name, if it is an element of Atom.
+    /// Returns the local name if it is an Atom element.
     pub(in crate::format) fn atom(&self) -> Option<&'a str> {
         matches!(self.namespace, Namespace::Atom).then_some(self.local)
     }
 
-    /// Its name with the prefix, as written.
+    /// Returns the name with its prefix, as written.
     pub(in crate::format) fn name(&self) -> &'a str {
         &self.tag[..self.name_len]
     }
 
-    /// The value of the attribute of that name (without a namespace).
+    /// Returns the value of an attribute without a namespace.
     pub(in crate::format) fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
-        // The start of the element was refused if its attributes are not well-formed.
-        let found = match self.attributes.get(self.tag, name) {
-            Ok(found) => found,
-            Err(TooMany) => TagAttributes::new(self.tag, self.name_len).flatten().find(|held| held.name == name),
+        // Attributes are well-formed here; otherwise the element was rejected.
+        let attribute = match self.attributes.get(self.tag, name) {
+            Ok(attribute) => attribute,
+            Err(NotIndexed) => {
+                TagAttributes::new(self.tag, self.name_len).flatten().find(|attribute| attribute.name == name)
+            }
         };
-        found.and_then(|held| held.value().ok())
+        attribute.and_then(|attribute| attribute.value().ok())
     }
 
-    /// Where it begins.
-    pub(in crate::format) fn place(&self) -> Place {
-        Place::in_text(self.text, self.offset)
+    /// Returns the location of the element.
+    pub(in crate::format) fn location(&self) -> Location {
+        Location::in_text(self.text, self.offset)
     }
 
-    /// A refusal of what this element says.
+    /// Creates a rejection of the element's content.
     pub(in crate::format) fn unprocessable(&self, reason: impl Into<String>) -> Rejection {
-        Rejection::unprocessable(self.place(), reason)
+        Rejection::unprocessable(self.location(), reason)
     }
 }

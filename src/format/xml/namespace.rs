@@ -1,16 +1,17 @@
-//! Namespaces in XML 1.0: what a prefix stands for, where it stands.
+//! Namespaces in XML 1.0: resolves prefixes in their scopes.
 
 use std::rc::Rc;
 
 use super::ATOM;
 
-/// The namespace of an element.
+/// Namespace of an element.
 #[derive(Clone, Debug)]
 pub(super) enum Namespace {
     None,
-    /// That of Atom, known when it is declared: every element is asked for it.
+    /// Atom. Recognized at its declaration, because every element is compared with it.
     Atom,
-    /// Shared with every element in it: a name of a megabyte may be that of as many elements.
+    /// Another namespace. Its name is shared by all elements, because a name of a megabyte may apply to many of
+    /// them.
     Other(Rc<str>),
 }
 
@@ -28,23 +29,23 @@ impl Namespace {
     }
 }
 
-/// What stands before the colon of a name; `None` where nothing does.
+/// Prefix of a name; `None` if it has none.
 ///
-/// That is not an empty slice, since to compare two of those the C library reads at their addresses,
-/// which are no memory, with all bytes masked: where that is done with AVX-512, the read that is
-/// suppressed takes nearly as long as all else that is done for an element.
+/// An empty slice is not used. To compare two empty slices, the C library performs a fully masked read at their
+/// addresses, which are not mapped. With AVX-512, suppressing that read takes nearly as long as all other work
+/// on an element.
 pub(super) type Prefix<'a> = Option<&'a str>;
 
-/// The prefix `name`, which may be empty.
+/// Converts a prefix, which may be empty.
 pub(super) fn prefix(name: &str) -> Prefix<'_> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// The namespace declarations that hold where a document is being read.
+/// Namespace declarations in scope.
 #[derive(Default)]
 pub(super) struct Scopes<'a>(Vec<Scope<'a>>);
 
-/// A namespace declaration and the depth of the element that has it.
+/// A namespace declaration, and the depth of its element.
 struct Scope<'a> {
     prefix: Prefix<'a>,
     namespace: Namespace,
@@ -52,24 +53,24 @@ struct Scope<'a> {
 }
 
 impl<'a> Scopes<'a> {
-    /// How many there are.
+    /// Returns the number of declarations.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Takes note of a declaration at the element of that depth.
+    /// Records a declaration at an element of this depth.
     pub(super) fn declare(&mut self, prefix: Prefix<'a>, namespace: &str, depth: usize) {
         self.0.push(Scope { prefix, namespace: Namespace::named(namespace), depth });
     }
 
-    /// Forgets the declarations of the element of that depth, at its end.
+    /// Removes the declarations of an element of this depth, at its end.
     pub(super) fn leave(&mut self, depth: usize) {
         while self.0.last().is_some_and(|scope| scope.depth == depth) {
             self.0.pop();
         }
     }
 
-    /// The namespace that a prefix stands for; `None` where the prefix is not declared.
+    /// Returns the namespace of a prefix; `None` if the prefix is not declared.
     pub(super) fn namespace(&self, prefix: Prefix<'_>) -> Option<Namespace> {
         let declared = self.0.iter().rev().find(|scope| scope.prefix == prefix);
         match (declared, prefix) {

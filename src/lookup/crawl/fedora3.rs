@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use super::{CrawlError, CrawlPart, CrawlPosition, PART_OBJECTS, bottom_n::BottomN, requests::CrawlRequests};
 use crate::{
     format::{
-        Limits, Rejection, RestNames,
+        Limits, Rejection, RestUris,
         fedora_objects::{ListedObject, object_page},
         fedora_rest::{DatastreamVersion, ListedDatastream, Relations, datastream_profile, datastreams, relations},
     },
@@ -33,7 +33,7 @@ const FEDORA_URI: &str = "info:fedora/";
 
 pub(super) struct Fedora3Crawl {
     requests: CrawlRequests,
-    names: RestNames,
+    names: RestUris,
     after: Option<String>,
     pending: VecDeque<(String, ListEntry)>,
     /// True if the list has more objects after those in `pending`.
@@ -49,7 +49,7 @@ struct ListEntry {
 
 impl Fedora3Crawl {
     pub(super) fn new(requests: CrawlRequests, base_url: &str, after: Option<String>) -> Result<Self, CrawlError> {
-        let names = RestNames::of(base_url).map_err(|error| CrawlError::InvalidBaseUrl(error.to_string()))?;
+        let names = RestUris::new(base_url).map_err(|error| CrawlError::InvalidBaseUrl(error.to_string()))?;
         Ok(Self { requests, names, after, pending: VecDeque::new(), has_more: true })
     }
 
@@ -125,8 +125,8 @@ impl Fedora3Crawl {
         let mut versions = Vec::new();
         for datastream in read(&path, &response, datastreams)? {
             versions.extend(match datastream {
-                ListedDatastream::Whole(version) => Some(version),
-                ListedDatastream::Named(id) => self.datastream(&below, &id).await?,
+                ListedDatastream::WithProfile(version) => Some(version),
+                ListedDatastream::IdOnly(id) => self.datastream(&below, &id).await?,
             });
         }
         let Relations { models, parent } = self.relations(&below, &versions).await?;
@@ -159,11 +159,11 @@ impl Fedora3Crawl {
     }
 
     fn item(&self, pid: &str, version: DatastreamVersion) -> Result<CrawledItem, CrawlError> {
-        let DatastreamVersion { datastream, created, state, media_type, size, digest, is_kept, .. } = version;
+        let DatastreamVersion { datastream, created, state, media_type, size, digest, is_versioned, .. } = version;
         let invalid = |error: &dyn std::fmt::Display| invalid_response(pid, error.to_string());
         let uri = self.names.datastream(pid, &datastream).map_err(|error| invalid(&error))?;
         // A version that the next change replaces has no lasting URL.
-        let dated_url = is_kept.then(|| RestNames::version(&uri, created)).transpose();
+        let dated_url = is_versioned.then(|| RestUris::version(&uri, created)).transpose();
         let url = dated_url.map_err(|error| invalid(&error))?.unwrap_or_else(|| uri.clone());
         let content = ContentLocation { media_type, size, digest, ..ContentLocation::at(url) };
         Ok(CrawledItem { uri, at: created, content: Some(content), state })

@@ -20,7 +20,7 @@ use super::{
     requests::CrawlRequests,
 };
 use crate::{
-    format::{ldp::links, resource_at},
+    format::{ldp::link_targets, resource_uri},
     lookup::LookupError,
     model::{
         ContentLocation, CrawledItem, CrawledObject, Digest, DigestAlgorithm, MediaType, NonEmpty, Timestamp, Uri,
@@ -293,7 +293,7 @@ impl LdpCrawl {
     /// Returns the URI that messages use for the resource at a path.
     fn public_uri(&self, path: &str) -> Result<Uri, CrawlError> {
         // The repository root ends with a slash, as in lookups for events.
-        resource_at(&self.base_url, path).map_err(|error| CrawlError::InvalidBaseUrl(error.to_string()))
+        resource_uri(&self.base_url, path).map_err(|error| CrawlError::InvalidBaseUrl(error.to_string()))
     }
 
     /// Returns the path of a resource below the repository's URL, spelled as the repository spells it.
@@ -335,7 +335,7 @@ impl Facts {
 
 /// Returns the targets of all links with a relation.
 fn targets<'h>(headers: &'h HeaderMap, relation: &str) -> Vec<&'h str> {
-    links(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
+    link_targets(headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()), relation)
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {

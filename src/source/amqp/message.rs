@@ -6,7 +6,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use crate::{
     amqp::{ConsumedMessage, Delivery},
     broker::count_redelivery,
-    format::{Headers, Place, Rejection},
+    format::{Headers, Location, Rejection},
     intake::{EventId, Incoming, ReceivedMessage, SourceName},
     source::consumer::decompress,
 };
@@ -43,7 +43,7 @@ pub(super) fn read_delivery(received: ConsumedMessage, max_body_bytes: usize, so
             );
             ReceivedMessage::Unreadable {
                 incoming,
-                rejection: Rejection::malformed(Place::Message, reason),
+                rejection: Rejection::malformed(Location::Message, reason),
                 encoded: false,
             }
         }

@@ -1,7 +1,7 @@
 //! Decompression of message bodies, with a size limit.
 
 use crate::{
-    format::{Place, Rejection},
+    format::{Location, Rejection},
     intake::{Incoming, ReceivedMessage},
     web::{Decompression, decompress as decode},
 };
@@ -33,18 +33,18 @@ pub(in crate::source) fn decompress(
         }
         Decompression::Corrupt(reason) => {
             let reason = format!("the body does not match its content encoding {encoding:?}: {reason}");
-            unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
+            unreadable(incoming, Rejection::malformed(Location::Message, reason), true)
         }
         Decompression::Unsupported => {
             let reason = format!("the content encoding {encoding:?} is not supported; use gzip or zstd");
-            unreadable(incoming, Rejection::malformed(Place::Message, reason), true)
+            unreadable(incoming, Rejection::malformed(Location::Message, reason), true)
         }
     }
 }
 
 fn too_large(what: &str, max_body_bytes: usize) -> Rejection {
     let reason = format!("{what}, and limits.body_bytes is {max_body_bytes}; raise it if such messages are expected");
-    Rejection::unprocessable(Place::Message, reason)
+    Rejection::unprocessable(Location::Message, reason)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     broker::count_redelivery,
-    format::{Headers, Place, Rejection},
+    format::{Headers, Location, Rejection},
     intake::{EventId, Incoming, ReceivedMessage, SourceName},
     source::consumer::decompress,
     stomp::{Body, Frame, HEAD_BYTES, modified_utf8},
@@ -39,7 +39,7 @@ pub(super) fn read_frame(frame: Frame, max_body_bytes: usize, source: &SourceNam
         _ => return decode_modified_utf8(received),
     };
     let (ReceivedMessage::Readable(incoming) | ReceivedMessage::Unreadable { incoming, .. }) = received;
-    let rejection = Rejection::unprocessable(Place::Message, reason);
+    let rejection = Rejection::unprocessable(Location::Message, reason);
     ReceivedMessage::Unreadable { incoming, rejection, encoded: false }
 }
 

@@ -200,7 +200,7 @@ fn defaults_file_documents_every_setting() {
         there_are.extend(keys_of(table).iter().map(|key| format!("{documented}.{key}")));
     }
     let of_a_subscription =
-        Definition::KEYS.into_iter().chain(DELIVERIES.iter().flat_map(|kind| kind.keys).map(|key| key.name));
+        Definition::KEYS.into_iter().chain(DELIVERIES.iter().flat_map(|kind| kind.settings).map(|key| key.name));
     there_are.extend(of_a_subscription.map(|key| format!("subscriptions.NAME.{key}")));
     assert_eq!(documented(&with_examples), there_are);
 }

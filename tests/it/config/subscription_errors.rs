@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tidings::{
-    delivery::{Definition, Maker},
+    delivery::{Definition, DefinitionContext},
     http_client::OutboundPolicy,
     journal::subscriptions::MadeBy,
 };
@@ -27,7 +27,7 @@ fn with(members: Value) -> Value {
 fn refusals() -> Vec<(Value, &'static str, &'static str)> {
     vec![
         (json!(7), "", "give an object"),
-        (json!({}), "delivery", "it is missing; add it: there are amqp"),
+        (json!({}), "delivery", "it is missing; add it; there are amqp"),
         (with(json!({ "delivery": "ampq" })), "delivery", "there is no delivery \"ampq\"; did you mean \"amqp\"?"),
         (with(json!({ "format": "atm" })), "format", "did you mean \"atom\"?"),
         (with(json!({ "exchnage": "x" })), "exchnage", "did you mean \"exchange\"?"),
@@ -39,13 +39,13 @@ fn refusals() -> Vec<(Value, &'static str, &'static str)> {
         (with(json!({ "filter": { "changes": ["add"] } })), "filter.changes[0]", "there are ADD, "),
         (with(json!({ "filter": { "media_types": ["png"] } })), "filter.media_types[0]", "write it as in image/jpeg"),
         (with(json!({ "filter": { "states": vec!["A"; 51] } })), "filter.states", "more than 50 values"),
-        (with(json!({ "filter": { "since": "2026-01-01T00:00:00Z" } })), "filter.since", "give that"),
+        (with(json!({ "filter": { "since": "2026-01-01T00:00:00Z" } })), "filter.since", "give start instead"),
         (with(json!({ "url": null })), "url", "it is missing"),
         (with(json!({ "url": "http://hush" })), "url", "is neither amqp nor amqps"),
-        (with(json!({ "url": 7 })), "url", "give an address in quotation marks"),
+        (with(json!({ "url": 7 })), "url", "give a URL in quotation marks"),
         (with(json!({ "url": { "env": "TIDINGS_SECRET_NOT_SET" } })), "url", "is not set"),
         (with(json!({ "exchange": "" })), "exchange", "it is empty"),
-        (with(json!({ "exchange": "x".repeat(256) })), "exchange", "it has 256 bytes; AMQP takes 255"),
+        (with(json!({ "exchange": "x".repeat(256) })), "exchange", "it has 256 bytes; AMQP allows 255"),
         (with(json!({ "routing_key": "a.{object}" })), "routing_key", "there are {kind} and {source}"),
         (with(json!({ "queues": [{}] })), "queues[0]", "name is missing"),
         (with(json!({ "queues": [{ "name": "q", "type": "stream" }] })), "queues.0.type", "give quorum or classic"),
@@ -93,7 +93,7 @@ async fn subscription_errors_over_http_name_the_key() {
 #[test]
 fn subscription_errors_in_a_file_name_the_key() {
     let guard = OutboundPolicy::unrestricted();
-    let maker = Maker { made_by: MadeBy::Config, variable: &|_| None, guard: &guard };
+    let maker = DefinitionContext { made_by: MadeBy::Config, variable: &|_| None, guard: &guard };
     for (definition, at, told) in refusals() {
         let refusal = Definition::read(definition, &maker).unwrap_err();
         assert_eq!(key(&refusal.key), key(at), "{refusal}");
@@ -118,7 +118,7 @@ fn subscription_errors_in_a_file_name_the_key() {
     let environment = [("RABBIT", "amqp://me:hush@h/v"), ("TIDINGS_SUBSCRIPTIONS__INDEX__WINDOW", "7")];
     let config = load(&format!("{table}url = {{ env = \"RABBIT\" }}\n"), &environment).unwrap();
     let (_, definition) = config.subscriptions.iter().next().unwrap();
-    let shown = definition.shown();
+    let shown = definition.redacted();
     assert_eq!((&shown["url"], &shown["window"]), (&json!("amqp://me@h:5672/v"), &json!(7)));
     assert!(!format!("{config:?}").contains("hush"));
 }

@@ -76,7 +76,7 @@ async fn crawl_errors_are_one_sentence_with_advice() {
             2,
             "there is no source fedora4 in the configuration, or it is not enabled; there are content-change, fedora, fedora3, islandora",
         ),
-        ("islandora", &[], 2, "make a source of the dialect fedora-events for the Fedora itself"),
+        ("islandora", &[], 2, "add a source with the dialect fedora-events for the Fedora itself"),
         ("content-change", &[], 2, "has the dialect content-change, whose repositories cannot be crawled"),
         ("fedora", &[], 1, "no connection"),
         ("fedora", &["--gateway", "ftp://h"], 2, "give an http or https URL"),

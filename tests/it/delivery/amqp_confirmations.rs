@@ -43,7 +43,7 @@ async fn channel_opened_without_a_queue_leader_is_replaced() {
     let broker = FakeAmqpBroker::start(ChannelBehaviour::Nacks);
     let (_folder, gateway) = published_to(&broker, "").await;
     let reason = tries_again(&gateway).await;
-    assert!(reason.contains("could not take it (nack)"), "{reason}");
+    assert!(reason.contains("could not accept it (nack)"), "{reason}");
     arrives(&broker, &gateway).await;
     assert!(!broker.published(ChannelBehaviour::Nacks).is_empty());
 }

@@ -59,6 +59,6 @@ async fn example_receiver_accepts_either_of_two_secrets() {
     let gateway = gateway(folder.path(), &webhook("index", &format!("http://127.0.0.1:{port}/"), ""));
     post(&gateway, 4).await;
     let shown = gateway.until("index", "it is refused", |shown| shown["state"] == "retrying").await;
-    assert_eq!(shown["lastError"]["reason"], "it answered 401 Unauthorized");
+    assert_eq!(shown["lastError"]["reason"], "it responded with 401 Unauthorized");
     assert_eq!(receiver.stop().len(), 1);
 }

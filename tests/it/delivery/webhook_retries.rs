@@ -47,7 +47,7 @@ async fn webhook_retries_every_failure_until_410() {
     }
     let ended = hurry_until(&gateway, "index", "it has ended", |shown| shown["state"] == "ended").await;
     assert_eq!((&ended["cursor"], &ended["delivered"]), (&json!(2), &json!(2)), "{ended:#}");
-    assert_eq!(ended["lastError"]["reason"], "it answered 410 Gone");
+    assert_eq!(ended["lastError"]["reason"], "it responded with 410 Gone");
 
     let requests = receiver.requests().clone();
     are_in_order(&requests, 3);
@@ -78,7 +78,7 @@ async fn webhook_retries_every_failure_until_410() {
     ];
     assert_eq!(reasons, expected, "{shown:#}");
     assert_eq!(attempts[6]["answer"], "the answer is 500");
-    assert_eq!(attempts[6]["reason"], "it answered 500 Internal Server Error");
+    assert_eq!(attempts[6]["reason"], "it responded with 500 Internal Server Error");
     assert_eq!(attempts[5]["reason"], "no response within 1 seconds");
     assert!(attempts[5]["millis"].as_u64().unwrap() >= 1000 && attempts[0]["millis"].as_u64().unwrap() < 1000);
     assert_eq!(attempts[3]["answer"].as_str().unwrap().len(), 256);
@@ -150,7 +150,7 @@ async fn webhook_redirect_is_reported_and_not_followed() {
     post(&gateway, 1).await;
     let shown = gateway.until("index", "it waits", |shown| shown["state"] == "retrying").await;
     let reason = shown["lastError"]["reason"].as_str().unwrap();
-    assert!(reason.starts_with("it answered 308") && reason.contains("redirects are not followed"), "{reason}");
+    assert!(reason.starts_with("it responded with 308") && reason.contains("redirects are not followed"), "{reason}");
     receiver.until(2).await;
     assert_eq!(
         (elsewhere.connections(), shown["cursor"].as_u64(), shown["deadLetters"].as_u64()),
@@ -170,7 +170,7 @@ async fn webhook_refusal_by_configured_status_becomes_a_dead_letter() {
     let picky = gateway.until_at("picky", 3).await;
     assert_eq!((&picky["deadLetters"], &picky["delivered"]), (&json!(1), &json!(2)));
     let (_, letters) = gateway.ask("GET", "/subscriptions/picky/dead-letters", None).await;
-    assert_eq!(letters["deadLetters"][0]["reason"], "it answered 422 Unprocessable Entity");
+    assert_eq!(letters["deadLetters"][0]["reason"], "it responded with 422 Unprocessable Entity");
     let waits = gateway.until("waits", "it waits", |shown| shown["state"] == "retrying").await;
     assert_eq!((&waits["cursor"], &waits["deadLetters"]), (&json!(1), &json!(0)));
 }
@@ -186,7 +186,7 @@ async fn webhook_is_paused_after_failing_too_long() {
     post(&gateway, 2).await;
     let is_paused = |shown: &Value| shown["state"] == "paused";
     let paused = gateway.until("index", "it is paused", is_paused).await;
-    let reason = "paused, since it has failed for 1 seconds; the last time: it answered 502 Bad Gateway";
+    let reason = "paused after 1 seconds of failures; last error: it responded with 502 Bad Gateway";
     assert_eq!(paused["lastError"]["reason"], reason, "{paused:#}");
     let posts = receiver.requests().len();
     assert!((3..=5).contains(&posts), "{posts}");

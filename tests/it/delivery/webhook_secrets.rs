@@ -66,7 +66,7 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
         assert!(detail.contains(text) && !detail.contains(PASSWORD), "{url}: {detail}");
     }
     for (secrets, text) in [
-        (json!([SECRET]), "it would be kept in the journal"),
+        (json!([SECRET]), "it would be stored in the journal"),
         (json!([{ "env": "ELSEWHERE" }]), "only variables whose names begin with TIDINGS_SECRET_"),
         (json!([{ "file": "/etc/hostname" }]), "only the configuration file may name a file"),
         (json!([{ "env": "TIDINGS_SECRET_NONE" }]), "is not set"),
@@ -82,7 +82,10 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
     (batches["format"], batches["max_batch"]) = (json!("atom"), json!(5));
     let (status, problem) = gateway.ask("PUT", "/subscriptions/new", Some(batches)).await;
     let detail = problem["detail"].as_str().unwrap();
-    assert!(status == 422 && detail.contains("atom puts no changes together; give 1, or the format json"), "{problem}");
+    assert!(
+        status == 422 && detail.contains("the format atom cannot join changes; give 1, or the format json"),
+        "{problem}"
+    );
     assert_eq!(inside.connections(), 0);
     assert!(gateway.stop().success());
 
@@ -164,7 +167,7 @@ async fn webhook_secrets_appear_in_no_output() {
         answers += &String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat());
     }
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
-    assert!(log.contains("TRACE") && log.contains("not delivered; trying again"), "the log is not what it should be");
+    assert!(log.contains("TRACE") && log.contains("delivery failed; retrying"), "the log is not what it should be");
     let journal: Vec<u8> = fs::read_dir(folder.path().join("data"))
         .unwrap()
         .flat_map(|entry| fs::read(entry.unwrap().path()).unwrap_or_default())

@@ -36,7 +36,7 @@ async fn invalid_request_is_refused_immediately() {
     for (parameters, wrong, expected) in [
         (vec![], "hub.mode", "missing"),
         (base[..2].to_vec(), "hub.topic", "missing"),
-        (with("hub.mode", "publish"), "hub.mode", "publishes nothing but"),
+        (with("hub.mode", "publish"), "hub.mode", "publishes only"),
         (with("hub.callback", "http://subscriber.example/cb"), "hub.callback", "not encrypted"),
         (with("hub.callback", "https://127.0.0.1/cb"), "hub.callback", "127.0.0.1"),
         (with("hub.callback", "https://localhost/cb"), "hub.callback", "itself"),
@@ -228,7 +228,7 @@ async fn repeated_requests_for_one_callback_are_one_subscription() {
     .await;
     let requests = subscriber.requests().clone();
     let denied = requests.iter().find(|request| query(request)["hub.mode"] == "denied").unwrap();
-    assert!(query(denied)["hub.reason"].contains("may have no more"), "{}", denied.path);
+    assert!(query(denied)["hub.reason"].contains("which is the maximum"), "{}", denied.path);
     assert!(query(denied)["hub.topic"].starts_with(&topic) && !query(denied).contains_key("hub.challenge"));
     until_subscribed(&gateway, 3).await;
 }

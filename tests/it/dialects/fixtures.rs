@@ -1,7 +1,7 @@
 //! Golden tests of the dialects: every message under `fixtures/<dialect>/` is compared with the snapshot
 //! `<dialect>__<case>`, which shows the whole result.
 
-use tidings::format::{DIALECTS, Reading, Rejection};
+use tidings::format::{DIALECTS, ParsedMessage, Rejection};
 
 use crate::support::fixtures;
 
@@ -17,10 +17,10 @@ fn fixtures_match_their_snapshots() {
     }
 }
 
-fn shown(reading: Result<Reading, Rejection>) -> String {
+fn shown(reading: Result<ParsedMessage, Rejection>) -> String {
     match reading {
-        Ok(Reading::Drafts(drafts)) => drafts.iter().map(|draft| format!("{draft:#?}\n")).collect(),
-        Ok(Reading::Nothing(reason)) => format!("nothing changed: {reason}\n"),
+        Ok(ParsedMessage::Drafts(drafts)) => drafts.iter().map(|draft| format!("{draft:#?}\n")).collect(),
+        Ok(ParsedMessage::NoChange(reason)) => format!("nothing changed: {reason}\n"),
         Err(rejection) => format!("{:?}: {rejection}\n", rejection.kind),
     }
 }

@@ -4,7 +4,7 @@
 use proptest::{prelude::ProptestConfig, prop_assert, prop_assert_eq, proptest};
 use serde_json::Value;
 use tidings::{
-    format::{self, Carrier, Headers, Limits, Message, Reading},
+    format::{self, HeaderProtocol, Headers, Limits, Message, ParsedMessage},
     model::{Change, Draft, DraftChange, DraftItems, ItemChange, Uri},
 };
 
@@ -18,7 +18,7 @@ fn read(dialect: &str, headers: &Headers, body: &[u8]) -> Draft {
     let dialect = (format::dialect(dialect).unwrap().build)(Value::Null, Limits::default()).unwrap();
     let message = Message { content_type: Some("application/activity+json"), headers, body };
     match dialect.read(&message) {
-        Ok(Reading::Drafts(drafts)) if drafts.len() == 1 => drafts[0].clone(),
+        Ok(ParsedMessage::Drafts(drafts)) if drafts.len() == 1 => drafts[0].clone(),
         other => panic!("{other:?}\n{}", String::from_utf8_lossy(body)),
     }
 }
@@ -105,10 +105,10 @@ proptest! {
             return Ok(());
         }
         let kind_of = format::format("activitystreams").unwrap();
-        for carrier in [Carrier::Amqp, Carrier::Http] {
+        for carrier in [HeaderProtocol::Amqp, HeaderProtocol::Http] {
             let headers: Headers = kind_of.headers(&change, carrier).into_iter().map(|header| (header.name, header.value)).collect();
             // Values that HTTP headers cannot carry are only in the body.
-            if carrier == Carrier::Http && !resource.is_ascii() {
+            if carrier == HeaderProtocol::Http && !resource.is_ascii() {
                 continue;
             }
             let draft = read("fedora-events", &headers, b"");

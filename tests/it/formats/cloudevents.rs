@@ -12,7 +12,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 use tidings::{
-    format::{self, Carrier, FORMATS, FormatKind},
+    format::{self, FORMATS, FormatKind, HeaderProtocol},
     model::Change,
 };
 
@@ -73,7 +73,7 @@ proptest! {
         assert_eq!(event["subject"], change.modification.object.as_str());
         let alone: Value = serde_json::from_slice(&(kind("cloudevents").write_modification)(&change.modification)).unwrap();
         assert_valid(&alone);
-        for header in kind("cloudevents-binary").headers(&change, Carrier::Http) {
+        for header in kind("cloudevents-binary").headers(&change, HeaderProtocol::Http) {
             let visible = header.value.bytes().all(|byte| byte.is_ascii_graphic());
             assert!(visible, "{}: {}", header.name, header.value);
             assert!(!header.name.ends_with("datacontenttype"));
@@ -106,7 +106,9 @@ fn cloudevent_is_readable_by_the_sdk() {
         messages.push(message("http", structured.media_type, &BTreeMap::new(), &(structured.write)(change)));
         messages.push(message("rabbitmq", structured.media_type, &BTreeMap::new(), &(structured.write)(change)));
         let binary = kind("cloudevents-binary");
-        for (binding, carrier) in [("http", Carrier::Http), ("rabbitmq", Carrier::Amqp), ("amqp", Carrier::Amqp)] {
+        for (binding, carrier) in
+            [("http", HeaderProtocol::Http), ("rabbitmq", HeaderProtocol::Amqp), ("amqp", HeaderProtocol::Amqp)]
+        {
             let headers = binary.headers(change, carrier).into_iter();
             let headers = headers.map(|header| (header.name.into_owned(), header.value)).collect();
             messages.push(message(binding, binary.media_type, &headers, &(binary.write)(change)));

@@ -4,7 +4,7 @@
 use proptest::{prelude::ProptestConfig, prop_assert_eq, proptest};
 use serde_json::Value;
 use tidings::{
-    format::{self, Headers, Limits, Message, Reading},
+    format::{self, Headers, Limits, Message, ParsedMessage},
     model::{Change, Draft, DraftLookup},
 };
 
@@ -14,7 +14,7 @@ fn read(body: &[u8], media_type: &str) -> Draft {
     let dialect = (format::dialect("content-change").unwrap().build)(Value::Null, Limits::default()).unwrap();
     let message = Message { content_type: Some(media_type), headers: &Headers::default(), body };
     match dialect.read(&message) {
-        Ok(Reading::Drafts(drafts)) if drafts.len() == 1 => drafts[0].clone(),
+        Ok(ParsedMessage::Drafts(drafts)) if drafts.len() == 1 => drafts[0].clone(),
         other => panic!("{other:?}\n{}", String::from_utf8_lossy(body)),
     }
 }

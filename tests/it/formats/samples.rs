@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use tidings::{
-    format::{Carrier, FORMATS, FormatKind},
+    format::{FORMATS, FormatKind, HeaderProtocol},
     model::Change,
 };
 
@@ -45,7 +45,7 @@ fn samples_of_several_changes_are_one_body() {
 
 fn shown(kind: &FormatKind, change: &Change) -> String {
     let mut shown = format!("Content-Type: {}\n", kind.media_type);
-    for carrier in [Carrier::Http, Carrier::Amqp] {
+    for carrier in [HeaderProtocol::Http, HeaderProtocol::Amqp] {
         for header in kind.headers(change, carrier) {
             writeln!(shown, "{carrier:?}: {}: {}", header.name, header.value).unwrap();
         }

@@ -7,8 +7,8 @@ use serde_json::Value;
 use tidings::{
     config::{Config, Flags},
     format::{
-        Dialect, DialectKind, InvalidSettings, Limits, Message, Reading, Rejection, Repeats, RepositoryApi,
-        RepositoryKind, settings,
+        Dialect, DialectKind, DuplicateDetection, InvalidSettings, Limits, Message, ParsedMessage, Rejection,
+        RepositoryApi, RepositoryKind, parse_settings,
     },
 };
 
@@ -25,7 +25,7 @@ pub(crate) static DIALECTS: [&DialectKind; 6] = [
 
 const fn kind(name: &'static str, api: Option<RepositoryApi>) -> DialectKind {
     let repository = match api {
-        Some(api) => Some(RepositoryKind { api, not_walkable: None }),
+        Some(api) => Some(RepositoryKind { api, not_crawlable: None }),
         None => None,
     };
     DialectKind {
@@ -33,7 +33,7 @@ const fn kind(name: &'static str, api: Option<RepositoryApi>) -> DialectKind {
         about: "",
         accepts: &[],
         headers: &[],
-        repeats: Repeats::SameBody,
+        duplicates: DuplicateDetection::ByBody,
         redact: None,
         repository,
         sample_settings: &["{}"],
@@ -61,13 +61,13 @@ struct StubSettings {
 struct StubDialect;
 
 impl Dialect for StubDialect {
-    fn read(&self, _: &Message<'_>) -> Result<Reading, Rejection> {
-        Ok(Reading::Nothing("it is a test"))
+    fn read(&self, _: &Message<'_>) -> Result<ParsedMessage, Rejection> {
+        Ok(ParsedMessage::NoChange("it is a test"))
     }
 }
 
 fn build(value: Value, _: Limits) -> Result<Box<dyn Dialect>, InvalidSettings> {
-    settings::<StubSettings>(value).map(|_| Box::new(StubDialect) as Box<dyn Dialect>)
+    parse_settings::<StubSettings>(value).map(|_| Box::new(StubDialect) as Box<dyn Dialect>)
 }
 
 /// Loads a configuration with this file content and this environment. Error messages name the file `my.toml`.

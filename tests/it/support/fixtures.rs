@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tidings::format::{self, Headers, Limits, Message, Reading, Redacted, Rejection};
+use tidings::format::{self, Headers, Limits, Message, ParsedMessage, Redaction, Rejection};
 
 /// Returns the fixture folder of a dialect.
 pub(crate) fn folder(dialect: &str) -> PathBuf {
@@ -30,7 +30,7 @@ pub(crate) fn of(dialect: &str) -> Vec<PathBuf> {
 }
 
 /// Reads the message with its dialect, after the dialect has removed its secrets.
-pub(crate) fn read(dialect: &str, fixture: &Path) -> Result<Reading, Rejection> {
+pub(crate) fn read(dialect: &str, fixture: &Path) -> Result<ParsedMessage, Rejection> {
     let body = fs::read(fixture).unwrap();
     let headers: Headers = fs::read_to_string(fixture.with_extension("headers"))
         .unwrap_or_default()
@@ -42,9 +42,9 @@ pub(crate) fn read(dialect: &str, fixture: &Path) -> Result<Reading, Rejection> 
         .map_or(serde_json::Value::Null, |settings| serde_json::from_slice(&settings).unwrap());
     let kind = format::dialect(dialect).unwrap();
     let without = match kind.redact.map(|redact| redact(&body)) {
-        None | Some(Redacted::AsItCame | Redacted::Opaque) => None,
-        Some(Redacted::Without(body)) => Some(body),
-        Some(Redacted::Blanked(_, rejection)) => return Err(rejection),
+        None | Some(Redaction::Unchanged | Redaction::Opaque) => None,
+        Some(Redaction::Removed(body)) => Some(body),
+        Some(Redaction::Blanked(_, rejection)) => return Err(rejection),
     };
     let body = without.as_ref().unwrap_or(&body);
     let dialect = (kind.build)(settings, Limits::default()).unwrap();

@@ -1,7 +1,7 @@
 //! Output for a reading without a journal: drafts that list all of their items are converted to modifications.
 
 use tidings::{
-    format::{self, Reading},
+    format::{self, ParsedMessage},
     model::{
         ChangeId, ContentItemModification, ContentObjectModification, Draft, DraftChange, DraftItem, DraftItems,
         ItemId, NonEmpty, Origin, SourceName, Timestamp,
@@ -9,10 +9,10 @@ use tidings::{
 };
 
 /// Returns the modifications that need no settling; none for a source that does not know the change types.
-pub(crate) fn modifications(reading: &Reading) -> Vec<ContentObjectModification> {
+pub(crate) fn modifications(reading: &ParsedMessage) -> Vec<ContentObjectModification> {
     match reading {
-        Reading::Drafts(drafts) => drafts.iter().filter_map(complete_modification).collect(),
-        Reading::Nothing(_) => Vec::new(),
+        ParsedMessage::Drafts(drafts) => drafts.iter().filter_map(complete_modification).collect(),
+        ParsedMessage::NoChange(_) => Vec::new(),
     }
 }
 

@@ -1,27 +1,27 @@
-//! Bodies of every kind, none of which may keep its secret.
+//! Tests with bodies of many kinds: no result may contain the secret.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 
-use super::{super::super::Place, Redacted, taken_out};
+use super::{super::super::Location, Redaction, redact};
 
-/// The one letter of every secret here; nothing else has it.
+/// The only letter of every secret; no other text contains it.
 const SECRET: &str = "QQQQ";
 
-fn kept(body: &[u8]) -> Vec<u8> {
-    match taken_out(body) {
-        Redacted::AsItCame => body.to_vec(),
-        Redacted::Opaque => Vec::new(),
-        Redacted::Without(body) | Redacted::Blanked(body, _) => body,
+fn redacted(body: &[u8]) -> Vec<u8> {
+    match redact(body) {
+        Redaction::Unchanged => body.to_vec(),
+        Redaction::Opaque => Vec::new(),
+        Redaction::Removed(body) | Redaction::Blanked(body, _) => body,
     }
 }
 
-fn tells(body: &[u8]) -> bool {
-    kept(body).contains(&b'Q')
+fn leaks(body: &[u8]) -> bool {
+    redacted(body).contains(&b'Q')
 }
 
 #[test]
-fn well_formed_json_keeps_all_else() {
+fn well_formed_json_loses_only_credentials() {
     for (body, expected) in [
         (
             "{\"id\": \"1\",\n \"credentials\": {\"key\": \"QQQQ\",\n  \"x\": [{\"}\": \"\\\"]QQQQ\"}]},\n \"options\": {}}",
@@ -38,34 +38,34 @@ fn well_formed_json_keeps_all_else() {
         (r#"{"\ud800":1,"credentials":"QQQQ"}"#, r#"{"\ud800":1,"credentials":null}"#),
         ("\u{FEFF}{\"credentials\":\"QQQQ\"}", "\u{FEFF}{\"credentials\":null}"),
     ] {
-        let Redacted::Without(kept) = taken_out(body.as_bytes()) else { panic!("{body}") };
-        assert_eq!(String::from_utf8(kept).unwrap(), expected, "{body}");
+        let Redaction::Removed(redacted_body) = redact(body.as_bytes()) else { panic!("{body}") };
+        assert_eq!(String::from_utf8(redacted_body).unwrap(), expected, "{body}");
     }
 }
 
 #[test]
-fn what_has_no_credentials_is_left_as_it_came() {
+fn body_without_credentials_is_unchanged() {
     for body in [&b"{\"id\":\"1\""[..], b"{\"cred\":1}", b"[\"credential\"]", b" {\"\\u0063redential"] {
-        assert!(matches!(taken_out(body), Redacted::AsItCame));
+        assert!(matches!(redact(body), Redaction::Unchanged));
     }
-    // A word in a message for people is no member.
+    // The word in a message for people is not a member name.
     let body = br#"{"warnings":[{"message":"Bad credentials"}]}"#;
-    assert_eq!(kept(body), body);
+    assert_eq!(redacted(body), body);
 }
 
 #[test]
-fn what_is_no_json_text_is_opaque() {
+fn non_json_bodies_are_opaque() {
     let utf_16: Vec<u8> = "{\"a\": \"\u{e9}\"".encode_utf16().flat_map(u16::to_be_bytes).collect();
-    assert!(matches!(taken_out(&utf_16), Redacted::AsItCame));
+    assert!(matches!(redact(&utf_16), Redaction::Unchanged));
     for body in
         [&b"\x1f\x8b\x08\x00\x00"[..], b"eyJjcmVkZW50aWFscyI6MX0=", b"\"text\"", b"{\"a\": \xff}", b"{\x01\x02}", b""]
     {
-        assert!(matches!(taken_out(body), Redacted::Opaque), "{body:?}");
+        assert!(matches!(redact(body), Redaction::Opaque), "{body:?}");
     }
 }
 
 #[test]
-fn a_name_is_seen_however_its_backslashes_are_escaped() {
+fn name_is_found_with_escaped_backslashes() {
     for escaped in [
         r"\u005cu0063redentials",
         r"\u005Cu005cu0063redentials",
@@ -73,15 +73,15 @@ fn a_name_is_seen_however_its_backslashes_are_escaped() {
         r"c\u005cu0072edentials",
     ] {
         let body = format!(r#"{{"a":"{{\"{escaped}\":\"QQQQ\"}}"}}"#);
-        assert!(!tells(body.as_bytes()), "{body}");
-        assert!(!tells(&body.as_bytes()[..body.len() - 1]), "{body}");
+        assert!(!leaks(body.as_bytes()), "{body}");
+        assert!(!leaks(&body.as_bytes()[..body.len() - 1]), "{body}");
         let utf_16: Vec<u8> = body.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        assert!(!tells(&utf_16), "{body}");
+        assert!(!leaks(&utf_16), "{body}");
     }
 }
 
 #[test]
-fn of_broken_json_nothing_is_kept_behind_the_name() {
+fn malformed_json_is_blanked_after_the_name() {
     for body in [
         r#"{"credentials": {"key": "QQQQ"#,
         r#"{"credentials": {"key": QQQQ}, "id": "1"}"#,
@@ -99,46 +99,46 @@ fn of_broken_json_nothing_is_kept_behind_the_name() {
         r#"{"credentials": null, "credentials": {"key": "QQQQ"},,}"#,
         "{\"id\": \"credentials\n\", \"credentials\": \"QQQQ\"}",
     ] {
-        assert!(matches!(taken_out(body.as_bytes()), Redacted::Blanked(..)), "{body}");
-        assert!(!tells(body.as_bytes()), "{body}");
+        assert!(matches!(redact(body.as_bytes()), Redaction::Blanked(..)), "{body}");
+        assert!(!leaks(body.as_bytes()), "{body}");
     }
-    assert!(!tells(b"{\"credentials\": {\"\xff\": \"QQQQ\"}}"));
-    assert!(!tells(b"\xff{\"credentials\": {\"key\": \"QQQQ\"}}"));
+    assert!(!leaks(b"{\"credentials\": {\"\xff\": \"QQQQ\"}}"));
+    assert!(!leaks(b"\xff{\"credentials\": {\"key\": \"QQQQ\"}}"));
     for bytes in [u16::to_le_bytes, u16::to_be_bytes] {
         for text in [r#"{"credentials": {"key": "QQQQ"}}"#, r#"{"\u0063redentials": {"key": "QQQQ"}}"#] {
             let body: Vec<u8> = text.encode_utf16().flat_map(bytes).collect();
-            assert!(!tells(&body));
+            assert!(!leaks(&body));
         }
     }
     let deep = format!("{}{{\"credentials\":\"QQQQ\"}}{}", "[".repeat(5000), "]".repeat(5000));
-    assert!(!tells(deep.as_bytes()));
+    assert!(!leaks(deep.as_bytes()));
 }
 
 #[test]
-fn the_place_of_the_error_is_that_of_the_body_that_came_and_fits_what_is_kept() {
+fn error_location_is_valid_for_both_bodies() {
     let body = "{\n \"credentials\": {\"k\": \"éQQQQ\"},\n \"é\": 1,, \"id\": \"1\"}";
-    let Redacted::Blanked(kept, rejection) = taken_out(body.as_bytes()) else { panic!("it is broken") };
-    assert_eq!(rejection.place, Place::Line { line: 3, column: 9 });
-    let kept = String::from_utf8(kept).unwrap();
+    let Redaction::Blanked(redacted_body, rejection) = redact(body.as_bytes()) else { panic!("it is broken") };
+    assert_eq!(rejection.location, Location::Line { line: 3, column: 9 });
+    let redacted_body = String::from_utf8(redacted_body).unwrap();
     let columns = |text: &str| text.lines().map(|line| line.chars().count()).collect::<Vec<_>>();
-    assert_eq!(columns(&kept), columns(body));
-    assert!(kept.starts_with("{\n \"credentials ") && !kept.contains('é'));
+    assert_eq!(columns(&redacted_body), columns(body));
+    assert!(redacted_body.starts_with("{\n \"credentials ") && !redacted_body.contains('é'));
 }
 
 #[test]
-fn what_is_kept_is_kept_the_second_time() {
+fn redaction_is_idempotent() {
     for body in [r#"{"credentials":{"k":"QQQQ"},"a":[1]}"#, r#"{"credentials":{"k":"QQQQ"},"a":[1}"#] {
-        let once = kept(body.as_bytes());
-        assert_eq!(kept(&once), once);
+        let once = redacted(body.as_bytes());
+        assert_eq!(redacted(&once), once);
     }
 }
 
 #[test]
-fn a_body_made_to_be_slow_is_not() {
+fn adversarial_bodies_take_linear_time() {
     for body in ["c\0\0\0".repeat(300_000), "\\".repeat(1_000_000), "\\u0063".repeat(200_000), "\"".repeat(1_000_001)] {
         let began = std::time::Instant::now();
-        kept(body.as_bytes());
-        // Hours where the time grows with the square of the size.
+        redacted(body.as_bytes());
+        // With quadratic time this would take hours.
         assert!(began.elapsed() < std::time::Duration::from_secs(60));
     }
 }
@@ -156,7 +156,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// JSON with a member of credentials somewhere, and where its name is in the text.
+/// JSON with a member `credentials`, and the range of its name in the text.
 fn with_secret() -> impl Strategy<Value = (String, std::ops::Range<usize>)> {
     let name = prop_oneof![Just("credentials"), Just("\\u0063redentials"), Just("Credential\\u0073")];
     let secret = any_json().prop_map(|value| {
@@ -179,11 +179,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_secret_is_kept((json, _) in with_secret()) {
+    fn well_formed_bodies_leak_no_secret((json, _) in with_secret()) {
         prop_assert!(json.contains(SECRET));
-        let kept = kept(json.as_bytes());
-        prop_assert!(!kept.contains(&b'Q'), "{}", String::from_utf8_lossy(&kept));
-        // Nothing else is lost.
+        let redacted_body = redacted(json.as_bytes());
+        prop_assert!(!redacted_body.contains(&b'Q'), "{}", String::from_utf8_lossy(&redacted_body));
+        // All other members remain.
         let mut all: Value = serde_json::from_str(&json).unwrap();
         let inner = if all.is_array() { &mut all[0]["x"] } else { &mut all };
         for name in ["credentials", "Credentials"] {
@@ -191,16 +191,16 @@ proptest! {
                 inner[name] = Value::Null;
             }
         }
-        prop_assert_eq!(serde_json::from_slice::<Value>(&kept).unwrap(), all);
+        prop_assert_eq!(serde_json::from_slice::<Value>(&redacted_body).unwrap(), all);
     }
 
     #[test]
-    fn no_secret_is_kept_of_what_is_cut_short((json, _) in with_secret(), at in any::<Index>()) {
-        prop_assert!(!tells(&json.as_bytes()[..at.index(json.len())]));
+    fn truncated_bodies_leak_no_secret((json, _) in with_secret(), at in any::<Index>()) {
+        prop_assert!(!leaks(&json.as_bytes()[..at.index(json.len())]));
     }
 
     #[test]
-    fn no_secret_is_kept_of_what_is_damaged(
+    fn damaged_bodies_leak_no_secret(
         (json, name) in with_secret(),
         at in any::<Index>(),
         deed in 0..3,
@@ -214,6 +214,6 @@ proptest! {
             1 => body[at] = with,
             _ => drop(body.remove(at)),
         }
-        prop_assert!(!tells(&body), "{}", String::from_utf8_lossy(&body));
+        prop_assert!(!leaks(&body), "{}", String::from_utf8_lossy(&body));
     }
 }

@@ -1,34 +1,33 @@
-//! Where resources are: some events tell a path without the repository's URL.
+//! URIs of resources. Some events contain a path without the repository's URL.
 
 use crate::{
     format::{Rejection, json_ld::Node},
     model::{InvalidUri, Uri},
 };
 
-/// What stands in place of the repository's URL where an event does not know it: `info:fedora` in
-/// Fedora 4.6 and 4.7; in Fedora 5 and 6, which join two strings without looking, Java's `null`.
+/// Placeholders for an unknown repository URL: `info:fedora` in Fedora 4.6 and 4.7, and Java's `null` in Fedora
+/// 5 and 6, which concatenate strings without a check.
 const NO_BASE: [&str; 2] = ["info:fedora", "null"];
 
-/// The resource at `path` of the repository at `base`.
+/// Returns the URI of the resource at `path` of the repository at `base`.
 ///
 /// # Errors
-/// When the two do not make an absolute URI.
+/// Fails if the result is not an absolute URI.
 pub fn join(base: &str, path: &str) -> Result<Uri, InvalidUri> {
     Uri::parse(&format!("{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/')))
 }
 
-/// The path of the container that a path is in; `None` for the root.
+/// Returns the path of the container of a path; `None` for the root.
 pub(super) fn container(path: &str) -> Option<&str> {
     let path = path.trim_end_matches('/');
     let end = path.rfind(['/', '#'])?;
     Some(path[..end].trim_end_matches(['/', '#']))
 }
 
-/// The resource that `node` is or refers to. `base_url` stands in where the repository's URL is
-/// missing.
+/// Returns the URI of the resource that `node` is or refers to. `base_url` replaces a missing repository URL.
 ///
 /// # Errors
-/// When nothing identifies it, or not by an absolute URI.
+/// Fails if there is no identifier, or it is not an absolute URI.
 pub(super) fn resource(node: &Node<'_>, base_url: Option<&Uri>) -> Result<Uri, Rejection> {
     let id = node.id();
     let path = id.as_ref().and_then(Node::text).and_then(path_without_base);
@@ -37,11 +36,13 @@ pub(super) fn resource(node: &Node<'_>, base_url: Option<&Uri>) -> Result<Uri, R
             join(base.as_str(), path).map_err(|error| id.unprocessable(error.to_string()))
         }
         (Some(id), Some(_), None) => id.uri().map_err(|_| {
-            id.unprocessable("the repository does not tell its own URL; set base_url in the settings of the source")
+            id.unprocessable(
+                "the event does not contain the URL of the repository; set base_url in the settings of the source",
+            )
         }),
         (id, ..) => {
             let uri = node.id_uri()?;
-            // A resource of LDP has a URL. Islandora's objects are URNs, in events that look alike.
+            // LDP resources have URLs. Events of Islandora look alike, but their objects are URNs.
             let is_urn = |_: &Node<'_>| uri.as_str().starts_with("urn:");
             match id.filter(is_urn) {
                 Some(id) => {
@@ -58,7 +59,8 @@ fn path_without_base(id: &str) -> Option<&str> {
     (path.is_empty() || path.starts_with('/')).then_some(path)
 }
 
-/// Whether two spellings are of one resource: the root has its URL with and without a slash.
+/// Returns whether two URIs identify the same resource; trailing slashes are ignored, because the root occurs
+/// with and without one.
 pub(super) fn is_same(one: &Uri, other: &Uri) -> bool {
     one.as_str().trim_end_matches('/') == other.as_str().trim_end_matches('/')
 }
@@ -70,7 +72,7 @@ mod tests {
     use super::{Node, Uri, container, join, resource};
 
     #[test]
-    fn one_slash_stands_between_the_repository_and_a_path() {
+    fn repository_and_path_are_joined_by_one_slash() {
         for (base, path) in [("http://h/rest", "/a"), ("http://h/rest/", "/a"), ("http://h/rest/", "a")] {
             assert_eq!(join(base, path).unwrap().as_str(), "http://h/rest/a");
         }
@@ -78,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_has_no_container() {
+    fn root_has_no_container() {
         for (path, parent) in [
             ("/a/b", Some("/a")),
             ("/a/b/", Some("/a")),
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_base_is_taken_from_the_settings() {
+    fn missing_base_url_comes_from_the_settings() {
         let base = Uri::parse("http://h/rest").unwrap();
         for (id, alone, with_base) in [
             ("info:fedora/a", Some("info:fedora/a"), Some("http://h/rest/a")),

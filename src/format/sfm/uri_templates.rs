@@ -1,23 +1,23 @@
-//! Where things are: SFM's messages have identifiers and paths of files, and a change has URIs.
+//! Builds URIs from the identifiers and file paths in SFM's messages.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 
-use super::{super::routing::SystemUrl, refused, template::Template};
+use super::{super::routing::SystemUrl, rejection, uri_template::UriTemplate};
 use crate::{format::Rejection, model::Uri};
 
-/// The dialect's settings.
+/// Settings of the dialect.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
-    /// Where SFM is, as in `https://sfm.example.org`.
+    /// Base URL of SFM, as in `https://sfm.example.org`.
     base_url: SystemUrl,
-    /// Where the files under `files_path` are served; `sfm-data` below `base_url`, where not told.
+    /// URL of the files under `files_path`; by default `sfm-data` below `base_url`.
     files_url: Option<SystemUrl>,
-    /// The folder that the paths in messages begin with.
+    /// Folder with which the paths in messages begin.
     #[serde(default = "sfm_data")]
     files_path: String,
-    /// The templates that are not the default ones.
+    /// Templates that differ from the defaults.
     #[serde(default)]
     templates: Templates,
 }
@@ -26,8 +26,8 @@ fn sfm_data() -> String {
     "/sfm-data".to_owned()
 }
 
-/// The URI templates, relative to the base URL or absolute. The routes of `warcs` and `collections`
-/// are those of sfm-ui's REST API; it has none for the others yet, and theirs are made alike.
+/// URI templates, absolute or relative to the base URL. The routes of `warcs` and `collections` exist in
+/// sfm-ui's REST API; the others follow the same pattern.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Templates {
@@ -57,33 +57,35 @@ impl Default for Templates {
     }
 }
 
-/// The templates of everything, and where the files are.
-pub(super) struct Address {
-    pub(super) harvest: Template,
-    pub(super) collection: Template,
-    pub(super) collection_set: Template,
-    pub(super) seed: Template,
-    pub(super) warc: Template,
-    pub(super) export: Template,
-    pub(super) harvest_type: Template,
-    pub(super) export_type: Template,
+/// Templates of all kinds, and the location of the files.
+pub(super) struct UriTemplates {
+    pub(super) harvest: UriTemplate,
+    pub(super) collection: UriTemplate,
+    pub(super) collection_set: UriTemplate,
+    pub(super) seed: UriTemplate,
+    pub(super) warc: UriTemplate,
+    pub(super) export: UriTemplate,
+    pub(super) harvest_type: UriTemplate,
+    pub(super) export_type: UriTemplate,
     pub(super) files: Files,
 }
 
 impl Settings {
+    /// Parses the templates and URLs.
+    ///
     /// # Errors
-    /// When a template or an address makes no URIs; in a sentence that names the setting.
-    pub(super) fn address(self) -> Result<Address, String> {
+    /// Fails with a sentence that names the setting if a template or URL is invalid.
+    pub(super) fn uri_templates(self) -> Result<UriTemplates, String> {
         let Self { base_url, files_url, files_path, templates } = self;
         let template = |name: &str, raw: &str, variable: &str| {
-            Template::parse(raw, variable, &base_url).map_err(|error| format!("templates.{name}: {error}"))
+            UriTemplate::parse(raw, variable, &base_url).map_err(|error| format!("templates.{name}: {error}"))
         };
         if !files_path.starts_with('/') {
-            return Err(format!("files_path: {files_path:?} is no folder from the root; write it as in /sfm-data"));
+            return Err(format!("files_path: {files_path:?} is not an absolute path; write it as in /sfm-data"));
         }
         let default_url =
             || SystemUrl::parse(&base_url.join("sfm-data").map_err(|error| error.to_string())?.to_string());
-        Ok(Address {
+        Ok(UriTemplates {
             harvest: template("harvest", &templates.harvest, "id")?,
             collection: template("collection", &templates.collection, "id")?,
             collection_set: template("collection_set", &templates.collection_set, "id")?,
@@ -100,7 +102,7 @@ impl Settings {
     }
 }
 
-/// ASCII characters that no path has: neither a slash nor of a segment (`pchar`, RFC 3986 section 3.3).
+/// ASCII characters that may not occur in a path: all except `/` and `pchar` (RFC 3986 section 3.3).
 const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -118,30 +120,30 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The files of SFM: a folder, and where it is served.
+/// The files of SFM: a folder and its URL.
 pub(super) struct Files {
     url: SystemUrl,
     path: String,
 }
 
 impl Files {
-    /// Where the file at `path` is served; the path stands at `pointer` of a message.
+    /// Returns the URL of the file at `path`, which is the value at the JSON pointer `pointer`.
     ///
     /// # Errors
-    /// When it is not in the folder.
+    /// Fails if the path is outside the folder.
     pub(super) fn url(&self, path: &str, pointer: &str) -> Result<Uri, Rejection> {
         let within = path.strip_prefix(&self.path).and_then(|rest| rest.strip_prefix('/'));
         let Some(within) = within.filter(|within| !within.is_empty()) else {
             let reason =
                 format!("the path {path:?} is not in {}; set files_path in the settings of the source", self.path);
-            return Err(refused(pointer, reason));
+            return Err(rejection(pointer, reason));
         };
         if within.split('/').any(|segment| matches!(segment, "." | "..")) {
-            return Err(refused(pointer, format!("the path {path:?} leads out of its folder or in circles")));
+            return Err(rejection(pointer, format!("the path {path:?} has a segment . or ..")));
         }
         self.url
             .join(&utf8_percent_encode(within, NOT_IN_PATH).to_string())
-            .map_err(|error| refused(pointer, format!("this makes no URL: {error}")))
+            .map_err(|error| rejection(pointer, format!("this makes no URL: {error}")))
     }
 }
 
@@ -151,9 +153,9 @@ mod tests {
 
     use super::Settings;
 
-    fn told(settings: Value) -> String {
+    fn file_url(settings: Value) -> String {
         let settings: Result<Settings, _> = serde_json::from_value(settings);
-        match settings.map_err(|error| error.to_string()).and_then(Settings::address) {
+        match settings.map_err(|error| error.to_string()).and_then(Settings::uri_templates) {
             Ok(address) => address
                 .files
                 .url("/sfm-data/a b/c:d.warc.gz", "/path")
@@ -163,27 +165,27 @@ mod tests {
     }
 
     #[test]
-    fn files_are_where_the_settings_say() {
+    fn file_urls_follow_the_settings() {
         for (settings, url) in [
             (json!({"base_url": "http://h/"}), "http://h/sfm-data/a%20b/c:d.warc.gz"),
             (json!({"base_url": "http://h", "files_url": "http://w/x/"}), "http://w/x/a%20b/c:d.warc.gz"),
             (json!({"base_url": "http://h", "files_path": "/"}), "http://h/sfm-data/sfm-data/a%20b/c:d.warc.gz"),
             (json!({"base_url": "http://h", "files_path": "/data/"}), "is not in /data; set files_path"),
-            (json!({"base_url": "http://h", "files_path": "data"}), "files_path: \"data\" is no folder"),
+            (json!({"base_url": "http://h", "files_path": "data"}), "files_path: \"data\" is not an absolute path"),
             (json!({"base_url": "http://h", "files_url": "w"}), "it is not an absolute URI"),
             (json!({"base_url": "http://h", "templates": {"warc": "w"}}), "templates.warc: \"w\" has no {id}"),
             (json!({"base_url": "http://h", "templates": {"worc": "w"}}), "unknown field `worc`"),
             (json!({}), "missing field `base_url`"),
         ] {
-            let told = told(settings);
-            assert!(told.contains(url), "{told}");
+            let result = file_url(settings);
+            assert!(result.contains(url), "{result}");
         }
     }
 
     #[test]
-    fn no_path_leads_out() {
+    fn paths_outside_the_folder_are_rejected() {
         let settings: Settings = serde_json::from_value(json!({"base_url": "http://h"})).unwrap();
-        let files = settings.address().unwrap().files;
+        let files = settings.uri_templates().unwrap().files;
         for path in ["/sfm-data", "/sfm-data/", "/sfm-database/x", "/sfm-data/../etc/passwd", "x", "/sfm-data/./a"] {
             assert!(files.url(path, "/path").is_err(), "{path}");
         }

@@ -1,24 +1,24 @@
-//! The address of one kind of thing: a URI template (RFC 6570, level 1) with one variable.
+//! URI templates with one variable (RFC 6570, level 1), one for each kind of thing.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{super::routing::SystemUrl, refused};
+use super::{super::routing::SystemUrl, rejection};
 use crate::format::Rejection;
 use crate::model::Uri;
 
-/// A template that makes a URI of every identifier.
+/// A template that builds a URI from an identifier.
 #[derive(Clone, Debug)]
-pub(super) struct Template {
-    /// The literal parts; the variable stands between each two. Where the template is relative, what it is relative to is
-    /// in the first.
+pub(super) struct UriTemplate {
+    /// Literal parts, with the variable between each two. The first part includes the base URL if the template
+    /// is relative.
     literals: Vec<String>,
 }
 
-impl Template {
-    /// Takes a template whose one variable is `{variable}`, relative to `base` or absolute.
+impl UriTemplate {
+    /// Parses a template whose only variable is `{variable}`. It may be absolute or relative to `base`.
     ///
     /// # Errors
-    /// When it has another variable or none, or makes no URI; in a sentence.
+    /// Fails with a sentence if the template has another variable or none, or gives no URI.
     pub(super) fn parse(raw: &str, variable: &str, base: &SystemUrl) -> Result<Self, String> {
         let mut literals = Vec::new();
         let mut rest = raw;
@@ -38,7 +38,7 @@ impl Template {
         if template.expand("1").is_ok() {
             return Ok(template);
         }
-        // The variable itself never begins with a slash: it would be encoded.
+        // A leading slash cannot come from the variable, because it would be encoded.
         template.literals[0] = base.below(&template.literals[0]);
         template.expand("1").map(|_| template).map_err(|error| format!("{raw:?} makes no URI: {error}"))
     }
@@ -48,12 +48,12 @@ impl Template {
         Uri::parse(&self.literals.join(&value))
     }
 
-    /// The URI of what has the identifier, which stands at `pointer` of a message.
+    /// Returns the URI for the identifier at the JSON pointer `pointer`.
     ///
     /// # Errors
-    /// When it is too long for a URI.
+    /// Fails if the URI is too long.
     pub(super) fn of(&self, id: &str, pointer: &str) -> Result<Uri, Rejection> {
-        self.expand(id).map_err(|error| refused(pointer, format!("this makes no URI: {error}")))
+        self.expand(id).map_err(|error| rejection(pointer, format!("this makes no URI: {error}")))
     }
 }
 
@@ -62,15 +62,15 @@ const NOT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').re
 
 #[cfg(test)]
 mod tests {
-    use super::{SystemUrl, Template};
+    use super::{SystemUrl, UriTemplate};
 
     fn base() -> SystemUrl {
         SystemUrl::parse("https://sfm.example.org/").unwrap()
     }
 
     #[test]
-    fn an_identifier_is_one_segment_whatever_it_has() {
-        let relative = Template::parse("/api/v1/harvests/{id}/", "id", &base()).unwrap();
+    fn identifier_is_encoded_as_one_segment() {
+        let relative = UriTemplate::parse("/api/v1/harvests/{id}/", "id", &base()).unwrap();
         for (id, uri) in [
             ("sfmui:45", "https://sfm.example.org/api/v1/harvests/sfmui%3A45/"),
             ("../a?b#c", "https://sfm.example.org/api/v1/harvests/..%2Fa%3Fb%23c/"),
@@ -81,16 +81,16 @@ mod tests {
         for (template, uri) in
             [("{id}", "https://sfm.example.org/%2Fa"), ("//w/{id}", "https://sfm.example.org/w/%2Fa")]
         {
-            assert_eq!(Template::parse(template, "id", &base()).unwrap().of("/a", "/id").unwrap().as_str(), uri);
+            assert_eq!(UriTemplate::parse(template, "id", &base()).unwrap().of("/a", "/id").unwrap().as_str(), uri);
         }
-        let absolute = Template::parse("urn:sfm:harvest:{id}", "id", &base()).unwrap();
+        let absolute = UriTemplate::parse("urn:sfm:harvest:{id}", "id", &base()).unwrap();
         assert_eq!(absolute.of("45", "/id").unwrap().as_str(), "urn:sfm:harvest:45");
         let refused = relative.of(&"x".repeat(3000), "/id").unwrap_err();
         assert!(refused.to_string().starts_with("/id: this makes no URI: it has"), "{refused}");
     }
 
     #[test]
-    fn a_wrong_template_is_refused_in_a_sentence() {
+    fn invalid_template_is_rejected_with_a_sentence() {
         for (raw, complaint) in [
             ("harvests/", "has no {id}"),
             ("harvests/{pk}/", "has the variable {pk}; the only one here is {id}"),
@@ -100,7 +100,7 @@ mod tests {
             ("har vests/{id}", "makes no URI: a URI cannot contain ' '"),
             ("harvests/{id}}", "makes no URI: a URI cannot contain '}'"),
         ] {
-            let error = Template::parse(raw, "id", &base()).unwrap_err();
+            let error = UriTemplate::parse(raw, "id", &base()).unwrap_err();
             assert!(error.contains(complaint), "{error}");
         }
     }

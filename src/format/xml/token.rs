@@ -1,35 +1,35 @@
-//! What quick-xml finds next in a document, without its content.
+//! Kinds of quick-xml events, without their content.
 
 use quick_xml::events::Event;
 
-/// What comes next in a document.
+/// Kind of the next event.
 ///
-/// It is used in place of quick-xml's events since it is small: they are large, and to hand one on
-/// just after it was made, field by field, stalls the processor for longer than it took to find it.
+/// It replaces quick-xml's events, because they are large. Moving an event field by field right after its
+/// creation stalls the processor for longer than parsing it.
 #[derive(Clone, Copy)]
-pub(super) enum Piece {
-    /// The start of an element whose name has that many bytes.
+pub(super) enum Token {
+    /// Start of an element whose name has `name_len` bytes.
     Start {
         name_len: usize,
     },
     End,
     Text,
     CData,
-    /// To a character or an entity.
+    /// Reference to a character or an entity.
     Reference,
     Declaration {
         is_utf8: bool,
     },
-    /// A comment or a processing instruction.
-    Aside,
+    /// Comment or processing instruction.
+    Ignored,
     Eof,
 }
 
-impl Piece {
-    /// `None` for a document type declaration.
+impl Token {
+    /// Converts an event; returns `None` for a document type declaration.
     pub(super) fn of(event: &Event<'_>) -> Option<Self> {
         Some(match event {
-            // There are no empty elements, since they are expanded.
+            // Empty elements do not occur, because the reader expands them.
             Event::Start(start) | Event::Empty(start) => Self::Start { name_len: start.name().as_ref().len() },
             Event::End(_) => Self::End,
             Event::Text(_) => Self::Text,
@@ -39,7 +39,7 @@ impl Piece {
                 let encoding = declaration.encoding().transpose().ok().flatten();
                 Self::Declaration { is_utf8: encoding.is_none_or(|name| is_utf8_name(&name)) }
             }
-            Event::Comment(_) | Event::PI(_) => Self::Aside,
+            Event::Comment(_) | Event::PI(_) => Self::Ignored,
             Event::Eof => Self::Eof,
             Event::DocType(_) => return None,
         })

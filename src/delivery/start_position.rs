@@ -1,4 +1,4 @@
-//! Where a subscription begins, and where a rewind leads.
+//! Position in the journal at which a subscription begins or to which it is rewound.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -7,61 +7,61 @@ use crate::{
     model::{Seq, Timestamp},
 };
 
-/// Where a subscription begins.
+/// Start position of a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// With the next change.
+pub enum StartPosition {
+    /// The next change.
     #[default]
     Now,
-    /// With the oldest change that is kept.
+    /// The oldest stored change.
     Beginning,
-    /// With the change of this number.
+    /// The change with this number.
     At(Seq),
-    /// With the first change that was received at this time or later, by the gateway's clock.
+    /// The first change received at this time or later, by the gateway's clock.
     Since(Timestamp),
 }
 
-/// Why a subscription cannot begin there.
+/// Error of a start position.
 #[derive(Debug, thiserror::Error)]
-pub enum InvalidStart {
-    /// There is no such change, or no longer.
+pub enum InvalidStartPosition {
+    /// The change does not exist, or no longer.
     #[error(
-        "there is no change {asked}: the changes {first} to {head} are kept; give one of them, \"beginning\", \"now\" or a time"
+        "there is no change {requested} in the journal, which has the changes {first} to {head}; give one of them, \"beginning\", \"now\" or a time"
     )]
-    NotKept {
-        /// What was asked for.
-        asked: Seq,
-        /// The oldest change.
+    NotStored {
+        /// Requested change.
+        requested: Seq,
+        /// Oldest stored change.
         first: Seq,
-        /// The newest change.
+        /// Newest change.
         head: Seq,
     },
-    /// The journal failed.
+    /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-impl Start {
-    /// The cursor of who begins there: the number after which changes are delivered.
+impl StartPosition {
+    /// Returns the cursor of this position: delivery begins after that number.
     ///
     /// # Errors
-    /// When that change is not kept, or the journal cannot be read.
-    pub async fn cursor(self, journal: &Journal) -> Result<Seq, InvalidStart> {
+    /// Fails if the change is not stored, or the journal cannot be read.
+    pub async fn cursor(self, journal: &Journal) -> Result<Seq, InvalidStartPosition> {
         let before = |seq: Seq| Seq(seq.0.saturating_sub(1));
         let (first, head) = (journal.first(), journal.head());
         match self {
             Self::Now => Ok(head),
             Self::Beginning => Ok(before(first)),
-            Self::At(asked) if asked < first || asked > head.next() => {
-                Err(InvalidStart::NotKept { asked, first, head })
+            Self::At(requested) if requested < first || requested > head.next() => {
+                Err(InvalidStartPosition::NotStored { requested, first, head })
             }
-            Self::At(asked) => Ok(before(asked)),
+            Self::At(requested) => Ok(before(requested)),
             Self::Since(time) => Ok(journal.first_since(time).await?.map_or(head, before)),
         }
     }
 }
 
-impl Serialize for Start {
+impl Serialize for StartPosition {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Now => serializer.serialize_str("now"),
@@ -72,14 +72,14 @@ impl Serialize for Start {
     }
 }
 
-impl<'de> Deserialize<'de> for Start {
+impl<'de> Deserialize<'de> for StartPosition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wrong = "give \"now\", \"beginning\", a number of a change, or a time as in \"2026-01-02T03:04:05Z\"";
+        let wrong = "give \"now\", \"beginning\", the number of a change, or a time as in \"2026-01-02T03:04:05Z\"";
         match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(text) => match text.as_str() {
                 "now" => Ok(Self::Now),
                 "beginning" => Ok(Self::Beginning),
-                // A variable of the environment has its numbers as text.
+                // An environment variable gives numbers as text.
                 text => match (text.parse(), Timestamp::parse(text)) {
                     (Ok(seq), _) => Ok(Self::At(Seq(seq))),
                     (_, Ok(time)) => Ok(Self::Since(time)),

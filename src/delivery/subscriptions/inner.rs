@@ -1,0 +1,137 @@
+//! Shared state of all subscriptions: finds entries, stores definitions, and starts and stops engines.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, MutexGuard, PoisonError},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Inner, OperationError,
+    entry::{Entry, Running},
+};
+use crate::{
+    delivery::{
+        Definition, StatusSnapshot, SubscriptionState,
+        engine::{Batching, Engine},
+        runner::EngineLaunch,
+    },
+    journal::subscriptions::{DefinitionText, MadeBy, SubscriptionRecord, SubscriptionWrite},
+    model::{Seq, SubscriptionName},
+};
+
+impl Inner {
+    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<SubscriptionName, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn with<T>(
+        &self,
+        name: &SubscriptionName,
+        act: impl FnOnce(&mut Entry) -> T,
+    ) -> Result<T, OperationError> {
+        self.entries().get_mut(name).map(act).ok_or_else(|| OperationError::Unknown(name.clone()))
+    }
+
+    pub(super) fn require_definition(&self, name: &SubscriptionName) -> Result<(), OperationError> {
+        match self.with(name, |entry| entry.definition.is_some())? {
+            true => Ok(()),
+            false => Err(OperationError::Undefined(name.clone())),
+        }
+    }
+
+    pub(in crate::delivery) fn snapshots(&self) -> Vec<(SubscriptionName, StatusSnapshot)> {
+        self.entries().iter().map(|(name, entry)| (name.clone(), entry.status.snapshot())).collect()
+    }
+
+    pub(in crate::delivery) fn stop_all(&self) {
+        self.stop.cancel();
+    }
+
+    /// Stores a subscription with its definition and starts it. Returns whether it is new.
+    pub(super) async fn store(
+        &self,
+        name: &SubscriptionName,
+        made_by: MadeBy,
+        definition: DefinitionText,
+        parsed: Arc<Definition>,
+        cursor: Seq,
+    ) -> Result<bool, OperationError> {
+        let exists = self.with(name, |_| ()).is_ok();
+        self.stop_engine(name).await;
+        let put = SubscriptionWrite::Put { name: name.clone(), made_by, definition, cursor };
+        self.journal.write_subscriptions(vec![put, SubscriptionWrite::SetEnded(name.clone(), None)]).await?;
+        if exists {
+            self.with(name, |entry| {
+                entry.made_by = made_by;
+                entry.definition = Some(parsed);
+                entry.ended = false;
+            })?;
+        } else {
+            let (definition, paused, ended, dead_letters) = (DefinitionText::default(), false, None, 0);
+            let stored =
+                SubscriptionRecord { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
+            self.entries().insert(name.clone(), Entry::of(stored, Some(parsed), &self.guard));
+        }
+        self.start_engine(name);
+        Ok(!exists)
+    }
+
+    /// Marks a subscription as paused after its engine has paused it.
+    pub(in crate::delivery) fn pause_failed(&self, name: &SubscriptionName, reason: &str) {
+        let _ = self.with(name, |entry| {
+            entry.paused = true;
+            entry.status.set_stopped(SubscriptionState::Paused, reason);
+        });
+    }
+
+    /// Starts the engine of a subscription, unless the subscription is paused, ended or undefined.
+    pub(super) fn start_engine(&self, name: &SubscriptionName) {
+        let _ = self.with(name, |entry| {
+            let Some(definition) = entry.definition.clone().filter(|_| !entry.paused && !entry.ended) else {
+                if entry.paused {
+                    entry.status.set(SubscriptionState::Paused);
+                }
+                return;
+            };
+            let (stop, ended) = (self.stop.child_token(), CancellationToken::new());
+            let before = entry.running.replace(Running { stop: stop.clone(), ended: ended.clone() });
+            let engine = Engine {
+                name: name.clone(),
+                journal: self.journal.clone(),
+                filter: definition.filter.clone(),
+                format: definition.format,
+                max_dead_letters: definition.dead_letters,
+                pause_after: definition.config.pause_after(),
+                memory: Arc::clone(&self.memory),
+                batching: Batching::default(),
+                delivery: definition.config.build(name, &entry.attempts),
+                cursor: entry.status.snapshot().cursor,
+                cursors: self.cursors.clone(),
+                status: Arc::clone(&entry.status),
+                replays: Arc::clone(&entry.replays),
+                stop,
+                timeouts: self.timeouts,
+            };
+            let before = before.map(|before| before.ended);
+            // Set here because the response to a resume request may be sent before the engine runs.
+            entry.status.set(SubscriptionState::Connecting);
+            let launch = EngineLaunch { engine, before, ended: ended.drop_guard() };
+            if self.launches.try_send(launch).is_err() && !self.stop.is_cancelled() {
+                entry
+                    .status
+                    .set_stopped(SubscriptionState::Failed, "too many subscriptions are being started; resume it");
+            }
+        });
+    }
+
+    /// Stops the engine of a subscription and waits until it has ended.
+    pub(super) async fn stop_engine(&self, name: &SubscriptionName) {
+        let running = self.with(name, |entry| entry.running.take()).ok().flatten();
+        if let Some(Running { stop, ended }) = running {
+            stop.cancel();
+            ended.cancelled().await;
+        }
+    }
+}
