@@ -1,3 +1,5 @@
+//! Tests of decompression.
+
 use std::{io::Write, sync::atomic::Ordering};
 
 use axum::http::{HeaderMap, header};

@@ -1,3 +1,5 @@
+//! Tests of problem documents.
+
 use std::{io, time::Duration};
 
 use axum::{body::to_bytes, response::IntoResponse};

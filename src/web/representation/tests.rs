@@ -1,3 +1,5 @@
+//! Tests of representations.
+
 use std::io::Read;
 
 use axum::{

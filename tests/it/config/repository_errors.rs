@@ -29,18 +29,18 @@ fn error_about_a_repository_does_not_contain_its_password() {
         ),
         (
             source("lookup = \"best-effort\""),
-            wrong("lookup", "there is no repository to ask; give its url in the table `repository` of this source"),
+            wrong("lookup", "lookups need a repository; give its url in the table `repository` of this source"),
         ),
         (
             "[sources.content-change]\nlookup = \"required\"".to_owned(),
-            "the setting sources.content-change.lookup in my.toml is wrong: what sends the dialect \"content-change\" \
-             cannot be asked; fedora-apim, fedora-events and islandora can: leave it out"
+            "the setting sources.content-change.lookup in my.toml is wrong: sources of the dialect \"content-change\" \
+             have no repository for lookups, only fedora-apim, fedora-events and islandora have one; leave it out"
                 .to_owned(),
         ),
         (
             "[sources.content-change.repository]\nurl = \"http://h\"".to_owned(),
-            "the setting sources.content-change.repository in my.toml is wrong: what sends the dialect \
-             \"content-change\" cannot be asked; fedora-apim, fedora-events and islandora can: leave it out"
+            "the setting sources.content-change.repository in my.toml is wrong: sources of the dialect \
+             \"content-change\" have no repository for lookups, only fedora-apim, fedora-events and islandora have one; leave it out"
                 .to_owned(),
         ),
         (source(&format!("repository = \"{PASSWORD}\"")), wrong("repository", "give a table")),
@@ -64,11 +64,11 @@ fn error_about_a_repository_does_not_contain_its_password() {
         (good("username = \"me\"\npassword = \"\""), wrong("repository.password", "it is empty")),
         (
             good(&format!("username = \"me:{PASSWORD}\"\npassword = \"x\"")),
-            wrong("repository.username", "it has a colon, which basic authentication cannot carry"),
+            wrong("repository.username", "it contains a colon, which basic authentication does not allow"),
         ),
         (
             good(&format!("username = \"me\"\npassword = {{ file = \"{PASSWORD}\" }}")),
-            wrong("repository.password", "its file cannot be read: No such file or directory (os error 2)"),
+            wrong("repository.password", "cannot read its file: No such file or directory (os error 2)"),
         ),
         (
             good("ca = \"ca.pem\""),
