@@ -106,7 +106,7 @@ fn backup_and_restore_overwrite_nothing() {
     assert!(to(&folder.path().join("other")).status.success());
     assert!(!folder.path().join("other.partial").exists());
     let ended = to(&folder.path().join("no such folder/backup"));
-    assert!(stderr(&ended).contains("cannot be written"), "{}", stderr(&ended));
+    assert!(stderr(&ended).contains("cannot write"), "{}", stderr(&ended));
 }
 
 #[tokio::test]
