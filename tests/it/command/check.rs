@@ -136,17 +136,17 @@ fn check_marks_expired_tokens() {
 #[test]
 fn check_prints_only_usable_urls() {
     let folder = tempfile::tempdir().unwrap();
-    let shown = |lines: &str, listen: &str| {
+    let details = |lines: &str, listen: &str| {
         let config = configuration(folder.path(), lines);
         let mut check = command(&["check", "--config", &config, "--listen", listen, "--insecure"]);
         ended(check.current_dir(&folder).spawn().unwrap())
     };
     for (listen, local) in [("0.0.0.0:7", "http://127.0.0.1:7"), ("[::]:7", "http://[::1]:7")] {
-        let (code, stdout, stderr) = shown("", listen);
+        let (code, stdout, stderr) = details("", listen);
         assert!(code == 0 && stdout.contains(&format!("public URL    {local}\n")), "{stdout}");
         assert!(stderr.contains("server.public_url is not set") && stderr.contains(local), "{stderr}");
     }
-    let (code, stdout, stderr) = shown("[server]\npublic_url = \"https://tidings.example.org\"\n", "0.0.0.0:7");
+    let (code, stdout, stderr) = details("[server]\npublic_url = \"https://tidings.example.org\"\n", "0.0.0.0:7");
     assert!(code == 0 && stdout.contains("public URL    https://tidings.example.org\n"), "{stdout}");
     assert_eq!(stderr, "");
 }

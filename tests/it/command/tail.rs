@@ -84,17 +84,17 @@ async fn tail_shows_each_change_once_across_a_gateway_kill() {
     let mut gateway = start();
     post(&gateway, 1).await;
     post_event(&gateway, &json!({ "object": "http://h.example/objects/1", "purge": true })).await;
-    let shown = tail.until("out", 2).await;
+    let details = tail.until("out", 2).await;
     let expected = ["1  ", "Z  add     content-change  http://h.example/objects/1  1 item"];
-    assert!(shown[0].starts_with(expected[0]) && shown[0].ends_with(expected[1]), "{shown:?}");
-    assert!(shown[1].starts_with("2  ") && shown[1].contains("  delete  "), "{shown:?}");
+    assert!(details[0].starts_with(expected[0]) && details[0].ends_with(expected[1]), "{details:?}");
+    assert!(details[1].starts_with("2  ") && details[1].contains("  delete  "), "{details:?}");
     gateway.kill();
     // One line announces the failure, and one the reconnection.
     assert_eq!(tail.until("err", 3).await[1], "tidings: reconnected");
     gateway = start();
     post(&gateway, 3).await;
-    let shown = tail.until("out", 3).await;
-    assert!(shown.len() == 3 && shown[2].starts_with("3  "), "{shown:?}");
+    let details = tail.until("out", 3).await;
+    assert!(details.len() == 3 && details[2].starts_with("3  "), "{details:?}");
     assert_eq!(tail.until("err", 4).await.len(), 4);
     assert_eq!(tail.interrupt(), "tidings: stopped; resume with --after 3");
     drop(gateway);
@@ -111,8 +111,9 @@ async fn tail_applies_filters_and_formats() {
     let filter = ["--filter", "object=http://h.example/objects/2", "--filter", "change=ADD"];
     let arguments = [&[gateway.url.as_str(), "--after", "0", "--format", "json"], &filter[..]].concat();
     let tail = Tail::start(folder.path(), &arguments);
-    let shown: Vec<Value> = tail.until("out", 1).await.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(shown, gateway.changes().await[1..2]);
+    let details: Vec<Value> =
+        tail.until("out", 1).await.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(details, gateway.changes().await[1..2]);
     assert_eq!(tail.interrupt(), "tidings: stopped; resume with --after 2");
     // Without a cursor the command starts at the head, and can resume even if it has seen no change.
     let tail = Tail::start(folder.path(), &[&gateway.url]);
@@ -185,6 +186,6 @@ async fn tail_prints_the_problem_of_a_refused_request() {
     }
     // With the token the request succeeds.
     let folder = tempfile::tempdir().unwrap();
-    let shown = Tail::of(folder.path(), with_token(&["--after", "0"])).until("out", 1).await;
-    assert!(shown[0].starts_with("1  "), "{shown:?}");
+    let details = Tail::of(folder.path(), with_token(&["--after", "0"])).until("out", 1).await;
+    assert!(details[0].starts_with("1  "), "{details:?}");
 }

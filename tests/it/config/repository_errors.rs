@@ -117,8 +117,8 @@ fn repository_is_read_from_any_layer_and_shown_without_credentials() {
         repository.path_of("https://repository.example.org/fedora/objects/a:1").as_deref(),
         Some("/objects/a:1")
     );
-    let shown = format!("{config:?}");
-    assert!(!shown.contains(PASSWORD) && !shown.contains("fedoraAdmin"), "{shown}");
+    let details = format!("{config:?}");
+    assert!(!details.contains(PASSWORD) && !details.contains("fedoraAdmin"), "{details}");
     // A repository may be configured without lookups, because the registry can be seeded from it.
     assert_eq!(
         (source("fedora").lookup, source("fedora").repository.as_ref().unwrap().api),

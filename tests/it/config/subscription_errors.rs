@@ -118,8 +118,8 @@ fn subscription_errors_in_a_file_name_the_key() {
     let environment = [("RABBIT", "amqp://me:hush@h/v"), ("TIDINGS_SUBSCRIPTIONS__INDEX__WINDOW", "7")];
     let config = load(&format!("{table}url = {{ env = \"RABBIT\" }}\n"), &environment).unwrap();
     let (_, definition) = config.subscriptions.iter().next().unwrap();
-    let shown = definition.redacted();
-    assert_eq!((&shown["url"], &shown["window"]), (&json!("amqp://me@h:5672/v"), &json!(7)));
+    let status_json = definition.redacted();
+    assert_eq!((&status_json["url"], &status_json["window"]), (&json!("amqp://me@h:5672/v"), &json!(7)));
     assert!(!format!("{config:?}").contains("hush"));
 }
 
@@ -137,6 +137,7 @@ async fn subscription_from_the_configuration_is_read_only_over_http() {
     for path in ["/subscriptions/none", "/subscriptions/none/dead-letters", "/subscriptions/index/dead-letters/7"] {
         assert_eq!(gateway.ask("GET", path, None).await.0, 404, "{path}");
     }
-    let shown = gateway.until("index", "it fails to connect", |shown| shown["state"] == "retrying").await;
-    assert!(shown["lastError"]["reason"].as_str().unwrap().contains("cannot be reached"), "{shown:#}");
+    let status_json =
+        gateway.until("index", "it fails to connect", |status_json| status_json["state"] == "retrying").await;
+    assert!(status_json["lastError"]["reason"].as_str().unwrap().contains("cannot be reached"), "{status_json:#}");
 }

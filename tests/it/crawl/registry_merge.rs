@@ -134,8 +134,8 @@ fn crawl_result_at_any_time_among_events_gives_the_same_registry() {
             rest.into_iter().for_each(&send);
             let visible_facts = |object: &Uri, name: &str| {
                 let items = visible_items(&state(object));
-                let shown = |(uri, facts): (Uri, _)| format!("{uri} {facts:?}").replace(name, "/x/");
-                items.into_iter().map(shown).collect::<Vec<_>>()
+                let details = |(uri, facts): (Uri, _)| format!("{uri} {facts:?}").replace(name, "/x/");
+                items.into_iter().map(details).collect::<Vec<_>>()
             };
             prop_assert_eq!(visible_facts(&seeded, "/seeded/"), visible_facts(&whole, "/whole/"));
             Ok(())

@@ -63,13 +63,13 @@ async fn seeded_fedora_3_purge_lists_earlier_items() {
     );
     assert_eq!(gateway.changes().await.len(), 1, "a silent crawl made a change");
     assert_eq!(objects(&gateway).await.len(), 321);
-    let shown = gateway.json(&format!("/objects?uri={BASE}/objects/demo:5")).await;
+    let details = gateway.json(&format!("/objects?uri={BASE}/objects/demo:5")).await;
     assert_eq!(
-        shown["items"][1]["content"]["url"],
+        details["items"][1]["content"]["url"],
         format!("{BASE}/objects/demo:5/datastreams/DC/content?asOfDateTime=2021-01-01T00:00:00.005Z")
     );
     assert_eq!(
-        (&shown["items"][1]["content"]["mediaType"], &shown["items"][1]["content"]["size"]),
+        (&details["items"][1]["content"]["mediaType"], &details["items"][1]["content"]["size"]),
         (&json!("text/xml"), &json!(17))
     );
 
@@ -124,9 +124,9 @@ async fn seeded_fedora_6_delete_has_the_earlier_state() {
         assert_eq!(objects(&gateway).await.len(), walked);
 
         let path = "/collection-3/image%207.jpg";
-        let shown = gateway.json(&format!("/objects?uri={}", format!("{BASE_6}{path}").replace('%', "%25"))).await;
-        let content = &shown["items"][0]["content"];
-        assert_eq!((&content["size"], &content["mediaType"]), (&json!(7), &json!("image/jpeg")), "{shown}");
+        let details = gateway.json(&format!("/objects?uri={}", format!("{BASE_6}{path}").replace('%', "%25"))).await;
+        let content = &details["items"][0]["content"];
+        assert_eq!((&content["size"], &content["mediaType"]), (&json!(7), &json!("image/jpeg")), "{details}");
         assert_eq!(content["digest"], json!({ "algorithm": "sha-512", "value": "ab".repeat(64) }));
         let change = post_event(&gateway, "fedora", "application/ld+json", delete_event(1, path)).await;
         assert_eq!(items(&change), [[format!("{BASE_6}{path}"), "DELETE".to_owned(), String::new()]]);

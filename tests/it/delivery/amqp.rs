@@ -79,13 +79,16 @@ async fn messages_arrive_in_order_with_the_documented_properties() {
     };
     let files: Vec<_> = messages.iter().enumerate().map(file).collect();
     xmllint::assert_valid("content-change-message-0.1.xsd", &files);
-    let shown = gateway.until("index", "it is idle", |shown| shown["lag"]["changes"] == 0).await;
+    let status_json = gateway.until("index", "it is idle", |status_json| status_json["lag"]["changes"] == 0).await;
     assert_eq!(
-        (&shown["state"], &shown["delivered"], &shown["deadLetters"]),
+        (&status_json["state"], &status_json["delivered"], &status_json["deadLetters"]),
         (&json!("running"), &json!(31), &json!(0))
     );
-    let url = shown["definition"]["url"].as_str().unwrap();
-    assert!(url.starts_with("amqp://guest@127.0.0.1:") && !shown.to_string().contains("guest:guest"), "{shown:#}");
+    let url = status_json["definition"]["url"].as_str().unwrap();
+    assert!(
+        url.starts_with("amqp://guest@127.0.0.1:") && !status_json.to_string().contains("guest:guest"),
+        "{status_json:#}"
+    );
 }
 
 #[tokio::test]
@@ -104,8 +107,11 @@ async fn broker_kill_loses_nothing() {
                 broker.kill();
             }
         }
-        let shown = gateway.until("index", "it notices", |shown| shown["state"] == "retrying").await;
-        assert!(shown["lastError"]["reason"].is_string() && shown["nextAttempt"].is_string(), "{round}: {shown:#}");
+        let status_json = gateway.until("index", "it notices", |status_json| status_json["state"] == "retrying").await;
+        assert!(
+            status_json["lastError"]["reason"].is_string() && status_json["nextAttempt"].is_string(),
+            "{round}: {status_json:#}"
+        );
         broker.start_again();
         gateway.until_at("index", posted).await;
     }
@@ -160,7 +166,7 @@ async fn unroutable_messages_wait_or_are_counted() {
     }
     let counts = gateway.until_at("counts", 5).await;
     assert_eq!((&counts["unroutable"], &counts["delivered"]), (&json!(5), &json!(0)));
-    let holds = gateway.until("holds", "it waits", |shown| shown["state"] == "retrying").await;
+    let holds = gateway.until("holds", "it waits", |status_json| status_json["state"] == "retrying").await;
     let reason = holds["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("it reached no queue") && reason.contains("unroutable = \"count\""), "{reason}");
     assert_eq!(holds["cursor"], 0);
@@ -187,8 +193,8 @@ async fn message_refused_by_the_broker_becomes_a_dead_letter() {
     post(&gateway, 1).await;
     post_event(&gateway, &large(2)).await;
     post(&gateway, 3).await;
-    let shown = gateway.until_at("index", 3).await;
-    assert_eq!(shown["deadLetters"], 1);
+    let status_json = gateway.until_at("index", 3).await;
+    assert_eq!(status_json["deadLetters"], 1);
     let client = vhost.client().await;
     assert_eq!(client.read("index", 2).await.iter().map(seq).collect::<Vec<_>>(), [1, 3]);
 
@@ -214,7 +220,7 @@ async fn message_refused_by_the_broker_becomes_a_dead_letter() {
         gateway.ask("POST", &format!("{path}/replay"), None).await,
         (202, json!({ "affected": 1, "concerned": 1 }))
     );
-    gateway.until("index", "the dead letter is accepted", |shown| shown["deadLetters"] == 0).await;
+    gateway.until("index", "the dead letter is accepted", |status_json| status_json["deadLetters"] == 0).await;
     let replayed = client.read("index", 1).await;
     assert_eq!(seq(&replayed[0]), 2);
     assert_eq!(client.waiting("index").await, 0);
@@ -234,8 +240,8 @@ async fn message_size_limit_of_the_broker_is_learned() {
     post(&gateway, 1).await;
     post_event(&gateway, &large).await;
     post(&gateway, 3).await;
-    let shown = gateway.until_at("index", 3).await;
-    assert_eq!(shown["deadLetters"], 1, "{shown:#}");
+    let status_json = gateway.until_at("index", 3).await;
+    assert_eq!(status_json["deadLetters"], 1, "{status_json:#}");
     let client = vhost.client().await;
     let seqs: Vec<_> = read_up_to(&client, "index", 3).await.iter().map(seq).collect();
     assert!(!seqs.contains(&2) && seqs.contains(&1), "{seqs:?}");
@@ -258,7 +264,7 @@ async fn stalled_broker_delays_no_other_subscription() {
         post(&gateway, number).await;
     }
     gateway.until_at("well", 400).await;
-    let stalled = gateway.until("index", "it notices", |shown| shown["state"] == "retrying").await;
+    let stalled = gateway.until("index", "it notices", |status_json| status_json["state"] == "retrying").await;
     assert!(stalled["cursor"].as_u64().unwrap() < 400, "{stalled:#}");
     assert!(stalled["lag"]["changes"].as_u64().unwrap() > 0 && stalled["lag"]["seconds"].as_f64().unwrap() > 0.0);
     broker.feed();

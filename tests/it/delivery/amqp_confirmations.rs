@@ -21,8 +21,9 @@ async fn published_to(broker: &FakeAmqpBroker, more: &str) -> (tempfile::TempDir
 }
 
 async fn tries_again(gateway: &Gateway) -> String {
-    let shown = gateway.until("index", "the subscription retries", |shown| shown["state"] == "retrying").await;
-    shown["lastError"]["reason"].as_str().unwrap().to_owned()
+    let status_json =
+        gateway.until("index", "the subscription retries", |status_json| status_json["state"] == "retrying").await;
+    status_json["lastError"]["reason"].as_str().unwrap().to_owned()
 }
 
 /// Makes new channels confirm, and waits until every message has arrived on them in order.
@@ -82,7 +83,7 @@ async fn large_message_may_take_as_long_as_a_confirmation() {
     let uri = |number| format!("http://h.example/{number}/{}", "x".repeat(1400));
     let items = (0..8000).map(|number| json!({ "uri": uri(number), "change": "ADD" })).collect::<Vec<_>>();
     post_event(&gateway, &json!({ "object": "http://h.example/large", "items": items })).await;
-    let shown = gateway.until_at("index", 1).await;
-    assert_eq!(shown["lastError"], Value::Null, "{shown:#}");
+    let status_json = gateway.until_at("index", 1).await;
+    assert_eq!(status_json["lastError"], Value::Null, "{status_json:#}");
     assert_eq!(broker.published(ChannelBehaviour::PausesReading).len(), 1);
 }

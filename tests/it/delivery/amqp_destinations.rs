@@ -45,8 +45,9 @@ async fn name_with_a_private_ip_is_refused() {
     let url = format!("amqp://localhost:{}", service.local_addr().unwrap().port());
     assert_eq!(gateway.ask("PUT", "/subscriptions/w", Some(definition(&url))).await.0, 201);
     post(&gateway, 1).await;
-    let shown = gateway.until("w", "the subscription fails", |shown| shown["state"] == "retrying").await;
-    let reason = shown["lastError"]["reason"].as_str().unwrap();
+    let status_json =
+        gateway.until("w", "the subscription fails", |status_json| status_json["state"] == "retrying").await;
+    let reason = status_json["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("a loopback address; if that is intended, list it"), "{reason}");
     assert!(service.accept().is_err(), "nobody connected");
 }

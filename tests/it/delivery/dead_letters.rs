@@ -46,8 +46,8 @@ async fn dead_letters_are_listed_replayed_and_dropped() {
             post(&gateway, number).await;
         }
     }
-    let shown = gateway.until_at("index", 5).await;
-    assert_eq!((&shown["deadLetters"], &shown["state"]), (&json!(2), &json!("running")));
+    let status_json = gateway.until_at("index", 5).await;
+    assert_eq!((&status_json["deadLetters"], &status_json["state"]), (&json!(2), &json!("running")));
     let client = vhost.client().await;
     assert_eq!(client.read("index", 3).await.iter().map(seq).collect::<Vec<_>>(), [1, 3, 5]);
 
@@ -70,7 +70,7 @@ async fn dead_letters_are_listed_replayed_and_dropped() {
         gateway.ask("POST", &format!("{second}/replay"), None).await,
         (202, json!({ "affected": 1, "concerned": 1 }))
     );
-    gateway.until("index", "the dead letter is accepted", |shown| shown["deadLetters"] == 0).await;
+    gateway.until("index", "the dead letter is accepted", |status_json| status_json["deadLetters"] == 0).await;
     let replayed = client.read("index", 1).await;
     assert_eq!(seq(&replayed[0]), 2);
     assert_eq!(text(replayed[0].properties.message_id().as_ref()), change["id"].as_str().unwrap());

@@ -30,9 +30,9 @@ fn resident(gateway: &Gateway) -> u64 {
 async fn until_at(gateway: &Gateway, cursor: u64) -> u64 {
     let most = std::cell::Cell::new(0);
     gateway
-        .until("well", "the healthy one has all", |shown| {
+        .until("well", "the healthy one has all", |status_json| {
             most.set(most.get().max(resident(gateway)));
-            shown["cursor"].as_u64().unwrap() >= cursor
+            status_json["cursor"].as_u64().unwrap() >= cursor
         })
         .await;
     most.get()
@@ -65,7 +65,7 @@ async fn stalled_subscribers_delay_nobody_and_use_bounded_memory() {
     ];
     let config = configuration(folder.path(), &(source + &subscriptions.concat()));
     let gateway = Gateway::start_with(&folder.path().join("data"), &["--config", &config]);
-    gateway.until("starved", "it is connected", |shown| shown["state"] == "running").await;
+    gateway.until("starved", "it is connected", |status_json| status_json["state"] == "running").await;
     starved.starve();
 
     let client = well.client().await;
@@ -88,9 +88,9 @@ async fn stalled_subscribers_delay_nobody_and_use_bounded_memory() {
     let received = client.read("index", usize::try_from(CHANGES).unwrap()).await;
     assert!(received.iter().map(seq).eq(1..=CHANGES));
     for (name, largest) in [("silent", 0), ("starved", 2000), ("full", 2000)] {
-        let (_, shown) = gateway.ask("GET", &format!("/subscriptions/{name}"), None).await;
-        assert!(shown["cursor"].as_u64().unwrap() <= largest, "{shown:#}");
-        assert!(shown["lag"]["changes"].as_u64().unwrap() >= CHANGES - largest, "{shown:#}");
+        let (_, status_json) = gateway.ask("GET", &format!("/subscriptions/{name}"), None).await;
+        assert!(status_json["cursor"].as_u64().unwrap() <= largest, "{status_json:#}");
+        assert!(status_json["lag"]["changes"].as_u64().unwrap() >= CHANGES - largest, "{status_json:#}");
     }
     starved.feed();
 }

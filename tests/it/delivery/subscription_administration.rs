@@ -32,17 +32,20 @@ async fn pause_survives_a_restart_and_rewind_repeats() {
         post(&first, number).await;
     }
     first.until_at("index", 5).await;
-    let (status, shown) = first.ask("POST", "/subscriptions/index/pause", None).await;
-    assert_eq!((status, &shown["state"]), (200, &json!("paused")));
+    let (status, status_json) = first.ask("POST", "/subscriptions/index/pause", None).await;
+    assert_eq!((status, &status_json["state"]), (200, &json!("paused")));
     post(&first, 6).await;
     assert!(first.stop().success());
 
     let gateway = gateway(folder.path(), &lines);
     post(&gateway, 7).await;
-    let (_, shown) = gateway.ask("GET", "/subscriptions/index", None).await;
-    assert_eq!((&shown["state"], &shown["cursor"], &shown["lag"]["changes"]), (&json!("paused"), &json!(5), &json!(2)));
-    let (_, shown) = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": 4 }))).await;
-    assert_eq!((&shown["state"], &shown["cursor"]), (&json!("paused"), &json!(3)));
+    let (_, status_json) = gateway.ask("GET", "/subscriptions/index", None).await;
+    assert_eq!(
+        (&status_json["state"], &status_json["cursor"], &status_json["lag"]["changes"]),
+        (&json!("paused"), &json!(5), &json!(2))
+    );
+    let (_, status_json) = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": 4 }))).await;
+    assert_eq!((&status_json["state"], &status_json["cursor"]), (&json!("paused"), &json!(3)));
     let (status, _) = gateway.ask("POST", "/subscriptions/index/resume", None).await;
     assert_eq!(status, 200);
     gateway.until_at("index", 7).await;
@@ -52,8 +55,8 @@ async fn pause_survives_a_restart_and_rewind_repeats() {
 
     for (to, at) in [(json!("beginning"), 0), (json!("now"), 7), (json!("2000-01-01T00:00:00Z"), 0)] {
         gateway.ask("POST", "/subscriptions/index/pause", None).await;
-        let (status, shown) = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": to }))).await;
-        assert_eq!((status, &shown["cursor"]), (200, &json!(at)), "{to}");
+        let (status, status_json) = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": to }))).await;
+        assert_eq!((status, &status_json["cursor"]), (200, &json!(at)), "{to}");
     }
     for (body, status) in [(json!({ "to": 99 }), 422), (json!({}), 422), (json!({ "from": 1 }), 422)] {
         assert_eq!(gateway.ask("POST", "/subscriptions/index/rewind", Some(body)).await.0, status);
@@ -75,10 +78,10 @@ async fn subscription_created_over_http_survives_a_restart_without_storing_its_s
         ("time", json!("2000-01-01T00:00:00.000Z"), 0),
     ] {
         let put = Some(definition(name, &start));
-        let (status, shown) = gateway.ask("PUT", &format!("/subscriptions/{name}"), put.clone()).await;
-        assert_eq!(status, 201, "{shown}");
-        assert_eq!((&shown["from"], &shown["definition"]["start"]), (&json!("api"), &start));
-        assert!(shown["cursor"].as_u64().unwrap() >= cursor);
+        let (status, status_json) = gateway.ask("PUT", &format!("/subscriptions/{name}"), put.clone()).await;
+        assert_eq!(status, 201, "{status_json}");
+        assert_eq!((&status_json["from"], &status_json["definition"]["start"]), (&json!("api"), &start));
+        assert!(status_json["cursor"].as_u64().unwrap() >= cursor);
         assert_eq!(gateway.ask("PUT", &format!("/subscriptions/{name}"), put).await.0, 200);
     }
     post(&gateway, 4).await;
@@ -108,9 +111,9 @@ async fn subscription_created_over_http_survives_a_restart_without_storing_its_s
 
     // Without the secret in the environment the subscription cannot work, and reports that.
     let gateway = crate::support::gateway::Gateway::start(folder.path());
-    let (_, shown) = gateway.ask("GET", "/subscriptions/now", None).await;
-    assert_eq!(shown["state"], "failed");
-    assert!(shown["lastError"]["reason"].as_str().unwrap().contains("is not set"), "{shown:#}");
+    let (_, status_json) = gateway.ask("GET", "/subscriptions/now", None).await;
+    assert_eq!(status_json["state"], "failed");
+    assert!(status_json["lastError"]["reason"].as_str().unwrap().contains("is not set"), "{status_json:#}");
     assert_eq!(gateway.ask("POST", "/subscriptions/now/resume", None).await.0, 409);
 }
 
@@ -126,8 +129,11 @@ async fn subscription_removed_from_the_configuration_keeps_its_cursor() {
 
     let without = gateway(folder.path(), "");
     post(&without, 2).await;
-    let (_, shown) = without.ask("GET", "/subscriptions/index", None).await;
-    assert_eq!((&shown["state"], &shown["from"], &shown["cursor"]), (&json!("orphaned"), &json!("config"), &json!(1)));
+    let (_, status_json) = without.ask("GET", "/subscriptions/index", None).await;
+    assert_eq!(
+        (&status_json["state"], &status_json["from"], &status_json["cursor"]),
+        (&json!("orphaned"), &json!("config"), &json!(1))
+    );
     assert!(without.stop().success());
 
     let with = gateway(folder.path(), &lines);
@@ -158,8 +164,8 @@ async fn subscription_with_an_expired_cursor_reports_it_and_can_be_rewound() {
         assert!(began.elapsed() < crate::support::gateway::PATIENCE, "retention removes nothing");
     }
     gateway.ask("POST", "/subscriptions/index/resume", None).await;
-    let shown = gateway.until("index", "it notices", |shown| shown["state"] == "fell-behind").await;
-    let reason = shown["lastError"]["reason"].as_str().unwrap();
+    let status_json = gateway.until("index", "it notices", |status_json| status_json["state"] == "fell-behind").await;
+    let reason = status_json["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("changes after 1 are no longer available") && reason.contains("/snapshot"), "{reason}");
     let (status, _) = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": "beginning" }))).await;
     assert_eq!(status, 200);

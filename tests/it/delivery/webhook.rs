@@ -41,7 +41,7 @@ async fn webhook_posts_in_order_over_one_connection() {
         post(&gateway, number).await;
     }
     assert_eq!(gateway.ask("POST", "/subscriptions/index/resume", None).await.0, 200);
-    let shown = gateway.until_at("index", 20).await;
+    let status_json = gateway.until_at("index", 20).await;
     let requests = receiver.requests().clone();
     are_in_order(&requests, 20);
     assert_eq!((requests.len(), receiver.connections()), (20, 1));
@@ -54,7 +54,7 @@ async fn webhook_posts_in_order_over_one_connection() {
         let signed: u64 = message.header("webhook-timestamp").parse().unwrap();
         assert!(now - signed < 60, "{signed} {now}");
     }
-    assert_eq!((&shown["delivered"], &shown["definition"]["ordered"]), (&json!(20), &json!(true)));
+    assert_eq!((&status_json["delivered"], &status_json["definition"]["ordered"]), (&json!(20), &json!(true)));
 }
 
 #[tokio::test]
@@ -140,8 +140,8 @@ async fn webhook_batches_waiting_changes() {
     let (from, to) = (first[0]["id"].as_str().unwrap(), first[9]["id"].as_str().unwrap());
     assert_eq!(requests[1].header("webhook-id"), format!("{from}_{to}"));
     assert!(requests.iter().all(|request| request.is_signed_with(SECRET)));
-    let shown = gateway.until("index", "it is idle", |shown| shown["lag"]["changes"] == 0).await;
-    assert_eq!(shown["delivered"], 25);
+    let status_json = gateway.until("index", "it is idle", |status_json| status_json["lag"]["changes"] == 0).await;
+    assert_eq!(status_json["delivered"], 25);
 }
 
 #[tokio::test]
@@ -163,8 +163,8 @@ async fn webhook_splits_a_refused_batch() {
     for number in 2..=7 {
         post(&gateway, number).await;
     }
-    let shown = gateway.until_at("index", 7).await;
-    assert_eq!((&shown["deadLetters"], &shown["delivered"]), (&json!(1), &json!(6)));
+    let status_json = gateway.until_at("index", 7).await;
+    assert_eq!((&status_json["deadLetters"], &status_json["delivered"]), (&json!(1), &json!(6)));
     let sizes: Vec<_> =
         receiver.requests().iter().map(|request| request.json()["changes"].as_array().unwrap().len()).collect();
     assert_eq!(sizes, [1, 5, 1, 1, 1, 1, 1, 2]);
@@ -196,8 +196,8 @@ async fn webhook_without_order_sends_concurrently_and_repeats_only_failures() {
     four_are_here.send_replace(true);
     let began = Instant::now();
     let landed = async || {
-        let (_, shown) = gateway.ask("GET", "/subscriptions/index/attempts", None).await;
-        shown["attempts"].as_array().unwrap().len()
+        let (_, status_json) = gateway.ask("GET", "/subscriptions/index/attempts", None).await;
+        status_json["attempts"].as_array().unwrap().len()
     };
     while landed().await < 3 {
         assert!(began.elapsed() < PATIENCE, "three attempts are not shown");
@@ -266,7 +266,8 @@ async fn webhook_over_tls_with_a_private_ca_uses_http_2() {
     let expected: Vec<_> = (1..=5).map(|seq| (hyper::Version::HTTP_2, seq)).collect();
     assert_eq!((requests.lock().unwrap().clone(), connections.load(Ordering::SeqCst)), (expected, 1));
     // A subscription without that CA certificate sends nothing.
-    let other = gateway.until("other", "the failure is reported", |shown| shown["lastError"].is_object()).await;
+    let other =
+        gateway.until("other", "the failure is reported", |status_json| status_json["lastError"].is_object()).await;
     let reason = other["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("certificate") && other["delivered"] == 0, "{reason}");
     // The log lines of HTTP/2 and TLS contain no secret.

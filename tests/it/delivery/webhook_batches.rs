@@ -56,9 +56,9 @@ async fn webhook_batches_adapt_to_the_body_limit_of_the_receiver() {
         .collect();
     let gateway = crate::support::subscription_fixture::gateway(folder.path(), &lines);
     for (name, receiver, bytes) in [("usual", &receivers[0], usual), ("small", &receivers[1], small)] {
-        let shown = gateway.until_at(name, 250).await;
+        let status_json = gateway.until_at(name, 250).await;
         assert_eq!(
-            (&shown["failures"], &shown["deadLetters"], &shown["lastError"]),
+            (&status_json["failures"], &status_json["deadLetters"], &status_json["lastError"]),
             (&json!(0), &json!(0), &json!(null))
         );
         assert_eq!(accepted(receiver, bytes), (1..=250).collect::<Vec<_>>(), "{name}: in order and once");
@@ -89,8 +89,8 @@ async fn webhook_batch_split_does_not_repeat_accepted_changes() {
     }
     let began = Instant::now();
     let delivered = async || {
-        let shown = gateway.json("/subscriptions/index/attempts").await;
-        shown["attempts"].as_array().unwrap().iter().filter(|attempt| attempt["outcome"] == "delivered").count()
+        let status_json = gateway.json("/subscriptions/index/attempts").await;
+        status_json["attempts"].as_array().unwrap().iter().filter(|attempt| attempt["outcome"] == "delivered").count()
     };
     while delivered().await < 10 {
         assert!(began.elapsed() < PATIENCE, "seven before it and three behind it arrive");

@@ -33,9 +33,9 @@ async fn example_receiver_prints_the_readme_output() {
     gateway.until_at("index", 6).await;
     receiver.until_printed(2).await;
     let page = here("docs/push.md");
-    let (_, shown) = page.split_once("\n```\nreceiving on port 9000\n").unwrap();
-    let (shown, _) = shown.split_once("```").unwrap();
-    assert_eq!(receiver.stop()[1..], shown.lines().collect::<Vec<_>>());
+    let (_, status_json) = page.split_once("\n```\nreceiving on port 9000\n").unwrap();
+    let (status_json, _) = status_json.split_once("```").unwrap();
+    assert_eq!(receiver.stop()[1..], status_json.lines().collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn example_receiver_accepts_either_of_two_secrets() {
     let (receiver, port) = Example::webhook_receiver(other, folder.path()).await;
     let gateway = gateway(folder.path(), &webhook("index", &format!("http://127.0.0.1:{port}/"), ""));
     post(&gateway, 4).await;
-    let shown = gateway.until("index", "it is refused", |shown| shown["state"] == "retrying").await;
-    assert_eq!(shown["lastError"]["reason"], "it responded with 401 Unauthorized");
+    let status_json = gateway.until("index", "it is refused", |status_json| status_json["state"] == "retrying").await;
+    assert_eq!(status_json["lastError"]["reason"], "it responded with 401 Unauthorized");
     assert_eq!(receiver.stop().len(), 1);
 }

@@ -15,14 +15,14 @@ use crate::support::{
 async fn hurry_until(gateway: &Gateway, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
-        let (_, shown) = gateway.ask("GET", &format!("/subscriptions/{name}"), None).await;
-        if holds(&shown) {
-            return shown;
+        let (_, status_json) = gateway.ask("GET", &format!("/subscriptions/{name}"), None).await;
+        if holds(&status_json) {
+            return status_json;
         }
-        if shown["state"] == "retrying" {
+        if status_json["state"] == "retrying" {
             gateway.ask("POST", &format!("/subscriptions/{name}/resume"), None).await;
         }
-        assert!(began.elapsed() < PATIENCE, "timeout while waiting until {what}: {shown:#}");
+        assert!(began.elapsed() < PATIENCE, "timeout while waiting until {what}: {status_json:#}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -45,7 +45,7 @@ async fn webhook_retries_every_failure_until_410() {
     for number in 1..=4 {
         post(&gateway, number).await;
     }
-    let ended = hurry_until(&gateway, "index", "it has ended", |shown| shown["state"] == "ended").await;
+    let ended = hurry_until(&gateway, "index", "it has ended", |status_json| status_json["state"] == "ended").await;
     assert_eq!((&ended["cursor"], &ended["delivered"]), (&json!(2), &json!(2)), "{ended:#}");
     assert_eq!(ended["lastError"]["reason"], "it responded with 410 Gone");
 
@@ -60,8 +60,8 @@ async fn webhook_retries_every_failure_until_410() {
     assert_eq!(connections, [1, 2, 3, 4, 5, 6, 6]);
     assert!(receiver.flooded() < 100_000_000, "{}", receiver.flooded());
 
-    let (_, shown) = gateway.ask("GET", "/subscriptions/index/attempts", None).await;
-    let attempts = shown["attempts"].as_array().unwrap();
+    let (_, status_json) = gateway.ask("GET", "/subscriptions/index/attempts", None).await;
+    let attempts = status_json["attempts"].as_array().unwrap();
     let reasons: Vec<_> = attempts
         .iter()
         .rev()
@@ -76,7 +76,7 @@ async fn webhook_retries_every_failure_until_410() {
         (2, Some(200), "delivered"),
         (3, Some(410), "gone"),
     ];
-    assert_eq!(reasons, expected, "{shown:#}");
+    assert_eq!(reasons, expected, "{status_json:#}");
     assert_eq!(attempts[6]["answer"], "the answer is 500");
     assert_eq!(attempts[6]["reason"], "it responded with 500 Internal Server Error");
     assert_eq!(attempts[5]["reason"], "no response within 1 seconds");
@@ -99,13 +99,13 @@ async fn webhook_failure_degrades_readiness() {
     let gateway = gateway(folder.path(), &webhook("index", &receiver.url(), ""));
     assert_eq!(gateway.json("/readyz").await["status"], "ready");
     post(&gateway, 1).await;
-    gateway.until("index", "it has failed", |shown| shown["state"] == "retrying").await;
+    gateway.until("index", "it has failed", |status_json| status_json["state"] == "retrying").await;
     let ready = gateway.json("/readyz").await;
     let expected = json!({
         "status": "degraded", "head": 1, "subscriptions": [{ "name": "index", "state": "retrying" }]
     });
     assert_eq!(ready, expected);
-    hurry_until(&gateway, "index", "it is delivered", |shown| shown["delivered"] == 1).await;
+    hurry_until(&gateway, "index", "it is delivered", |status_json| status_json["delivered"] == 1).await;
     assert_eq!(gateway.json("/readyz").await, json!({ "status": "ready", "head": 1 }));
     // A paused subscription does not degrade readiness, because its operator wants the pause.
     assert_eq!(gateway.ask("POST", "/subscriptions/index/pause", None).await.0, 200);
@@ -126,15 +126,15 @@ async fn webhook_retry_honours_retry_after() {
     post(&gateway, 1).await;
     let requests = receiver.until(2).await;
     assert!(requests[1].at - requests[0].at >= Duration::from_secs(2), "{:?}", requests[1].at - requests[0].at);
-    let shown = gateway.until("index", "it waits again", |shown| shown["failures"] == 2).await;
-    let (at, next) = (&shown["lastError"]["at"], &shown["nextAttempt"]);
+    let status_json = gateway.until("index", "it waits again", |status_json| status_json["failures"] == 2).await;
+    let (at, next) = (&status_json["lastError"]["at"], &status_json["nextAttempt"]);
     let time = |text: &Value| chrono::DateTime::parse_from_rfc3339(text.as_str().unwrap()).unwrap();
-    assert!(time(next) - time(at) <= chrono::TimeDelta::seconds(4), "{shown:#}");
-    let shown = gateway.until_at("index", 1).await;
+    assert!(time(next) - time(at) <= chrono::TimeDelta::seconds(4), "{status_json:#}");
+    let status_json = gateway.until_at("index", 1).await;
     let requests = receiver.requests().clone();
     // The date in Retry-After has whole seconds.
     assert!(requests[2].at - requests[0].at >= Duration::from_millis(2900), "{:?}", requests[2].at - requests[0].at);
-    assert_eq!((requests.len(), &shown["failures"]), (3, &json!(0)));
+    assert_eq!((requests.len(), &status_json["failures"]), (3, &json!(0)));
     // An error response does not close the connection.
     assert_eq!(receiver.connections(), 1);
 }
@@ -148,12 +148,12 @@ async fn webhook_redirect_is_reported_and_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), &webhook("index", &receiver.url(), ""));
     post(&gateway, 1).await;
-    let shown = gateway.until("index", "it waits", |shown| shown["state"] == "retrying").await;
-    let reason = shown["lastError"]["reason"].as_str().unwrap();
+    let status_json = gateway.until("index", "it waits", |status_json| status_json["state"] == "retrying").await;
+    let reason = status_json["lastError"]["reason"].as_str().unwrap();
     assert!(reason.starts_with("it responded with 308") && reason.contains("redirects are not followed"), "{reason}");
     receiver.until(2).await;
     assert_eq!(
-        (elsewhere.connections(), shown["cursor"].as_u64(), shown["deadLetters"].as_u64()),
+        (elsewhere.connections(), status_json["cursor"].as_u64(), status_json["deadLetters"].as_u64()),
         (0, Some(0), Some(0))
     );
 }
@@ -171,7 +171,7 @@ async fn webhook_refusal_by_configured_status_becomes_a_dead_letter() {
     assert_eq!((&picky["deadLetters"], &picky["delivered"]), (&json!(1), &json!(2)));
     let (_, letters) = gateway.ask("GET", "/subscriptions/picky/dead-letters", None).await;
     assert_eq!(letters["deadLetters"][0]["reason"], "it responded with 422 Unprocessable Entity");
-    let waits = gateway.until("waits", "it waits", |shown| shown["state"] == "retrying").await;
+    let waits = gateway.until("waits", "it waits", |status_json| status_json["state"] == "retrying").await;
     assert_eq!((&waits["cursor"], &waits["deadLetters"]), (&json!(1), &json!(0)));
 }
 
@@ -184,7 +184,7 @@ async fn webhook_is_paused_after_failing_too_long() {
     post(&gateway, 1).await;
     gateway.until_at("index", 1).await;
     post(&gateway, 2).await;
-    let is_paused = |shown: &Value| shown["state"] == "paused";
+    let is_paused = |status_json: &Value| status_json["state"] == "paused";
     let paused = gateway.until("index", "it is paused", is_paused).await;
     let reason = "paused after 1 seconds of failures; last error: it responded with 502 Bad Gateway";
     assert_eq!(paused["lastError"]["reason"], reason, "{paused:#}");
@@ -203,16 +203,16 @@ async fn webhook_is_paused_after_failing_too_long() {
     // The subscription stays paused, with its reason, until an administrator resumes it.
     gateway.kill();
     let gateway = crate::support::subscription_fixture::gateway(folder.path(), &lines);
-    let shown = gateway.json("/subscriptions/index").await;
-    assert_eq!((&shown["state"], &shown["lastError"]["reason"]), (&json!("paused"), &json!(reason)));
+    let status_json = gateway.json("/subscriptions/index").await;
+    assert_eq!((&status_json["state"], &status_json["lastError"]["reason"]), (&json!("paused"), &json!(reason)));
     // A rewind does not end the pause.
     let rewind = gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": 1 }))).await;
     assert_eq!((rewind.0, &rewind.1["state"]), (200, &json!("paused")));
     assert_eq!(receiver.requests().len(), posts);
     assert_eq!(gateway.ask("POST", "/subscriptions/index/resume", None).await.0, 200);
     receiver.until(posts + 1).await;
-    let shown = gateway.until("index", "it is paused again", is_paused).await;
-    assert_eq!(shown["cursor"], 0);
+    let status_json = gateway.until("index", "it is paused again", is_paused).await;
+    assert_eq!(status_json["cursor"], 0);
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn webhook_that_stalls_delays_no_other() {
     are_in_order(&healthy.requests(), 50);
     assert_eq!(stalled.until(1).await.len(), 1);
     // The stalled subscription delays neither its own pause nor the shutdown.
-    let (status, shown) = gateway.ask("POST", "/subscriptions/stalled/pause", None).await;
-    assert_eq!((status, &shown["state"], &shown["cursor"]), (200, &json!("paused"), &json!(0)));
+    let (status, status_json) = gateway.ask("POST", "/subscriptions/stalled/pause", None).await;
+    assert_eq!((status, &status_json["state"], &status_json["cursor"]), (200, &json!("paused"), &json!(0)));
     assert!(gateway.stop().success());
 }

@@ -101,9 +101,9 @@ async fn webhook_created_over_http_is_limited_to_allowed_destinations() {
     // After its destination is removed from the allow list, the subscription remains and reports the reason for
     // its failure.
     let gateway = self::gateway(folder.path(), "", "");
-    let shown = gateway.json("/subscriptions/new").await;
-    let reason = shown["lastError"]["reason"].as_str().unwrap();
-    assert!(shown["state"] == "failed" && reason.contains("a loopback address"), "{shown:#}");
+    let status_json = gateway.json("/subscriptions/new").await;
+    let reason = status_json["lastError"]["reason"].as_str().unwrap();
+    assert!(status_json["state"] == "failed" && reason.contains("a loopback address"), "{status_json:#}");
 }
 
 #[tokio::test]
@@ -155,8 +155,8 @@ async fn webhook_secrets_appear_in_no_output() {
     let credentials = STANDARD.encode(format!("me:{PASSWORD}"));
     assert_eq!(receiver.requests()[0].header("authorization"), format!("Basic {credentials}"));
     assert_eq!(receiver.requests()[0].path, format!("/in?{QUERY}"));
-    let shown = format!("http://{}/in?(hidden)", receiver.address);
-    assert!(answers.contains(&shown) && answers.contains("/in?(secret) Basic (secret)"), "{answers}");
+    let status_json = format!("http://{}/in?(hidden)", receiver.address);
+    assert!(answers.contains(&status_json) && answers.contains("/in?(secret) Basic (secret)"), "{answers}");
     assert!(gateway.stop().success());
     // `tidings check` prints no secret either, whether the configuration is valid or not.
     for (from, to, code) in [("", "", 0), ("format = \"json\"", "window = 7", 2), (SECRET, "hush-hush-2", 2)] {

@@ -147,8 +147,9 @@ async fn failing_subscriber_is_retried_and_410_ends_the_subscription() {
     subscribe(&gateway, &subscriber.url(), &feed(&gateway), &[]).await;
     let name = until_subscribed(&gateway, 1).await[0]["name"].as_str().unwrap().to_owned();
     post(&gateway, 1).await;
-    let shown = gateway.until(&name, "the subscription fails", |shown| shown["failures"].as_u64() >= Some(1)).await;
-    assert!(shown["lastError"]["reason"].as_str().unwrap().contains("500"), "{shown:#}");
+    let status_json =
+        gateway.until(&name, "the subscription fails", |status_json| status_json["failures"].as_u64() >= Some(1)).await;
+    assert!(status_json["lastError"]["reason"].as_str().unwrap().contains("500"), "{status_json:#}");
     post(&gateway, 2).await;
     status.store(302, Ordering::SeqCst);
     let failed = distributed(&subscriber).len();
@@ -201,8 +202,8 @@ async fn subscriptions_survive_a_restart_and_can_be_deleted_by_the_operator() {
         requests.last().is_some_and(|request| query(request).get("hub.mode").is_some_and(|mode| mode == "denied"))
     })
     .await;
-    let shown = gateway.json("/subscriptions").await.to_string();
-    let parameters = parameters + &std::fs::read_to_string(&log).unwrap() + &shown;
+    let status_json = gateway.json("/subscriptions").await.to_string();
+    let parameters = parameters + &std::fs::read_to_string(&log).unwrap() + &status_json;
     assert!(!parameters.contains("pssst-secret") && !parameters.contains("pssst-key"), "no secret comes out");
 }
 

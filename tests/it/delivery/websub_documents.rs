@@ -90,7 +90,7 @@ async fn documents_shrink_until_the_subscriber_accepts_them() {
     // A document that cannot be smaller is retried later from the same entry on.
     bytes.store(0, Ordering::SeqCst);
     post(&gateway, 2).await;
-    gateway.until(&name, "the subscription fails", |shown| shown["failures"].as_u64() >= Some(1)).await;
+    gateway.until(&name, "the subscription fails", |status_json| status_json["failures"].as_u64() >= Some(1)).await;
     bytes.store(60_000, Ordering::SeqCst);
     gateway.until_at(&name, 2).await;
 }

@@ -90,8 +90,12 @@ async fn bus_errors_are_quarantined_with_their_location_and_the_rest_is_read() {
         assert_eq!(location_and_reason.0, place, "{key}: {location_and_reason:?}");
         assert!(location_and_reason.1.contains(reason), "{key}: {location_and_reason:?}");
         assert_eq!(quarantined[0]["size"], body.len(), "the quarantine preserves the body");
-        let shown = gateway.json(&format!("/quarantine/{}", quarantined[0]["id"])).await;
-        assert!(shown["headers"].to_string().contains(&format!("[\"routing-key\",\"{key}\"]")), "{}", shown["headers"]);
+        let details = gateway.json(&format!("/quarantine/{}", quarantined[0]["id"])).await;
+        assert!(
+            details["headers"].to_string().contains(&format!("[\"routing-key\",\"{key}\"]")),
+            "{}",
+            details["headers"]
+        );
     }
     assert!(gateway.stop().success());
     for queue in ["tidings.sfm", "tidings.hoarder"] {

@@ -11,13 +11,13 @@ fn fixtures_match_their_snapshots() {
         for fixture in fixtures::of(kind.name) {
             let case = fixture.file_stem().unwrap().to_str().unwrap();
             insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
-                insta::assert_snapshot!(format!("{}__{case}", kind.name), shown(fixtures::read(kind.name, &fixture)));
+                insta::assert_snapshot!(format!("{}__{case}", kind.name), render(fixtures::read(kind.name, &fixture)));
             });
         }
     }
 }
 
-fn shown(reading: Result<ParsedMessage, Rejection>) -> String {
+fn render(reading: Result<ParsedMessage, Rejection>) -> String {
     match reading {
         Ok(ParsedMessage::Drafts(drafts)) => drafts.iter().map(|draft| format!("{draft:#?}\n")).collect(),
         Ok(ParsedMessage::NoChange(reason)) => format!("nothing changed: {reason}\n"),

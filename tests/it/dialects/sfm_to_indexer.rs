@@ -140,12 +140,12 @@ async fn read_all(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, count: us
 
 /// Runs the example indexer on its queue twice; the second run gets only repeats.
 async fn index(vhost: &Vhost<'_>, gateway: &Gateway, folder: &Path, head: u64, lines: usize) -> Vec<String> {
-    let shown = gateway.until_at("index", head).await;
+    let details = gateway.until_at("index", head).await;
     let mut indexer = Example::indexer(&vhost.url(), "index", folder);
     indexer.until_printed(lines).await;
-    let delivered = shown["delivered"].as_u64().unwrap();
+    let delivered = details["delivered"].as_u64().unwrap();
     assert_eq!(gateway.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": "beginning" }))).await.0, 200);
-    gateway.until("index", "all came again", |shown| shown["delivered"] == 2 * delivered).await;
+    gateway.until("index", "all came again", |details| details["delivered"] == 2 * delivered).await;
     let began = Instant::now();
     let empty = || Broker::shared().ctl(&["list_queues", "--vhost", &vhost.name, "name", "messages"]);
     while !empty().lines().any(|line| line == "index\t0") {

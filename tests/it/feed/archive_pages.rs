@@ -136,7 +136,7 @@ async fn archive_page_exists_once_two_complete_pages_follow() {
         assert_eq!(feed.link("current"), Some("https://example.org/tidings/feed"));
         assert_eq!(feed.link("prev-archive"), older.map(address).as_deref());
         assert_eq!(feed.link("next-archive"), Some(address(newer).as_str()));
-        let shown: Vec<_> = changes(&feed).iter().map(|change| change["seq"].as_u64().unwrap()).collect();
-        assert!(shown.into_iter().eq(((number - 1) * 100 + 1..=number * 100).rev()), "page {number}");
+        let details: Vec<_> = changes(&feed).iter().map(|change| change["seq"].as_u64().unwrap()).collect();
+        assert!(details.into_iter().eq(((number - 1) * 100 + 1..=number * 100).rev()), "page {number}");
     }
 }

@@ -21,11 +21,11 @@ async fn read_archive(gateway: &Gateway, mut pace: impl AsyncFnMut()) -> BTreeMa
     let mut next = Some("/feed".to_owned());
     while let Some(link) = next {
         let feed = Element::parse(&gateway.document(&link).await);
-        let shown = changes(&feed);
-        let numbers: Vec<_> = shown.iter().map(|change| change["seq"].as_u64().unwrap()).collect();
+        let details = changes(&feed);
+        let numbers: Vec<_> = details.iter().map(|change| change["seq"].as_u64().unwrap()).collect();
         assert!(numbers.is_sorted_by(|newer, older| newer == &(older + 1)), "{link}: {numbers:?}");
         assert_eq!(feed.one("fh:archive").is_some(), link != "/feed", "{link}");
-        for change in shown {
+        for change in details {
             assert!(ids.insert(change["id"].to_string()), "{link} has a change again");
             found.insert(change["seq"].as_u64().unwrap(), change);
         }
@@ -88,7 +88,7 @@ async fn feed_with_changes_is_never_empty() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path()).await;
     let mut number = 1;
-    for (head, shown, archived) in [
+    for (head, details, archived) in [
         (0, 0, None),
         (1, 1, None),
         (99, 99, None),
@@ -106,7 +106,7 @@ async fn feed_with_changes_is_never_empty() {
         }
         assert_eq!(gateway.journal.head(), Seq(head));
         let feed = Element::parse(&gateway.document("/feed").await);
-        assert_eq!(changes(&feed).len(), shown, "with {head} changes");
+        assert_eq!(changes(&feed).len(), details, "with {head} changes");
         let expected = archived.map(|page: u64| format!("https://example.org/tidings/feed/archive/{page}"));
         assert_eq!(feed.link("prev-archive"), expected.as_deref(), "with {head} changes");
         assert_eq!(feed.link("self"), Some("https://example.org/tidings/feed"));

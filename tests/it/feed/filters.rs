@@ -18,9 +18,9 @@ async fn chain(gateway: &Gateway, query: &str, mut pace: impl AsyncFnMut()) -> (
         assert_eq!(feed.link("self"), Some(link.as_str()));
         assert_eq!(feed.link("first"), Some(first.as_str()));
         assert!(feed.one("fh:archive").is_none());
-        let shown = changes(&feed);
-        sizes.push(shown.len());
-        all.extend(shown);
+        let details = changes(&feed);
+        sizes.push(details.len());
+        all.extend(details);
         next = feed.link("next").map(str::to_owned);
         assert!(sizes.len() < 1000, "the chain has no end");
         pace().await;
@@ -69,20 +69,20 @@ async fn filtered_feed_shows_every_match_once() {
         ("since=2999-01-01T00:00:00Z", |_| false),
     ];
     for (query, predicate) in cases {
-        let (shown, sizes) = chain(&gateway, query, async || {}).await;
+        let (details, sizes) = chain(&gateway, query, async || {}).await;
         let expected: Vec<_> = journaled.values().rev().filter(|change| predicate(change)).cloned().collect();
-        assert_eq!(shown, expected, "{query}");
+        assert_eq!(details, expected, "{query}");
         assert!(expected.len() != journaled.len() || query == "limit=7", "{query} filters nothing");
         if query == "limit=7" {
             assert!(sizes.iter().rev().skip(1).all(|size| *size == 7), "{sizes:?}");
         }
     }
 
-    let (shown, _) = chain(&gateway, "limit=20&source=fedora3&source=sfm", async || {
+    let (details, _) = chain(&gateway, "limit=20&source=fedora3&source=sfm", async || {
         append(&gateway.journal, "sfm", (0..9).map(varied).collect()).await;
     })
     .await;
-    let before: Vec<_> = shown.into_iter().filter(|change| change["seq"].as_u64() <= Some(head.0)).collect();
+    let before: Vec<_> = details.into_iter().filter(|change| change["seq"].as_u64() <= Some(head.0)).collect();
     let expected: Vec<_> = journaled.values().rev().filter(|change| change["source"] != "islandora").cloned().collect();
     assert_eq!(before, expected, "while changes come in");
 }
@@ -100,9 +100,9 @@ async fn since_filters_by_time_of_receipt() {
     append(&gateway.journal, "fedora3", (0..50).map(varied).collect()).await;
     let journaled = gateway.journaled(gateway.journal.head()).await;
     let newest = journaled.values().next_back().unwrap()["received"].as_str().unwrap();
-    let (shown, _) = chain(&gateway, &format!("since={newest}&limit=7"), async || {}).await;
+    let (details, _) = chain(&gateway, &format!("since={newest}&limit=7"), async || {}).await;
     let expected: Vec<_> = journaled.range(old.0 + 1..).rev().map(|(_, change)| change.clone()).collect();
-    assert_eq!(shown, expected);
+    assert_eq!(details, expected);
 }
 
 #[tokio::test]
@@ -114,9 +114,9 @@ async fn filtered_document_examines_a_bounded_number_of_changes() {
     };
     append(&gateway.journal, "rare", vec![add(0)]).await;
     append(&gateway.journal, "frequent", (1..=10_100).map(add).collect()).await;
-    let (shown, sizes) = chain(&gateway, "source=rare", async || {}).await;
-    assert_eq!((shown.len(), sizes), (1, vec![0, 0, 1]));
-    assert_eq!(shown[0]["object"], "http://h/0");
+    let (details, sizes) = chain(&gateway, "source=rare", async || {}).await;
+    assert_eq!((details.len(), sizes), (1, vec![0, 0, 1]));
+    assert_eq!(details[0]["object"], "http://h/0");
     let (_, sizes) = chain(&gateway, "since=2999-01-01T00:00:00Z", async || {}).await;
     assert_eq!(sizes, [0], "a document examined changes older than `since`");
 }

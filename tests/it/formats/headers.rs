@@ -77,7 +77,7 @@ async fn change_page_offers_only_formats_with_a_complete_body() {
     post_event(&gateway, &event(1)).await;
     let change = gateway.changes().await.remove(0);
     let url = format!("{}/changes/{}", gateway.url, change["id"].as_str().unwrap());
-    for (accept, shown) in [
+    for (accept, details) in [
         ("application/cloudevents+json", "\"data\""),
         ("application/activity+json", "https://www.w3.org/ns/activitystreams"),
         ("application/xml", "contentObjectModification"),
@@ -85,7 +85,7 @@ async fn change_page_offers_only_formats_with_a_complete_body() {
         let answer = gateway.http.get(&url).header("accept", accept).send().await.unwrap();
         assert_eq!(answer.headers()["content-type"], accept);
         let body = answer.text().await.unwrap();
-        assert!(body.contains(shown), "{accept}: {body}");
+        assert!(body.contains(details), "{accept}: {body}");
     }
     let plain = gateway.http.get(&url).header("accept", "application/json").send().await.unwrap();
     assert!(plain.headers().keys().all(|name| !name.as_str().starts_with("ce-")));

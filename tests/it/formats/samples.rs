@@ -14,7 +14,7 @@ fn samples_match_their_snapshots() {
     for (name, change) in changes() {
         for kind in FORMATS {
             insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
-                insta::assert_snapshot!(format!("{}__{name}", kind.name), shown(kind, &change));
+                insta::assert_snapshot!(format!("{}__{name}", kind.name), render(kind, &change));
             });
         }
     }
@@ -43,22 +43,22 @@ fn samples_of_several_changes_are_one_body() {
     assert_eq!(cloudevents.batch.unwrap().media_type, "application/cloudevents-batch+json");
 }
 
-fn shown(kind: &FormatKind, change: &Change) -> String {
-    let mut shown = format!("Content-Type: {}\n", kind.media_type);
+fn render(kind: &FormatKind, change: &Change) -> String {
+    let mut details = format!("Content-Type: {}\n", kind.media_type);
     for carrier in [HeaderProtocol::Http, HeaderProtocol::Amqp] {
         for header in kind.headers(change, carrier) {
-            writeln!(shown, "{carrier:?}: {}: {}", header.name, header.value).unwrap();
+            writeln!(details, "{carrier:?}: {}: {}", header.name, header.value).unwrap();
         }
     }
-    shown.push('\n');
+    details.push('\n');
     let body = (kind.write)(change);
     if kind.media_type.ends_with("json") {
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        shown.push_str(&serde_json::to_string_pretty(&body).unwrap());
+        details.push_str(&serde_json::to_string_pretty(&body).unwrap());
     } else {
-        shown.push_str(&String::from_utf8(body).unwrap());
+        details.push_str(&String::from_utf8(body).unwrap());
     }
-    shown
+    details
 }
 
 /// Changes as the journal stores them, one for each relation between an object and its items.

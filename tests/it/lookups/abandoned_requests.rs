@@ -70,11 +70,11 @@ async fn abandoned_requests_free_permits_for_follow_up_lookups() {
     assert_eq!(gateway.post("fedora3", "application/atom+xml", modified(9, "demo:1")).await.0, 201);
     let began = Instant::now();
     loop {
-        let shown = lookup(&gateway).await;
-        if shown["incomplete"] == 0 {
+        let details = lookup(&gateway).await;
+        if details["incomplete"] == 0 {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "{shown}");
+        assert!(began.elapsed() < PATIENCE, "{details}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -112,9 +112,9 @@ async fn best_effort_completes_the_change_later() {
         let gateway = start(folder.path(), "best-effort", &url(&repository));
         let (status, response) = post(&gateway, 2).await;
         assert_eq!(status, 201, "{behaviour:?}: {response}");
-        let shown = lookup(&gateway, "fedora3").await;
-        assert_eq!((&shown["mode"], &shown["incomplete"]), (&json!("best-effort"), &json!(1)), "{shown}");
-        assert!(shown["lastError"]["reason"].is_string(), "{shown}");
+        let details = lookup(&gateway, "fedora3").await;
+        assert_eq!((&details["mode"], &details["incomplete"]), (&json!("best-effort"), &json!(1)), "{details}");
+        assert!(details["lastError"]["reason"].is_string(), "{details}");
         let metrics = gateway.http.get(format!("{}/metrics", gateway.url)).send().await.unwrap().text().await.unwrap();
         assert!(metrics.contains("tidings_incomplete_changes{source=\"fedora3\"} 1"), "{metrics}");
         repository.set_behaviour(Behaviour::Normal);
@@ -157,9 +157,9 @@ async fn unreachable_repository_completes_the_change_later() {
     for second in 2..20 {
         assert_eq!(post(&gateway, second).await.0, 201);
     }
-    let shown = lookup(&gateway, "fedora3").await;
-    assert_eq!((&shown["incomplete"], &shown["state"]), (&json!(18), &json!("circuit-open")), "{shown}");
-    assert!(shown["nextAttempt"].is_string(), "{shown}");
+    let details = lookup(&gateway, "fedora3").await;
+    assert_eq!((&details["incomplete"], &details["state"]), (&json!(18), &json!("circuit-open")), "{details}");
+    assert!(details["nextAttempt"].is_string(), "{details}");
 }
 
 #[tokio::test]
@@ -199,8 +199,8 @@ async fn outdated_lookup_is_not_reported() {
     let changes = until_complete(&gateway).await;
     let completed_before = changes.len() == 3 && changes[1]["items"][0]["content"]["mediaType"] == "image/jp2";
     assert!(changes.len() == 2 || completed_before, "{changes:#?}");
-    let shown = gateway.json(&format!("/objects?uri={BASE}/objects/demo:1")).await;
-    assert!(shown["items"].as_array().unwrap().iter().all(|item| item["live"] == false), "{shown}");
+    let details = gateway.json(&format!("/objects?uri={BASE}/objects/demo:1")).await;
+    assert!(details["items"].as_array().unwrap().iter().all(|item| item["live"] == false), "{details}");
 }
 
 #[tokio::test]

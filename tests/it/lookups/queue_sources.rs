@@ -61,12 +61,12 @@ async fn broken_connection_is_reported_while_the_lookup_waits() {
         "lookup = \"required\"\n[sources.{SOURCE}.repository]\nurl = \"http://127.0.0.1:1{PATH}\"\npublic_urls = [\"{BASE}\"]\n"
     );
     let gateway = start_with(folder.path(), &peer.url(), "/queue/q", "fedora-apim", &lines);
-    let shown = crate::support::amqp_source::until(&gateway, "the end of the connection is shown", async || {
-        let shown = connection(&gateway).await;
-        (shown["state"] == "paused" && shown["lastError"]["reason"].is_string()).then_some(shown)
+    let details = crate::support::amqp_source::until(&gateway, "the end of the connection is shown", async || {
+        let details = connection(&gateway).await;
+        (details["state"] == "paused" && details["lastError"]["reason"].is_string()).then_some(details)
     })
     .await;
-    assert_eq!(shown["lastError"]["reason"], "the connection to the broker broke: the broker closed it");
+    assert_eq!(details["lastError"]["reason"], "the connection to the broker broke: the broker closed it");
 }
 
 #[tokio::test]
@@ -88,10 +88,10 @@ async fn best_effort_keeps_reading_the_queue() {
             .await;
         let changes = gateway.changes().await;
         assert_in_order(changes.iter().filter(|change| change["lookup"] == "incomplete"));
-        let shown = gateway.json(&format!("/objects?uri={BASE}/objects/demo:1")).await;
-        let content = &shown["items"][0]["content"];
-        assert_eq!((&content["mediaType"], &content["size"]), (&json!("image/jp2"), &json!(121)), "{shown}");
-        assert_eq!(shown["parent"], format!("{BASE}/objects/demo:all"));
+        let details = gateway.json(&format!("/objects?uri={BASE}/objects/demo:1")).await;
+        let content = &details["items"][0]["content"];
+        assert_eq!((&content["mediaType"], &content["size"]), (&json!("image/jp2"), &json!(121)), "{details}");
+        assert_eq!(details["parent"], format!("{BASE}/objects/demo:all"));
         assert!(gateway.stop().success());
     }
 }

@@ -73,8 +73,8 @@ async fn fedora_3_shuffled_session_is_completed() {
         };
         for object in 0..OBJECTS {
             let uri = format!("{BASE}/objects/demo:{object}");
-            let shown = gateway.json(&format!("/objects?uri={uri}")).await;
-            let live = shown["items"].as_array().unwrap().iter().filter(|item| item["live"] == true);
+            let details = gateway.json(&format!("/objects?uri={uri}")).await;
+            let live = details["items"].as_array().unwrap().iter().filter(|item| item["live"] == true);
             let content = |item: &Value| {
                 let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
                 (
@@ -103,7 +103,7 @@ async fn fedora_3_shuffled_session_is_completed() {
                 4 => Value::Null,
                 _ => json!(format!("{BASE}/objects/demo:all")),
             };
-            assert_eq!(shown["parent"], parent, "{uri}");
+            assert_eq!(details["parent"], parent, "{uri}");
         }
         for change in gateway.changes().await {
             assert!(matches!(change["lookup"].as_str(), None | Some("newer" | "gone")), "{change:#}");
@@ -144,8 +144,8 @@ async fn fedora_6_shuffled_session_is_completed() {
         if object < 3 {
             assert_eq!(parent, format!("{REST}/collection"));
             assert_eq!(live.len(), 1);
-            let shown = gateway.json(&format!("/objects?uri={uri}")).await;
-            assert_eq!(shown["items"][0]["content"]["mediaType"], "text/turtle;charset=utf-8");
+            let details = gateway.json(&format!("/objects?uri={uri}")).await;
+            assert_eq!(details["items"][0]["content"]["mediaType"], "text/turtle;charset=utf-8");
         } else {
             assert_eq!(live.len(), 0);
         }
@@ -177,15 +177,19 @@ async fn islandora_shuffled_session_is_completed() {
     let lines = lines("best-effort", &format!("{}{}", repository.url(), fake_fedora6::PATH), REST);
     let (_folder, gateway) = run_session("islandora", messages, true, &lines).await;
     for object in 0..OBJECTS {
-        let shown = gateway.json(&format!("/objects?uri={}", object_uri(object))).await;
-        let live: Vec<_> = shown["items"].as_array().unwrap().iter().filter(|item| item["live"] == true).collect();
+        let details = gateway.json(&format!("/objects?uri={}", object_uri(object))).await;
+        let live: Vec<_> = details["items"].as_array().unwrap().iter().filter(|item| item["live"] == true).collect();
         if object >= 3 {
             assert_eq!(live.len(), 0);
             continue;
         }
         let file = live.iter().find(|item| item["uri"] == format!("{REST}/files/{object}")).unwrap();
         let content = &file["content"];
-        assert_eq!((&content["mediaType"], &content["size"]), (&json!("image/jp2"), &json!(100 + object)), "{shown:#}");
+        assert_eq!(
+            (&content["mediaType"], &content["size"]),
+            (&json!("image/jp2"), &json!(100 + object)),
+            "{details:#}"
+        );
         assert_eq!(live.len(), 2);
     }
     assert!(gateway.changes().await.iter().all(|change| matches!(change["lookup"].as_str(), None | Some("gone"))));

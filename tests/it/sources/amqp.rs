@@ -120,9 +120,9 @@ async fn unreadable_messages_are_quarantined_with_their_routing_key() {
         assert!(reason.contains(told), "{reason}");
         assert_eq!(quarantined["source"], SOURCE);
         assert_eq!(quarantined["size"], body.len(), "the quarantine preserves the body");
-        let shown = gateway.json(&format!("/quarantine/{}", quarantined["id"])).await;
-        let headers = shown["headers"].to_string();
-        assert!(headers.contains("odd.one") && headers.contains(EXCHANGE), "{shown:#}");
+        let details = gateway.json(&format!("/quarantine/{}", quarantined["id"])).await;
+        let headers = details["headers"].to_string();
+        assert!(headers.contains("odd.one") && headers.contains(EXCHANGE), "{details:#}");
     }
     client.publish_with(EXCHANGE, "a", gzip(good.as_bytes()), gzipped()).await;
     client.publish_with(EXCHANGE, "a", event(2).to_string(), json().with_content_encoding("utf-8".into())).await;

@@ -49,8 +49,8 @@ async fn credentials_refused_are_reported_without_the_password() {
     assert!(metrics.contains(&format!("tidings_connection_state_info{{{of_it},state=\"connected\"}} 1")), "{metrics}");
     assert!(metrics.contains(&format!("tidings_connection_state_info{{{of_it},state=\"waiting\"}} 0")), "{metrics}");
     assert!(!metrics.contains(&format!("tidings_connection_failures_total{{{of_it}}} 0")), "{metrics}");
-    for shown in [text(&gateway, "/sources").await, text(&gateway, "/readyz").await, metrics] {
-        assert!(!shown.contains("hush"), "{shown}");
+    for details in [text(&gateway, "/sources").await, text(&gateway, "/readyz").await, metrics] {
+        assert!(!details.contains("hush"), "{details}");
     }
     assert!(gateway.stop().success());
     let log = fs::read_to_string(folder.path().join("log")).unwrap();

@@ -57,8 +57,8 @@ async fn malformed_messages_are_quarantined_and_the_next_one_is_journaled() {
             assert_eq!(quarantined["size"], message.body.len(), "the body is unchanged");
         }
         assert_eq!(numbers(&gateway).await, [1, 2, 3, 4]);
-        let shown = connection(&gateway).await;
-        assert_eq!((&shown["state"], &shown["lastError"]), (&json!("connected"), &Value::Null), "{shown:#}");
+        let details = connection(&gateway).await;
+        assert_eq!((&details["state"], &details["lastError"]), (&json!("connected"), &Value::Null), "{details:#}");
         assert!(gateway.stop().success());
         assert_eq!(client.waiting(QUEUE).await, 0);
         client.close().await;
@@ -123,11 +123,11 @@ async fn malformed_return_is_tolerated() {
     }
     // The message id identifies the returned message, not the next confirmation, which belongs to the first
     // message. The cursor therefore passes the first message and never the third.
-    let shown =
-        gateway.until("index", "the subscription waits for a queue", |shown| shown["state"] == "retrying").await;
-    let cursor = shown["cursor"].as_u64().unwrap();
-    assert!((1..=2).contains(&cursor), "{shown:#}");
-    let reason = shown["lastError"]["reason"].as_str().unwrap();
+    let details =
+        gateway.until("index", "the subscription waits for a queue", |details| details["state"] == "retrying").await;
+    let cursor = details["cursor"].as_u64().unwrap();
+    assert!((1..=2).contains(&cursor), "{details:#}");
+    let reason = details["lastError"]["reason"].as_str().unwrap();
     assert!(reason.starts_with("it reached no queue"), "{reason}");
     broker.set_behaviour(ChannelBehaviour::Acks);
     gateway.until_at("index", 5).await;
@@ -142,8 +142,8 @@ async fn malformed_reply_text_is_tolerated() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), &index(&broker.url(), "format = \"json\""));
     post(&gateway, 1).await;
-    let shown = gateway.until("index", "the subscription retries", |shown| shown["state"] == "retrying").await;
-    let reason = shown["lastError"]["reason"].as_str().unwrap();
+    let details = gateway.until("index", "the subscription retries", |details| details["state"] == "retrying").await;
+    let reason = details["lastError"]["reason"].as_str().unwrap();
     assert!(reason.contains("NO CAF?"), "{reason}");
     broker.set_behaviour(ChannelBehaviour::Acks);
     gateway.until_at("index", 1).await;
@@ -159,12 +159,12 @@ async fn second_consumer_of_the_queue_is_reported() {
     let second = start(other.path(), &vhost.url(), "");
     until_state(&second, "connected").await;
     for gateway in [&second, &first] {
-        let shown = until(gateway, "the other one is noticed", async || {
-            let shown = connection(gateway).await;
-            shown["warning"].as_str().map(str::to_owned)
+        let details = until(gateway, "the other one is noticed", async || {
+            let details = connection(gateway).await;
+            details["warning"].as_str().map(str::to_owned)
         })
         .await;
-        assert!(shown.starts_with("the queue has other consumers (1)"), "{shown}");
+        assert!(details.starts_with("the queue has other consumers (1)"), "{details}");
     }
     let log = std::fs::read_to_string(other.path().join("log")).unwrap();
     assert_eq!(log.matches("reading the source with a warning").count(), 1, "{log}");
@@ -203,12 +203,12 @@ async fn stream_queue_is_refused_and_a_forged_offset_is_ignored() {
             client.publish_with(EXCHANGE, kind, event(number).to_string(), forged()).await;
         }
         if kind == "stream" {
-            let shown = until(&gateway, "the stream is refused", async || {
-                let shown = connection(&gateway).await;
-                shown["lastError"]["reason"].as_str().map(str::to_owned)
+            let details = until(&gateway, "the stream is refused", async || {
+                let details = connection(&gateway).await;
+                details["lastError"]["reason"].as_str().map(str::to_owned)
             })
             .await;
-            assert!(shown.starts_with("the queue is a stream"), "{shown}");
+            assert!(details.starts_with("the queue is a stream"), "{details}");
         } else {
             until_head(&gateway, 3).await;
             assert_eq!(connection(&gateway).await["lastError"], Value::Null);

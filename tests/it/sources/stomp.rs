@@ -150,8 +150,8 @@ async fn unreadable_messages_are_quarantined_with_their_destination() {
         let reason = format!("{}: {}", quarantined["place"].as_str().unwrap(), quarantined["reason"].as_str().unwrap());
         assert!(reason.contains(told), "{reason}");
         assert_eq!(quarantined["size"], size.unwrap_or(body.len()), "the quarantine preserves the body");
-        let shown = gateway.json(&format!("/quarantine/{}", quarantined["id"])).await;
-        assert!(shown["headers"].to_string().contains(&queue), "{shown:#}");
+        let details = gateway.json(&format!("/quarantine/{}", quarantined["id"])).await;
+        assert!(details["headers"].to_string().contains(&queue), "{details:#}");
     }
     client.send_all(&queue, &gzipped, [gzip(good.as_bytes())]);
     client.send_all(&queue, &[("content-encoding", "utf-8")], [event(2).to_string()]);

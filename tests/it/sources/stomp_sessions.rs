@@ -72,10 +72,10 @@ pub(crate) async fn run_session(
 }
 
 pub(crate) async fn registry_items(gateway: &Gateway, object: &str) -> (String, RegistryItems) {
-    let shown = gateway.json(&format!("/objects?uri={object}")).await;
-    let live = shown["items"].as_array().unwrap().iter().filter(|item| item["live"] == true);
+    let details = gateway.json(&format!("/objects?uri={object}")).await;
+    let live = details["items"].as_array().unwrap().iter().filter(|item| item["live"] == true);
     let item = |item: &Value| (text(&item["uri"]), (text(&item["state"]), text(&item["content"]["url"])));
-    (text(&shown["parent"]), live.map(item).collect())
+    (text(&details["parent"]), live.map(item).collect())
 }
 
 /// Returns the API-M methods of a step on an object, with their parameters and return values.

@@ -76,20 +76,20 @@ impl Gateway {
     pub(crate) async fn until(&self, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let (mut since, mut cursor) = (std::time::Instant::now(), Value::Null);
         loop {
-            let (_, shown) = self.ask("GET", &format!("/subscriptions/{name}"), None).await;
-            if holds(&shown) {
-                return shown;
+            let (_, status_json) = self.ask("GET", &format!("/subscriptions/{name}"), None).await;
+            if holds(&status_json) {
+                return status_json;
             }
-            if shown["cursor"] != cursor {
-                (since, cursor) = (std::time::Instant::now(), shown["cursor"].clone());
+            if status_json["cursor"] != cursor {
+                (since, cursor) = (std::time::Instant::now(), status_json["cursor"].clone());
             }
-            assert!(since.elapsed() < 2 * PATIENCE, "timeout while waiting until {what}: {shown:#}");
+            assert!(since.elapsed() < 2 * PATIENCE, "timeout while waiting until {what}: {status_json:#}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     /// Waits until the cursor of a subscription has reached that number.
     pub(crate) async fn until_at(&self, name: &str, cursor: u64) -> Value {
-        self.until(name, "the cursor is there", |shown| shown["cursor"] == cursor).await
+        self.until(name, "the cursor is there", |status_json| status_json["cursor"] == cursor).await
     }
 }

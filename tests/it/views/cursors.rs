@@ -49,8 +49,8 @@ async fn cursor_lag_after_a_restore_counts_changes() {
     for number in 4..=5 {
         assert!(post(&gateway, number).await > 1000);
     }
-    let shown = gateway.json("/subscriptions/index").await;
-    assert_eq!((&shown["cursor"], &shown["lag"]["changes"]), (&json!(0), &json!(5)), "{shown}");
+    let details = gateway.json("/subscriptions/index").await;
+    assert_eq!((&details["cursor"], &details["lag"]["changes"]), (&json!(0), &json!(5)), "{details}");
     let began = std::time::Instant::now();
     let line = "tidings_subscription_lag_changes{subscription=\"index\"} 5\n";
     loop {

@@ -57,13 +57,13 @@ async fn numbers_out_of_range_are_handled() {
     for path in requests {
         let (status, body) =
             gateway.raw(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes());
-        let shown: String = path.chars().take(100).collect();
+        let details: String = path.chars().take(100).collect();
         if (400..600).contains(&status) && !path.contains(' ') {
-            let problem: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{shown}: {status} {body}"));
-            assert!(is_clear(status, &problem), "{shown}: {status} {problem}");
+            let problem: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{details}: {status} {body}"));
+            assert!(is_clear(status, &problem), "{details}: {status} {problem}");
         } else {
             // A space ends the request target, which is invalid HTTP, so the HTTP server itself responds.
-            assert!(matches!(status, 200 | 307) || path.contains(' '), "{shown}: {status}");
+            assert!(matches!(status, 200 | 307) || path.contains(' '), "{details}: {status}");
         }
     }
     gateway.still_serves("numbers");
@@ -106,12 +106,12 @@ async fn path_traversal_is_refused() {
                 "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             );
             let (status, body) = gateway.raw(request.as_bytes());
-            let shown: String = path.chars().take(60).collect();
-            assert!(matches!(status, 400 | 404 | 405 | 414), "{method} {shown}: {status} {body}");
-            assert!(!body.contains("root:"), "{method} {shown}");
+            let details: String = path.chars().take(60).collect();
+            assert!(matches!(status, 400 | 404 | 405 | 414), "{method} {details}: {status} {body}");
+            assert!(!body.contains("root:"), "{method} {details}");
             if status == 404 && method != "HEAD" {
                 let problem: Value = serde_json::from_str(&body).unwrap();
-                assert!(is_clear(status, &problem) || body.len() > 4000, "{method} {shown}: {body}");
+                assert!(is_clear(status, &problem) || body.len() > 4000, "{method} {details}: {body}");
             }
         }
     }
