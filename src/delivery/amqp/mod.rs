@@ -114,7 +114,11 @@ impl Amqp {
         let Outgoing { change, format, body, .. } = message;
         let max_body_bytes = self.max_body_bytes.load(Ordering::Relaxed);
         if body.len() > max_body_bytes {
-            let reason = format!("it has {} bytes, and the broker accepts at most {max_body_bytes}", body.len());
+            let reason = format!(
+                "the message has {} bytes; the maximum is {max_body_bytes} (max_message_bytes, or less if the broker \
+                 refused a smaller message)",
+                body.len()
+            );
             return Ok(Box::pin(std::future::ready(DeliveryOutcome::Refused { reason })));
         }
         let session = self.session.clone().ok_or_else(connection_lost)?;

@@ -120,7 +120,7 @@ fn first_mention(bytes: &[u8]) -> Option<usize> {
 /// returns the position of the first replacement. Returns `None` if there is none.
 fn without_escaped_backslashes(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     const ESCAPED: &[u8] = b"\\u005c";
-    memchr::memchr(b'5', bytes)?;
+    memchr::memchr(b'\\', bytes)?;
     let mut unescaped = Vec::with_capacity(bytes.len());
     let mut first = None;
     for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte != 0) {

@@ -202,7 +202,7 @@ async fn message_refused_by_the_broker_becomes_a_dead_letter() {
     let (_, page) = gateway.ask("GET", path, None).await;
     let letter = &page["deadLetters"][0];
     assert_eq!((&letter["seq"], &letter["attempts"]), (&json!(2), &json!(1)));
-    assert!(letter["reason"].as_str().unwrap().contains("the broker accepts at most 20000"), "{letter}");
+    assert!(letter["reason"].as_str().unwrap().contains("the maximum is 20000"), "{letter}");
     let one = format!("{path}/{}", letter["id"]);
     let (_, letter) = gateway.ask("GET", &one, None).await;
     assert_eq!(letter["change"]["items"].as_array().unwrap().len(), 100);

@@ -53,7 +53,7 @@ async fn dead_letters_are_listed_replayed_and_dropped() {
 
     let refused = letters(&gateway).await;
     assert_eq!(refused.iter().map(|letter| letter["seq"].as_u64().unwrap()).collect::<Vec<_>>(), [4, 2]);
-    assert!(refused.iter().all(|letter| letter["reason"].as_str().unwrap().contains("takes 20000 at most")));
+    assert!(refused.iter().all(|letter| letter["reason"].as_str().unwrap().contains("the maximum is 20000")));
     let change = gateway.json(&format!("{LETTERS}/{}", refused[1]["id"])).await["change"].clone();
     assert_eq!(change, gateway.changes().await[1]);
 

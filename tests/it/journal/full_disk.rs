@@ -104,7 +104,7 @@ async fn full_disk_fails_a_backup_and_leaves_no_file() {
     let back_up = || run("backup", &[&file, Path::new("--data"), folder.path()]);
     let ended = back_up();
     assert_eq!(ended.status.code(), Some(1));
-    assert!(stderr(&ended).contains("cannot be written"), "{}", stderr(&ended));
+    assert!(stderr(&ended).contains("cannot write "), "{}", stderr(&ended));
     assert!(!file.exists());
     fs::remove_file(filling).unwrap();
     assert!(back_up().status.success());
