@@ -26,9 +26,11 @@ use crate::{
     journal::{
         registry_crashes::{append, copy, registry},
         registry_order::{arrival_order, drafts, operation, visible_items},
-        store::{empty_batch, every_store, write},
     },
-    support::journal_fixture::{OpenJournal, journal_file, verify_ok},
+    support::{
+        journal_fixture::{OpenJournal, journal_file, verify_ok},
+        tested_store::{empty_batch, every_store, write},
+    },
 };
 
 pub(crate) fn uri(text: &str) -> Uri {
@@ -370,6 +372,6 @@ fn promise_4_crawl_parts_are_atomic() {
 
 /// Returns the decision with two changes of the same number.
 fn broken_by_its_changes(mut decision: WriteBatch) -> WriteBatch {
-    decision.changes = [1, 2].map(|event| crate::journal::store::change(tidings::model::Seq(1), event)).into();
+    decision.changes = [1, 2].map(|event| crate::support::tested_store::change(tidings::model::Seq(1), event)).into();
     decision
 }

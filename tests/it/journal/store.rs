@@ -1,146 +1,23 @@
 //! Contract tests of `Store`, for every store.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
 };
 
 use bytes::Bytes;
 use tidings::{
     journal::{
-        store::{
-            EventIdentity, EventKey, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject,
-            PrefetchedRows, Store, StoreError, StoreLimits, WriteBatch, event_key,
-            sqlite::{SqliteOptions, SqliteStore},
-        },
+        store::{ItemSelection, NewChange, PrefetchKeys, Store, StoreLimits, WriteBatch},
         subscriptions::{DefinitionText, MadeBy, NewDeadLetter, SubscriptionWrite},
     },
-    model::{Change, ChangeId, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri},
+    model::{Change, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp},
 };
 
-use crate::support::journal_fixture::copy_files;
-
-/// Opens the store of a folder.
-type Open = fn(&Path, StoreLimits) -> Arc<dyn Store>;
-
-/// A store that must keep the promises.
-struct TestedStore {
-    name: &'static str,
-    open: Open,
-    /// Copies the storage of an open store to another folder, as a crash would leave it.
-    copy_as_after_crash: fn(&Path, &Path),
-}
-
-/// Every store; a new store needs an entry here.
-const STORES: [TestedStore; 1] =
-    [TestedStore { name: "sqlite", open: open_sqlite, copy_as_after_crash: copy_sqlite_as_after_crash }];
-
-/// Runs of keys are short, so that short tests have many runs.
-fn open_sqlite(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
-    Arc::new(SqliteStore::open(folder, SqliteOptions { limits, run_keys: 5 }).unwrap())
-}
-
-pub(crate) fn every_store(test: impl Fn(&Path, Open)) {
-    for store in STORES {
-        let folder = tempfile::Builder::new().prefix(store.name).tempdir().unwrap();
-        test(folder.path(), store.open);
-    }
-}
-
-pub(crate) fn key(number: u64) -> EventKey {
-    let id = number.to_string();
-    event_key(&SourceName::parse("s").unwrap(), EventIdentity::Id(&id), 0)
-}
-
-fn object() -> Uri {
-    Uri::parse("http://localhost:8080/fedora/objects/demo:1").unwrap()
-}
-
-/// Returns a change with that number, made by the event with that number.
-pub(crate) fn change(seq: Seq, event: u64) -> NewChange {
-    let mut change: Change = serde_json::from_str(include_str!("../../../fixtures/change.json")).unwrap();
-    change.seq = seq;
-    change.modification.id = ChangeId::mint();
-    let json = Bytes::from(serde_json::to_vec(&change).unwrap());
-    NewChange { change, json, visibility: None, key: Some(key(event)), incomplete: None }
-}
-
-/// Returns an object whose rows are all written.
-fn fully_written(PrefetchedObject { state, .. }: PrefetchedObject) -> ObjectUpdate {
-    let items = state.items.keys().cloned().collect();
-    ObjectUpdate { uri: object(), object_changed: true, state, changed_items: items, item_count: None }
-}
-
-/// Appends the changes of these events as the writer does: a duplicate makes no change, and the registry
-/// absorbs every change.
-pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, StoreError> {
-    let questions = PrefetchKeys {
-        keys: events.iter().copied().map(key).collect(),
-        objects: [(object(), ItemSelection::All)].into_iter().collect(),
-        ..PrefetchKeys::default()
-    };
-    let mut transaction = store.begin()?;
-    let (decision, numbers) = decide(events, &transaction.prefetch(&questions)?);
-    transaction.write(&decision)?;
-    transaction.commit()?;
-    Ok(numbers)
-}
-
-/// Writes a decision in a separate transaction.
-pub(crate) fn write(store: &dyn Store, decision: &WriteBatch) -> Result<(), StoreError> {
-    let mut transaction = store.begin()?;
-    transaction.write(decision)?;
-    transaction.commit()
-}
-
-/// Reads in a transaction without writes.
-fn prefetch(store: &dyn Store, questions: &PrefetchKeys) -> PrefetchedRows {
-    store.begin().unwrap().prefetch(questions).unwrap()
-}
-
-fn decide(events: &[u64], prefetched: &PrefetchedRows) -> (WriteBatch, Vec<Seq>) {
-    let mut object = prefetched.objects.get(&object()).cloned().unwrap_or_default();
-    let (mut changes, mut numbers, mut head) = (Vec::new(), Vec::new(), prefetched.head);
-    for event in events {
-        if let Some((first, _)) = prefetched.first_changes.get(&key(*event)) {
-            numbers.push(*first);
-            continue;
-        }
-        head = head.next();
-        numbers.push(head);
-        let new = change(head, *event);
-        object.state.apply_change(&new.change);
-        changes.push(new);
-    }
-    (WriteBatch { changes, objects: [fully_written(object)].into(), ..empty_batch() }, numbers)
-}
-
-/// Returns a decision without writes.
-pub(crate) fn empty_batch() -> WriteBatch {
-    WriteBatch::nothing(Timestamp::EPOCH)
-}
-
-/// Returns those events that are known to have made no change.
-pub(crate) fn known_unchanged(store: &dyn Store, events: &[u64]) -> Vec<u64> {
-    let questions = PrefetchKeys { unchanged: events.iter().copied().map(key).collect(), ..PrefetchKeys::default() };
-    let prefetched = prefetch(store, &questions);
-    events.iter().copied().filter(|event| prefetched.unchanged.contains(&key(*event))).collect()
-}
-
-/// Returns the numbers of all retained changes after `after`.
-pub(crate) fn seqs(store: &dyn Store, after: u64) -> Vec<u64> {
-    let newest_first = store.before(Seq(u64::MAX), 10_000, usize::MAX).unwrap();
-    newest_first.iter().rev().map(|change| change.seq.0).filter(|seq| *seq > after).collect()
-}
-
-/// Copies the files except the index of the write-ahead log, which is shared memory and does not survive a crash.
-fn copy_sqlite_as_after_crash(from: &Path, to: &Path) {
-    let files = std::fs::read_dir(from).unwrap().map(|file| file.unwrap().path());
-    copy_files(files.filter(|file| !file.to_string_lossy().ends_with("-shm")), to);
-}
+use crate::support::tested_store::{
+    STORES, TestedStore, append, change, empty_batch, every_store, fully_written, key, known_unchanged, object,
+    prefetch, seqs, write,
+};
 
 #[test]
 fn promise_1_append_is_durable_on_return() {

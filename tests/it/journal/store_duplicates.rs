@@ -6,7 +6,7 @@ use tidings::{
     model::Seq,
 };
 
-use crate::journal::store::{append, empty_batch, every_store, key, known_unchanged, write};
+use crate::support::tested_store::{append, empty_batch, every_store, key, known_unchanged, write};
 
 #[test]
 fn promise_3_duplicate_returns_the_first_number() {

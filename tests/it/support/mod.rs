@@ -33,6 +33,7 @@ pub(crate) mod small_disk;
 pub(crate) mod stomp_client;
 pub(crate) mod stomp_source;
 pub(crate) mod subscription_fixture;
+pub(crate) mod tested_store;
 pub(crate) mod unsettled;
 pub(crate) mod webhook_fixture;
 pub(crate) mod websub_fixture;

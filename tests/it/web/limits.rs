@@ -45,7 +45,7 @@ async fn header_timeout_disconnects_slow_clients_only() {
 }
 
 #[tokio::test]
-async fn body_timeout_is_reported_as_408() {
+async fn body_timeout_is_reported_as_503() {
     let gateway = WatchedGateway::start("[limits]\nrequest_seconds = 1\n");
     let mut slow = gateway.connect();
     slow.write_all(
