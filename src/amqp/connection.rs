@@ -190,7 +190,7 @@ impl Channel {
     /// number of its consumers.
     ///
     /// # Errors
-    /// Those of [`Channel::exchange`].
+    /// In the cases of [`Channel::exchange`].
     pub async fn queue(&self, name: &ShortString, kind: QueueType, passive: bool) -> Result<u32, AmqpError> {
         let options = QueueDeclareOptions { passive, durable: true, ..QueueDeclareOptions::default() };
         let mut arguments = FieldTable::default();

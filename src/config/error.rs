@@ -89,11 +89,11 @@ pub enum ConfigError {
 pub enum Origin {
     /// `config/default.toml`.
     Defaults,
-    /// This configuration file.
+    /// Path of a configuration file.
     File(String),
-    /// This environment variable.
+    /// Name of an environment variable.
     Environment(String),
-    /// This command-line flag.
+    /// Name of a command-line flag.
     Flag(&'static str),
 }
 

@@ -227,7 +227,7 @@ impl Config {
     /// Loads the configuration with the given environment and dialects.
     ///
     /// # Errors
-    /// The same as for [`Config::load`].
+    /// In the cases of [`Config::load`].
     pub fn load_with(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

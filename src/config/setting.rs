@@ -67,7 +67,7 @@ impl Setting {
     /// Deserializes the entry `name` of a table, if the table contains it.
     ///
     /// # Errors
-    /// The same as for [`Setting::read`].
+    /// In the cases of [`Setting::read`].
     pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ConfigError> {
         self.entry(name)?.read()
     }
@@ -75,7 +75,7 @@ impl Setting {
     /// Deserializes a table as `T`, without its entries `others`, which are read separately.
     ///
     /// # Errors
-    /// The same as for [`Setting::read`].
+    /// In the cases of [`Setting::read`].
     pub(super) fn read_without<T: DeserializeOwned>(&self, others: &[&str]) -> Result<T, ConfigError> {
         let mut rest = self.clone();
         if let ValueKind::Table(table) = &mut rest.value.kind {

@@ -89,8 +89,8 @@ pub trait DeliveryConfig: Send + Sync {
 /// A connection to one receiver.
 ///
 /// The engine connects, sends, and closes the connection after any failure; then it waits and connects again.
-/// It limits the duration of every call and may cancel a call at any await point. It sends unconfirmed messages
-/// again.
+/// The engine limits the duration of every call and may cancel a call at any await point. It sends unconfirmed
+/// messages again.
 pub trait Delivery: Send {
     /// Connects, and sets up the receiver where the delivery requires it.
     ///

@@ -16,13 +16,13 @@ use crate::model::{Seq, Timestamp};
 #[serde(rename_all = "kebab-case")]
 #[schema(as = SubscriptionState)]
 pub enum SubscriptionState {
-    /// It connects to its receiver, for the first time or after a failure.
+    /// The subscription connects to its receiver, for the first time or after a failure.
     Connecting,
-    /// It delivers, or waits for changes.
+    /// The subscription delivers, or waits for changes.
     Running,
     /// The last attempt failed; it waits for the next one.
     Retrying,
-    /// It was paused.
+    /// The subscription was paused.
     Paused,
     /// Its receiver wants no further messages.
     Ended,

@@ -57,7 +57,7 @@ impl ClientSettings {
 
 /// HTTP client. Clones share their connections.
 ///
-/// It ignores proxy settings in the environment, because a proxy would resolve the names itself.
+/// The client ignores proxy settings in the environment, because a proxy would resolve the names itself.
 #[derive(Clone)]
 pub struct Client {
     /// Client for HTTPS. The error is kept, because unencrypted requests work even if certificates cannot be
@@ -176,7 +176,7 @@ impl Client {
     /// Sends a GET request.
     ///
     /// # Errors
-    /// Those of [`Client::post`].
+    /// In the cases of [`Client::post`].
     pub async fn get(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<BoundedResponse, ClientError> {
         self.send(Method::GET, to, headers, Bytes::new()).await
     }
@@ -184,7 +184,7 @@ impl Client {
     /// Sends a HEAD request.
     ///
     /// # Errors
-    /// Those of [`Client::post`].
+    /// In the cases of [`Client::post`].
     pub async fn head(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<BoundedResponse, ClientError> {
         self.send(Method::HEAD, to, headers, Bytes::new()).await
     }
@@ -192,7 +192,7 @@ impl Client {
     /// Sends a GET request and streams the body. The body timeout applies to each chunk.
     ///
     /// # Errors
-    /// Those of [`Client::post`].
+    /// In the cases of [`Client::post`].
     pub async fn open(&self, to: &OutboundUrl, headers: HeaderMap) -> Result<ResponseStream, ClientError> {
         let mut response = self.begin(Method::GET, to, headers, Bytes::new()).await?;
         let headers = std::mem::take(response.headers_mut());

@@ -24,7 +24,7 @@
 //!
 //! * writing: `command` (commands to the writer and their replies), `writer` (the loop), `batch` (one batch),
 //!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
-//!   `writable` (whether a message can be written at present);
+//!   `writable` (whether a message can be written at present), `threads` (start and end of the two threads);
 //! * facts: [`registry`], [`seed`] (facts from crawls), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
@@ -44,6 +44,7 @@ pub mod settle;
 pub mod store;
 pub mod subscriptions;
 mod tail;
+mod threads;
 mod visibility;
 mod writable;
 mod writer;
@@ -52,9 +53,8 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, sync_channel},
+        mpsc::sync_channel,
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -65,6 +65,7 @@ pub use bounds::ChangeBounds;
 pub use command::{DraftOutcome, DuplicatePolicy, Submission};
 pub use raw_content::RawContentLocation;
 pub use tail::{RecordedChange, TailBounds, take_within};
+pub use threads::JournalThreads;
 
 use crate::{
     model::Seq,
@@ -75,6 +76,7 @@ use quarantine::{NewQuarantinedMessage, QuarantineId};
 use seed::{CrawlPart, CrawlPartOutcome};
 use store::{Store, StoreError};
 use tail::Tail;
+use threads::{run_maintenance, spawn};
 use writable::Writable;
 use writer::Writer;
 
@@ -117,10 +119,6 @@ pub struct Journal {
     /// Ranges of numbers that restores have skipped: after the first number, up to the second.
     skipped_ranges: Arc<[(Seq, Seq)]>,
 }
-
-/// The journal's threads. They end when every [`Journal`] has been dropped and every command is executed.
-#[must_use = "the journal is closed properly by joining its threads"]
-pub struct JournalThreads([JoinHandle<()>; 2]);
 
 /// Reasons why the journal could not execute a call.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -357,16 +355,6 @@ impl OldestSeq {
     }
 }
 
-impl JournalThreads {
-    /// Waits until every command is executed and the journal is closed.
-    pub fn join(self) {
-        for thread in self.0 {
-            // A writer that panicked has nothing more to write; everything that it acknowledged is on disk.
-            let _ = thread.join();
-        }
-    }
-}
-
 fn json_of(value: &impl serde::Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(TYPICAL_JSON_BYTES);
     write_json(&mut json, value);
@@ -376,29 +364,4 @@ fn json_of(value: &impl serde::Serialize) -> Vec<u8> {
 #[expect(clippy::expect_used, reason = "the model has no map with keys that are not strings, and a Vec takes all")]
 fn write_json(json: &mut Vec<u8>, value: &impl serde::Serialize) {
     serde_json::to_writer(json, value).expect("the model has a JSON shape for every value");
-}
-
-/// Starts a thread of the journal. The supervisor is notified only of a panic, because a thread returns normally
-/// when the journal is closed and when the other thread has panicked.
-fn spawn(
-    worker: Worker,
-    supervisor: &Supervisor,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, StoreError> {
-    let supervisor = supervisor.clone();
-    let supervised = move || {
-        let _guard = supervisor.guard(worker, None);
-        work();
-    };
-    let spawned = std::thread::Builder::new().name(worker.name().to_owned()).spawn(supervised);
-    spawned.map_err(|error| StoreError::Io(format!("cannot start the thread {}: {error}", worker.name())))
-}
-
-/// Runs the store's maintenance at each wake-up, until the writer has ended.
-fn run_maintenance(store: &dyn Store, wake_ups: &Receiver<()>) {
-    while wake_ups.recv().is_ok() {
-        if let Err(error) = store.maintain() {
-            tracing::warn!(%error, "the maintenance of the journal failed; retrying");
-        }
-    }
 }

@@ -75,7 +75,7 @@ impl ResponseCache {
     /// Returns the response for a message that arrived at `since`: a cached one, or the result of `send`.
     ///
     /// # Errors
-    /// Those of `send`.
+    /// The errors that `send` returns.
     pub(super) async fn response_for(
         &self,
         key: CacheKey,

@@ -143,7 +143,7 @@ impl Repository {
     /// Sends a HEAD request for `path` below the repository's URL and returns the response headers.
     ///
     /// # Errors
-    /// Those of [`Repository::get`].
+    /// In the cases of [`Repository::get`].
     pub async fn head(
         &self,
         path: &str,
@@ -156,7 +156,7 @@ impl Repository {
     /// does not exist.
     ///
     /// # Errors
-    /// Those of [`Repository::get`].
+    /// In the cases of [`Repository::get`].
     pub async fn open(&self, path: &str, accept: &'static str) -> Result<Option<ResourceStream>, LookupError> {
         let Inner { settings, client, breaker, .. } = &*self.0;
         let to = settings.url.at(path).ok_or(LookupError::OutsideRepository)?;

@@ -1,6 +1,6 @@
 //! The JSON shape of the model, as documented in `docs/json.md`.
 //!
-//! The same shape has three uses: the journal stores [`Change`]s in it, `GET /changes` returns it, and the
+//! This JSON shape has three uses: the journal stores [`Change`]s in it, `GET /changes` returns it, and the
 //! `content-change` dialect parses [`Draft`]s from it. A draft may lack the members that the gateway adds
 //! (identifiers, number, source, time). Unknown members are ignored.
 

@@ -129,7 +129,7 @@ fn set_maximum(path: &mut PathItem, name: &str, maximum: usize) {
 
 problems!(Problems:);
 
-/// This description of the HTTP interface.
+/// Returns the OpenAPI description of the HTTP interface.
 #[utoipa::path(
     get,
     path = "/openapi.json",

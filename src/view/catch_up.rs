@@ -86,8 +86,8 @@ impl CatchUpCache {
         Ok(changes)
     }
 
-    /// Returns the same as [`CatchUpCache::after`] if the changes are in memory: in the journal's tail or in this
-    /// cache.
+    /// Returns the changes after a cursor if they are in memory: in the journal's tail or in this cache. Reads
+    /// nothing from the store.
     pub(super) fn in_memory(
         &self,
         journal: &Journal,
@@ -99,7 +99,7 @@ impl CatchUpCache {
         in_tail.or_else(|| self.cached_after(journal, after, limit, bytes))
     }
 
-    /// Returns the same from this cache, unless the changes have been removed from the journal.
+    /// Returns the changes after a cursor if this cache has them, and the journal still has the first.
     fn cached_after(
         &self,
         journal: &Journal,

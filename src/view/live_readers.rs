@@ -227,7 +227,7 @@ impl LiveReaders {
         Ok(())
     }
 
-    /// Returns the same as [`LiveReaders::read`] if the changes are in memory, and `None` otherwise.
+    /// Returns the changes after a cursor, as [`LiveReaders::read`] does, if they are in memory, and `None` otherwise.
     pub(super) fn in_memory(&self, after: Seq, limit: usize, bytes: usize) -> Option<Vec<Arc<RecordedChange>>> {
         self.0.catch_up.in_memory(&self.0.journal, after, limit, bytes)
     }

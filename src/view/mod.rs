@@ -19,6 +19,8 @@ mod parameters;
 pub mod service;
 pub mod snapshot;
 pub mod stream;
+#[cfg(test)]
+mod test_journal;
 mod topics;
 
 pub use filtered_feed::Selection;

@@ -74,37 +74,22 @@ impl Iterator for NewestFirst<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use serde_json::{Value, json};
 
-    use super::{Journal, NewestFirst, PIECE_BYTES, Seq};
-    use crate::{
-        journal::{DuplicatePolicy, JournalSettings, Submission, TailBounds, settle::SourcePolicy, store::sqlite},
-        model::{Draft, SourceName},
-    };
+    use super::{NewestFirst, PIECE_BYTES, Seq};
+    use crate::view::test_journal::journal_of;
 
-    /// Creates a journal whose changes are each larger than a piece; only the newest is in memory.
-    async fn journal_of(large: usize, folder: &std::path::Path) -> Journal {
-        let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
-        let tail = TailBounds { changes: 1, ..TailBounds::default() };
-        let (journal, _writer) = Journal::start(store, JournalSettings { tail, ..JournalSettings::default() }).unwrap();
-        let item = |number: usize| serde_json::json!({ "uri": format!("http://h/1/{number}"), "change": "ADD" });
+    /// Draft whose change is larger than a piece.
+    fn large_draft() -> Value {
+        let item = |number: usize| json!({ "uri": format!("http://h/1/{number}"), "change": "ADD" });
         // The JSON of an item has more than fifty bytes.
-        let items: Vec<_> = (0..PIECE_BYTES / 50).map(item).collect();
-        let draft = serde_json::json!({ "object": "http://h/1", "items": items });
-        let draft: Draft = serde_json::from_value(draft).unwrap();
-        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
-        let drafts = vec![(None, draft); large];
-        journal
-            .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
-            .await
-            .unwrap();
-        journal
+        json!({ "object": "http://h/1", "items": (0..PIECE_BYTES / 50).map(item).collect::<Vec<_>>() })
     }
 
     #[tokio::test]
     async fn piece_contains_only_one_large_change() {
         let folder = tempfile::tempdir().unwrap();
-        let journal = journal_of(3, folder.path()).await;
+        let journal = journal_of(large_draft(), 3, 1, folder.path()).await;
         let read = move || {
             let mut changes = NewestFirst::open(&journal, Seq(1), Seq(3)).unwrap();
             let mut numbers = Vec::new();

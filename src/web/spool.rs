@@ -97,7 +97,7 @@ impl Spool {
     /// Runs work that reads, parses or writes a large response on a blocking thread.
     ///
     /// # Errors
-    /// Those of the work, and `internal` if it panics.
+    /// The problem that the work returns, and `internal` if the work panics.
     pub async fn blocking<T: Send + 'static>(
         permit: RenderPermit,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,

@@ -18,16 +18,16 @@ pub(super) struct BaseUrl(String);
 /// Error of a base URL.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InvalidBaseUrl {
-    /// It is not a URI.
+    /// The base URL is not a URI.
     #[error(transparent)]
     Uri(#[from] InvalidUri),
-    /// It is not a web URL, so REST cannot work there.
+    /// The base URL is not a web URL, so REST cannot work there.
     #[error("a base URL begins with http or https")]
     Scheme,
-    /// It has a query or a fragment, to which paths cannot be appended.
+    /// The base URL has a query or a fragment, to which paths cannot be appended.
     #[error("a base URL has no query and no fragment")]
     Tail,
-    /// It contains credentials, which would be part of every identifier and visible to all subscribers.
+    /// The base URL contains credentials, which would be part of every identifier and visible to all subscribers.
     #[error("a base URL has no user or password in it")]
     Credentials,
 }

@@ -11,11 +11,11 @@ pub(super) enum EventKind {
     Create,
     /// Its content or properties were changed.
     Update,
-    /// It was moved here from another path.
+    /// The resource was moved here from another path.
     Move,
-    /// It was deleted.
+    /// The resource was deleted.
     Delete,
-    /// Its tombstone was removed (Fedora 6).
+    /// The tombstone of the resource was removed (Fedora 6).
     Purge,
     /// Another resource now refers to it (Fedora 5 and 6, `INBOUND_REFERENCE`).
     Follow,

@@ -190,7 +190,7 @@ mod tests {
         lines
     }
 
-    /// Returns the same from quick-xml.
+    /// Returns the attributes as quick-xml parses them, for comparison.
     fn theirs(tag: &str, name_len: usize) -> Vec<String> {
         let mut lines = Vec::new();
         for attribute in Attributes::new(tag, name_len).with_checks(false) {

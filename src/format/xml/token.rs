@@ -4,7 +4,7 @@ use quick_xml::events::Event;
 
 /// Kind of the next event.
 ///
-/// It replaces quick-xml's events, because they are large. Moving an event field by field right after its
+/// Tokens replace quick-xml's events, because those are large. Moving an event field by field right after its
 /// creation stalls the processor for longer than parsing it.
 #[derive(Clone, Copy)]
 pub(super) enum Token {

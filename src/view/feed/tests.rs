@@ -1,26 +1,17 @@
 //! Tests of rendering: once for concurrent requests, and dated when its second is over.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use chrono::{TimeDelta, Utc};
 
 use super::{CachePolicy, Content, FeedView, NewestDocument, Representation, Seq, Spool};
 use crate::{
-    journal::{DuplicatePolicy, Journal, JournalSettings, Submission, settle::SourcePolicy, store::sqlite},
-    model::{Draft, SourceName},
+    journal::TailBounds,
+    view::test_journal::{journal_of, small_draft},
 };
 
-async fn view_of(changes: usize, folder: &std::path::Path) -> FeedView {
-    let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
-    let (journal, _writer) = Journal::start(store, JournalSettings::default()).unwrap();
-    let draft: Draft =
-        serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
-    let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
-    let drafts = vec![(None, draft); changes];
-    journal
-        .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
-        .await
-        .unwrap();
+async fn view_of(changes: usize, folder: &Path) -> FeedView {
+    let journal = journal_of(small_draft(), changes, TailBounds::default().changes, folder).await;
     FeedView::new(journal, "http://h/", folder, None, Spool::new(folder, 64 << 20))
 }
 

@@ -290,35 +290,15 @@ impl StreamReader {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::time::Duration;
 
     use super::{super::super::live_readers, Bytes, Filter, LiveReaders, Seq, StreamReader};
     use crate::{
         format::format,
-        journal::{
-            DuplicatePolicy, Journal, JournalError, JournalSettings, Submission, TailBounds, settle::SourcePolicy,
-            store::sqlite,
-        },
-        model::{Draft, SourceName},
-        web::Client,
-        web::Spool,
+        journal::JournalError,
+        view::test_journal::{journal_of, small_draft},
+        web::{Client, Spool},
     };
-
-    /// Creates a journal of `changes` changes with the last `in_memory` of them in memory.
-    async fn journal_of(changes: usize, in_memory: usize, folder: &std::path::Path) -> Journal {
-        let store = sqlite::SqliteStore::open(folder, sqlite::SqliteOptions::default()).unwrap();
-        let tail = TailBounds { changes: in_memory, ..TailBounds::default() };
-        let (journal, _writer) = Journal::start(store, JournalSettings { tail, ..JournalSettings::default() }).unwrap();
-        let draft: Draft =
-            serde_json::from_str(r#"{"object":"http://h/1","items":[{"uri":"http://h/1","change":"ADD"}]}"#).unwrap();
-        let policy = Arc::new(SourcePolicy { name: SourceName::parse("s").unwrap(), metadata_changes: false });
-        let drafts = vec![(None, draft); changes];
-        journal
-            .append(Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None })
-            .await
-            .unwrap();
-        journal
-    }
 
     fn follow(readers: &LiveReaders, name: &str) -> StreamReader {
         let permit = readers.admit("stream", &Client::Local).ok().unwrap();
@@ -348,8 +328,11 @@ mod tests {
     async fn event_is_encoded_once_per_format_for_all_streams() {
         for in_memory in [9, 1] {
             let folder = tempfile::tempdir().unwrap();
-            let (readers, _notifier) =
-                LiveReaders::new(journal_of(9, in_memory, folder.path()).await, spool(folder.path()), limits());
+            let (readers, _notifier) = LiveReaders::new(
+                journal_of(small_draft(), 9, in_memory, folder.path()).await,
+                spool(folder.path()),
+                limits(),
+            );
             for name in ["json", "atom"] {
                 let first = events(&readers, name).await;
                 let again = events(&readers, name).await;
@@ -363,7 +346,7 @@ mod tests {
     #[tokio::test]
     async fn pruned_changes_are_gone_even_if_cached() {
         let folder = tempfile::tempdir().unwrap();
-        let journal = journal_of(9, 1, folder.path()).await;
+        let journal = journal_of(small_draft(), 9, 1, folder.path()).await;
         let (readers, _notifier) = LiveReaders::new(journal.clone(), spool(folder.path()), limits());
         let read = async |after| {
             let read = readers.read(Seq(after), 2, usize::MAX).await;

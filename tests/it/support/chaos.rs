@@ -139,8 +139,8 @@ impl ChaosGateway {
 pub(crate) type RecordRequest = fn(&ReceivedChanges, &ReceivedRequest) -> Option<Reply>;
 
 impl ChaosGateway {
-    /// Does the same with an HTTP receiver at each of these addresses. A receiver disconnects, returns and is
-    /// slow at random. One of `seldom` posts fails, and another one of `seldom` closes the socket.
+    /// Does what [`ChaosGateway::run`] does, with an HTTP receiver at each of these addresses. A receiver disconnects,
+    /// returns and is slow at random. One of `seldom` posts fails, and another one of `seldom` closes the socket.
     #[expect(clippy::print_stderr, reason = "prints the number of repeats")]
     pub(crate) async fn run_with_receivers(
         mut self,

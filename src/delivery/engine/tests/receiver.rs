@@ -13,7 +13,7 @@ use crate::delivery::{BoxFuture, Delivery, DeliveryError, DeliveryFuture, Delive
 pub(super) enum Action {
     Accept,
     Respond(DeliveryOutcome),
-    /// It never responds.
+    /// The receiver never responds.
     Hang,
     /// The connection fails during the send.
     Break,
