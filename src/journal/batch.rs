@@ -153,7 +153,7 @@ type UnnumberedChange = (ContentObjectModification, Settlement, VisibilityNotes)
 impl BatchSettler {
     fn new(context: BatchContext, drafts: usize) -> Self {
         let BatchContext { prefetched, bounds, now } = context;
-        let PrefetchedRows { head, received, mut first_changes, unchanged, mut used_ids, objects } = prefetched;
+        let PrefetchedRows { head, received, mut first_changes, unchanged, mut used_ids, objects, .. } = prefetched;
         // Times of receipt never decrease, even if the clock was set back.
         let received = received.map_or(now, |newest| newest.max(now));
         let object = |(uri, PrefetchedObject { state, other_items }): (Uri, PrefetchedObject)| {

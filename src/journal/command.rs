@@ -5,16 +5,17 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{
+    nodes::Term,
     quarantine::{NewQuarantinedMessage, QuarantineId},
     seed::{CrawlPart, CrawlPartOutcome},
     settle::SourcePolicy,
     store::{EventKey, StoreError},
-    subscriptions::SubscriptionWrite,
+    subscriptions::{CursorAdvance, SubscriptionWrite},
 };
-use crate::model::{ChangeId, Draft, Seq, SubscriptionName};
+use crate::model::{ChangeId, Draft, Seq};
 
 /// Drafts of one message. The journal accepts either all of them or none.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Submission {
     /// Policy of the source that sent the message.
     pub policy: Arc<SourcePolicy>,
@@ -64,19 +65,20 @@ pub enum DraftOutcome {
 }
 
 /// A command to the writer, with the channel for its reply. The writer also executes a command whose caller no longer
-/// waits for the reply.
+/// waits for the reply. A command with a term is refused if the term has ended.
 pub(super) enum Command {
-    Append(Vec<Submission>, Replies<Vec<DraftOutcome>>),
+    Append(Vec<Submission>, Option<Term>, Replies<Vec<DraftOutcome>>),
     Seed(Box<CrawlPart>, Reply<CrawlPartOutcome>),
-    Quarantine(Vec<NewQuarantinedMessage>, Replies<QuarantineId>),
+    Quarantine(Vec<NewQuarantinedMessage>, Option<Term>, Replies<QuarantineId>),
     Release(QuarantineId, Reply<bool>),
     /// Moves cursors forward. The writer commits them with the batch that is waiting, so they cost no additional
-    /// sync of the disk.
-    Advance(Vec<(SubscriptionName, Seq)>, Reply<()>),
-    WriteSubscriptions(Vec<SubscriptionWrite>, Reply<Vec<u64>>),
+    /// sync of the disk. A cursor whose term has ended stays where it is.
+    Advance(Vec<CursorAdvance>, Reply<()>),
+    WriteSubscriptions(Vec<SubscriptionWrite>, Option<Term>, Reply<Vec<u64>>),
     Prune {
         before: Seq,
         at_most: usize,
+        term: Option<Term>,
         reply: Reply<usize>,
     },
     /// Checks that a message can be written.
@@ -89,23 +91,72 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// Channel for the reply to a command with several parts: one value a part, in order, or one error for all.
 pub(super) type Replies<T> = Reply<Vec<T>>;
 
+/// Drafts, crawled facts and cursors that the writer commits together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BatchInput {
+    pub(super) submissions: Vec<Submission>,
+    /// Number of submissions of each `Append`, with its term.
+    pub(super) append_terms: Vec<(usize, Option<Term>)>,
+    pub(super) crawl_parts: Vec<CrawlPart>,
+    pub(super) cursors: Vec<CursorAdvance>,
+}
+
 /// Commands that the writer executes together, grouped by kind.
 #[derive(Default)]
 pub(super) struct CommandBatch {
-    pub(super) submissions: Vec<Submission>,
+    /// What the writer settles and writes in one transaction.
+    pub(super) input: BatchInput,
     /// Number of submissions of each `Append`, with its channel.
     pub(super) append_replies: Vec<(usize, Replies<Vec<DraftOutcome>>)>,
-    pub(super) crawl_parts: Vec<CrawlPart>,
     pub(super) seed_replies: Vec<Reply<CrawlPartOutcome>>,
+    pub(super) quarantines: Vec<QuarantineGroup>,
+    pub(super) releases: Vec<(QuarantineId, Reply<bool>)>,
+    pub(super) advance_replies: Vec<Reply<()>>,
+    pub(super) subscription_writes: Vec<SubscriptionWrites>,
+    pub(super) probes: Vec<Reply<()>>,
+    pub(super) prunes: Vec<(Seq, usize, Option<Term>, Reply<usize>)>,
+}
+
+/// Modifications of subscriptions that share a transaction.
+pub(super) struct SubscriptionWrites {
+    pub(super) writes: Vec<SubscriptionWrite>,
+    pub(super) term: Option<Term>,
+    pub(super) reply: Reply<Vec<u64>>,
+}
+
+/// Messages for the quarantine that share a transaction, because their commands have the same term.
+pub(super) struct QuarantineGroup {
+    pub(super) term: Option<Term>,
     pub(super) messages: Vec<NewQuarantinedMessage>,
     /// Number of messages of each `Quarantine`, with its channel.
-    pub(super) quarantine_replies: Vec<(usize, Replies<QuarantineId>)>,
-    pub(super) releases: Vec<(QuarantineId, Reply<bool>)>,
-    pub(super) cursors: Vec<(SubscriptionName, Seq)>,
-    pub(super) advance_replies: Vec<Reply<()>>,
-    pub(super) subscription_writes: Vec<(Vec<SubscriptionWrite>, Reply<Vec<u64>>)>,
-    pub(super) probes: Vec<Reply<()>>,
-    pub(super) prunes: Vec<(Seq, usize, Reply<usize>)>,
+    pub(super) replies: Vec<(usize, Replies<QuarantineId>)>,
+}
+
+impl BatchInput {
+    /// Returns the distinct terms of the appends and cursors.
+    pub(super) fn terms(&self) -> Vec<Term> {
+        let of_appends = self.append_terms.iter().filter_map(|(_, term)| *term);
+        let mut terms: Vec<_> = of_appends.chain(self.cursors.iter().filter_map(|advance| advance.term)).collect();
+        terms.sort_unstable();
+        terms.dedup();
+        terms
+    }
+
+    /// Drops the appends and cursors whose terms have ended. Returns for each append whether it was dropped; nothing if
+    /// none was.
+    pub(super) fn refuse(&mut self, stale: &[Term]) -> Vec<bool> {
+        if stale.is_empty() {
+            return Vec::new();
+        }
+        let is_stale = |term: Option<Term>| term.is_some_and(|term| stale.contains(&term));
+        self.cursors.retain(|advance| !is_stale(advance.term));
+        let mut submissions = std::mem::take(&mut self.submissions).into_iter();
+        for (count, term) in &self.append_terms {
+            let submitted = submissions.by_ref().take(*count);
+            if is_stale(*term) { submitted.for_each(drop) } else { self.submissions.extend(submitted) }
+        }
+        self.append_terms.iter().map(|(_, term)| is_stale(*term)).collect()
+    }
 }
 
 impl CommandBatch {
@@ -114,25 +165,37 @@ impl CommandBatch {
         let mut batch = Self::default();
         for command in commands {
             match command {
-                Command::Append(submissions, reply) => {
+                Command::Append(submissions, term, reply) => {
+                    batch.input.append_terms.push((submissions.len(), term));
                     batch.append_replies.push((submissions.len(), reply));
-                    batch.submissions.extend(submissions);
+                    batch.input.submissions.extend(submissions);
                 }
                 Command::Seed(part, reply) => {
-                    batch.crawl_parts.push(*part);
+                    batch.input.crawl_parts.push(*part);
                     batch.seed_replies.push(reply);
                 }
-                Command::Quarantine(messages, reply) => {
-                    batch.quarantine_replies.push((messages.len(), reply));
-                    batch.messages.extend(messages);
+                Command::Quarantine(messages, term, reply) => {
+                    let count = messages.len();
+                    match batch.quarantines.last_mut().filter(|last| last.term == term) {
+                        Some(last) => {
+                            last.messages.extend(messages);
+                            last.replies.push((count, reply));
+                        }
+                        None => {
+                            let replies = vec![(count, reply)];
+                            batch.quarantines.push(QuarantineGroup { term, messages, replies });
+                        }
+                    }
                 }
                 Command::Release(id, reply) => batch.releases.push((id, reply)),
                 Command::Advance(cursors, reply) => {
-                    batch.cursors.extend(cursors);
+                    batch.input.cursors.extend(cursors);
                     batch.advance_replies.push(reply);
                 }
-                Command::WriteSubscriptions(writes, reply) => batch.subscription_writes.push((writes, reply)),
-                Command::Prune { before, at_most, reply } => batch.prunes.push((before, at_most, reply)),
+                Command::WriteSubscriptions(writes, term, reply) => {
+                    batch.subscription_writes.push(SubscriptionWrites { writes, term, reply });
+                }
+                Command::Prune { before, at_most, term, reply } => batch.prunes.push((before, at_most, term, reply)),
                 Command::Probe(reply) => batch.probes.push(reply),
             }
         }
@@ -144,11 +207,18 @@ impl CommandBatch {
         !(self.append_replies.is_empty() && self.seed_replies.is_empty() && self.advance_replies.is_empty())
     }
 
+    /// Replies to the appends that were refused because their terms have ended.
+    pub(super) fn reply_to_refused(&mut self, refused: &[bool]) {
+        let mut refused = refused.iter();
+        let is_refused = |_: &mut (usize, Replies<Vec<DraftOutcome>>)| refused.next().is_some_and(|refused| *refused);
+        for (_, reply) in self.append_replies.extract_if(.., is_refused) {
+            let _ = reply.send(Err(StoreError::DutyLost));
+        }
+    }
+
     /// Replies with an error to all commands that the failed commit was for, and drops them.
     pub(super) fn fail_commit(&mut self, error: &StoreError) {
-        self.submissions.clear();
-        self.crawl_parts.clear();
-        self.cursors.clear();
+        self.input = BatchInput::default();
         for reply in self.seed_replies.drain(..) {
             let _ = reply.send(Err(error.clone()));
         }

@@ -74,9 +74,10 @@ pub(super) fn dropped(messages: u64) {
 pub(super) fn failed(error: &JournalError) {
     let reason = match error {
         JournalError::Store(StoreError::Full) => "full",
-        JournalError::Store(StoreError::ReadOnly(_)) => "read-only",
+        JournalError::Store(StoreError::ReadOnly(..)) => "read-only",
         JournalError::Store(StoreError::Io(_)) => "io",
         JournalError::Store(StoreError::Unavailable(_)) => "unavailable",
+        JournalError::Store(StoreError::DutyLost) => "duty-lost",
         JournalError::Store(StoreError::Damaged(_)) => "damaged",
         JournalError::Store(StoreError::Refused(_)) => "refused",
         JournalError::Busy(_) => "busy",

@@ -13,6 +13,7 @@
 //!               7 reply to the senders                   command
 //!                                                     │
 //!             thread journal-maintenance ◀────────────┘  checkpoints of the write-ahead log
+//!             thread journal-follower ── changes of other nodes ──▶ publish
 //!
 //!  views, deliveries ◀── tail (newest changes, in memory) or store (all others, on blocking threads)
 //! ```
@@ -24,16 +25,20 @@
 //!
 //! * writing: `command` (commands to the writer and their replies), `writer` (the loop), `batch` (one batch),
 //!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
-//!   `writable` (whether a message can be written at present), `threads` (start and end of the two threads);
+//!   `publisher` (committed changes for the readers of this node), `writable` (whether a message can be written at
+//!   present), `threads` (start and end of the threads);
 //! * facts: [`registry`], [`seed`] (facts from crawls), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
+//! * several nodes: [`nodes`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
 
 mod batch;
 mod bounds;
 mod command;
 pub mod metrics;
+pub mod nodes;
 pub mod private_files;
+mod publisher;
 pub mod quarantine;
 mod queries;
 mod raw_content;
@@ -50,15 +55,12 @@ mod writable;
 mod writer;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-        mpsc::sync_channel,
-    },
+    sync::{Arc, mpsc::sync_channel},
     time::{Duration, Instant},
 };
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use bounds::ChangeBounds;
@@ -72,11 +74,13 @@ use crate::{
     supervision::{Supervisor, Worker},
 };
 use command::Command;
+use nodes::{NodeTable, Term, Wake};
+use publisher::{JournalFacts, Publisher};
 use quarantine::{NewQuarantinedMessage, QuarantineId};
 use seed::{CrawlPart, CrawlPartOutcome};
 use store::{Store, StoreError};
 use tail::Tail;
-use threads::{run_maintenance, spawn};
+use threads::{run_follower, run_maintenance, spawn};
 use writable::Writable;
 use writer::Writer;
 
@@ -111,13 +115,13 @@ pub struct Journal {
     store: Arc<dyn Store>,
     tail: Arc<Tail>,
     head: watch::Receiver<Seq>,
-    first: Arc<OldestSeq>,
+    facts: Arc<JournalFacts>,
     commands: mpsc::Sender<Command>,
     writable: Arc<Writable>,
     patience: Duration,
     bounds: ChangeBounds,
-    /// Ranges of numbers that restores have skipped: after the first number, up to the second.
-    skipped_ranges: Arc<[(Seq, Seq)]>,
+    /// Term of the duty that this handle writes for.
+    term: Option<Term>,
 }
 
 /// Reasons why the journal could not execute a call.
@@ -160,7 +164,7 @@ impl Journal {
     /// # Errors
     /// Fails if the store cannot be read, or a thread cannot be started.
     pub fn start(store: impl Store, settings: JournalSettings) -> Result<(Self, JournalThreads), StoreError> {
-        Self::start_supervised(store, settings, &Supervisor::default())
+        Self::start_supervised(Arc::new(store), settings, &Supervisor::default())
     }
 
     /// Starts the journal as [`Journal::start`] does, and reports a thread that panics to `supervisor`.
@@ -168,18 +172,18 @@ impl Journal {
     /// # Errors
     /// As [`Journal::start`].
     pub fn start_supervised(
-        store: impl Store,
+        store: Arc<dyn Store>,
         settings: JournalSettings,
         supervisor: &Supervisor,
     ) -> Result<(Self, JournalThreads), StoreError> {
-        let store: Arc<dyn Store> = Arc::new(store);
         let head = store.head()?;
         let tail = Arc::new(Tail::load(&*store, head, settings.tail)?);
         metrics::head(head);
         metrics::quarantined(store.quarantine_size()?);
-        let first = Arc::new(OldestSeq::new(store.first()?));
-        let skipped_ranges = store.skipped_ranges()?.into();
+        let facts = Arc::new(JournalFacts::new(store.first()?, store.skipped_ranges()?));
         let (head_sender, head) = watch::channel(head);
+        let publisher = Publisher::new(Arc::clone(&store), Arc::clone(&tail), head_sender, Arc::clone(&facts));
+        let publisher = Arc::new(publisher);
         let (commands, queue) = mpsc::channel(settings.queue);
         let (maintenance, wake_ups) = sync_channel(1);
         let writable = Arc::new(Writable::default());
@@ -187,20 +191,46 @@ impl Journal {
             store: Arc::clone(&store),
             batch: settings.batch,
             bounds: settings.bounds,
-            tail: Arc::clone(&tail),
-            head: head_sender,
-            first: Arc::clone(&first),
+            publisher: Arc::clone(&publisher),
             maintenance,
             writable: Arc::clone(&writable),
         };
+        // The follower ends with the writer.
+        let writer_ended = CancellationToken::new();
+        let guard = writer_ended.clone().drop_guard();
+        let run_writer = move || {
+            let _guard = guard;
+            writer.run(queue);
+        };
         let maintained = Arc::clone(&store);
-        let threads = [
-            spawn(Worker::JournalWriter, supervisor, move || writer.run(queue))?,
+        let mut threads = vec![
+            spawn(Worker::JournalWriter, supervisor, run_writer)?,
             spawn(Worker::JournalMaintenance, supervisor, move || run_maintenance(&*maintained, &wake_ups))?,
         ];
+        if store.is_shared() {
+            let followed = Arc::clone(&store);
+            let follow = move || run_follower(&*followed, &publisher, &writer_ended);
+            threads.push(spawn(Worker::JournalFollower, supervisor, follow)?);
+        }
         let JournalSettings { patience, bounds, .. } = settings;
-        let journal = Self { store, tail, head, first, commands, writable, patience, bounds, skipped_ranges };
+        let journal = Self { store, tail, head, facts, commands, writable, patience, bounds, term: None };
         Ok((journal, JournalThreads(threads)))
+    }
+
+    /// Returns a handle that writes for a duty: each write fails with [`StoreError::DutyLost`] and has no effect once
+    /// the term has ended. `None` is a handle without a duty.
+    #[must_use]
+    pub fn under(&self, term: Option<Term>) -> Self {
+        Self { term, ..self.clone() }
+    }
+
+    /// Opens the tables of the nodes that share this journal; `None` if the store is for one node. The tables call
+    /// `wake` when another node has changed something.
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    pub fn node_table(&self, lease: Duration, wake: Wake) -> Result<Option<Box<dyn NodeTable>>, StoreError> {
+        self.store.node_table(lease, wake)
     }
 
     /// Returns the bounds on one change and on one object.
@@ -225,7 +255,31 @@ impl Journal {
     /// As [`Journal::append`].
     pub async fn append_all(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
         let began = Instant::now();
-        let outcomes = self.send(|reply| Command::Append(submissions, reply)).await?;
+        let outcomes = self.send(|reply| Command::Append(submissions, self.term, reply)).await?;
+        metrics::appended(began.elapsed());
+        Ok(outcomes)
+    }
+
+    /// Appends as [`Journal::append_all`] does, but waits without a time limit, for a source that repeats a failed batch
+    /// by itself: the repeat of a batch that is written later would make second changes of messages without event keys.
+    ///
+    /// # Errors
+    /// Fails if nothing was written, or the gateway is stopping.
+    pub async fn append_batch(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
+        let began = Instant::now();
+        let mut appending = std::pin::pin!(self.execute(|reply| Command::Append(submissions, self.term, reply)));
+        let outcomes = match tokio::time::timeout(self.patience, &mut appending).await {
+            Ok(outcomes) => outcomes,
+            Err(_) => {
+                let seconds = self.patience.as_secs();
+                tracing::warn!(
+                    seconds,
+                    "the journal has not written a batch of a source in time; still waiting for it"
+                );
+                appending.await
+            }
+        };
+        let outcomes = outcomes.inspect_err(metrics::failed)?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
     }
@@ -246,7 +300,7 @@ impl Journal {
         &self,
         messages: Vec<NewQuarantinedMessage>,
     ) -> Result<Vec<QuarantineId>, JournalError> {
-        self.send(|reply| Command::Quarantine(messages, reply)).await
+        self.send(|reply| Command::Quarantine(messages, self.term, reply)).await
     }
 
     /// Removes a message from the quarantine; returns whether the quarantine had it.
@@ -268,7 +322,7 @@ impl Journal {
     pub fn count_after(&self, cursor: Seq) -> u64 {
         let (cursor, head) = (cursor.0, self.head().0);
         let length = |(from, to): &(Seq, Seq)| to.0.min(head).saturating_sub(from.0.max(cursor));
-        head.saturating_sub(cursor).saturating_sub(self.skipped_ranges.iter().map(length).sum())
+        head.saturating_sub(cursor).saturating_sub(self.facts.skipped_ranges().iter().map(length).sum())
     }
 
     /// Returns how often a crawl has updated an object of the registry without a change. The number only grows.
@@ -280,7 +334,7 @@ impl Journal {
     /// Returns the number of the oldest available change; of the next change, while there is none.
     #[must_use]
     pub fn first(&self) -> Seq {
-        self.first.get().unwrap_or(Seq::ZERO.next())
+        self.facts.first().unwrap_or(Seq::ZERO.next())
     }
 
     /// Removes at most `at_most` of the oldest changes before `before`; returns the number of removed changes. The
@@ -289,7 +343,7 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub async fn prune(&self, before: Seq, at_most: usize) -> Result<usize, JournalError> {
-        self.send(|reply| Command::Prune { before, at_most, reply }).await
+        self.send(|reply| Command::Prune { before, at_most, term: self.term, reply }).await
     }
 
     /// Returns a receiver that is notified whenever the head moves.
@@ -322,36 +376,22 @@ impl Journal {
         self.send(Command::Probe).await
     }
 
-    /// Sends a command to the writer and waits for the reply.
+    /// Sends a command to the writer and waits for the reply, at most for the patience of the journal.
     async fn send<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
     ) -> Result<T, JournalError> {
-        let (sender, reply) = oneshot::channel();
-        let executed = async {
-            self.commands.send(command(sender)).await.map_err(|_| JournalError::Closed)?;
-            reply.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::from)
-        };
-        let executed = tokio::time::timeout(self.patience, executed).await;
+        let executed = tokio::time::timeout(self.patience, self.execute(command)).await;
         executed.unwrap_or(Err(JournalError::Busy(self.patience))).inspect_err(metrics::failed)
     }
-}
 
-/// Number of the oldest available change; 0 for none, because no change has the number 0.
-#[derive(Debug)]
-struct OldestSeq(AtomicU64);
-
-impl OldestSeq {
-    fn new(first: Option<Seq>) -> Self {
-        Self(AtomicU64::new(first.map_or(0, |first| first.0)))
-    }
-
-    fn get(&self) -> Option<Seq> {
-        Some(Seq(self.0.load(Ordering::Acquire))).filter(|first| *first != Seq::ZERO)
-    }
-
-    fn set(&self, first: Seq) {
-        self.0.store(first.0, Ordering::Release);
+    async fn execute<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
+    ) -> Result<T, JournalError> {
+        let (sender, reply) = oneshot::channel();
+        self.commands.send(command(sender)).await.map_err(|_| JournalError::Closed)?;
+        reply.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::from)
     }
 }
 

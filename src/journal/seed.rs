@@ -20,7 +20,7 @@ use super::{
 use crate::model::{Aspect, ContentLocation, CrawledItem, CrawledObject, SourceName, State, Timestamp, Uri};
 
 /// One part of a crawl.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CrawlPart {
     /// Drafts for the facts that become changes.
     pub submission: Submission,

@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Journal, JournalError, command::Command, store::Store};
+use super::{Journal, JournalError, command::Command, nodes::Term, store::Store};
 use crate::model::{Seq, SubscriptionName, Timestamp};
 
 /// Creator of a subscription.
@@ -122,6 +122,17 @@ pub struct NewDeadLetter {
     pub json: Bytes,
 }
 
+/// New position of a subscription that moves forward.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CursorAdvance {
+    /// Name of the subscription.
+    pub name: SubscriptionName,
+    /// Number of the last change that is delivered or skipped.
+    pub cursor: Seq,
+    /// Term of the duty of the subscription. If it has ended, the cursor stays where it is.
+    pub term: Option<Term>,
+}
+
 /// A modification of a subscription or its dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionWrite {
@@ -160,6 +171,17 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub async fn advance(&self, cursors: Vec<(SubscriptionName, Seq)>) -> Result<(), JournalError> {
+        let term = self.term;
+        let advance = |(name, cursor)| CursorAdvance { name, cursor, term };
+        self.advance_all(cursors.into_iter().map(advance).collect()).await
+    }
+
+    /// Moves cursors of subscriptions forward, each under the term of its own duty. On return the cursors are on
+    /// disk, apart from those whose term has ended.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn advance_all(&self, cursors: Vec<CursorAdvance>) -> Result<(), JournalError> {
         self.send(|reply| Command::Advance(cursors, reply)).await
     }
 
@@ -169,7 +191,7 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub async fn write_subscriptions(&self, writes: Vec<SubscriptionWrite>) -> Result<Vec<u64>, JournalError> {
-        self.send(|reply| Command::WriteSubscriptions(writes, reply)).await
+        self.send(|reply| Command::WriteSubscriptions(writes, self.term, reply)).await
     }
 
     /// Returns all subscriptions, in order of their names.
@@ -178,6 +200,14 @@ impl Journal {
     /// Fails if the store fails.
     pub async fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, JournalError> {
         self.read(Store::subscriptions).await
+    }
+
+    /// Returns one subscription.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn subscription(&self, name: SubscriptionName) -> Result<Option<SubscriptionRecord>, JournalError> {
+        self.read(move |store| store.subscription(&name)).await
     }
 
     /// Returns up to `limit` dead letters of a subscription before `before` (from the newest if `None`), newest first.

@@ -232,18 +232,44 @@ impl Tail {
     /// # Errors
     /// Fails if the store cannot be read.
     pub(super) fn load(store: &dyn Store, head: Seq, bounds: TailBounds) -> Result<Self, StoreError> {
+        let newest = Self::read_newest(store, Seq::ZERO, head, bounds)?;
+        let tail = Self::new(bounds);
+        let _ = tail.extend(newest.into_iter().map(|stored| Arc::new(RecordedChange::from(stored))));
+        Ok(tail)
+    }
+
+    /// Reads the newest changes after `after` up to `head` that fit into a tail, oldest first.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub(super) fn read_newest(
+        store: &dyn Store,
+        after: Seq,
+        head: Seq,
+        bounds: TailBounds,
+    ) -> Result<Vec<StoredChange>, StoreError> {
         let (mut newest, mut bytes, mut before) = (Vec::new(), 0_usize, head.next());
-        while newest.len() < bounds.changes && bytes < bounds.bytes {
-            let limit = LOAD_PAGE.min(bounds.changes - newest.len());
+        while newest.len() < bounds.changes && bytes < bounds.bytes && before > after.next() {
+            let wanted = usize::try_from(before.0 - after.0 - 1).unwrap_or(usize::MAX);
+            let limit = LOAD_PAGE.min(bounds.changes - newest.len()).min(wanted);
             let read = store.before(before, limit, bounds.bytes - bytes)?;
             let Some(oldest) = read.last() else { break };
             before = oldest.seq;
             bytes += read.iter().map(|change| change.json.len()).sum::<usize>();
-            newest.extend(read);
+            newest.extend(read.into_iter().filter(|change| change.seq > after));
         }
-        let tail = Self::new(bounds);
-        let _ = tail.extend(newest.into_iter().rev().map(|stored| Arc::new(RecordedChange::from(stored))));
-        Ok(tail)
+        newest.reverse();
+        Ok(newest)
+    }
+
+    /// Returns the bounds on the changes.
+    pub(super) fn bounds(&self) -> TailBounds {
+        self.bounds
+    }
+
+    /// Drops all changes.
+    pub(super) fn clear(&self) {
+        *self.content.write().unwrap_or_else(PoisonError::into_inner) = TailContent::default();
     }
 
     /// Appends changes and returns the evicted changes, so that the caller can free them after it has replied. At a

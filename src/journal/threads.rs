@@ -1,13 +1,18 @@
-//! The two threads of the journal: the writer, and the maintenance of the store.
+//! The threads of the journal: the writer, the maintenance of the store, and the follower of other nodes.
 
 use std::{sync::mpsc::Receiver, thread::JoinHandle};
 
-use super::store::{Store, StoreError};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    publisher::Publisher,
+    store::{Store, StoreError},
+};
 use crate::supervision::{Supervisor, Worker};
 
 /// The journal's threads. They end when every [`Journal`](super::Journal) has been dropped and every command is executed.
 #[must_use = "the journal is closed properly by joining its threads"]
-pub struct JournalThreads(pub(super) [JoinHandle<()>; 2]);
+pub struct JournalThreads(pub(super) Vec<JoinHandle<()>>);
 
 impl JournalThreads {
     /// Waits until every command is executed and the journal is closed.
@@ -40,6 +45,26 @@ pub(super) fn run_maintenance(store: &dyn Store, wake_ups: &Receiver<()>) {
     while wake_ups.recv().is_ok() {
         if let Err(error) = store.maintain() {
             tracing::warn!(%error, "the maintenance of the journal failed; retrying");
+        }
+    }
+}
+
+/// Publishes the changes of other nodes until `stop` is cancelled.
+pub(super) fn run_follower(store: &dyn Store, publisher: &Publisher, stop: &CancellationToken) {
+    let Some(mut watch) = store.watch(stop.clone()) else { return };
+    let mut is_failing = false;
+    while !stop.is_cancelled() {
+        match watch.next().and_then(|state| publisher.follow(state)) {
+            Ok(()) => {
+                if std::mem::take(&mut is_failing) {
+                    tracing::info!("the changes of other nodes can be read again");
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut is_failing, true) && !stop.is_cancelled() {
+                    tracing::warn!(%error, "cannot read the changes of other nodes; retrying");
+                }
+            }
         }
     }
 }

@@ -22,9 +22,9 @@ impl Writable {
         }
     }
 
-    /// Records a failure. A refusal is ignored, because it concerns only one batch.
+    /// Records a failure. A refusal and a lost duty are ignored, because they concern only one batch.
     pub(super) fn failed(&self, error: &StoreError) {
-        if !matches!(error, StoreError::Refused(_)) {
+        if !matches!(error, StoreError::Refused(_) | StoreError::DutyLost) {
             self.0.store(false, Ordering::Release);
         }
     }

@@ -11,22 +11,44 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::{
-    OldestSeq,
     batch::{BatchContext, SettledBatch, prefetch_keys, purge_keys},
     bounds::ChangeBounds,
-    command::{Command, CommandBatch, reply_to_all},
+    command::{BatchInput, Command, CommandBatch, QuarantineGroup, SubscriptionWrites, reply_to_all},
     metrics,
-    store::{NewChange, PrefetchKeys, PrefetchedRows, Store, StoreError, Transaction},
-    tail::{RecordedChange, Tail},
+    nodes::Term,
+    publisher::Publisher,
+    store::{CommitError, CommitId, NewChange, PrefetchKeys, PrefetchedRows, Store, StoreError, Transaction},
     writable::Writable,
 };
-use crate::model::{Seq, Timestamp};
+use crate::{
+    model::{Seq, Timestamp},
+    retry::Backoff,
+};
 
 /// Number of further changes of a purge that one query looks up.
 const PARTS_PER_QUERY: usize = 16;
+
+/// Waits between attempts to find out whether a batch was committed.
+const OUTCOME_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+
+/// A batch that is settled and written.
+struct WrittenBatch {
+    batch: SettledBatch,
+    /// Number of the newest change before the batch.
+    stored_head: Seq,
+    /// For each append whether it was refused, because its term has ended.
+    refused: Vec<bool>,
+}
+
+/// Result of one attempt to commit a batch.
+enum Attempt {
+    Committed(WrittenBatch),
+    /// The batch may be committed or not.
+    Unknown(WrittenBatch, CommitId, StoreError),
+}
 
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
@@ -34,9 +56,7 @@ pub(super) struct Writer {
     pub(super) batch: usize,
     /// Bounds on one change and on one object.
     pub(super) bounds: ChangeBounds,
-    pub(super) tail: Arc<Tail>,
-    pub(super) head: watch::Sender<Seq>,
-    pub(super) first: Arc<OldestSeq>,
+    pub(super) publisher: Arc<Publisher>,
     /// Wakes the maintenance thread.
     pub(super) maintenance: SyncSender<()>,
     pub(super) writable: Arc<Writable>,
@@ -49,7 +69,7 @@ impl Writer {
         while commands.blocking_recv_many(&mut waiting, self.batch) > 0 {
             let mut batch = CommandBatch::group(waiting.drain(..));
             if batch.needs_commit() {
-                self.write_batch(&mut batch);
+                self.write_batch(&mut batch, &commands);
             }
             self.execute_others(batch);
             // A full channel means that the maintenance thread has a wake-up waiting already.
@@ -58,10 +78,11 @@ impl Writer {
     }
 
     /// Settles, writes and publishes drafts, crawled facts and cursors, and replies to their senders.
-    fn write_batch(&self, commands: &mut CommandBatch) {
+    fn write_batch(&self, commands: &mut CommandBatch, queue: &mpsc::Receiver<Command>) {
         let began = Instant::now();
-        match self.commit_batch(commands) {
-            Ok(SettledBatch { writes, outcomes, crawl_outcomes }) => {
+        match self.commit_batch(std::mem::take(&mut commands.input), queue) {
+            Ok(WrittenBatch { batch: SettledBatch { writes, outcomes, crawl_outcomes }, stored_head, refused }) => {
+                commands.reply_to_refused(&refused);
                 let took = began.elapsed();
                 if !outcomes.is_empty() {
                     metrics::batch(outcomes.len(), took);
@@ -70,7 +91,7 @@ impl Writer {
                 if !writes.changes.is_empty() {
                     self.writable.note(&Ok(()));
                 }
-                let evicted = self.publish(writes.changes, took);
+                let evicted = self.publish(stored_head, writes.changes, took);
                 commands.advance_replies.drain(..).for_each(|reply| drop(reply.send(Ok(()))));
                 for (reply, outcome) in commands.seed_replies.drain(..).zip(crawl_outcomes) {
                     let _ = reply.send(Ok(outcome));
@@ -85,29 +106,69 @@ impl Writer {
         }
     }
 
-    fn commit_batch(&self, commands: &mut CommandBatch) -> Result<SettledBatch, StoreError> {
+    /// Settles and commits a batch. If the outcome of a commit is unknown, finds it out before anything else, and
+    /// settles the batch again if it was not committed. So no draft is written twice, with or without an event key.
+    fn commit_batch(&self, mut input: BatchInput, queue: &mpsc::Receiver<Command>) -> Result<WrittenBatch, StoreError> {
+        loop {
+            // Only a shared store has commits with unknown outcomes.
+            let again = self.store.is_shared().then(|| input.clone());
+            let (batch, commit, error) = match self.try_batch(input)? {
+                Attempt::Committed(batch) => return Ok(batch),
+                Attempt::Unknown(batch, commit, error) => (batch, commit, error),
+            };
+            tracing::warn!(%error, "the outcome of a commit is unknown; asking the journal's database for it");
+            let was_committed = self.find_outcome(commit, queue)?;
+            tracing::info!(was_committed, "the outcome of the commit is known");
+            if was_committed {
+                return Ok(batch);
+            }
+            input = again.ok_or(error)?;
+        }
+    }
+
+    fn try_batch(&self, mut input: BatchInput) -> Result<Attempt, StoreError> {
         let mut transaction = self.store.begin()?;
-        let keys = prefetch_keys(&commands.submissions, &commands.crawl_parts);
-        let mut prefetched = transaction.prefetch(&keys)?;
-        self.prefetch_purge_parts(&mut *transaction, commands, &mut prefetched)?;
+        let keys = prefetch_keys(&input.submissions, &input.crawl_parts);
+        let mut prefetched = transaction.prefetch(&PrefetchKeys { terms: input.terms(), ..keys })?;
+        let refused = input.refuse(&prefetched.stale_terms);
+        self.prefetch_purge_parts(&mut *transaction, &input, &mut prefetched)?;
+        let stored_head = prefetched.stored_head;
         let context = BatchContext { prefetched, bounds: self.bounds, now: Timestamp::now() };
-        let submissions = std::mem::take(&mut commands.submissions);
-        let crawl_parts = std::mem::take(&mut commands.crawl_parts);
-        let cursors = std::mem::take(&mut commands.cursors);
+        let BatchInput { submissions, crawl_parts, cursors, .. } = input;
+        let cursors = cursors.into_iter().map(|advance| (advance.name, advance.cursor)).collect();
         let batch = SettledBatch::build(submissions, crawl_parts, cursors, context)?;
         transaction.write(&batch.writes)?;
-        transaction.commit()?;
-        Ok(batch)
+        let batch = WrittenBatch { batch, stored_head, refused };
+        match transaction.commit() {
+            Ok(()) => Ok(Attempt::Committed(batch)),
+            Err(CommitError::Failed(error)) => Err(error),
+            Err(CommitError::Unknown(commit, error)) => Ok(Attempt::Unknown(batch, commit, error)),
+        }
+    }
+
+    /// Finds out whether a batch was committed. Ends with an error only when the gateway has stopped and nobody waits
+    /// for the batch, or the journal is damaged.
+    fn find_outcome(&self, commit: CommitId, queue: &mpsc::Receiver<Command>) -> Result<bool, StoreError> {
+        let mut backoff = OUTCOME_BACKOFF;
+        loop {
+            match self.store.was_committed(commit) {
+                Err(error) if error.is_transient() && !queue.is_closed() => {
+                    self.writable.failed(&error);
+                    std::thread::sleep(backoff.next_wait());
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Looks up the further changes of repeated purges, because the gateway divides a large purge into several changes.
     fn prefetch_purge_parts(
         &self,
         transaction: &mut dyn Transaction,
-        commands: &CommandBatch,
+        input: &BatchInput,
         prefetched: &mut PrefetchedRows,
     ) -> Result<(), StoreError> {
-        for key in purge_keys(&commands.submissions, &commands.crawl_parts) {
+        for key in purge_keys(&input.submissions, &input.crawl_parts) {
             let mut parts = 1;
             while prefetched.first_changes.contains_key(&key.part(parts)) {
                 let keys = (parts + 1..=parts + PARTS_PER_QUERY).map(|part| key.part(part)).collect();
@@ -121,37 +182,30 @@ impl Writer {
 
     /// Publishes committed changes to readers. Returns the changes evicted from the tail, so that the caller can
     /// free them after it has replied.
-    fn publish(&self, changes: Vec<NewChange>, took: Duration) -> Vec<Arc<RecordedChange>> {
-        let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) else { return Vec::new() };
-        let (oldest, newest) = (oldest.change.seq, newest.change.seq);
-        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let count = changes.len();
-        tracing::debug!(changes = count, first_seq = oldest.0, last_seq = newest.0, took_us, "a batch is on disk");
-        if self.first.get().is_none() {
-            self.first.set(oldest);
+    fn publish(&self, stored_head: Seq, changes: Vec<NewChange>, took: Duration) -> Vec<Arc<super::RecordedChange>> {
+        if let (Some(oldest), Some(newest)) = (changes.first(), changes.last()) {
+            let (first_seq, last_seq) = (oldest.change.seq.0, newest.change.seq.0);
+            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            tracing::debug!(changes = changes.len(), first_seq, last_seq, took_us, "a batch is on disk");
         }
-        let new = changes.into_iter().map(|new| Arc::new(RecordedChange::new(new.change, new.json, new.visibility)));
-        let evicted = self.tail.extend(new);
-        self.head.send_replace(newest);
-        metrics::head(newest);
-        evicted
+        self.publisher.publish(stored_head, changes)
     }
 
     /// Executes the commands that have transactions of their own.
     fn execute_others(&self, commands: CommandBatch) {
-        let CommandBatch { messages, quarantine_replies, releases, subscription_writes, prunes, probes, .. } = commands;
+        let CommandBatch { quarantines, releases, subscription_writes, prunes, probes, .. } = commands;
         // After the cursors, because a cursor must not undo a rewind that was sent later.
-        for (writes, reply) in subscription_writes {
-            let written = self.store.write_subscriptions(&writes);
+        for SubscriptionWrites { writes, term, reply } in subscription_writes {
+            let written = self.store.write_subscriptions(&writes, term);
             let _ = written.as_ref().inspect_err(|error| self.writable.failed(error));
             let _ = reply.send(written);
         }
-        let quarantine_changes = !messages.is_empty() || !releases.is_empty();
-        if !messages.is_empty() {
-            let receipt = self.store.quarantine(&messages);
+        let quarantine_changes = !quarantines.is_empty() || !releases.is_empty();
+        for QuarantineGroup { term, messages, replies } in quarantines {
+            let receipt = self.store.quarantine(&messages, term);
             self.writable.note(&receipt);
             metrics::dropped(receipt.as_ref().map_or(0, |receipt| receipt.dropped));
-            reply_to_all(quarantine_replies, receipt.map(|receipt| receipt.ids));
+            reply_to_all(replies, receipt.map(|receipt| receipt.ids));
         }
         for (id, reply) in releases {
             let _ = reply.send(self.store.release(id));
@@ -168,18 +222,17 @@ impl Writer {
             let _ = self.store.quarantine_size().map(metrics::quarantined);
         }
         // Last, so that no other reply waits for a removal.
-        for (before, at_most, reply) in prunes {
-            let _ = reply.send(self.prune(before, at_most));
+        for (before, at_most, term, reply) in prunes {
+            let _ = reply.send(self.prune(before, at_most, term));
         }
     }
 
-    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
-        let removed = self.store.prune(before, at_most)?;
+    fn prune(&self, before: Seq, at_most: usize, term: Option<Term>) -> Result<usize, StoreError> {
+        let removed = self.store.prune(before, at_most, term)?;
         if removed > 0
             && let Some(first) = self.store.first()?
         {
-            self.first.set(first);
-            self.tail.drop_before(first);
+            self.publisher.remove_before(first);
         }
         Ok(removed)
     }

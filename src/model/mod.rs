@@ -35,7 +35,9 @@ pub use filter::{Filter, InvalidUriPrefix, ItemChangeKind, UriPrefix};
 pub use item::{ChangeType, ContentItemModification, ItemChange, ItemChangeError};
 pub use lookup::{DraftLookup, LookupMark, MissingFacts};
 pub use media_range::{InvalidMediaRange, MediaRange};
-pub use names::{ChangeId, EventId, InvalidId, InvalidName, ItemId, SourceName, SubscriptionName};
+pub use names::{
+    ChangeId, EventId, InvalidId, InvalidName, InvalidNodeName, ItemId, NodeName, SourceName, SubscriptionName,
+};
 pub use object::{ContentObjectModification, NoItems, NonEmpty, Origin, User};
 pub use state::{InvalidState, State};
 pub use text::Text;

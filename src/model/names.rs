@@ -60,6 +60,50 @@ name! {
     SubscriptionName
 }
 
+/// Error for a text that is not the name of a node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not the name of a node; use a-z, A-Z, 0-9, -, _ and ., starting with a letter or digit, at most 64 in all"
+)]
+pub struct InvalidNodeName(String);
+
+/// Name of a node: `[A-Za-z0-9][A-Za-z0-9._-]*`, at most 64 bytes, so that most host names are valid.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct NodeName(Arc<str>);
+
+impl NodeName {
+    /// Parses a name.
+    ///
+    /// # Errors
+    /// Fails if the text has other characters or is too long.
+    pub fn parse(raw: &str) -> Result<Self, InvalidNodeName> {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        let is_name = raw.len() <= 64
+            && raw.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+            && raw.bytes().all(allowed);
+        if is_name { Ok(Self(raw.into())) } else { Err(InvalidNodeName(raw.chars().take(64).collect())) }
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_str(deserializer, Self::parse)
+    }
+}
+
 fn is_name(raw: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     raw.len() <= 64

@@ -13,7 +13,8 @@ use utoipa::{
 
 use super::{
     Aspect, AspectSet, Change, ChangeId, ChangeType, Digest, DigestAlgorithm, EventId, ItemChangeKind, ItemId,
-    MediaRange, MediaType, Seq, SourceName, State, SubscriptionName, Text, Timestamp, Uri, UriPrefix, json::Wire,
+    MediaRange, MediaType, NodeName, Seq, SourceName, State, SubscriptionName, Text, Timestamp, Uri, UriPrefix,
+    json::Wire,
 };
 
 macro_rules! schemas {
@@ -45,6 +46,7 @@ schemas! {
     Seq: whole_number("A place in the journal, from 1, without gaps."),
     SourceName: text("The name of a configured source.").pattern(Some("^[a-z0-9][a-z0-9_-]{0,63}$")),
     SubscriptionName: text("The name of a subscription.").pattern(Some("^[a-z0-9][a-z0-9_-]{0,63}$")),
+    NodeName: text("The name of a node.").pattern(Some("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")),
     State: text("A token of an open vocabulary; ACTIVE, INACTIVE and DELETED for content.").pattern(Some("^[A-Z][A-Z_]{0,63}$")),
     Text: text("Text for people, without what XML 1.0 cannot carry.").max_length(Some(Text::MAX_CHARS)),
     Timestamp: text("A time in UTC, to the millisecond.").format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),

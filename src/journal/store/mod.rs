@@ -3,34 +3,54 @@
 //! A new store needs one module here that implements the trait, and one line in the conformance test, which checks the
 //! promises for every store.
 
+mod commit;
+mod error;
 mod event_key;
 mod limits;
+mod location;
+pub mod migrate;
+mod numbering;
+pub mod postgres;
 mod prefetch;
+mod rows;
 pub mod sqlite;
+mod state;
+mod tables;
 mod uri_set;
+mod verify;
 mod write_batch;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub use commit::{CommitError, CommitId};
+pub use error::{Remedy, StoreError};
 pub use event_key::{EventIdentity, EventKey, event_key};
 pub use limits::StoreLimits;
+pub use location::{StoreContent, StoreLocation};
+pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
 pub use prefetch::{ItemSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
-// The store that the gateway opens, and that the commands copy, restore and verify. Only this module names it.
+// The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
-    FILE_NAME, OpenError,
+    FILE_NAME,
     backup::{BackupError, JournalSummary, back_up},
-    inspect::{FolderContent, inspect},
     restore::{RestoreError, RestoreSummary, restore},
-    verify::{Report, verify},
+    verify::verify,
 };
+pub use state::{JournalState, StateWatch};
 pub use uri_set::UriSet;
+pub use verify::Report;
 pub use write_batch::{ObjectUpdate, Seed, WriteBatch};
 
-use self::sqlite::{SqliteOptions, SqliteStore};
+use self::{
+    postgres::{PostgresOpenError, PostgresOptions, PostgresStore},
+    sqlite::{SqliteOptions, SqliteStore},
+};
 use super::{
+    nodes::{NodeTable, Term, Wake},
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
     seed::CrawlProgress,
@@ -38,15 +58,56 @@ use super::{
 };
 use crate::model::{Change, ChangeId, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri};
 
-/// Opens the store of a journal in a folder, and creates it if the folder has none.
+/// Settings of a store.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Limits that apply to every store.
+    pub limits: StoreLimits,
+    /// Settings of a connection to a database.
+    pub connection: ConnectionOptions,
+}
+
+/// Reasons why a journal could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The journal is in a folder.
+    #[error(transparent)]
+    Folder(#[from] sqlite::OpenError),
+    /// The journal is in a database.
+    #[error(transparent)]
+    Postgres(#[from] PostgresOpenError),
+}
+
+/// Opens the store of a journal, and creates the journal if the location has none. The call blocks.
 ///
 /// # Errors
-/// Fails if the folder contains something else, or the journal is damaged, newer or in use.
-pub fn open(folder: &Path, limits: StoreLimits) -> Result<impl Store + use<>, OpenError> {
-    SqliteStore::open(folder, SqliteOptions { limits, ..SqliteOptions::default() })
+/// Fails if the location contains something else or is not available, or the journal is damaged, newer or in use.
+pub fn open(location: &StoreLocation, options: OpenOptions) -> Result<Arc<dyn Store>, OpenError> {
+    let OpenOptions { limits, connection } = options;
+    Ok(match location {
+        StoreLocation::Folder(folder) => {
+            Arc::new(SqliteStore::open(folder, SqliteOptions { limits, ..SqliteOptions::default() })?)
+        }
+        StoreLocation::Postgres(url) => {
+            let options = PostgresOptions { limits, connection, trim_keys: PostgresOptions::TRIM_KEYS };
+            Arc::new(PostgresStore::open(url, options)?)
+        }
+    })
+}
+
+/// Checks whether a journal can be opened or created, without writing anything. The call blocks.
+///
+/// # Errors
+/// Fails if opening would fail. Does not detect damage in a journal.
+pub fn inspect(location: &StoreLocation, connection: &ConnectionOptions) -> Result<StoreContent, OpenError> {
+    Ok(match location {
+        StoreLocation::Folder(folder) => sqlite::inspect::inspect(folder)?,
+        StoreLocation::Postgres(url) => PostgresStore::inspect(url, connection)?,
+    })
 }
 
 /// A durable, totally ordered journal with the registry beside it. One thread writes; any number of threads read.
+/// Several nodes may share a store ([`Store::is_shared`]), each with one thread that writes.
 ///
 /// Every store keeps these promises, each checked by a test that runs with every store:
 /// 1. Durable on return: after [`Transaction::commit`] has returned, a crash loses nothing of the batch.
@@ -55,6 +116,8 @@ pub fn open(folder: &Path, limits: StoreLimits) -> Result<impl Store + use<>, Op
 /// 4. A batch, its registry rows, its event keys and the progress of its crawls are stored together or not at all.
 /// 5. A cursor moves back only by a rewind; reading moves nothing.
 /// 6. The head never runs ahead of the changes that can be read.
+/// 7. A node that has lost a duty can write nothing for it: a call with a term that has ended fails with
+///    [`StoreError::DutyLost`] and writes nothing. A store for one node ignores terms.
 ///
 /// The number of a change is a primary key, so a second writer that used the same number would fail and store nothing.
 /// After a restore from a backup the numbering skips every number that the lost journal may have given.
@@ -65,6 +128,27 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// Fails if the storage fails.
     fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError>;
+
+    /// Returns whether a batch was committed whose commit had an unknown outcome. The outcome is final when the method
+    /// returns. The writer calls it before it begins another transaction.
+    ///
+    /// # Errors
+    /// Fails if the storage fails; the outcome is then still unknown. Fails always in a store that knows the outcome
+    /// of every commit.
+    fn was_committed(&self, commit: CommitId) -> Result<bool, StoreError> {
+        Err(StoreError::Refused(format!("the store has no record of the commit {commit}")))
+    }
+
+    /// Returns whether other nodes may write to the same journal.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Returns a watch on the writes of other nodes, which ends its waits when `stop` is cancelled; `None` if no other
+    /// node can write to the journal.
+    fn watch(&self, _stop: CancellationToken) -> Option<Box<dyn StateWatch + '_>> {
+        None
+    }
 
     /// Runs background maintenance if it is due. The journal calls this method after batches, on a separate thread.
     ///
@@ -170,13 +254,17 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails if the storage fails; then none was removed.
-    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError>;
+    fn prune(&self, before: Seq, at_most: usize, term: Option<Term>) -> Result<usize, StoreError>;
 
     /// Stores unreadable messages, and drops the oldest messages beyond the limits.
     ///
     /// # Errors
     /// Fails if the storage fails; then no message was stored.
-    fn quarantine(&self, messages: &[NewQuarantinedMessage]) -> Result<QuarantineReceipt, StoreError>;
+    fn quarantine(
+        &self,
+        messages: &[NewQuarantinedMessage],
+        term: Option<Term>,
+    ) -> Result<QuarantineReceipt, StoreError>;
 
     /// Returns up to `limit` messages of the quarantine before `before` (from the newest if `None`), newest first,
     /// without their bodies.
@@ -213,12 +301,19 @@ pub trait Store: Send + Sync + 'static {
     /// Fails if the storage fails.
     fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError>;
 
+    /// Returns one subscription.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn subscription(&self, name: &SubscriptionName) -> Result<Option<SubscriptionRecord>, StoreError>;
+
     /// Modifies subscriptions and their dead letters in one transaction; returns the number of affected rows of each
-    /// modification.
+    /// modification. A rewind, a deletion or a resumption without a term ends the duty of its subscription, so that its
+    /// engine starts again, and no node moves the cursor that has delivered from the old one.
     ///
     /// # Errors
     /// Fails if the storage fails; then nothing was modified.
-    fn write_subscriptions(&self, writes: &[SubscriptionWrite]) -> Result<Vec<u64>, StoreError>;
+    fn write_subscriptions(&self, writes: &[SubscriptionWrite], term: Option<Term>) -> Result<Vec<u64>, StoreError>;
 
     /// Returns up to `limit` dead letters of a subscription before `before` (from the newest if `None`), newest first.
     ///
@@ -260,8 +355,18 @@ pub trait Store: Send + Sync + 'static {
     /// Fails if the storage fails.
     fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError>;
 
-    /// Returns the unique identifier of this journal. A restored journal has a new one.
+    /// Returns the unique identifier of this journal. A restored journal has a new one, and so has one whose database
+    /// server was replaced by its standby.
     fn identity(&self) -> Uuid;
+
+    /// Opens the tables of the nodes that share this journal, over a connection of their own; `None` if the store is
+    /// for one node. The tables call `wake` when another node has changed something.
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    fn node_table(&self, _lease: Duration, _wake: Wake) -> Result<Option<Box<dyn NodeTable>>, StoreError> {
+        Ok(None)
+    }
 }
 
 /// The transaction of one batch: the writer prefetches, settles, writes and commits. Dropping it rolls it back.
@@ -281,8 +386,8 @@ pub trait Transaction {
     /// Commits; on return the batch is durable.
     ///
     /// # Errors
-    /// Fails if the storage fails; then nothing was written.
-    fn commit(self: Box<Self>) -> Result<(), StoreError>;
+    /// Fails if the storage fails. The error says whether nothing was written, or the outcome is unknown.
+    fn commit(self: Box<Self>) -> Result<(), CommitError>;
 }
 
 /// Result of an insertion into the quarantine.
@@ -329,40 +434,4 @@ pub struct StoredChange {
     pub json: Bytes,
     /// JSON of the [`VisibilityNotes`](crate::model::VisibilityNotes), if there are any.
     pub visibility: Option<Bytes>,
-}
-
-/// Reasons why a store could not execute a call.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The disk is full.
-    #[error("the disk is full; free some space on the disk of the journal, and the gateway resumes automatically")]
-    Full,
-    /// The journal is read-only.
-    #[error("the journal cannot be written ({0}); check its folder's permissions and mount")]
-    ReadOnly(String),
-    /// The operating system failed to read or write.
-    #[error("the journal cannot be read or written ({0}); check the disk, and whether it is still mounted for writing")]
-    Io(String),
-    /// The storage does not respond in time, or another process has locked it.
-    #[error("the journal's storage is not available ({0}); the gateway retries automatically")]
-    Unavailable(String),
-    /// The stored data is invalid.
-    #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]
-    Damaged(String),
-    /// The store refuses only this call, because a value is too large or contradicts the stored data.
-    #[error(
-        "the journal refused a batch ({0}), and is itself intact; send less in one message, and report this error if it persists"
-    )]
-    Refused(String),
-}
-
-impl StoreError {
-    /// Returns whether the same call may succeed later, without a repair of the journal.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Full | Self::ReadOnly(_) | Self::Io(_) | Self::Unavailable(_) => true,
-            Self::Damaged(_) | Self::Refused(_) => false,
-        }
-    }
 }

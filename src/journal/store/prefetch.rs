@@ -4,7 +4,7 @@ use foldhash::{HashMap, HashSet};
 
 use super::{EventKey, UriSet};
 use crate::{
-    journal::registry::ObjectState,
+    journal::{nodes::Term, registry::ObjectState},
     model::{ChangeId, Seq, Timestamp, Uri},
 };
 
@@ -19,6 +19,8 @@ pub struct PrefetchKeys {
     pub ids: Vec<ChangeId>,
     /// Objects of the registry, with the items to read of each.
     pub objects: HashMap<Uri, ItemSelection>,
+    /// Terms of duties that the batch writes for.
+    pub terms: Vec<Term>,
 }
 
 /// Items to read of one object.
@@ -33,8 +35,10 @@ pub enum ItemSelection {
 /// Rows that the store has for [`PrefetchKeys`].
 #[derive(Debug, Default)]
 pub struct PrefetchedRows {
-    /// Number of the newest change.
+    /// Number after which the next change is numbered.
     pub head: Seq,
+    /// Number of the newest stored change; smaller than `head` after a restore.
+    pub stored_head: Seq,
     /// Time of receipt of the newest change.
     pub received: Option<Timestamp>,
     /// First change of each event: its number, and its identifier unless retention has removed the change.
@@ -45,6 +49,8 @@ pub struct PrefetchedRows {
     pub used_ids: HashSet<ChangeId>,
     /// Objects, each with the selected items.
     pub objects: HashMap<Uri, PrefetchedObject>,
+    /// Terms that have ended. All others stay valid until the end of the transaction.
+    pub stale_terms: Vec<Term>,
 }
 
 /// An object of the registry with the selected items.

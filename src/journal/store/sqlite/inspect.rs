@@ -8,7 +8,12 @@ use std::{
     path::Path,
 };
 
-use super::{FILE_NAME, open::OpenError, restore::READY_NAME, schema};
+use super::{
+    super::StoreContent,
+    FILE_NAME,
+    open::{OpenError, check_is_complete},
+    schema,
+};
 
 /// Size of the header of an SQLite file (sqlite.org/fileformat2.html, 1.3), in bytes.
 const HEADER: usize = 100;
@@ -16,21 +21,12 @@ const HEADER: usize = 100;
 /// First bytes of an SQLite file.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Content of a folder in which a journal can be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FolderContent {
-    /// A journal.
-    Journal,
-    /// No journal; opening creates a new one.
-    Empty,
-}
-
 /// Checks whether a journal can be opened or created in `folder`.
 ///
 /// # Errors
 /// Fails if opening would fail because of the file system or the header of the file. Does not detect damage in the
 /// rest of the file.
-pub fn inspect(folder: &Path) -> Result<FolderContent, OpenError> {
+pub fn inspect(folder: &Path) -> Result<StoreContent, OpenError> {
     let unusable = |error| OpenError::Folder { path: folder.to_owned(), error };
     let Some(existing) = folder.ancestors().find(|path| path.exists()) else {
         return Err(unusable(io::ErrorKind::NotFound.into()));
@@ -45,17 +41,15 @@ pub fn inspect(folder: &Path) -> Result<FolderContent, OpenError> {
     if !may_write(&metadata) {
         return Err(unusable(io::ErrorKind::PermissionDenied.into()));
     }
-    if folder.join(READY_NAME).exists() {
-        return Err(OpenError::HalfRestored { path: folder.to_owned() });
-    }
+    check_is_complete(folder)?;
     let path = folder.join(FILE_NAME);
     if !path.exists() {
-        return Ok(FolderContent::Empty);
+        return Ok(StoreContent::Empty);
     }
     let file = OpenOptions::new().read(true).write(true).open(&path).map_err(unusable)?;
     let header = header(&file).map_err(unusable)?;
     check_header(&path, &header)?;
-    Ok(FolderContent::Journal)
+    Ok(StoreContent::Journal)
 }
 
 fn header(file: &File) -> io::Result<Vec<u8>> {
@@ -112,7 +106,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::{FolderContent, inspect};
+    use super::{StoreContent, inspect};
     use crate::journal::store::sqlite::{FILE_NAME, SqliteOptions, SqliteStore};
 
     fn names(folder: &std::path::Path) -> Vec<String> {
@@ -126,13 +120,13 @@ mod tests {
     fn inspection_has_no_side_effects() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("a/b");
-        assert_eq!(inspect(&data).unwrap(), FolderContent::Empty);
+        assert_eq!(inspect(&data).unwrap(), StoreContent::Empty);
         assert!(names(folder.path()).is_empty());
         let open = SqliteStore::open(&data, SqliteOptions::default()).unwrap();
-        assert_eq!(inspect(&data).unwrap(), FolderContent::Journal, "while it is in use");
+        assert_eq!(inspect(&data).unwrap(), StoreContent::Journal, "while it is in use");
         drop(open);
         let before = names(&data);
-        assert_eq!(inspect(&data).unwrap(), FolderContent::Journal);
+        assert_eq!(inspect(&data).unwrap(), StoreContent::Journal);
         assert_eq!(names(&data), before);
     }
 

@@ -8,16 +8,17 @@ mod changes;
 mod dedupe;
 mod incomplete;
 pub mod inspect;
+pub(super) mod migrate;
 mod open;
 mod prune;
 mod quarantine;
 mod readers;
 mod registry;
 pub mod restore;
-mod rows;
 mod schema;
 mod seeds;
 mod subscriptions;
+mod tables;
 mod transaction;
 pub mod verify;
 mod version_8;
@@ -41,9 +42,12 @@ use wal::WriteAheadLog;
 pub use open::OpenError;
 
 use self::{registry::ItemCounts, transaction::SqliteTransaction};
-use super::{IncompleteChange, QuarantineReceipt, Store, StoreError, StoreLimits, StoredChange, Transaction};
+use super::{
+    IncompleteChange, QuarantineReceipt, Remedy, Store, StoreError, StoreLimits, StoredChange, Transaction, rows,
+};
 use crate::{
     journal::{
+        nodes::Term,
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
         seed::CrawlProgress,
@@ -199,11 +203,11 @@ impl Store for SqliteStore {
         self.readers.read(|connection| changes::first_of_newest(connection, count))
     }
 
-    fn prune(&self, before: Seq, at_most: usize) -> Result<usize, StoreError> {
+    fn prune(&self, before: Seq, at_most: usize, _: Option<Term>) -> Result<usize, StoreError> {
         self.prune_changes(before, at_most)
     }
 
-    fn quarantine(&self, messages: &[NewQuarantinedMessage]) -> Result<QuarantineReceipt, StoreError> {
+    fn quarantine(&self, messages: &[NewQuarantinedMessage], _: Option<Term>) -> Result<QuarantineReceipt, StoreError> {
         let mut side = self.write_side();
         quarantine::put(&mut side.connection, self.options.limits, &mut self.quarantine_size_mut(), messages)
     }
@@ -233,7 +237,11 @@ impl Store for SqliteStore {
         self.readers.read(subscriptions::all)
     }
 
-    fn write_subscriptions(&self, writes: &[SubscriptionWrite]) -> Result<Vec<u64>, StoreError> {
+    fn subscription(&self, name: &SubscriptionName) -> Result<Option<SubscriptionRecord>, StoreError> {
+        self.readers.read(|connection| subscriptions::one(connection, name))
+    }
+
+    fn write_subscriptions(&self, writes: &[SubscriptionWrite], _: Option<Term>) -> Result<Vec<u64>, StoreError> {
         subscriptions::write(&mut self.write_side().connection, writes)
     }
 
@@ -287,7 +295,7 @@ impl From<rusqlite::Error> for StoreError {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
-                Self::ReadOnly(error.to_string())
+                Self::ReadOnly(error.to_string(), Remedy::Folder)
             }
             Some(
                 ErrorCode::SystemIoFailure
@@ -314,7 +322,24 @@ impl From<rusqlite::Error> for StoreError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connection, StoreError};
+    use super::{Connection, SqliteOptions, SqliteStore, Store, StoreError};
+
+    #[test]
+    fn maintenance_moves_a_long_log_into_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
+        let write = |mebibytes: i64| {
+            let side = store.write_side();
+            side.connection.execute("CREATE TABLE IF NOT EXISTS t (x)", []).unwrap();
+            side.connection.execute("INSERT INTO t VALUES (randomblob(?))", [mebibytes << 20]).unwrap();
+        };
+        write(1);
+        store.maintain().unwrap();
+        assert!(store.wal.pages_since_checkpoint() > 100, "a short log stays");
+        write(33);
+        store.maintain().unwrap();
+        assert_eq!(store.wal.pages_since_checkpoint(), 0);
+    }
 
     #[test]
     fn an_error_of_one_batch_is_not_reported_as_damage() {

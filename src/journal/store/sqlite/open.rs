@@ -14,7 +14,9 @@ use uuid::Uuid;
 use super::{
     FILE_NAME, ItemCounts, READERS, SqliteOptions, SqliteStore, WriteSide,
     dedupe::EventKeys,
+    migrate::MIGRATING_NAME,
     readers::Readers,
+    restore::READY_NAME,
     rows, schema, seeds,
     wal::{CHECKPOINT_IN_COMMIT, WriteAheadLog},
 };
@@ -76,6 +78,15 @@ pub enum OpenError {
         /// Description of the damage.
         what: String,
     },
+    /// A migration was interrupted.
+    #[error(
+        "the migration of a journal into the folder {path} has not finished; run `tidings migrate` again to resume it, \
+         or remove journal.sqlite.migrating to discard it"
+    )]
+    HalfMigrated {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A restore was interrupted.
     #[error(
         "the restore of a backup into the journal's folder {path} was interrupted; run `tidings restore` again with --force"
@@ -103,9 +114,7 @@ impl SqliteStore {
         let path = folder.join(FILE_NAME);
         private_files::create_folder(folder).map_err(|error| OpenError::Folder { path: folder.to_owned(), error })?;
         let lock = lock(folder, &path)?;
-        if folder.join(super::restore::READY_NAME).exists() {
-            return Err(OpenError::HalfRestored { path: folder.to_owned() });
-        }
+        check_is_complete(folder)?;
         create(&path)?;
         let flags =
             OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_FULL_MUTEX).union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
@@ -146,9 +155,20 @@ impl SqliteStore {
     }
 }
 
+/// Checks that no restore and no migration into a folder is unfinished.
+pub(super) fn check_is_complete(folder: &Path) -> Result<(), OpenError> {
+    if folder.join(READY_NAME).exists() {
+        return Err(OpenError::HalfRestored { path: folder.to_owned() });
+    }
+    if folder.join(MIGRATING_NAME).exists() {
+        return Err(OpenError::HalfMigrated { path: folder.to_owned() });
+    }
+    Ok(())
+}
+
 /// Creates an empty file for a new journal before SQLite does, because SQLite would make the file readable for
 /// everybody. SQLite copies the permissions of the journal to the files beside it.
-fn create(path: &Path) -> Result<(), OpenError> {
+pub(super) fn create(path: &Path) -> Result<(), OpenError> {
     match private_files::options().write(true).create_new(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -214,7 +234,7 @@ pub(super) fn check_is_ours(path: &Path, connection: &Connection) -> Result<(), 
     Ok(())
 }
 
-fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
+pub(super) fn configure(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     if is_new {
         // Only a new file can get these settings. With pages of 8 KiB a row of 2 kB needs no overflow pages, and
         // incremental vacuum returns free space in small steps. Setting the latter on an existing file would
@@ -241,13 +261,13 @@ fn use_stable_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
-fn read_write(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn read_write(path: &Path) -> rusqlite::Result<Connection> {
     // Only one thread at a time uses a connection, so SQLite's own locks are not needed.
     let flags = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_FULL_MUTEX);
     Connection::open_with_flags(path, flags.union(OpenFlags::SQLITE_OPEN_NO_MUTEX))
 }
 
-fn reader(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
     // A larger cache per connection does not make reads faster, because the operating system caches the file.
@@ -308,11 +328,11 @@ fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {
     OpenError::Damaged { path: path.to_owned(), what: error.to_string() }
 }
 
-fn version(connection: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
+pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
     connection.query_row("SELECT value FROM meta WHERE name = 'identity'", [], |row| {
         let bytes: Vec<u8> = row.get(0)?;
         Uuid::from_slice(&bytes)
@@ -320,7 +340,7 @@ fn identity(connection: &Connection) -> rusqlite::Result<Uuid> {
     })
 }
 
-fn explain_store(path: &Path, error: StoreError) -> OpenError {
+pub(super) fn explain_store(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
     match error {
         StoreError::Damaged(what) | StoreError::Refused(what) => OpenError::Damaged { path, what },

@@ -14,10 +14,6 @@ use crate::{
 
 const COLUMNS: &str = "id, received, source, content_type, headers, place, reason, size";
 
-/// Query for all messages without their bodies, for [`message`], with the lengths of the bodies.
-pub(super) const READ_LENGTHS: &str = "SELECT id, received, source, content_type, headers, place, reason, size, \
-     length(body) AS length FROM quarantine ORDER BY id";
-
 /// Inserts messages and drops the oldest beyond the limits. `total` is the size of the quarantine, because counting
 /// it for each insertion would read the whole table.
 pub(super) fn put(
@@ -121,7 +117,7 @@ pub(super) fn remove(
 }
 
 /// Reads a row of [`COLUMNS`].
-pub(super) fn message(row: &Row<'_>, body: Bytes) -> Result<QuarantinedMessage, StoreError> {
+fn message(row: &Row<'_>, body: Bytes) -> Result<QuarantinedMessage, StoreError> {
     let source = row.get::<_, String>(2)?;
     Ok(QuarantinedMessage {
         id: id(row.get(0)?)?,

@@ -3,9 +3,8 @@
 //! A restored journal lacks the changes after the backup, which readers may have seen. If it continued with the
 //! next number, a reader with a later cursor would miss new changes under numbers that it has already processed.
 //! The numbering therefore skips all numbers that the lost journal can have given: it continues at the time of the
-//! restore, with [`NUMBERS_PER_MILLISECOND`] numbers for every millisecond since 1970. No journal gives that many
-//! numbers, so no number is ever used twice, however often the same backup is restored. A cursor in a skipped range
-//! is invalid in the restored journal, and its reader gets an error.
+//! restore ([`numbering`] has the arithmetic). A cursor in a skipped range is invalid in the restored journal, and its
+//! reader gets an error.
 //!
 //! The restored journal gets a new identity, so that everything derived from the lost journal (archive pages on
 //! disk) is created again.
@@ -25,13 +24,9 @@ use super::{
     rows, schema,
 };
 use crate::{
-    journal::private_files,
+    journal::{private_files, store::numbering},
     model::{Seq, Timestamp},
 };
-
-/// Upper bound on the sustained number of changes per millisecond of any journal. Equals the length of a page of the
-/// archived feed, so that no page has numbers from before and after a restore.
-const NUMBERS_PER_MILLISECOND: i64 = 100;
 
 /// Name of the incomplete copy.
 const PARTIAL_NAME: &str = "journal.sqlite.partial";
@@ -114,10 +109,8 @@ fn continue_numbering(path: &Path, head: Seq) -> rusqlite::Result<Seq> {
     let transaction = connection.transaction()?;
     let identity = Uuid::new_v4();
     transaction.execute("UPDATE meta SET value = ? WHERE name = 'identity'", [identity.as_bytes().as_slice()])?;
-    let clock = Timestamp::now().millis().saturating_mul(NUMBERS_PER_MILLISECOND);
-    // The numbering must not go back even if the clock was set back.
     let given = rows::number(head.0).max(schema::floor(&transaction)?);
-    let floor = clock.max((given / NUMBERS_PER_MILLISECOND + 2).saturating_mul(NUMBERS_PER_MILLISECOND));
+    let floor = numbering::floor_after_loss(given, Timestamp::now());
     transaction.execute("INSERT OR REPLACE INTO restores VALUES (?, ?)", params![rows::number(head.0), floor])?;
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;

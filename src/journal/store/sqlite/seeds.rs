@@ -25,7 +25,7 @@ const WRITE_WALK: &str = "INSERT OR REPLACE INTO walks (source, id, part, place,
 const READ_WALK: &str = "SELECT id, part, place, objects, began, moved, done FROM walks WHERE source = ?";
 
 /// Name in `meta` of the number of the newest seed, which outlasts the removal of the seed by retention.
-const NEWEST: &str = "seeds_moved";
+pub(super) const NEWEST: &str = "seeds_moved";
 
 /// Returns the number of the newest seed ever written.
 pub(super) fn newest(connection: &Connection) -> rusqlite::Result<i64> {

@@ -14,10 +14,6 @@ use crate::{
 
 const LETTER_COLUMNS: &str = "id, seq, refused, reason, attempts, replay, json";
 
-/// Query for all dead letters, for [`read_letter`].
-pub(super) const READ_LETTERS: &str =
-    "SELECT id, seq, refused, reason, attempts, replay, json FROM dead_letters ORDER BY id";
-
 pub(super) fn all(connection: &Connection) -> Result<Vec<SubscriptionRecord>, StoreError> {
     let sql = "SELECT name, origin, definition, cursor, paused, ended,
                       (SELECT count(*) FROM dead_letters WHERE subscription = name)
@@ -26,19 +22,33 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<SubscriptionRecord>, St
     let mut result = statement.query([])?;
     let mut subscriptions = Vec::new();
     while let Some(row) = result.next()? {
-        let (name, origin): (String, String) = (row.get(0)?, row.get(1)?);
-        let made_by = MadeBy::ALL.into_iter().find(|made_by| made_by.as_str() == origin);
-        subscriptions.push(SubscriptionRecord {
-            name: SubscriptionName::parse(&name).map_err(rows::damaged)?,
-            made_by: made_by.ok_or_else(|| rows::damaged(format!("unknown creator of a subscription: {origin}")))?,
-            definition: row.get::<_, String>(2)?.into(),
-            cursor: rows::seq(row.get(3)?)?,
-            paused: row.get(4)?,
-            ended: row.get(5)?,
-            dead_letters: number(row.get(6)?)?,
-        });
+        subscriptions.push(read(row)?);
     }
     Ok(subscriptions)
+}
+
+/// Reads one subscription.
+pub(super) fn one(connection: &Connection, name: &SubscriptionName) -> Result<Option<SubscriptionRecord>, StoreError> {
+    let sql = "SELECT name, origin, definition, cursor, paused, ended,
+                      (SELECT count(*) FROM dead_letters WHERE subscription = name)
+               FROM subscriptions WHERE name = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut result = statement.query([name.as_str()])?;
+    result.next()?.map(read).transpose()
+}
+
+fn read(row: &Row<'_>) -> Result<SubscriptionRecord, StoreError> {
+    let (name, origin): (String, String) = (row.get(0)?, row.get(1)?);
+    let made_by = MadeBy::ALL.into_iter().find(|made_by| made_by.as_str() == origin);
+    Ok(SubscriptionRecord {
+        name: SubscriptionName::parse(&name).map_err(rows::damaged)?,
+        made_by: made_by.ok_or_else(|| rows::damaged(format!("unknown creator of a subscription: {origin}")))?,
+        definition: row.get::<_, String>(2)?.into(),
+        cursor: rows::seq(row.get(3)?)?,
+        paused: row.get(4)?,
+        ended: row.get(5)?,
+        dead_letters: number(row.get(6)?)?,
+    })
 }
 
 /// Moves a cursor forward, and never back; returns the number of affected rows.
@@ -160,7 +170,7 @@ pub(super) fn letter(
     statement.query_row(params![subscription.as_str(), rows::number(id.0)], read).optional()?.transpose()
 }
 
-pub(super) fn read_letter(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
+fn read_letter(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
     Ok(DeadLetter {
         id: DeadLetterId(number(row.get(0)?)?),
         refused: rows::time(row.get(2)?)?,

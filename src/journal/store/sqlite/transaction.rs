@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     journal::store::{
-        ItemSelection, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows, StoreError, Transaction,
-        WriteBatch,
+        CommitError, ItemSelection, ObjectUpdate, PrefetchKeys, PrefetchedObject, PrefetchedRows, StoreError,
+        Transaction, WriteBatch,
     },
     model::{Timestamp, Uri},
 };
@@ -111,7 +111,12 @@ impl Transaction for SqliteTransaction<'_> {
     fn prefetch(&mut self, keys: &PrefetchKeys) -> Result<PrefetchedRows, StoreError> {
         let (connection, event_keys) = (&self.side.connection, &self.side.keys);
         let (head, received) = changes::newest(connection)?;
-        let mut rows = PrefetchedRows { head: head.max(self.store.floor), received, ..PrefetchedRows::default() };
+        let mut rows = PrefetchedRows {
+            head: head.max(self.store.floor),
+            stored_head: head,
+            received,
+            ..PrefetchedRows::default()
+        };
         let now = Timestamp::now();
         let mut search = FirstChangeSearch::new(connection, self.store.options.limits)?;
         for key in &keys.keys {
@@ -147,8 +152,9 @@ impl Transaction for SqliteTransaction<'_> {
         Ok(())
     }
 
-    fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
-        self.side.connection.prepare_cached("COMMIT")?.execute([])?;
+    fn commit(mut self: Box<Self>) -> Result<(), CommitError> {
+        let committed = self.side.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        committed.map_err(StoreError::from)?;
         let MemoryUpdates { keys, item_counts, seeds } = mem::take(&mut self.memory_updates);
         self.side.keys.apply(keys);
         for (uri, count) in item_counts {

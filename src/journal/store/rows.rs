@@ -1,4 +1,4 @@
-//! Conversions between values of the model and columns. A column that cannot be converted was not written by the
+//! Conversions between values of the model and columns, for every SQL store. A column that cannot be converted was not written by the
 //! gateway: the journal is damaged.
 
 use std::fmt::Display;
@@ -30,7 +30,7 @@ pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(damaged)
 }
 
-/// Converts a number to SQLite's signed integers. A number beyond `i64::MAX` becomes `i64::MAX`, which is beyond
+/// Converts a number to SQL's signed integers. A number beyond `i64::MAX` becomes `i64::MAX`, which is beyond
 /// every row.
 pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)

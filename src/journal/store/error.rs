@@ -1,0 +1,63 @@
+//! The error of a store.
+
+use std::fmt;
+
+/// Reasons why a store could not execute a call.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk of the folder or of the database server is full.
+    #[error("the disk is full; free some space on the disk of the journal, and the gateway resumes automatically")]
+    Full,
+    /// The journal is read-only: the folder, or the rights in the database.
+    #[error("the journal cannot be written ({0}); {1}")]
+    ReadOnly(String, Remedy),
+    /// The operating system failed to read or write.
+    #[error("the journal cannot be read or written ({0}); check the disk, and whether it is still mounted for writing")]
+    Io(String),
+    /// The storage does not respond in time, or another process has locked it, or the connection to it was lost.
+    #[error("the journal's storage is not available ({0}); the gateway retries automatically")]
+    Unavailable(String),
+    /// The node has lost the duty that it writes for; nothing was written.
+    #[error("this node has lost the duty that it wrote for; another node continues it")]
+    DutyLost,
+    /// The stored data is invalid.
+    #[error("the journal is damaged ({0}); stop the gateway and restore the journal from a backup")]
+    Damaged(String),
+    /// The store refuses only this call, because a value is too large or contradicts the stored data.
+    #[error(
+        "the journal refused a batch ({0}), and is itself intact; send less in one message, and report this error if it persists"
+    )]
+    Refused(String),
+}
+
+/// Advice on a journal that cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// For a journal in a folder.
+    Folder,
+    /// For a journal in a database.
+    Database,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Folder => "check its folder's permissions and mount",
+            Self::Database => {
+                "make the gateway's role the owner of the schema \"tidings\", or of the database if that schema does not \
+                 exist yet"
+            }
+        })
+    }
+}
+
+impl StoreError {
+    /// Returns whether the same call may succeed later, without a repair of the journal.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Full | Self::ReadOnly(..) | Self::Io(_) | Self::Unavailable(_) | Self::DutyLost => true,
+            Self::Damaged(_) | Self::Refused(_) => false,
+        }
+    }
+}

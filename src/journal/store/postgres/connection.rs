@@ -1,0 +1,251 @@
+//! One session with the database: connecting, time limits, prepared statements, warnings.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, future::join_all, stream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::Notify,
+};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, NoTls, Row, Statement,
+    config::{Host, TargetSessionAttrs},
+    error::SqlState,
+    types::ToSql,
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use uuid::Uuid;
+
+use super::{ConnectionOptions, PostgresUrl, error::describe};
+use crate::journal::{nodes::Wake, store::StoreError};
+
+/// Maximum time to connect to one address of the server, unless the connection string sets another.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Maximum time for which sent data may stay unacknowledged, after which a cut cable counts as a lost connection.
+const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(10);
+
+/// Settings of every session. `SET` works through pgbouncer, unlike the startup parameter `options`.
+///
+/// The server ends a transaction whose client hangs or is unreachable, so that it releases its locks. The limit of
+/// statements does not include the wait of a commit for a synchronous standby.
+const SESSION_SETTINGS: &str = "
+    SET search_path = tidings;
+    SET statement_timeout = '15s';
+    SET lock_timeout = '10s';
+    SET idle_in_transaction_session_timeout = '10s';
+    SET tcp_user_timeout = '10s';
+    SET client_connection_check_interval = '5s';
+    SET default_transaction_isolation = 'read committed';
+    SET jit = off;
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
+";
+
+/// Settings that give the statements of the writer stable plans: index lookups for each element of an array. The
+/// tables grow quickly at first, and a plan made for an empty table would read all of a full one.
+pub(super) const STABLE_PLANS: &str = "
+    SET plan_cache_mode = force_generic_plan;
+    SET enable_seqscan = off;
+    SET enable_hashjoin = off;
+    SET enable_mergejoin = off;
+";
+
+/// Value of a statement.
+pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
+
+/// Connects to the database.
+#[derive(Clone)]
+pub(super) struct Connector {
+    config: Config,
+    tls: MakeRustlsConnect,
+    /// Identifier of this open store, which its own notifications contain.
+    store: Uuid,
+}
+
+/// A session. Dropping it closes the connection, and the server rolls back an open transaction.
+pub(super) struct Session {
+    client: Client,
+    statements: Mutex<HashMap<&'static str, Statement>>,
+    signals: Arc<Signals>,
+}
+
+/// Messages of the server that do not answer a statement.
+#[derive(Default)]
+struct Signals {
+    /// Number of commits for which the server stopped waiting for a synchronous standby.
+    unreplicated: AtomicU64,
+    /// Notifies of a notification from another store, and of the end of the connection.
+    notified: Notify,
+    has_ended: AtomicBool,
+}
+
+impl Connector {
+    /// Creates a connector. Sessions are only opened with a server that accepts writes.
+    pub(super) fn new(url: &PostgresUrl, options: &ConnectionOptions, store: Uuid) -> Self {
+        let ConnectionOptions { node, tls } = options;
+        let mut config = url.config().clone();
+        config.application_name(format!("tidings/{node}"));
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_LIMIT);
+        }
+        config.tcp_user_timeout(UNACKNOWLEDGED_LIMIT);
+        config.keepalives_idle(Duration::from_secs(10));
+        config.keepalives_interval(Duration::from_secs(5));
+        config.keepalives_retries(3);
+        Self { config, tls: MakeRustlsConnect::new(tls.clone()), store }
+    }
+
+    /// Opens a session.
+    pub(super) async fn connect(&self) -> Result<Session, StoreError> {
+        let failed = |error| StoreError::Unavailable(format!("cannot connect to the database: {}", describe(&error)));
+        self.try_connect().await.map_err(failed)
+    }
+
+    /// Opens a session, and returns the error of the database if it cannot.
+    pub(super) async fn try_connect(&self) -> Result<Session, tokio_postgres::Error> {
+        let session = self.connect_bare().await?;
+        session.client.batch_execute(SESSION_SETTINGS).await?;
+        Ok(session)
+    }
+
+    /// Opens a session with the server's settings.
+    async fn connect_bare(&self) -> Result<Session, tokio_postgres::Error> {
+        let signals = Arc::<Signals>::default();
+        // The TLS library needs a host name, which a Unix socket lacks.
+        let is_local = self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+        let client = if is_local {
+            let (client, connection) = self.config.connect(NoTls).await?;
+            drive(connection, Arc::clone(&signals), self.store);
+            client
+        } else {
+            let (client, connection) = self.config.connect(self.tls.clone()).await?;
+            drive(connection, Arc::clone(&signals), self.store);
+            client
+        };
+        Ok(Session { client, statements: Mutex::default(), signals })
+    }
+}
+
+/// Drives a connection on the runtime until it is closed. The connection forwards a warning before the result of
+/// the statement that caused it.
+fn drive<S, T>(mut connection: Connection<S, T>, signals: Arc<Signals>, store: Uuid)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::spawn(async move {
+        let own = store.to_string();
+        let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
+        while let Some(Ok(message)) = messages.next().await {
+            match message {
+                AsyncMessage::Notice(notice)
+                    if [SqlState::WARNING, SqlState::ADMIN_SHUTDOWN].contains(notice.code()) =>
+                {
+                    signals.unreplicated.fetch_add(1, Ordering::Release);
+                    tracing::warn!(warning = notice.message(), "the journal's database reports a warning");
+                }
+                AsyncMessage::Notification(notification) if !notification.payload().ends_with(&own) => {
+                    signals.notified.notify_one();
+                }
+                _ => {}
+            }
+        }
+        signals.has_ended.store(true, Ordering::Release);
+        signals.notified.notify_one();
+    });
+}
+
+impl Session {
+    /// Returns whether the connection is known to be closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Returns how often the server has stopped waiting for a synchronous standby.
+    pub(super) fn unreplicated_commits(&self) -> u64 {
+        self.signals.unreplicated.load(Ordering::Acquire)
+    }
+
+    /// Waits for a notification from another store, or the end of the connection.
+    pub(super) async fn notified(&self) {
+        self.signals.notified.notified().await;
+    }
+
+    /// Calls `wake` for each notification, until the connection ends.
+    pub(super) fn forward_notifications(&self, wake: Wake) {
+        let signals = Arc::clone(&self.signals);
+        tokio::spawn(async move {
+            while !signals.has_ended.load(Ordering::Acquire) {
+                signals.notified.notified().await;
+                wake();
+            }
+        });
+    }
+
+    /// Runs statements without values and without results.
+    pub(super) async fn run(&self, sql: &str) -> Result<(), StoreError> {
+        Ok(self.client.batch_execute(sql).await?)
+    }
+
+    /// Prepares statements in one round trip. Statements that are then polled together are sent in the order of the
+    /// first poll; a statement that is not prepared yet would be overtaken by the next one.
+    pub(super) async fn prepare(&self, statements: &[&'static str]) -> Result<(), StoreError> {
+        let prepared = join_all(statements.iter().map(|sql| self.statement(sql))).await;
+        prepared.into_iter().try_for_each(|prepared| prepared.map(drop))
+    }
+
+    /// Runs a query and returns its rows.
+    pub(super) async fn query(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
+        let statement = self.statement(sql).await?;
+        Ok(self.client.query(&statement, values).await?)
+    }
+
+    /// Runs a query and returns its only row, if it has one.
+    pub(super) async fn query_opt(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<Row>, StoreError> {
+        let statement = self.statement(sql).await?;
+        Ok(self.client.query_opt(&statement, values).await?)
+    }
+
+    /// Runs a query and returns its row, which always exists in an intact journal.
+    pub(super) async fn query_one(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Row, StoreError> {
+        let row = self.query_opt(sql, values).await?;
+        row.ok_or_else(|| StoreError::Damaged("a row that every journal has is missing".to_owned()))
+    }
+
+    /// Runs a statement and returns the number of affected rows.
+    pub(super) async fn execute(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+        let statement = self.statement(sql).await?;
+        Ok(self.client.execute(&statement, values).await?)
+    }
+
+    /// Runs a query whose text is built at run time, and returns its rows.
+    pub(super) async fn query_text(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
+        Ok(self.client.query(sql, values).await?)
+    }
+
+    /// Runs a statement whose text is built at run time, and returns the number of affected rows.
+    pub(super) async fn execute_text(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+        Ok(self.client.execute(sql, values).await?)
+    }
+
+    async fn statement(&self, sql: &'static str) -> Result<Statement, StoreError> {
+        if let Some(statement) = self.statements().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements().insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Statement>> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

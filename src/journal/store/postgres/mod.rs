@@ -1,0 +1,330 @@
+//! The store in a PostgreSQL database, which several nodes can share, and which any SQL client can read.
+//!
+//! * connections: `driver` (runtime of the connections), `connection` (one session), `readers` (their pool),
+//!   `error` (errors of the database), `row` (columns);
+//! * opening: `url`, `open`, `open_error`, `schema` (tables and migrations);
+//! * writing: `transaction` (one batch), `writing` (transactions and the outcome of a commit), `timeline` (failover),
+//!   `watch` (writes of other nodes);
+//! * tables: `changes`, `dedupe` (event keys), `registry`, `seeds`, `crawls`, `incomplete`, `quarantine`,
+//!   `subscriptions`, `dead_letters`, `retention`, `nodes` (with the duties);
+//! * whole journals: `tables` (the tables with neutral names), `verify`, `migrate`.
+//!
+//! Each batch locks the one row of `journal_head` until its commit. The order of the numbers is therefore that of the
+//! commits, on the primary and on every standby, whichever node writes. No sequence gives numbers, because a sequence
+//! gives them before the commit.
+
+mod changes;
+mod connection;
+mod crawls;
+mod dead_letters;
+mod dedupe;
+mod driver;
+mod error;
+mod incomplete;
+pub(super) mod migrate;
+mod nodes;
+mod open;
+mod open_error;
+mod quarantine;
+mod readers;
+mod registry;
+mod retention;
+mod row;
+mod schema;
+mod seeds;
+mod subscriptions;
+mod tables;
+mod timeline;
+mod transaction;
+mod url;
+pub mod verify;
+mod watch;
+mod writing;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub use open_error::PostgresOpenError;
+pub use url::{InvalidPostgresUrl, PostgresUrl};
+
+use self::{
+    connection::{Connector, Session},
+    driver::Driver,
+    readers::Readers,
+    transaction::PostgresTransaction,
+    watch::PostgresWatch,
+    writing::{CALL_LIMIT, WriteSide},
+};
+use super::{
+    CommitId, IncompleteChange, QuarantineReceipt, StateWatch, Store, StoreError, StoreLimits, StoredChange,
+    Transaction,
+};
+use crate::{
+    journal::{
+        nodes::{NodeTable, Term, Wake},
+        quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
+        registry::ObjectState,
+        seed::CrawlProgress,
+        subscriptions::{DeadLetter, DeadLetterId, SubscriptionRecord, SubscriptionWrite},
+    },
+    model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri},
+};
+
+/// Number of bytes that a probe writes: more than all pages that a message of typical size modifies.
+const PROBE_BYTES: usize = 256 * 1024;
+
+const WRITE_PROBE: &str = "INSERT INTO probes (node, value) VALUES ($1, $2)
+    ON CONFLICT (node) DO UPDATE SET value = excluded.value";
+
+/// Settings of the connections to a database.
+#[derive(Clone)]
+pub struct ConnectionOptions {
+    /// Name of the node, which the server shows with its sessions.
+    pub node: String,
+    /// Trusted CA certificates. `sslmode` in the URL decides whether the connection is encrypted.
+    pub tls: rustls::ClientConfig,
+}
+
+impl fmt::Debug for ConnectionOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionOptions").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// Settings of the store.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// Limits that apply to every store.
+    pub limits: StoreLimits,
+    /// Settings of the connections.
+    pub connection: ConnectionOptions,
+    /// Number of new event keys after which maintenance removes keys that are out of the deduplication window.
+    pub trim_keys: usize,
+}
+
+impl PostgresOptions {
+    /// Default of [`PostgresOptions::trim_keys`].
+    pub const TRIM_KEYS: usize = 4096;
+}
+
+/// A journal in a PostgreSQL database.
+pub struct PostgresStore {
+    options: PostgresOptions,
+    /// Identifies this open store in the table `writers`.
+    node: Uuid,
+    identity: Mutex<Uuid>,
+    /// Number of the newest seed that this store knows.
+    seeds: AtomicU64,
+    /// Number of event keys written since the last maintenance.
+    written: AtomicUsize,
+    connector: Connector,
+    readers: Readers,
+    write_side: Mutex<WriteSide>,
+    // Dropped last, because the sessions belong to its runtime.
+    driver: Driver,
+}
+
+impl PostgresStore {
+    fn write_side(&self) -> MutexGuard<'_, WriteSide> {
+        // A panic in the middle of a transaction rolled it back when the transaction was dropped.
+        self.write_side.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<T>(&self, read: impl AsyncFn(&Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.driver.run(CALL_LIMIT, self.readers.read(&self.connector, read))
+    }
+
+    fn set_identity(&self, identity: Uuid) {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
+    }
+
+    fn note_seeds(&self, seeds: i64) {
+        self.seeds.fetch_max(seeds.unsigned_abs(), Ordering::AcqRel);
+    }
+
+    fn note_written(&self, keys: usize) {
+        self.written.fetch_add(keys, Ordering::Relaxed);
+    }
+}
+
+impl Store for PostgresStore {
+    fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        Ok(Box::new(PostgresTransaction::begin(self)?))
+    }
+
+    fn was_committed(&self, commit: CommitId) -> Result<bool, StoreError> {
+        self.last_commit_is(commit)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn watch(&self, stop: CancellationToken) -> Option<Box<dyn StateWatch + '_>> {
+        Some(Box::new(PostgresWatch::new(self, stop)))
+    }
+
+    fn maintain(&self) -> Result<(), StoreError> {
+        if self.written.load(Ordering::Relaxed) < self.options.trim_keys {
+            return Ok(());
+        }
+        self.written.store(0, Ordering::Relaxed);
+        self.read(async |session| dedupe::trim(session, self.options.limits).await)
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        let value = vec![0_u8; PROBE_BYTES];
+        self.write(async |session| {
+            session.execute(WRITE_PROBE, &[&self.node, &value]).await?;
+            session.execute("DELETE FROM probes WHERE node = $1", &[&self.node]).await.map(drop)
+        })
+    }
+
+    fn skipped_ranges(&self) -> Result<Vec<(Seq, Seq)>, StoreError> {
+        let mut ranges = self.read(async |session| changes::restores(session).await)?;
+        ranges.reverse();
+        Ok(ranges)
+    }
+
+    fn seed_count(&self) -> u64 {
+        self.seeds.load(Ordering::Acquire)
+    }
+
+    fn head(&self) -> Result<Seq, StoreError> {
+        let (head, seeds) = self.read(async |session| changes::head(session).await)?;
+        self.note_seeds(seeds);
+        Ok(head)
+    }
+
+    fn after(&self, after: Seq, limit: usize, bytes: usize) -> Result<Option<Vec<StoredChange>>, StoreError> {
+        self.read(async |session| changes::after(session, after, limit, bytes).await)
+    }
+
+    fn before(&self, before: Seq, limit: usize, bytes: usize) -> Result<Vec<StoredChange>, StoreError> {
+        self.read(async |session| changes::before(session, before, limit, bytes).await)
+    }
+
+    fn before_restore(&self, seq: Seq) -> Result<Option<Seq>, StoreError> {
+        self.read(async |session| changes::before_restore(session, seq).await)
+    }
+
+    fn by_id(&self, id: ChangeId) -> Result<Option<StoredChange>, StoreError> {
+        self.read(async |session| changes::by_id(session, id).await)
+    }
+
+    fn object(&self, object: &Uri) -> Result<Option<ObjectState>, StoreError> {
+        self.read(async |session| registry::object(session, object).await)
+    }
+
+    fn registry(&self, after: Option<&Uri>, limit: usize) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
+        self.read(async |session| registry::page(session, after, limit).await)
+    }
+
+    fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError> {
+        self.read(async |session| crawls::progress(session, source).await)
+    }
+
+    fn first(&self) -> Result<Option<Seq>, StoreError> {
+        self.read(async |session| changes::first(session).await)
+    }
+
+    fn first_since(&self, time: Timestamp) -> Result<Option<Seq>, StoreError> {
+        self.read(async |session| changes::first_since(session, time).await)
+    }
+
+    fn first_of_newest(&self, count: u64) -> Result<Option<Seq>, StoreError> {
+        self.read(async |session| changes::first_of_newest(session, count).await)
+    }
+
+    fn prune(&self, before: Seq, at_most: usize, term: Option<Term>) -> Result<usize, StoreError> {
+        self.write_under(term, async |session| retention::prune(session, before, at_most).await)
+    }
+
+    fn quarantine(
+        &self,
+        messages: &[NewQuarantinedMessage],
+        term: Option<Term>,
+    ) -> Result<QuarantineReceipt, StoreError> {
+        self.write_under(term, async |session| quarantine::put(session, self.options.limits, messages).await)
+    }
+
+    fn quarantined_before(
+        &self,
+        before: Option<QuarantineId>,
+        limit: usize,
+    ) -> Result<Vec<QuarantinedMessage>, StoreError> {
+        self.read(async |session| quarantine::before(session, before, limit).await)
+    }
+
+    fn quarantined(&self, id: QuarantineId) -> Result<Option<QuarantinedMessage>, StoreError> {
+        self.read(async |session| quarantine::get(session, id).await)
+    }
+
+    fn release(&self, id: QuarantineId) -> Result<bool, StoreError> {
+        self.write(async |session| quarantine::remove(session, id).await)
+    }
+
+    fn quarantine_size(&self) -> Result<QuarantineSize, StoreError> {
+        self.read(async |session| quarantine::size(session).await)
+    }
+
+    fn subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
+        self.read(async |session| subscriptions::all(session).await)
+    }
+
+    fn subscription(&self, name: &SubscriptionName) -> Result<Option<SubscriptionRecord>, StoreError> {
+        self.read(async |session| subscriptions::one(session, name).await)
+    }
+
+    fn write_subscriptions(&self, writes: &[SubscriptionWrite], term: Option<Term>) -> Result<Vec<u64>, StoreError> {
+        self.write_under(term, async |session| subscriptions::write(session, writes, term).await)
+    }
+
+    fn dead_letters(
+        &self,
+        subscription: &SubscriptionName,
+        before: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        self.read(async |session| dead_letters::before(session, subscription, before, limit).await)
+    }
+
+    fn dead_letter(&self, subscription: &SubscriptionName, id: DeadLetterId) -> Result<Option<DeadLetter>, StoreError> {
+        self.read(async |session| dead_letters::get(session, subscription, id).await)
+    }
+
+    fn replays(
+        &self,
+        subscription: &SubscriptionName,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        self.read(async |session| dead_letters::replays(session, subscription, after, limit).await)
+    }
+
+    fn incomplete(&self, source: &SourceName, after: Seq, limit: usize) -> Result<Vec<IncompleteChange>, StoreError> {
+        self.read(async |session| incomplete::after(session, source, after, limit).await)
+    }
+
+    fn incomplete_counts(&self) -> Result<BTreeMap<SourceName, u64>, StoreError> {
+        self.read(async |session| incomplete::counts(session).await)
+    }
+
+    fn node_table(&self, lease: Duration, wake: Wake) -> Result<Option<Box<dyn NodeTable>>, StoreError> {
+        Ok(Some(Box::new(nodes::PostgresNodes::new(self.connector.clone(), lease, wake)?)))
+    }
+
+    fn identity(&self) -> Uuid {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,109 @@
+//! Reading of whole objects, for views.
+
+use std::collections::BTreeMap;
+
+use tokio_postgres::Row;
+
+use super::{
+    super::{connection::Session, readers::in_snapshot, row},
+    columns::{self, item_columns, object_columns},
+};
+use crate::{
+    journal::{
+        registry::{ItemRecord, ObjectState},
+        store::{StoreError, rows},
+    },
+    model::Uri,
+};
+
+/// Number of items after which a page ends early.
+const PAGE_ITEMS: usize = 20_000;
+
+/// Number of bytes of URIs and content locations after which a page ends early.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Number of items after which no further object is read in one query.
+const QUERY_ITEMS: i64 = 2_000;
+
+const OBJECT: &str = concat!("SELECT object, ", object_columns!(), " FROM objects WHERE uri = $1");
+
+const PAGE: &str = concat!(
+    "SELECT object, coalesce(items, (SELECT count(*) FROM items WHERE items.object = objects.object)), uri, ",
+    object_columns!(),
+    " FROM objects WHERE uri > $1 ORDER BY uri LIMIT $2"
+);
+
+const ITEMS: &str =
+    concat!("SELECT object, ", item_columns!(), " FROM items WHERE object = ANY($1::bigint[]) ORDER BY object, uri");
+
+/// Reads an object with all its items.
+pub(in super::super) async fn object(session: &Session, uri: &Uri) -> Result<Option<ObjectState>, StoreError> {
+    in_snapshot(session, async |session| {
+        let Some(found) = session.query_opt(OBJECT, &[&uri.as_str()]).await? else { return Ok(None) };
+        let mut state = columns::object(&found, 1)?;
+        for item in session.query(ITEMS, &[&vec![row::get::<i64>(&found, 0)?]]).await? {
+            state.items.extend([columns::item(&item, 1)?]);
+        }
+        Ok(Some(state))
+    })
+    .await
+}
+
+/// Reads up to `limit` objects after `after`, in order of their URIs, from one consistent snapshot.
+pub(in super::super) async fn page(
+    session: &Session,
+    after: Option<&Uri>,
+    limit: usize,
+) -> Result<Vec<(Uri, ObjectState)>, StoreError> {
+    let (after, limit) = (after.map_or("", Uri::as_str), rows::number(limit as u64));
+    in_snapshot(session, async |session| {
+        let objects = session.query(PAGE, &[&after, &limit]).await?;
+        let (mut page, mut items, mut bytes) = (Vec::with_capacity(objects.len()), 0, 0);
+        let mut rest = objects.as_slice();
+        while !rest.is_empty() && items < PAGE_ITEMS && bytes < PAGE_BYTES {
+            let (part, others) = rest.split_at(objects_per_query(rest)?);
+            let mut items_by_object = items_of(session, part).await?;
+            for found in part {
+                let mut state = columns::object(found, 3)?;
+                state.items = items_by_object.remove(&row::get::<i64>(found, 0)?).unwrap_or_default();
+                let uri = rows::uri(row::get(found, 2)?)?;
+                items += state.items.len();
+                bytes += uri.as_str().len() + size(&state);
+                page.push((uri, state));
+            }
+            rest = others;
+        }
+        Ok(page)
+    })
+    .await
+}
+
+/// Returns the number of objects whose items one query reads: at least one.
+fn objects_per_query(objects: &[Row]) -> Result<usize, StoreError> {
+    let (mut count, mut items) = (0, 0);
+    while count < objects.len() && items < QUERY_ITEMS {
+        items += row::get::<i64>(&objects[count], 1)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Reads all items of these objects.
+async fn items_of(
+    session: &Session,
+    objects: &[Row],
+) -> Result<BTreeMap<i64, BTreeMap<Uri, Box<ItemRecord>>>, StoreError> {
+    let numbers = objects.iter().map(|object| row::get(object, 0)).collect::<Result<Vec<i64>, _>>()?;
+    let mut items: BTreeMap<i64, BTreeMap<_, _>> = BTreeMap::new();
+    for item in session.query(ITEMS, &[&numbers]).await? {
+        items.entry(row::get(&item, 0)?).or_default().extend([columns::item(&item, 1)?]);
+    }
+    Ok(items)
+}
+
+/// Returns the approximate size of an object in a page, in bytes.
+fn size(state: &ObjectState) -> usize {
+    let item = |item: &Uri| item.as_str().len() + state.content(item).map_or(0, |content| content.json().len());
+    let types = state.types().iter().map(|uri| uri.as_str().len()).sum::<usize>();
+    types + state.items.keys().map(item).sum::<usize>()
+}

@@ -1,0 +1,123 @@
+//! The tables, and the migrations of databases of older versions.
+
+use super::{PostgresOpenError, PostgresUrl, connection::Session, row};
+use crate::journal::store::{StoreContent, StoreError};
+
+/// Migrations from each version to the next. A released migration never changes, because databases exist that it has
+/// migrated; new migrations are added at the end.
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001_journal.sql"), include_str!("migrations/0002_nodes.sql")];
+
+/// Key of the advisory lock that only one node at a time migrates under: the letters `TDNG`. The lock ends with its
+/// transaction.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(1413762631)";
+
+/// Query for the existence of the schema and of the table of versions. `CREATE SCHEMA IF NOT EXISTS` needs a privilege
+/// even if the schema exists. The query reads the catalog: `to_regnamespace` would answer from the session's cache, which
+/// waiting for the lock does not refresh.
+const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'tidings'),
+    EXISTS (SELECT FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+        WHERE n.nspname = 'tidings' AND t.relname = 'migrations')";
+
+const CREATE_VERSIONS: &str = "
+    CREATE TABLE migrations (
+        version integer PRIMARY KEY,
+        applied timestamptz NOT NULL DEFAULT clock_timestamp()
+    );
+    COMMENT ON TABLE migrations IS 'Versions of these tables, each with the time of its migration.';
+";
+
+/// Query for the rights that opening a journal needs: to create the schema, or to write its tables.
+const MAY_WRITE: &str = "SELECT CASE
+        WHEN to_regnamespace('tidings') IS NULL THEN has_database_privilege(current_database(), 'CREATE')
+        WHEN NOT has_schema_privilege('tidings', 'USAGE') THEN false
+        WHEN to_regclass('tidings.journal_head') IS NULL THEN has_schema_privilege('tidings', 'CREATE')
+        ELSE has_table_privilege('tidings.journal_head', 'UPDATE')
+    END";
+
+/// Checks whether the database has a journal that this version can open, or could get one.
+pub(super) async fn inspect(url: &PostgresUrl, session: &Session) -> Result<StoreContent, PostgresOpenError> {
+    let failed = |error| PostgresOpenError::storage(url, error);
+    let may_write = session.query_one(MAY_WRITE, &[]).await.and_then(|rights| row::get::<bool>(&rights, 0));
+    if !may_write.map_err(failed)? {
+        return Err(PostgresOpenError::Rights { url: url.clone(), reason: "it may not write".to_owned() });
+    }
+    check_is_complete(url, session).await?;
+    match version(session).await.map_err(failed)? {
+        0 => Ok(StoreContent::Empty),
+        version => refuse_newer(version).map(|()| StoreContent::Journal),
+    }
+}
+
+fn refuse_newer(version: usize) -> Result<(), PostgresOpenError> {
+    let supported = MIGRATIONS.len();
+    if version > supported { Err(PostgresOpenError::Newer { version, supported }) } else { Ok(()) }
+}
+
+/// Migrates the database to the current version, in one transaction.
+pub(super) async fn migrate(url: &PostgresUrl, session: &Session) -> Result<(), PostgresOpenError> {
+    match migrate_from_older(session).await {
+        Ok(version) => refuse_newer(version),
+        Err(error) => Err(PostgresOpenError::storage(url, error)),
+    }
+}
+
+/// Returns the version of the database, which is newer than this program if another node has migrated it meanwhile.
+async fn migrate_from_older(session: &Session) -> Result<usize, StoreError> {
+    if version(session).await? == MIGRATIONS.len() {
+        return Ok(MIGRATIONS.len());
+    }
+    // A migration of a large table takes longer than any other statement.
+    session.run("BEGIN; SET LOCAL statement_timeout = 0").await?;
+    session.run(LOCK).await?;
+    // Another node may have migrated meanwhile.
+    let version = version(session).await?;
+    if version > MIGRATIONS.len() {
+        return Ok(version);
+    }
+    let exists = session.query_one(HAS_SCHEMA, &[]).await?;
+    let (has_schema, has_versions): (bool, bool) = (row::get(&exists, 0)?, row::get(&exists, 1)?);
+    if !has_schema {
+        session.run("CREATE SCHEMA tidings").await?;
+    }
+    if !has_versions {
+        session.run(CREATE_VERSIONS).await?;
+    }
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(version) {
+        session.run(migration).await?;
+        let version = i32::try_from(index + 1).unwrap_or(i32::MAX);
+        session.execute("INSERT INTO migrations (version) VALUES ($1)", &[&version]).await?;
+    }
+    session.run("COMMIT").await?;
+    Ok(MIGRATIONS.len())
+}
+
+/// Checks, without a change of the database, that it has a complete journal of the current version.
+pub(super) async fn check_is_current(url: &PostgresUrl, session: &Session) -> Result<(), PostgresOpenError> {
+    check_is_complete(url, session).await?;
+    match version(session).await.map_err(|error| PostgresOpenError::storage(url, error))? {
+        0 => Err(PostgresOpenError::NoJournal { url: url.clone() }),
+        version if version < MIGRATIONS.len() => Err(PostgresOpenError::Older { url: url.clone() }),
+        version => refuse_newer(version),
+    }
+}
+
+/// Checks that no migration of a journal into the database is unfinished.
+async fn check_is_complete(url: &PostgresUrl, session: &Session) -> Result<(), PostgresOpenError> {
+    let failed = |error| PostgresOpenError::storage(url, error);
+    let migrating =
+        session.query_one("SELECT to_regclass('tidings.migration') IS NOT NULL", &[]).await.map_err(failed)?;
+    match row::get(&migrating, 0).map_err(failed)? {
+        true => Err(PostgresOpenError::HalfMigrated { url: url.clone() }),
+        false => Ok(()),
+    }
+}
+
+/// Returns the version of the database; 0 for one without tables.
+async fn version(session: &Session) -> Result<usize, StoreError> {
+    let exists = session.query_one(HAS_SCHEMA, &[]).await?;
+    if !row::get::<bool>(&exists, 1)? {
+        return Ok(0);
+    }
+    let version = session.query_one("SELECT coalesce(max(version), 0) FROM migrations", &[]).await?;
+    Ok(usize::try_from(row::get::<i32>(&version, 0)?).unwrap_or_default())
+}

@@ -1,0 +1,197 @@
+//! The transaction of one batch.
+
+use foldhash::HashMap;
+use futures_util::future::{FutureExt, LocalBoxFuture, join, join_all, join5};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    PostgresStore, changes, crawls, dedupe, incomplete, nodes, registry, seeds, subscriptions, timeline,
+    writing::WriteTransaction,
+};
+use crate::{
+    journal::store::{CommitError, PrefetchKeys, PrefetchedRows, StoreError, Transaction, WriteBatch, rows},
+    model::{Seq, Timestamp, Uri},
+};
+
+/// Query for the head, which locks it until the transaction ends.
+const LOCK_HEAD: &str = "SELECT head, received, seeds,
+        timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), identity FROM journal_head FOR UPDATE";
+
+const MOVE_HEAD: &str = "UPDATE journal_head SET head = $1, received = $2, seeds = $3";
+
+/// Statement that wakes the other nodes at the commit. The payload has the head, and the store that wrote.
+const NOTIFY: &str = "SELECT pg_notify('tidings', $1::bigint || ' ' || $2::uuid)";
+
+/// Statements of a batch that are sent together, so they must be prepared.
+pub(super) const STATEMENTS: &[&str] = &[
+    LOCK_HEAD,
+    MOVE_HEAD,
+    NOTIFY,
+    changes::INSERT,
+    changes::USED_IDS,
+    changes::RESTORES,
+    crawls::WRITE,
+    dedupe::FIND,
+    dedupe::FIND_UNCHANGED,
+    dedupe::WRITE,
+    dedupe::WRITE_UNCHANGED,
+    incomplete::DELETE,
+    incomplete::INSERT,
+    nodes::LOCK_TERMS,
+    registry::OBJECTS,
+    registry::ALL_ITEMS,
+    registry::SELECTED_ITEMS,
+    registry::PUT_OBJECTS,
+    registry::PUT_ITEMS,
+    seeds::INSERT,
+    subscriptions::ADVANCE,
+];
+
+/// The head as of the beginning of the transaction.
+pub(super) struct LockedHead {
+    pub(super) head: Seq,
+    received: Option<Timestamp>,
+    seeds: i64,
+    /// Whether the server is the one that wrote the head, or a standby that was promoted since.
+    is_same_timeline: bool,
+    /// Identity of the journal, which another node may have changed after a failover.
+    identity: Uuid,
+    /// Ranges of numbers that restores have skipped, the newest first.
+    restores: Vec<(Seq, Seq)>,
+}
+
+/// A transaction that has locked the head.
+pub(super) struct PostgresTransaction<'s> {
+    store: &'s PostgresStore,
+    transaction: WriteTransaction<'s>,
+    locked: LockedHead,
+    /// Prefetched objects that have a row, each with the number of items in the row.
+    known: HashMap<Uri, Option<i64>>,
+    /// Number of the newest seed after the commit.
+    seeds: i64,
+    /// Number of changes to write.
+    changes: usize,
+}
+
+impl<'s> PostgresTransaction<'s> {
+    pub(super) fn begin(store: &'s PostgresStore) -> Result<Self, StoreError> {
+        let mut begun = Self::lock(store)?;
+        if !begun.locked.is_same_timeline {
+            drop(begun);
+            timeline::adopt(store)?;
+            begun = Self::lock(store)?;
+        }
+        store.note_seeds(begun.locked.seeds);
+        store.set_identity(begun.locked.identity);
+        Ok(begun)
+    }
+
+    fn lock(store: &'s PostgresStore) -> Result<Self, StoreError> {
+        let (transaction, locked) = WriteTransaction::begin(store, async |session| {
+            let (head, restores) = join(session.query_one(LOCK_HEAD, &[]), changes::restores(session)).await;
+            LockedHead::read(&head?, restores?)
+        })?;
+        let seeds = locked.seeds;
+        Ok(Self { store, transaction, locked, known: HashMap::default(), seeds, changes: 0 })
+    }
+}
+
+impl LockedHead {
+    fn read(row: &Row, restores: Vec<(Seq, Seq)>) -> Result<Self, StoreError> {
+        let received: Option<i64> = super::row::get(row, 1)?;
+        Ok(Self {
+            head: super::row::seq(row, 0)?,
+            received: received.map(rows::time).transpose()?,
+            seeds: super::row::get(row, 2)?,
+            is_same_timeline: super::row::get(row, 3)?,
+            identity: super::row::get(row, 4)?,
+            restores,
+        })
+    }
+
+    /// Returns the number after which the next change is numbered.
+    fn floor(&self) -> Seq {
+        self.restores.iter().map(|(_, floor)| *floor).max().unwrap_or_default().max(self.head)
+    }
+}
+
+impl Transaction for PostgresTransaction<'_> {
+    fn prefetch(&mut self, keys: &PrefetchKeys) -> Result<PrefetchedRows, StoreError> {
+        let limits = self.store.options.limits;
+        let window = dedupe::Window::new(limits, Timestamp::now(), self.locked.head, &self.locked.restores);
+        let (first_changes, unchanged, used_ids, objects, stale_terms) = self.transaction.run(async |session| {
+            let (first_changes, unchanged, used_ids, objects, stale_terms) = join5(
+                dedupe::first_changes(session, window, &keys.keys),
+                dedupe::find_unchanged(session, window, &keys.unchanged),
+                changes::used_ids(session, &keys.ids),
+                registry::prefetch(session, &keys.objects),
+                nodes::stale_terms(session, &keys.terms),
+            )
+            .await;
+            Ok((first_changes?, unchanged?, used_ids?, objects?, stale_terms?))
+        })?;
+        let objects = objects.into_iter().map(|(uri, object)| {
+            if let Some(items) = object.row {
+                self.known.insert(uri.clone(), items);
+            }
+            (uri, object.prefetched)
+        });
+        let objects = objects.collect();
+        let (head, received) = (self.locked.floor(), self.locked.received);
+        Ok(PrefetchedRows {
+            head,
+            stored_head: self.locked.head,
+            received,
+            first_changes,
+            unchanged,
+            used_ids,
+            objects,
+            stale_terms,
+        })
+    }
+
+    fn write(&mut self, batch: &WriteBatch) -> Result<(), StoreError> {
+        let newest = batch.changes.last().map(|new| &new.change);
+        let head = newest.map_or(self.locked.head, |change| change.seq);
+        let received = newest.map(|change| change.received).or(self.locked.received).map(Timestamp::millis);
+        let (locked_head, first_seed, known) = (self.locked.head, self.locked.seeds, &self.known);
+        let seeds = first_seed + i64::try_from(batch.seeds.len()).unwrap_or(i64::MAX);
+        let (store, is_news) = (self.store.node, !batch.changes.is_empty() || !batch.seeds.is_empty());
+        self.transaction.run(async |session| {
+            changes::check_numbers(locked_head, &batch.changes)?;
+            let head_number = rows::number(head.0);
+            let move_head = async { session.execute(MOVE_HEAD, &[&head_number, &received, &seeds]).await.map(drop) };
+            let notify = async {
+                if is_news {
+                    session.query(NOTIFY, &[&head_number, &store]).await?;
+                }
+                Ok(())
+            };
+            let steps: Vec<LocalBoxFuture<'_, Result<(), StoreError>>> = vec![
+                move_head.boxed_local(),
+                notify.boxed_local(),
+                changes::insert(session, &batch.changes).boxed_local(),
+                dedupe::write(session, &batch.changes).boxed_local(),
+                dedupe::write_unchanged(session, batch).boxed_local(),
+                incomplete::write(session, batch).boxed_local(),
+                subscriptions::advance_all(session, &batch.cursors).boxed_local(),
+                seeds::insert(session, first_seed, head, &batch.seeds).boxed_local(),
+                crawls::write(session, &batch.crawls).boxed_local(),
+                registry::write(session, known, &batch.objects).boxed_local(),
+            ];
+            // The first error is the cause of the errors after it.
+            join_all(steps).await.into_iter().collect::<Result<(), _>>()
+        })?;
+        (self.seeds, self.changes) = (seeds, batch.changes.len() + batch.unchanged.len());
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), CommitError> {
+        let Self { store, transaction, seeds, changes, .. } = *self;
+        transaction.commit()?;
+        store.note_seeds(seeds);
+        store.note_written(changes);
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! The tables with their neutral names and types, for verification and migration.
+//!
+//! Columns have the names of the version that created them, and a backup may have any version: missing tables are
+//! empty, and missing columns are null.
+
+use std::collections::HashSet;
+
+use rusqlite::{
+    Connection, params_from_iter,
+    types::{ToSqlOutput, ValueRef},
+};
+
+use super::rows;
+use crate::journal::store::{
+    StoreError,
+    tables::{Cell, Column, ColumnType, PAGE_BYTES, PAGE_ROWS, Row, Table, TableReader},
+};
+
+/// Temporary table with all event keys, which a migration fills (see `migrate`).
+pub(super) const ALL_KEYS: &str = "all_event_keys";
+
+/// Reader of the tables over a connection, which must be in a transaction.
+pub(super) struct SqliteTables<'c> {
+    pub(super) connection: &'c Connection,
+}
+
+/// Returns the name of a table in the file.
+pub(super) fn table_name(table: Table) -> &'static str {
+    match table {
+        Table::Crawls => "walks",
+        Table::IncompleteChanges => "incomplete",
+        Table::EventKeys => ALL_KEYS,
+        _ => table.name(),
+    }
+}
+
+/// Returns the name of a column in the file.
+pub(super) fn column_name(table: Table, column: &'static str) -> &'static str {
+    match (table, column) {
+        (Table::Changes, "visibility") => "sight",
+        (Table::Items, "initial_state") => "begins_in",
+        (Table::Items, "initial_state_at") => "begins_in_at",
+        (Table::Items, "initial_state_confirmed") => "begins_in_confirmed",
+        (Table::Items, "unannounced") => "unheard",
+        (Table::Seeds, "delta") => "filled",
+        (Table::Crawls, "parts") => "part",
+        (Table::Crawls, "position") | (Table::Quarantine, "location") => "place",
+        (Table::Crawls, "started") => "began",
+        (Table::Crawls, "updated") => "moved",
+        (Table::Crawls, "finished") => "done",
+        (Table::IncompleteChanges, "missing") => "untold",
+        (Table::Subscriptions, "made_by") => "origin",
+        _ => column,
+    }
+}
+
+impl SqliteTables<'_> {
+    /// Returns the names of the columns that the file has; nothing if it lacks the table.
+    fn existing_columns(&self, table: Table) -> rusqlite::Result<HashSet<String>> {
+        let mut statement = self.connection.prepare_cached("SELECT name FROM pragma_table_info(?)")?;
+        let names = statement.query_map([table_name(table)], |row| row.get(0))?;
+        names.collect()
+    }
+}
+
+impl TableReader for SqliteTables<'_> {
+    fn count(&self, table: Table) -> Result<u64, StoreError> {
+        if self.existing_columns(table)?.is_empty() {
+            return Ok(0);
+        }
+        let sql = format!("SELECT count(*) FROM {}", table_name(table));
+        let count: i64 = self.connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
+        u64::try_from(count).map_err(rows::damaged)
+    }
+
+    fn page(&self, table: Table, after: &[Cell]) -> Result<Vec<Row>, StoreError> {
+        let existing = self.existing_columns(table)?;
+        if existing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = page_sql(table, &existing, !after.is_empty());
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut result = statement.query(params_from_iter(after.iter().map(value)))?;
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        while page.len() < PAGE_ROWS
+            && bytes < PAGE_BYTES
+            && let Some(row) = result.next()?
+        {
+            let cells = (0..table.columns().len()).map(|index| row.get_ref(index).map(cell));
+            let row = Row::new(table, cells.collect::<rusqlite::Result<_>>()?);
+            bytes += row.size();
+            page.push(row);
+        }
+        Ok(page)
+    }
+}
+
+/// Returns the query for all rows, or for those after a key.
+fn page_sql(table: Table, existing: &HashSet<String>, has_key: bool) -> String {
+    let columns: Vec<_> = table.columns().iter().map(|column| selected(table, column, existing)).collect();
+    let columns = columns.join(", ");
+    if table == Table::Items {
+        // The outer table is always that of the objects, so both indexes give the order.
+        let after = if has_key { "WHERE o.uri >= ?1 AND (o.uri > ?1 OR i.uri > ?2)" } else { "" };
+        return format!(
+            "SELECT {columns} FROM objects o CROSS JOIN items i ON i.object = o.object {after} ORDER BY o.uri, i.uri"
+        );
+    }
+    let (name, key) = (table_name(table), column_name(table, table.columns()[0].0));
+    let after = if has_key { format!("WHERE {key} > ?1") } else { String::new() };
+    // `NOT INDEXED`, because a covering index is no faster, and may contradict a damaged table.
+    let index = if table == Table::Changes { "NOT INDEXED" } else { "" };
+    format!("SELECT {columns} FROM {name} {index} {after} ORDER BY {key}")
+}
+
+fn selected(table: Table, (column, kind): &Column, existing: &HashSet<String>) -> String {
+    let name = column_name(table, column);
+    match (table, *column) {
+        (Table::Items, "object") => "o.uri".to_owned(),
+        (Table::Items, "uri") => "i.uri".to_owned(),
+        _ if existing.contains(name) => name_in_query(table, name),
+        _ if *kind == ColumnType::Boolean => "0".to_owned(),
+        _ => "NULL".to_owned(),
+    }
+}
+
+fn name_in_query(table: Table, name: &str) -> String {
+    if table == Table::Items { format!("i.{name}") } else { name.to_owned() }
+}
+
+/// Returns the cell of a value. A value that no gateway has written becomes octets, so that one damaged row does not hide
+/// the others.
+fn cell(value: ValueRef<'_>) -> Cell {
+    match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(value) => Cell::Integer(value),
+        ValueRef::Real(value) => Cell::Bytes(value.to_be_bytes().to_vec()),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => Cell::Text(text.to_owned()),
+            Err(_) => Cell::Bytes(text.to_vec()),
+        },
+        ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+    }
+}
+
+/// Returns the SQL value of a cell.
+pub(super) fn value(cell: &Cell) -> ToSqlOutput<'_> {
+    ToSqlOutput::Borrowed(match cell {
+        Cell::Null => ValueRef::Null,
+        Cell::Integer(value) => ValueRef::Integer(*value),
+        Cell::Text(text) => ValueRef::Text(text.as_bytes()),
+        Cell::Bytes(bytes) => ValueRef::Blob(bytes),
+    })
+}

@@ -1,0 +1,96 @@
+//! Verification of a journal, the same for every store: every change against its checksum and its columns, the
+//! numbering, the registry against the changes, and all other tables.
+//!
+//! Each store adds checks of its own: of its files, of its event keys, and of what it counts.
+
+mod registry;
+mod replay;
+mod tables;
+
+use std::collections::BTreeMap;
+
+use self::replay::JournalReplay;
+use super::{
+    StoreError,
+    tables::{Table, TableReader},
+};
+use crate::{
+    journal::registry::ObjectState,
+    model::{Seq, Uri},
+};
+
+/// Maximum number of findings in a report; further findings are only counted.
+const MAX_FINDINGS: usize = 100;
+
+/// Maximum number of objects that are rebuilt in memory at the same time. For a larger registry, the changes are
+/// read again for each part of the objects.
+const MAX_OBJECTS_IN_MEMORY: u64 = 100_000;
+
+/// Content of a journal, and its errors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Number of changes.
+    pub changes: u64,
+    /// Number of the oldest change.
+    pub first: Option<Seq>,
+    /// Number of the newest change.
+    pub head: Seq,
+    /// Number of objects in the registry.
+    pub objects: u64,
+    /// Whether the journal has every change since the first one. If not, only the facts that the remaining changes
+    /// set were compared with the registry.
+    pub complete: bool,
+    /// Descriptions of the first 100 errors.
+    pub findings: Vec<String>,
+    /// Number of further errors.
+    pub more: u64,
+}
+
+impl Report {
+    /// Adds a description of an error.
+    pub(super) fn add(&mut self, finding: String) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(finding);
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// Facts that the registry's tables lack because the store completes them when it opens the journal.
+#[derive(Default)]
+pub(super) struct PendingFacts {
+    /// Objects whose rows are outdated, each with the items whose rows are outdated.
+    pub(super) objects: BTreeMap<Uri, ObjectState>,
+    /// Number of the change up to which the tables are complete; `None` if they always are.
+    pub(super) complete_up_to: Option<Seq>,
+}
+
+/// Examines the tables, and adds the errors to the report. Calls `progress` with the number of changes that were read,
+/// and with the number of all changes to read.
+///
+/// # Errors
+/// Fails if the rest of the journal cannot be read.
+pub(super) fn examine(
+    journal: &dyn TableReader,
+    pending: &PendingFacts,
+    report: &mut Report,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), StoreError> {
+    let total = journal.count(Table::Changes)?;
+    let objects = journal.count(Table::Objects)?;
+    let restores = tables::restores(journal)?;
+    let parts = (objects + pending.objects.len() as u64) / MAX_OBJECTS_IN_MEMORY + 1;
+    report.objects = objects;
+    for part in 0..parts {
+        let mut replay = JournalReplay::new(journal, &restores, (part, parts));
+        replay.run(report, &mut |done| progress(part * total + done, parts * total))?;
+        if let Some(complete_up_to) = pending.complete_up_to.filter(|_| part == 0) {
+            replay.check_registry_can_be_completed(complete_up_to, report);
+        }
+        let rebuilt = replay.into_registry();
+        registry::compare(journal, &pending.objects, rebuilt, |uri| replay::part_of(uri, parts) == part, report)?;
+    }
+    tables::examine(journal, report);
+    Ok(())
+}

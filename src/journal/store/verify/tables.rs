@@ -1,0 +1,137 @@
+//! Checks of the other tables: subscriptions, dead letters, incomplete changes, crawls, quarantine.
+
+use super::Report;
+use crate::{
+    journal::{
+        store::{
+            StoreError, rows,
+            tables::{Cell, Row, Table, TableReader, TableRows},
+        },
+        subscriptions::MadeBy,
+    },
+    model::{Change, MissingFacts, Seq, SourceName, SubscriptionName},
+};
+
+/// Returns the ranges of numbers that restores have skipped: after the first number, up to the second.
+pub(super) fn restores(journal: &dyn TableReader) -> Result<Vec<(i64, i64)>, StoreError> {
+    let restores = TableRows::new(journal, Table::Restores);
+    restores.map(|row| row.and_then(|row| Ok((row.integer("head")?, row.integer("floor")?)))).collect()
+}
+
+/// Checks the rows of each table by themselves.
+pub(super) fn examine(journal: &dyn TableReader, report: &mut Report) {
+    type Check = fn(&Row, &mut Report) -> Result<(), StoreError>;
+    let checks: [(Table, &str, Check); 5] = [
+        (Table::Subscriptions, "the subscription", subscription),
+        (Table::DeadLetters, "the dead letter", dead_letter),
+        (Table::IncompleteChanges, "the incomplete change", incomplete),
+        (Table::Crawls, "the crawl of the repository of", crawl),
+        (Table::Quarantine, "the quarantined message", quarantined),
+    ];
+    for (table, kind, check) in checks {
+        for row in TableRows::new(journal, table) {
+            match row {
+                Ok(row) => {
+                    if let Err(error) = check(&row, report) {
+                        report.add(format!("{kind} {}: {error}", key(&row)));
+                    }
+                }
+                Err(error) => report.add(format!("the table {} cannot be read: {error}", table.name())),
+            }
+        }
+    }
+}
+
+/// Describes the key of a row.
+fn key(row: &Row) -> String {
+    match row.key().first() {
+        Some(Cell::Integer(number)) => number.to_string(),
+        Some(Cell::Text(text)) => format!("{text:?}"),
+        _ => "without a key".to_owned(),
+    }
+}
+
+/// Checks that the cursor is not past the newest change, because the subscription would skip later changes.
+fn subscription(row: &Row, report: &mut Report) -> Result<(), StoreError> {
+    let (name, made_by) = (row.text("name")?, row.text("made_by")?);
+    SubscriptionName::parse(name).map_err(rows::damaged)?;
+    if !MadeBy::ALL.into_iter().any(|known| known.as_str() == made_by) {
+        return Err(rows::damaged(format!("unknown creator of a subscription: {made_by}")));
+    }
+    row.text("definition")?;
+    row.optional_text("ended")?;
+    row.boolean("paused")?;
+    let (cursor, head) = (row.seq("cursor")?, report.head);
+    if cursor > head {
+        report.add(format!("the cursor of the subscription {name} is {cursor}, but the newest change is {head}"));
+    }
+    Ok(())
+}
+
+fn dead_letter(row: &Row, report: &mut Report) -> Result<(), StoreError> {
+    let id = row.unsigned("id")?;
+    SubscriptionName::parse(row.text("subscription")?).map_err(rows::damaged)?;
+    row.time("refused")?;
+    row.unsigned("attempts")?;
+    row.boolean("replay")?;
+    row.text("reason")?;
+    copy_of_change(report, &format!("the dead letter {id}"), row.seq("seq")?, row.bytes("json"));
+    Ok(())
+}
+
+fn incomplete(row: &Row, report: &mut Report) -> Result<(), StoreError> {
+    let seq = row.seq("seq")?;
+    let row_name = format!("the incomplete change {seq}");
+    let (source, missing) = (row.text("source")?, row.text("missing")?);
+    if SourceName::parse(source).is_err() || !MissingFacts::ALL.into_iter().any(|facts| facts.name() == missing) {
+        report.add(format!("{row_name} has invalid values: missing facts {missing:?}, source {source:?}"));
+    }
+    copy_of_change(report, &row_name, seq, row.bytes("json"));
+    Ok(())
+}
+
+/// Checks a copy of a change, which a row contains because retention may have removed the change itself.
+fn copy_of_change(report: &mut Report, row_name: &str, seq: Seq, json: &[u8]) {
+    let head = report.head;
+    if seq > head {
+        report.add(format!("{row_name} is a copy of change {seq}, but the newest change is {head}"));
+    }
+    match serde_json::from_slice::<Change>(json) {
+        Ok(change) if change.seq != seq => {
+            report.add(format!("{row_name} is of change {seq}, but its JSON has the number {}", change.seq));
+        }
+        Ok(_) => {}
+        Err(error) => report.add(format!("{row_name} cannot be read: {error}")),
+    }
+}
+
+fn crawl(row: &Row, _: &mut Report) -> Result<(), StoreError> {
+    SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
+    row.uuid("id")?;
+    row.unsigned("parts")?;
+    row.unsigned("objects")?;
+    row.text("position")?;
+    row.time("started")?;
+    row.time("updated")?;
+    row.boolean("finished").map(drop)
+}
+
+/// Checks also the size, because the limits of the quarantine depend on it.
+fn quarantined(row: &Row, report: &mut Report) -> Result<(), StoreError> {
+    let (id, size, length) = (row.unsigned("id")?, row.unsigned("size")?, row.bytes("body").len() as u64);
+    if size != length {
+        report.add(format!("the message {id} of the quarantine has {length} bytes, but its row says {size}"));
+    }
+    let checked = || -> Result<(), StoreError> {
+        SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
+        row.time("received")?;
+        row.optional_text("content_type")?;
+        row.text("location")?;
+        row.text("reason")?;
+        rows::json::<Vec<(String, String)>>(row.text("headers")?).map(drop)
+    };
+    if let Err(error) = checked() {
+        report.add(format!("the message {id} of the quarantine: {error}"));
+    }
+    Ok(())
+}
