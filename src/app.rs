@@ -1,11 +1,14 @@
 //! Wiring: builds the components, starts them, and stops them in order. Only this module starts threads and tasks. A
 //! thread or task that dies because of a bug stops the gateway ([`supervision`](crate::supervision)).
 //!
-//! Order of a shutdown, all within the grace time: refuse new requests and messages, finish accepted ones, wait for
-//! confirmations of in-flight deliveries, write the subscription cursors, close the journal.
+//! Order of a shutdown, all within the grace time: refuse new requests and messages, hand duties over to other nodes,
+//! finish accepted requests, wait for confirmations of in-flight deliveries, write the subscription cursors, leave the
+//! nodes, close the journal.
 
 mod error;
 mod hub;
+mod journal;
+mod nodes;
 mod signals;
 mod sources;
 
@@ -14,21 +17,18 @@ use std::{collections::BTreeMap, io::Write, pin::Pin, sync::Arc, time::Duration}
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-pub use self::error::ServeError;
+pub use self::{error::ServeError, journal::connection_options};
 use crate::{
     admin::{
         health::Readiness, metrics::Metrics, quarantine::Quarantine, registry::RegistrySeeder,
         sources::ConfiguredSource,
     },
+    cluster::{Cluster, MembershipThread},
     config::{Config, MessageRate, SourceConfig},
     delivery::{EngineTimeouts, Subscriptions},
     http_client::OutboundPolicy,
     intake::Intake,
-    journal::{
-        self, Journal, JournalThreads,
-        retention::Retention,
-        store::{self, FolderContent, StoreLimits, inspect},
-    },
+    journal::{Journal, JournalThreads, retention::Retention},
     model::SourceName,
     openapi::Documentation,
     router::{self, Surfaces, router},
@@ -51,8 +51,6 @@ const MAX_DELIVERY_DRAIN_TIME: Duration = Duration::from_secs(3);
 
 /// Interval at which measurements are aggregated into their histograms.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
-
-const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
 
 /// Runs the gateway until SIGTERM or Ctrl-C.
 ///
@@ -81,6 +79,8 @@ pub struct Gateway {
     follow_ups: JoinSet<()>,
     deliveries: JoinSet<()>,
     retention: Option<AbortOnDropHandle<()>>,
+    cluster: Cluster,
+    membership: Option<MembershipThread>,
     /// Tasks that are aborted when the gateway is dropped.
     _background: [AbortOnDropHandle<()>; 4],
     writer: JournalThreads,
@@ -120,30 +120,42 @@ impl Gateway {
         let sources = sources::set_up(config).await?;
         let tls = config.server.tls.as_ref().map(|files| Tls::load(&files.certificate, &files.key)).transpose()?;
         let certificate_reload = signals::reload_on_hangup(tls.clone(), &supervisor)?;
-        let (journal, writer) = open_journal(config, &supervisor)?;
+        let (journal, writer) = journal::open(config, &supervisor).await?;
         let address = config.server.listen;
         let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
         let public_url = config.server.public_url_at(address);
+        let (cluster, membership) = nodes::join(config, &journal, &sources, &supervisor).await?;
         let guard = OutboundPolicy::restricted(config.delivery.allow.clone());
         let (subscriptions, runner) = Subscriptions::open(
             journal.clone(),
             config.subscriptions.clone(),
             guard.clone(),
             EngineTimeouts::default(),
+            cluster.clone(),
         )
         .await?;
-        let retention =
-            retention(config).map(|retention| spawn(&supervisor, Worker::Retention, retention.run(journal.clone())));
-        let consumers = sources::read_brokers(config, &journal, &sources, stop_accepting, &supervisor);
-        let follow_ups = sources::follow_up(&journal, &sources, stop_accepting, &supervisor);
+        let retention = retention(config).map(|retention| {
+            let work = nodes::run_retention(retention, journal.clone(), cluster.clone(), stop_accepting.clone());
+            spawn(&supervisor, Worker::Retention, work)
+        });
+        let shared = (&journal, &cluster);
+        let consumers = sources::read_brokers(config, shared, &sources, stop_accepting, &supervisor);
+        let follow_ups = sources::follow_up(shared, &sources, stop_accepting, &supervisor);
         let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
         let (readers, notifier) = LiveReaders::new(journal.clone(), spool, reader_limits(config));
         // Streams end when the notifier ends.
         let notifications =
             spawn(&supervisor, Worker::Notifier, notifier.run(stop_accepting.clone().cancelled_owned()));
-        let mut surfaces =
-            surfaces(config, journal, sources, subscriptions, readers, public_url.as_str(), metrics.clone());
+        let mut surfaces = surfaces(
+            config,
+            (journal, cluster.clone()),
+            sources,
+            subscriptions,
+            readers,
+            public_url.as_str(),
+            metrics.clone(),
+        );
         let hub = hub::open(config, &surfaces, guard, public_url.as_str()).await?;
         surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
         let limits = &config.limits;
@@ -169,13 +181,13 @@ impl Gateway {
         let server = Box::pin(server::serve(listener, tls, router, stop_accepting.clone(), connection_limits));
 
         warn_about_access(config);
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %config.journal.data.display(), "serving");
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, journal = %config.store, "serving");
         let grace = config.server.grace;
         let mut deliveries = JoinSet::new();
         let runner = runner.run(stop.clone(), delivery_drain_time(grace), supervisor.clone());
         deliveries.spawn(supervisor.clone().run(Worker::Deliveries, None, runner));
         if let Some((_, hub)) = hub {
-            deliveries.spawn(supervisor.clone().run(Worker::Hub, None, hub.run(stop.clone())));
+            deliveries.spawn(supervisor.clone().run(Worker::Hub, None, hub.run(stop.clone(), cluster.clone())));
         }
         let metrics_upkeep = spawn(&supervisor, Worker::Metrics, aggregate_metrics(metrics));
         Ok(Self {
@@ -188,6 +200,8 @@ impl Gateway {
             follow_ups,
             deliveries,
             retention,
+            cluster,
+            membership,
             _background: [signals, certificate_reload, notifications, metrics_upkeep],
             writer,
         })
@@ -204,11 +218,12 @@ impl Gateway {
     /// # Errors
     /// When a thread or task has died.
     pub async fn run(mut self) -> Result<(), ServeError> {
-        let Self { grace, server, supervisor, sources, .. } = &mut self;
+        let Self { grace, server, supervisor, sources, cluster, .. } = &mut self;
         let stop_accepting = supervisor.stop_token();
         let deadline = async {
             stop_accepting.cancelled().await;
             tracing::info!("stopping: no new requests are accepted");
+            cluster.hand_over();
             tokio::time::sleep(grace.saturating_sub(JOURNAL_CLOSE_TIME + delivery_drain_time(*grace))).await;
         };
         let finished = async {
@@ -225,6 +240,7 @@ impl Gateway {
     /// Aborts unfinished work, writes the subscription cursors, and closes the journal.
     async fn shutdown(self) -> Result<(), ServeError> {
         let Self { server, mut sources, mut follow_ups, mut deliveries, stop, supervisor, .. } = self;
+        self.cluster.hand_over();
         drop(server);
         sources.shutdown().await;
         follow_ups.shutdown().await;
@@ -234,6 +250,9 @@ impl Gateway {
         if let Some(retention) = self.retention {
             retention.abort();
             let _ = retention.await;
+        }
+        if let Some(membership) = self.membership {
+            nodes::leave(membership).await;
         }
         close_journal(self.writer).await;
         supervisor.death().map_or(Ok(()), |death| Err(ServeError::Died(death.clone())))
@@ -291,28 +310,6 @@ async fn close_journal(writer: JournalThreads) {
     }
 }
 
-fn open_journal(config: &Config, supervisor: &Supervisor) -> Result<(Journal, JournalThreads), ServeError> {
-    let limits = StoreLimits {
-        dedupe_events: config.journal.dedupe_events,
-        dedupe_millis: i64::from(config.journal.dedupe_days) * MILLIS_PER_DAY,
-        quarantine_entries: config.limits.quarantine_entries,
-        quarantine_bytes: config.limits.quarantine_bytes,
-    };
-    let settings = journal::JournalSettings {
-        queue: config.journal.queue,
-        batch: config.journal.batch,
-        bounds: config.limits.change_bounds(),
-        tail: journal::TailBounds { changes: config.journal.tail_changes, bytes: config.journal.tail_bytes },
-        ..journal::JournalSettings::default()
-    };
-    let is_new = inspect(&config.journal.data).is_ok_and(|found| found == FolderContent::Empty);
-    let store = store::open(&config.journal.data, limits)?;
-    if is_new {
-        tracing::info!(data = %config.journal.data.display(), "created a new, empty journal");
-    }
-    Ok(Journal::start_supervised(store, settings, supervisor)?)
-}
-
 /// Returns the limits of retention; `None` keeps everything. In the configuration, 0 means no limit.
 fn retention(config: &Config) -> Option<Retention> {
     let retention = Retention {
@@ -345,7 +342,7 @@ async fn aggregate_metrics(metrics: Metrics) {
 
 fn surfaces(
     config: &Config,
-    journal: Journal,
+    (journal, nodes): (Journal, Cluster),
     sources: BTreeMap<String, ConfiguredSource>,
     subscriptions: Subscriptions,
     readers: LiveReaders,
@@ -390,6 +387,7 @@ fn surfaces(
         subscriptions,
         hub: None,
         metrics,
+        nodes,
         documentation: Documentation::new(router::routes().into_interface(), public_url, config.limits.page),
         journal,
     }

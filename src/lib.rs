@@ -26,6 +26,7 @@
 //! - [`broker`], the common part of connections to brokers, with [`broker::open_socket`];
 //!   [`amqp`] and [`stomp`] speak the protocols: [`amqp::QueueSettings::open`], [`stomp::StompSettings::open`].
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
+//! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
 //! - [`retry`], the waits between attempts: [`retry::Backoff::next_wait`].
 //! - [`supervision`], the supervision of threads and tasks: [`supervision::Supervisor::run`].
 //! - `cache`, a bounded cache; `suggestion`, the nearest name to a misspelt one; `named`, a macro for enums whose
@@ -62,6 +63,7 @@ pub mod view;
 pub mod amqp;
 pub mod broker;
 mod cache;
+pub mod cluster;
 pub mod http_client;
 pub mod retry;
 pub mod stomp;

@@ -19,11 +19,13 @@ use crate::{
         health::{self, Readiness},
         home,
         metrics::{self, Metrics},
+        nodes,
         quarantine::{self, Quarantine},
         registry::{self, RegistrySeeder},
         sources::{self, Sources},
         subscriptions,
     },
+    cluster::Cluster,
     delivery::{
         Subscriptions,
         websub::{self, Hub},
@@ -50,6 +52,8 @@ use crate::{
 pub struct Surfaces {
     /// The journal.
     pub journal: Journal,
+    /// The nodes that share the journal.
+    pub nodes: Cluster,
     /// The hooks.
     pub hooks: Hooks,
     /// State of the journal's pages.
@@ -107,6 +111,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(snapshot::page), |all| all.changes.clone())
         .add(Read, routes!(objects::one), |all| all.changes.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
+        .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
         .add(Admin, routes!(sources::list), |all| all.sources.clone())
         .add(Admin, routes!(registry::show, registry::seed), |all| all.seeds.clone())
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())

@@ -23,6 +23,8 @@ named_values! {
         JournalWriter = "journal-writer",
         /// Thread that runs maintenance of the store.
         JournalMaintenance = "journal-maintenance",
+        /// Thread that publishes the changes of other nodes.
+        JournalFollower = "journal-follower",
         /// Task that waits for SIGTERM and Ctrl-C.
         Signals = "signals",
         /// Task that reloads the certificate at SIGHUP.
@@ -41,6 +43,8 @@ named_values! {
         Hub = "hub",
         /// Task that notifies streams and long polls of changes.
         Notifier = "notifier",
+        /// Thread that renews the lease of the node and takes its duties.
+        Node = "node",
         /// Task that aggregates the metrics.
         Metrics = "metrics",
     }

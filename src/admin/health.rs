@@ -87,7 +87,7 @@ impl Readiness {
         }
         self.journal.check_writable().await.map_err(journal_problem)?;
         let (sources, subscriptions) = (self.sources(), self.failing_subscriptions());
-        let all_connected = sources.iter().all(|source| source.state == ConnectionState::Connected);
+        let all_connected = sources.iter().all(|source| source.state.is_healthy());
         let status = if all_connected && subscriptions.is_empty() { "ready" } else { "degraded" };
         Ok(Health { status, head: Some(head), sources, subscriptions })
     }

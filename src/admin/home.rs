@@ -17,7 +17,6 @@ use utoipa::ToSchema;
 
 use super::health::{Health, Readiness};
 use crate::{
-    broker::ConnectionState,
     model::Seq,
     web::{MayRead, Problem, ProblemCode, best_media_type, page_policy, problems},
 };
@@ -106,7 +105,7 @@ impl HomeView {
 
 /// Returns the sources that are not connected and the subscriptions that fail; `None` if there are none.
 fn degradation(health: &Health) -> Option<String> {
-    let disconnected = health.sources.iter().filter(|source| source.state != ConnectionState::Connected);
+    let disconnected = health.sources.iter().filter(|source| !source.state.is_healthy());
     let sources: Vec<_> = disconnected.map(|source| source.name.as_str()).collect();
     let subscriptions: Vec<_> = health.subscriptions.iter().map(|failing| failing.name.as_str()).collect();
     let parts = [("these sources are not connected", sources), ("these subscriptions fail", subscriptions)];
@@ -155,9 +154,10 @@ pub async fn page(
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionState, Health, HomeView, Problem, ProblemCode};
+    use super::{Health, HomeView, Problem, ProblemCode};
     use crate::{
         admin::health::{SourceHealth, SubscriptionHealth},
+        broker::ConnectionState,
         delivery::SubscriptionState,
         model::SubscriptionName,
     };

@@ -18,6 +18,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 
 use crate::{
     broker,
+    cluster::metrics as cluster,
     delivery::metrics as delivery,
     intake,
     journal::metrics as journal,
@@ -80,7 +81,7 @@ impl Kind {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 30] = [
+pub const METRICS: [Metric; 34] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -152,7 +153,7 @@ pub const METRICS: [Metric; 30] = [
         name: journal::FAILURES,
         kind: Kind::Counter,
         labels: &["reason"],
-        about: "Failed reads and writes of the journal: full, read-only, io, damaged, refused, busy or closed.",
+        about: "Failed reads and writes of the journal: full, read-only, io, unavailable, duty-lost, damaged, refused, busy or closed.",
     },
     Metric {
         name: journal::QUARANTINE_MESSAGES,
@@ -243,6 +244,25 @@ pub const METRICS: [Metric; 30] = [
         kind: Kind::Counter,
         labels: &["limit"],
         about: "Requests that reached a limit, by its key in the configuration.",
+    },
+    Metric {
+        name: cluster::DUTIES,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "Number of duties that this node has; absent if the journal is for one node.",
+    },
+    Metric { name: cluster::TAKEOVERS, kind: Kind::Counter, labels: &[], about: "Duties that this node has taken." },
+    Metric {
+        name: cluster::LOSSES,
+        kind: Kind::Counter,
+        labels: &[],
+        about: "Duties that this node has lost without handing them over, for example because its lease ended.",
+    },
+    Metric {
+        name: cluster::LAG,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "Number of changes of other nodes that this node has not read yet.",
     },
     Metric { name: BUILD_INFO, kind: Kind::Gauge, labels: &["version"], about: "Always 1; its label is the version." },
     Metric {
@@ -347,6 +367,7 @@ mod tests {
                 "_changes",
                 "_streams",
                 "_subscriptions",
+                "_duties",
                 "_paused",
                 "_head",
                 "_up",

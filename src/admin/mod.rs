@@ -5,6 +5,7 @@ pub mod dead_letters;
 pub mod health;
 pub mod home;
 pub mod metrics;
+pub mod nodes;
 pub mod quarantine;
 pub mod registry;
 pub mod sources;

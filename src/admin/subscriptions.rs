@@ -124,6 +124,7 @@ problems!(RewindProblems: NotFound, BadRequest, BodyTooLarge, UnsupportedEncodin
     responses((status = 200, description = "All subscriptions.", body = AllView), ListProblems),
 )]
 pub async fn list(State(all): State<Subscriptions>) -> Result<Response, Problem> {
+    all.refresh().await.map_err(problem)?;
     let mut subscriptions = Vec::new();
     for listed in all.list() {
         subscriptions.push(view(&all, listed).await?);
@@ -252,6 +253,7 @@ pub async fn rewind(
 }
 
 async fn respond(all: &Subscriptions, name: &SubscriptionName, status: StatusCode) -> Result<Response, Problem> {
+    all.refresh_one(name).await.map_err(problem)?;
     let view = view(all, all.get(name).map_err(problem)?).await?;
     Ok((status, Json(view)).into_response())
 }

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use crate::{
+    cluster::JoinError,
     delivery::OperationError,
-    http_client::ClientError,
+    http_client::{ClientError, TlsRootsError},
     journal::store::{OpenError, StoreError},
     model::SourceName,
     supervision::Death,
@@ -17,6 +18,9 @@ pub enum ServeError {
     /// The journal cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The certificate of the journal's database server cannot be checked.
+    #[error("journal.ca: {0}")]
+    DatabaseCa(#[from] TlsRootsError),
     /// The journal cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -52,6 +56,9 @@ pub enum ServeError {
         /// Error of the operating system.
         error: std::io::Error,
     },
+    /// The node cannot join the other nodes of the journal.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// The subscriptions cannot be set up.
     #[error("cannot set up the subscriptions: {0}")]
     Subscriptions(#[from] OperationError),

@@ -1,4 +1,5 @@
-//! Wiring of the sources: sets them up and starts the consumers of brokers and the follow-up lookups.
+//! Wiring of the sources: sets them up and starts the consumers of brokers and the follow-up lookups, each on the node
+//! that has its duty.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 use super::ServeError;
 use crate::{
     admin::sources::ConfiguredSource,
-    broker::ConnectionStatus,
+    broker::{ConnectionState, ConnectionStatus},
+    cluster::{Cluster, Tenure},
     config::{Config, SourceConfig},
     intake::{FollowUp, Intake, Source},
-    journal::Journal,
+    journal::{Journal, nodes::DutyName},
     lookup::{Lookup, Mode, Repository},
     source::consumer::SourceConsumer,
     supervision::{Supervisor, Worker},
@@ -20,13 +22,12 @@ use crate::{
 /// Starts the consumers of sources that are read from brokers.
 pub(super) fn read_brokers(
     config: &Config,
-    journal: &Journal,
+    (journal, cluster): (&Journal, &Cluster),
     sources: &BTreeMap<String, ConfiguredSource>,
     stop: &CancellationToken,
     supervisor: &Supervisor,
 ) -> JoinSet<()> {
     let mut consumers = JoinSet::new();
-    let intake = Intake::new(journal.clone());
     let max_body_bytes = config.limits.body_bytes;
     for listed in sources.values() {
         let name = listed.source.name();
@@ -35,17 +36,43 @@ pub(super) fn read_brokers(
         if let Some(warning) = broker.warning() {
             tracing::warn!(source = %name, "{warning}");
         }
-        let (intake, source) = (intake.clone(), Arc::clone(&listed.source));
-        let consumer = broker.read(SourceConsumer { intake, source, broker: (), max_body_bytes, status }, stop.clone());
+        let (journal, cluster, stop) = (journal.clone(), cluster.clone(), stop.clone());
+        let (broker, source) = (Arc::clone(broker), Arc::clone(&listed.source));
+        let consumer = async move {
+            let work = |tenure: Tenure| {
+                let intake = Intake::new(journal.under(tenure.term()));
+                let (source, status) = (Arc::clone(&source), Arc::clone(&status));
+                let read = SourceConsumer { intake, source, broker: (), max_body_bytes, status: Arc::clone(&status) };
+                let reading = broker.read(read, tenure.stop().clone());
+                async move {
+                    let _elsewhere = tenure.term().map(|_| ElsewhereGuard(status));
+                    reading.await;
+                }
+            };
+            if cluster.is_shared() {
+                status.set_state(ConnectionState::Elsewhere);
+            }
+            cluster.run_duty(DutyName::source(source.name()), &stop, work).await;
+            status.set_state(ConnectionState::Stopped);
+        };
         consumers.spawn(supervisor.clone().run(Worker::Source, Some(name.to_string()), consumer));
     }
     consumers
 }
 
+/// Shows, when it is dropped, that another node reads the source.
+struct ElsewhereGuard(Arc<ConnectionStatus>);
+
+impl Drop for ElsewhereGuard {
+    fn drop(&mut self) {
+        self.0.set_state(ConnectionState::Elsewhere);
+    }
+}
+
 /// Starts follow-up lookups of incomplete changes. Lookups that a shutdown interrupts are repeated after the next
 /// start.
 pub(super) fn follow_up(
-    journal: &Journal,
+    (journal, cluster): (&Journal, &Cluster),
     sources: &BTreeMap<String, ConfiguredSource>,
     stop: &CancellationToken,
     supervisor: &Supervisor,
@@ -53,8 +80,14 @@ pub(super) fn follow_up(
     let mut follow_ups = JoinSet::new();
     for listed in sources.values().filter(|listed| listed.source.enrichment_status().is_some()) {
         let (journal, source) = (journal.clone(), Arc::clone(&listed.source));
-        let name = source.name().to_string();
-        let follow_up = FollowUp { journal, source }.run(stop.clone());
+        let (cluster, stop, name) = (cluster.clone(), stop.clone(), source.name().to_string());
+        let follow_up = async move {
+            let work = |tenure: Tenure| {
+                let (journal, source) = (journal.under(tenure.term()), Arc::clone(&source));
+                FollowUp { journal, source }.run(tenure.stop().clone())
+            };
+            cluster.run_duty(DutyName::follow_ups(source.name()), &stop, work).await;
+        };
         follow_ups.spawn(supervisor.clone().run(Worker::FollowUps, Some(name), follow_up));
     }
     follow_ups

@@ -28,8 +28,18 @@ named_values! {
         Paused = "paused",
         /// The last attempt failed; the gateway waits before the next one.
         Waiting = "waiting",
+        /// Another node reads the source.
+        Elsewhere = "elsewhere",
         /// The gateway is stopping.
         Stopped = "stopped",
+    }
+}
+
+impl ConnectionState {
+    /// Returns whether messages are read, on this node or on another one.
+    #[must_use]
+    pub fn is_healthy(self) -> bool {
+        matches!(self, Self::Connected | Self::Elsewhere)
     }
 }
 

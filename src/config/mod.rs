@@ -10,9 +10,11 @@ mod access;
 mod amqp;
 mod error;
 mod hub;
+mod journal;
 mod layer;
 mod limits;
 mod log;
+mod node;
 mod repository;
 mod secret;
 mod setting;
@@ -34,8 +36,10 @@ use std::{
 use config::Value;
 pub use error::{ConfigError, Origin};
 pub use hub::HubConfig;
+pub use journal::JournalConfig;
 pub use limits::Limits;
 pub use log::{LogConfig, LogFormat};
+pub use node::NodeConfig;
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
@@ -48,6 +52,7 @@ use crate::{
     delivery::Definition,
     format::{DIALECTS, DialectKind},
     http_client::AllowList,
+    journal::store::StoreLocation,
     model::{SourceName, SubscriptionName},
     web::{Access, HostName},
 };
@@ -62,6 +67,10 @@ pub struct Config {
     pub server: ServerConfig,
     /// `[journal]`
     pub journal: JournalConfig,
+    /// `journal.store`, or else the folder `journal.data`.
+    pub store: StoreLocation,
+    /// `[node]`
+    pub node: NodeConfig,
     /// `[limits]`
     pub limits: Limits,
     /// `[log]`
@@ -151,38 +160,6 @@ fn reachable(mut bound: SocketAddr) -> SocketAddr {
     bound
 }
 
-/// `[journal]`: folder, retention and memory of the journal.
-#[derive(Clone, Debug, Deserialize)]
-pub struct JournalConfig {
-    /// Folder of the journal, as an absolute path.
-    #[serde(deserialize_with = "folder")]
-    pub data: PathBuf,
-    /// Maximum age of changes, 0 to 36500 days; 0 means unlimited.
-    #[serde(deserialize_with = "bounded::<0, 36_500, _, _>")]
-    pub keep_days: u32,
-    /// Maximum number of changes, 0 to 1 000 000 000 000; 0 means unlimited.
-    #[serde(deserialize_with = "bounded::<0, 1_000_000_000_000, _, _>")]
-    pub keep_changes: u64,
-    /// Time during which a repeated event is recognized as a duplicate, 1 to 3650 days.
-    #[serde(deserialize_with = "bounded::<1, 3650, _, _>")]
-    pub dedupe_days: u32,
-    /// Minimum number of recent events among which a repeat is recognized as a duplicate, 1000 to 1 000 000 000.
-    #[serde(deserialize_with = "bounded::<1_000, 1_000_000_000, _, _>")]
-    pub dedupe_events: u64,
-    /// Maximum number of events that wait for the writer, 1 to 1 000 000.
-    #[serde(deserialize_with = "bounded::<1, 1_000_000, _, _>")]
-    pub queue: usize,
-    /// Maximum number of events in one transaction, 1 to 100 000.
-    #[serde(deserialize_with = "bounded::<1, 100_000, _, _>")]
-    pub batch: usize,
-    /// Maximum number of the newest changes that are cached in memory, 1 to 1 000 000.
-    #[serde(deserialize_with = "bounded::<1, 1_000_000, _, _>")]
-    pub tail_changes: usize,
-    /// Maximum size of the cached newest changes, in bytes of JSON, 64 KiB to 1 GiB.
-    #[serde(deserialize_with = "bounded::<65_536, 1_073_741_824, _, _>")]
-    pub tail_bytes: usize,
-}
-
 /// `[delivery]`: settings that apply to all subscriptions.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DeliveryTable {
@@ -257,12 +234,14 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
-        let Tables { server, journal, limits, log, delivery, hub, .. } = root.clone().read()?;
+        let Tables { server, journal, node, limits, log, delivery, hub, .. } = root.clone().read()?;
+        let store = journal::store(&root.entry("journal")?, &journal, environment)?;
         limits.refuse_contradictions(&root.entry("limits")?)?;
         let mut sources = BTreeMap::new();
         let mut names = Vec::new();
         for (name, setting) in root.entry("sources")?.entries()? {
             if let Some((name, source)) = source::read(&name, &setting, environment, dialects)? {
+                source::refuse_shared_name(&source, &setting, &sources)?;
                 sources.insert(name, source);
             }
             names.push(name);
@@ -276,7 +255,7 @@ impl Config {
         let signatures = sources.iter().filter_map(signature).collect();
         let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
         access::refuse_open(&server, &access)?;
-        Ok(Self { server, journal, limits, log, delivery, hub, access, sources, subscriptions })
+        Ok(Self { server, journal, store, node, limits, log, delivery, hub, access, sources, subscriptions })
     }
 }
 
@@ -285,6 +264,7 @@ impl Config {
 struct Tables {
     server: ServerConfig,
     journal: JournalConfig,
+    node: NodeConfig,
     limits: Limits,
     log: LogConfig,
     delivery: DeliveryTable,

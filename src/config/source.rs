@@ -1,6 +1,6 @@
 //! `[sources.NAME]`: a source of events.
 
-use std::{ffi::OsString, fmt};
+use std::{collections::BTreeMap, ffi::OsString, fmt};
 
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -131,6 +131,27 @@ pub(super) fn read(
         name,
         SourceConfig { transport, dialect, rate, metadata_changes, settings, signature, lookup, repository },
     )))
+}
+
+/// Refuses a source whose connection would need the same name at the same broker as that of an earlier source, because
+/// the broker would refuse one of the two.
+pub(super) fn refuse_shared_name(
+    source: &SourceConfig,
+    table: &Setting,
+    earlier: &BTreeMap<SourceName, SourceConfig>,
+) -> Result<(), ConfigError> {
+    let exclusive_name = |source: &SourceConfig| source.transport.broker.as_ref()?.exclusive_name();
+    let Some(name) = exclusive_name(source) else { return Ok(()) };
+    match earlier.iter().find(|(_, other)| exclusive_name(other).as_ref() == Some(&name)) {
+        None => Ok(()),
+        Some((other, _)) => {
+            let reason = format!(
+                "the source {other} has the {name} already, and the broker admits it only once; give this source another"
+            );
+            let client_id = table.entry("client_id")?;
+            Err(if client_id.is_given() { client_id } else { table.entry("durable")? }.invalid(reason))
+        }
+    }
 }
 
 /// Reads a setting whose value is the name of one of `all`; `None` if it is not given. `what` describes the kind of

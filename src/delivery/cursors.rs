@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    journal::{Journal, JournalError},
+    journal::{Journal, JournalError, nodes::Term, subscriptions::CursorAdvance},
     model::{Seq, SubscriptionName},
 };
 
@@ -37,7 +37,8 @@ struct Inner {
 
 #[derive(Default)]
 struct Unwritten {
-    cursors: BTreeMap<SubscriptionName, Seq>,
+    /// Each with the term of its subscription's duty.
+    cursors: BTreeMap<SubscriptionName, (Seq, Option<Term>)>,
     confirmed: u64,
 }
 
@@ -52,13 +53,13 @@ impl Cursors {
     }
 
     /// Records that a subscription has completed all changes up to `cursor`, of which its receiver confirmed
-    /// `confirmed`.
-    pub(super) fn advance(&self, name: &SubscriptionName, cursor: Seq, confirmed: u64) {
+    /// `confirmed`. `term` is that of the subscription's duty.
+    pub(super) fn advance(&self, name: &SubscriptionName, cursor: Seq, confirmed: u64, term: Option<Term>) {
         let mut unwritten = self.unwritten();
         match unwritten.cursors.get_mut(name) {
-            Some(pending) => *pending = cursor,
+            Some(pending) => *pending = (cursor, term),
             None => {
-                unwritten.cursors.insert(name.clone(), cursor);
+                unwritten.cursors.insert(name.clone(), (cursor, term));
             }
         }
         unwritten.confirmed += confirmed;
@@ -77,8 +78,12 @@ impl Cursors {
         if batch.cursors.is_empty() {
             return Ok(());
         }
-        let cursors = batch.cursors.iter().map(|(name, cursor)| (name.clone(), *cursor)).collect();
-        let written = self.0.journal.advance(cursors).await;
+        let advance = |(name, (cursor, term)): (&SubscriptionName, &(Seq, Option<Term>))| CursorAdvance {
+            name: name.clone(),
+            cursor: *cursor,
+            term: *term,
+        };
+        let written = self.0.journal.advance_all(batch.cursors.iter().map(advance).collect()).await;
         if written.is_err() {
             let mut unwritten = self.unwritten();
             for (name, cursor) in batch.cursors {

@@ -21,7 +21,6 @@ use std::{
 };
 
 use tokio::{sync::Notify, time::timeout};
-use tokio_util::sync::CancellationToken;
 
 use self::send::Session;
 use super::{
@@ -33,6 +32,7 @@ use super::{
     status::{SubscriptionState, SubscriptionStatus},
 };
 use crate::{
+    cluster::Tenure,
     format::FormatKind,
     journal::{Journal, JournalError},
     model::{Filter, Seq, SubscriptionName},
@@ -92,7 +92,8 @@ pub(super) struct Engine {
     pub(super) status: Arc<SubscriptionStatus>,
     /// Notified when dead letters are marked for replay.
     pub(super) replays: Arc<Notify>,
-    pub(super) stop: CancellationToken,
+    /// Tenure of the subscription's duty; its token stops the engine.
+    pub(super) tenure: Tenure,
     pub(super) timeouts: EngineTimeouts,
 }
 
@@ -176,7 +177,7 @@ impl Engine {
             let pauses = until_pause.filter(|left| *left <= wait);
             tokio::select! {
                 () = tokio::time::sleep(pauses.unwrap_or(wait)) => {}
-                () = self.stop.cancelled() => return Exit::Stopped,
+                () = self.tenure.stop().cancelled() => return Exit::Stopped,
             }
             if pauses.is_some() {
                 let seconds = self.pause_after.unwrap_or_default().as_secs();
@@ -187,7 +188,7 @@ impl Engine {
     }
 
     async fn session(&mut self, backoff: &mut Backoff) -> SessionEnd {
-        let stop = self.stop.clone();
+        let stop = self.tenure.stop().clone();
         tokio::select! {
             biased;
             () = stop.cancelled() => return SessionEnd::Exit(Exit::Stopped),

@@ -1,6 +1,6 @@
 //! Background task of push subscriptions: runs the engines, flushes cursors and updates gauges.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -14,16 +14,20 @@ use super::{
     websub,
 };
 use crate::{
-    journal::{Journal, subscriptions::SubscriptionWrite},
+    cluster::Tenure,
+    journal::{Journal, nodes::DutyName, subscriptions::SubscriptionWrite},
+    model::SubscriptionName,
     supervision::{Supervisor, Worker},
 };
 
 /// Interval between updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An engine to start.
+/// An engine to start, on the node that has the duty of the subscription.
 pub(super) struct EngineLaunch {
-    pub(super) engine: Engine,
+    pub(super) name: SubscriptionName,
+    /// Stops the engine.
+    pub(super) stop: CancellationToken,
     /// Cancelled when the previous engine of the same subscription has ended.
     pub(super) before: Option<CancellationToken>,
     /// Signals, when dropped, that this engine has ended.
@@ -43,13 +47,14 @@ impl Runner {
         let mut engines = JoinSet::new();
         let cursors = self.subscriptions.cursors.clone();
         let mut ticks = tokio::time::interval(GAUGE_INTERVAL);
+        let subscriptions = Arc::clone(&self.subscriptions);
+        let mut synchronization = pin!(subscriptions.keep_synchronized());
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(launch) = self.launches.recv() => {
-                    let EngineLaunch { engine, before, ended } = launch;
-                    let name = engine.name.to_string();
-                    let run = run(engine, before, ended, Arc::clone(&self.subscriptions));
+                    let name = launch.name.to_string();
+                    let run = run(launch, Arc::clone(&self.subscriptions));
                     let supervisor = supervisor.clone();
                     engines.spawn(async move {
                         let _guard = supervisor.guard(Worker::Engine, Some(name));
@@ -59,6 +64,7 @@ impl Runner {
                 Some(_) = engines.join_next() => {}
                 () = cursors.due() => flush(&cursors).await,
                 _ = ticks.tick() => update_gauges(&self.subscriptions),
+                never = &mut synchronization => match never {},
             }
         }
         self.subscriptions.stop_all();
@@ -78,16 +84,39 @@ async fn flush(cursors: &Cursors) {
     }
 }
 
-async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard, subscriptions: Arc<Inner>) {
+/// Runs the engine of a subscription whenever this node has its duty.
+async fn run(launch: EngineLaunch, subscriptions: Arc<Inner>) {
+    let EngineLaunch { name, stop, before, ended } = launch;
     if let Some(before) = before {
         before.cancelled().await;
     }
+    let cluster = subscriptions.cluster.clone();
+    let work = |tenure| run_tenure(name.clone(), tenure, Arc::clone(&subscriptions));
+    cluster.run_duty(DutyName::subscription(&name), &stop, work).await;
+    drop(ended);
+}
+
+/// Runs the engine of a subscription for one tenure of its duty.
+async fn run_tenure(name: SubscriptionName, tenure: Tenure, subscriptions: Arc<Inner>) {
+    let _held = subscriptions.hold(&name, &tenure);
+    if let Some(engine) = subscriptions.prepare_engine(&name, &tenure).await {
+        run_engine(engine, &subscriptions).await;
+    }
+    if tenure.term().is_some() {
+        // The next holder begins after the last confirmed message.
+        flush(&subscriptions.cursors).await;
+        // An engine that ended by itself would end on every other node as well.
+        tenure.stop().cancelled().await;
+    }
+}
+
+async fn run_engine(engine: Engine, subscriptions: &Inner) {
     let (name, status, journal) = (engine.name.clone(), Arc::clone(&engine.status), engine.journal.clone());
     match engine.run().await {
         Exit::Stopped => {}
         Exit::Gone(reason) => {
             tracing::warn!(subscription = %name, reason, "the receiver wants no more messages; the subscription has ended");
-            status.set_stopped(SubscriptionState::Ended, &reason);
+            subscriptions.end_by_receiver(&name, &reason);
             write(&journal, vec![SubscriptionWrite::SetEnded(name, Some(reason))]).await;
         }
         Exit::Paused(reason) => {
@@ -105,7 +134,6 @@ async fn run(engine: Engine, before: Option<CancellationToken>, ended: DropGuard
             status.set_stopped(SubscriptionState::FellBehind, &format!("{error}; {advice}"));
         }
     }
-    drop(ended);
 }
 
 async fn write(journal: &Journal, writes: Vec<SubscriptionWrite>) {
@@ -121,13 +149,14 @@ fn update_gauges(inner: &Inner) {
         inner.snapshots().into_iter().partition(|(name, _)| websub::is_hub_subscription(name));
     metrics::set_subscribers(of_hub.len());
     for (name, snapshot) in others {
+        let is_elsewhere = snapshot.state == SubscriptionState::Elsewhere;
         let up = matches!(snapshot.state, SubscriptionState::Running);
         let paused = matches!(snapshot.state, SubscriptionState::Paused);
         metrics::set_subscription_gauges(
             &name,
             up,
             paused,
-            inner.journal.count_after(snapshot.cursor),
+            if is_elsewhere { 0 } else { inner.journal.count_after(snapshot.cursor) },
             snapshot.dead_letters,
         );
     }

@@ -30,6 +30,8 @@ pub enum SubscriptionState {
     FellBehind,
     /// The configuration no longer defines it; its cursor is retained.
     Orphaned,
+    /// Another node delivers it.
+    Elsewhere,
     /// Its definition does not work, or its engine has failed because of a fault in the gateway.
     Failed,
 }
@@ -69,7 +71,8 @@ impl StatusSnapshot {
             SubscriptionState::Running
             | SubscriptionState::Paused
             | SubscriptionState::Ended
-            | SubscriptionState::Orphaned => false,
+            | SubscriptionState::Orphaned
+            | SubscriptionState::Elsewhere => false,
         }
     }
 }

@@ -12,22 +12,26 @@ mod entry;
 mod hub_subscriptions;
 mod inner;
 mod operations;
+mod synchronization;
+mod tenure;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock, Weak},
 };
 
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::entry::Entry;
+pub(super) use self::synchronization::HubRecords;
 use super::{
     Attempt, Definition, EngineTimeouts, InvalidDefinition, InvalidStartPosition, Runner, StatusSnapshot,
     cursors::Cursors, memory::MemoryBudget, runner::EngineLaunch, status::SubscriptionState, websub,
 };
 use crate::{
+    cluster::Cluster,
     http_client::OutboundPolicy,
     journal::{
         Journal, JournalError,
@@ -55,6 +59,11 @@ pub(super) struct Inner {
     guard: OutboundPolicy,
     timeouts: EngineTimeouts,
     memory: Arc<MemoryBudget>,
+    pub(super) cluster: Cluster,
+    /// Notified when an engine has found the entry of its subscription to be outdated.
+    outdated: Notify,
+    /// The hub, if enabled, which parses the records of its subscribers.
+    hub: OnceLock<Weak<dyn HubRecords>>,
 }
 
 /// A subscription as the HTTP interface shows it.
@@ -101,7 +110,8 @@ pub enum OperationError {
 
 impl Subscriptions {
     /// Opens the subscriptions of the journal and of the configuration. They begin to deliver when the
-    /// [`Runner`] runs. `guard` restricts the targets of definitions from the journal and of later definitions.
+    /// [`Runner`] runs, each on the node of the `cluster` that has its duty. `guard` restricts the targets of
+    /// definitions from the journal and of later definitions.
     ///
     /// # Errors
     /// Fails if the journal cannot be read or written, or a new subscription of the configuration has an
@@ -111,6 +121,7 @@ impl Subscriptions {
         mut configured: BTreeMap<SubscriptionName, Arc<Definition>>,
         guard: OutboundPolicy,
         timeouts: EngineTimeouts,
+        cluster: Cluster,
     ) -> Result<(Self, Runner), OperationError> {
         let mut stored: BTreeMap<_, _> =
             journal.subscriptions().await?.into_iter().map(|stored| (stored.name.clone(), stored)).collect();
@@ -143,6 +154,9 @@ impl Subscriptions {
             guard,
             timeouts,
             memory: Arc::default(),
+            cluster,
+            outdated: Notify::new(),
+            hub: OnceLock::new(),
         });
         for stored in stored.into_values() {
             let name = stored.name.clone();

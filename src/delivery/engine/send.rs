@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    Engine, SessionEnd,
+    Engine, Exit, SessionEnd,
     page::{Page, PendingPage},
     retry,
 };
@@ -160,6 +160,10 @@ impl Engine {
         }
         let mut filtered = None;
         while session.pending_reservation.is_none() && session.in_flight.has_room() {
+            // After a suspension of the process, another node may deliver already.
+            if !self.tenure.is_trusted() {
+                return Err(SessionEnd::Exit(Exit::Stopped));
+            }
             if let Some(letter) = session.dead_letters.pop_front() {
                 self.send_dead_letter(session, letter).await?;
                 continue;

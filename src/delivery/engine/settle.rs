@@ -123,7 +123,7 @@ impl Engine {
     pub(super) fn advance_cursor(&mut self, seq: Seq, confirmed: u64) {
         self.cursor = seq;
         self.status.set_cursor(seq);
-        self.cursors.advance(&self.name, seq, confirmed);
+        self.cursors.advance(&self.name, seq, confirmed, self.tenure.term());
         self.delivery.settled_through(seq);
     }
 

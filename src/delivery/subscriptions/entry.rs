@@ -1,6 +1,9 @@
 //! In-memory state of one subscription.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -12,13 +15,15 @@ use crate::{
         status::{SubscriptionState, SubscriptionStatus},
     },
     http_client::OutboundPolicy,
-    journal::subscriptions::{MadeBy, SubscriptionRecord},
+    journal::subscriptions::{DefinitionText, MadeBy, SubscriptionRecord},
     model::SubscriptionName,
 };
 
 /// A subscription.
 pub(super) struct Entry {
     pub(super) made_by: MadeBy,
+    /// Definition as the journal stores it.
+    pub(super) stored_definition: DefinitionText,
     pub(super) definition: Option<Arc<Definition>>,
     pub(super) paused: bool,
     pub(super) ended: bool,
@@ -26,6 +31,8 @@ pub(super) struct Entry {
     pub(super) attempts: Arc<AttemptLog>,
     pub(super) replays: Arc<Notify>,
     pub(super) running: Option<Running>,
+    /// Whether this node has the duty of the subscription.
+    pub(super) is_held: Arc<AtomicBool>,
 }
 
 /// Handle to a running engine.
@@ -35,12 +42,14 @@ pub(super) struct Running {
 }
 
 impl Entry {
-    /// Creates the entry of a stored subscription, with its definition from the configuration if there is one.
-    pub(super) fn of(stored: SubscriptionRecord, configured: Option<Arc<Definition>>, guard: &OutboundPolicy) -> Self {
+    /// Creates the entry of a stored subscription, with its definition from the configuration or the hub if there is
+    /// one.
+    pub(super) fn of(stored: SubscriptionRecord, given: Option<Arc<Definition>>, guard: &OutboundPolicy) -> Self {
         let SubscriptionRecord { made_by, definition, cursor, paused, ended, dead_letters, .. } = stored;
+        let stored_definition = definition.clone();
         let mut state = SubscriptionState::Connecting;
         let mut trouble = ended.clone();
-        let definition = match (configured, made_by) {
+        let definition = match (given, made_by) {
             (Some(definition), _) => Some(definition),
             // The hub attaches the definitions of its subscriptions later, if it is enabled.
             (None, MadeBy::Config | MadeBy::Hub) => {
@@ -71,6 +80,7 @@ impl Entry {
         }
         Self {
             made_by,
+            stored_definition,
             definition,
             paused,
             ended: ended.is_some(),
@@ -78,7 +88,21 @@ impl Entry {
             attempts: Arc::default(),
             replays: Arc::new(Notify::new()),
             running: None,
+            is_held: Arc::default(),
         }
+    }
+
+    /// Returns whether the entry agrees with the journal, apart from cursor and dead letters.
+    pub(super) fn agrees_with(&self, stored: &SubscriptionRecord) -> bool {
+        self.made_by == stored.made_by
+            && self.stored_definition == stored.definition
+            && self.paused == stored.paused
+            && self.ended == stored.ended.is_some()
+    }
+
+    /// Returns whether this node has the duty of the subscription.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Relaxed)
     }
 
     /// Returns the subscription as the HTTP interface shows it.

@@ -26,7 +26,14 @@ impl Subscriptions {
     ) -> Result<bool, OperationError> {
         let _operation = self.0.operation.lock().await;
         let fell_behind = self.0.with(name, |entry| entry.status.snapshot().state == SubscriptionState::FellBehind);
-        if fell_behind.unwrap_or(false) {
+        let mut fell_behind = fell_behind.unwrap_or(false);
+        if self.0.cluster.is_shared()
+            && let Some(stored) = self.0.journal.subscription(name.clone()).await?
+        {
+            // Only the node that delivers it knows its state.
+            fell_behind |= stored.cursor.next() < self.0.journal.first();
+        }
+        if fell_behind {
             self.0.journal.write_subscriptions(vec![SubscriptionWrite::Rewind(name.clone(), cursor)]).await?;
             self.0.with(name, |entry| entry.status.set_cursor(cursor))?;
         }

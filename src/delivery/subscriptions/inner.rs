@@ -12,11 +12,7 @@ use super::{
     entry::{Entry, Running},
 };
 use crate::{
-    delivery::{
-        Definition, StatusSnapshot, SubscriptionState,
-        engine::{Batching, Engine},
-        runner::EngineLaunch,
-    },
+    delivery::{Definition, StatusSnapshot, SubscriptionState, runner::EngineLaunch},
     journal::subscriptions::{DefinitionText, MadeBy, SubscriptionRecord, SubscriptionWrite},
     model::{Seq, SubscriptionName},
 };
@@ -60,16 +56,17 @@ impl Inner {
     ) -> Result<bool, OperationError> {
         let exists = self.with(name, |_| ()).is_ok();
         self.stop_engine(name).await;
-        let put = SubscriptionWrite::Put { name: name.clone(), made_by, definition, cursor };
+        let put = SubscriptionWrite::Put { name: name.clone(), made_by, definition: definition.clone(), cursor };
         self.journal.write_subscriptions(vec![put, SubscriptionWrite::SetEnded(name.clone(), None)]).await?;
         if exists {
             self.with(name, |entry| {
                 entry.made_by = made_by;
+                entry.stored_definition = definition;
                 entry.definition = Some(parsed);
                 entry.ended = false;
             })?;
         } else {
-            let (definition, paused, ended, dead_letters) = (DefinitionText::default(), false, None, 0);
+            let (paused, ended, dead_letters) = (false, None, 0);
             let stored =
                 SubscriptionRecord { name: name.clone(), made_by, definition, cursor, paused, ended, dead_letters };
             self.entries().insert(name.clone(), Entry::of(stored, Some(parsed), &self.guard));
@@ -86,38 +83,29 @@ impl Inner {
         });
     }
 
-    /// Starts the engine of a subscription, unless the subscription is paused, ended or undefined.
+    /// Marks a subscription as ended after its receiver has ended it.
+    pub(in crate::delivery) fn end_by_receiver(&self, name: &SubscriptionName, reason: &str) {
+        let _ = self.with(name, |entry| {
+            entry.ended = true;
+            entry.status.set_stopped(SubscriptionState::Ended, reason);
+        });
+    }
+
+    /// Starts the engine of a subscription on the node that has its duty, unless the subscription is paused, ended or undefined.
     pub(super) fn start_engine(&self, name: &SubscriptionName) {
         let _ = self.with(name, |entry| {
-            let Some(definition) = entry.definition.clone().filter(|_| !entry.paused && !entry.ended) else {
+            if entry.definition.is_none() || entry.paused || entry.ended {
                 if entry.paused {
                     entry.status.set(SubscriptionState::Paused);
                 }
                 return;
-            };
+            }
             let (stop, ended) = (self.stop.child_token(), CancellationToken::new());
             let before = entry.running.replace(Running { stop: stop.clone(), ended: ended.clone() });
-            let engine = Engine {
-                name: name.clone(),
-                journal: self.journal.clone(),
-                filter: definition.filter.clone(),
-                format: definition.format,
-                max_dead_letters: definition.dead_letters,
-                pause_after: definition.config.pause_after(),
-                memory: Arc::clone(&self.memory),
-                batching: Batching::default(),
-                delivery: definition.config.build(name, &entry.attempts),
-                cursor: entry.status.snapshot().cursor,
-                cursors: self.cursors.clone(),
-                status: Arc::clone(&entry.status),
-                replays: Arc::clone(&entry.replays),
-                stop,
-                timeouts: self.timeouts,
-            };
             let before = before.map(|before| before.ended);
             // Set here because the response to a resume request may be sent before the engine runs.
-            entry.status.set(SubscriptionState::Connecting);
-            let launch = EngineLaunch { engine, before, ended: ended.drop_guard() };
+            entry.status.set(self.state_before_tenure());
+            let launch = EngineLaunch { name: name.clone(), stop, before, ended: ended.drop_guard() };
             if self.launches.try_send(launch).is_err() && !self.stop.is_cancelled() {
                 entry
                     .status

@@ -22,7 +22,7 @@ mod verification_queue;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -39,10 +39,13 @@ use self::{
     subscriber_record::SubscriberRecord,
     verification_queue::{QueueFull, Target, VerificationQueue},
 };
-use super::{Definition, OperationError, StartPosition, Subscriptions};
+use super::{Definition, OperationError, StartPosition, Subscriptions, subscriptions::HubRecords};
 use crate::{
     http_client::{Client, OutboundPolicy, OutboundUrl},
-    journal::{RecordedChange, subscriptions::MadeBy},
+    journal::{
+        RecordedChange,
+        subscriptions::{MadeBy, SubscriptionRecord},
+    },
     model::{Filter, Seq, SubscriptionName},
 };
 
@@ -164,6 +167,8 @@ impl Hub {
             failures: Mutex::default(),
             subscriptions,
         }));
+        let records: Weak<Inner> = Arc::downgrade(&hub.0);
+        hub.0.subscriptions.set_hub(records);
         hub.0.resume_stored().await?;
         Ok((hub.clone(), HubRunner(hub.0)))
     }
@@ -194,6 +199,20 @@ impl Hub {
     }
 }
 
+impl HubRecords for Inner {
+    fn attach(&self, stored: &SubscriptionRecord) -> Result<Arc<Definition>, String> {
+        let record = SubscriberRecord::from_json(stored.definition.expose(), &self.guard);
+        let record = Arc::new(record.map_err(|error| error.to_string())?);
+        let filter = self.topics.find(&record.topic)?.filter;
+        self.subscribers().insert(stored.name.clone(), Arc::clone(&record));
+        Ok(Arc::new(self.definition(filter, record)))
+    }
+
+    fn detach(&self, name: &SubscriptionName) {
+        self.subscribers().remove(name);
+    }
+}
+
 impl Inner {
     fn queue(&self) -> MutexGuard<'_, VerificationQueue<QueuedRequest>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -215,15 +234,8 @@ impl Inner {
             if stored.made_by != MadeBy::Hub {
                 continue;
             }
-            let record =
-                SubscriberRecord::from_json(stored.definition.expose(), &self.guard).map_err(|error| error.to_string());
-            let record = record.and_then(|record| Ok((self.topics.find(&record.topic)?.filter, Arc::new(record))));
-            match record {
-                Ok((filter, record)) => {
-                    self.subscribers().insert(stored.name.clone(), Arc::clone(&record));
-                    self.subscriptions
-                        .attach_hub_definition(&stored.name, Arc::new(self.definition(filter, record)))?;
-                }
+            match self.attach(&stored) {
+                Ok(definition) => self.subscriptions.attach_hub_definition(&stored.name, definition)?,
                 Err(reason) => {
                     tracing::warn!(subscription = %stored.name, reason, "cannot resume a WebSub subscription");
                     self.subscriptions.mark_failed(&stored.name, &reason)?;

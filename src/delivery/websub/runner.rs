@@ -1,7 +1,15 @@
 //! Background task of the hub: verifies requests and ends expired subscriptions.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use futures_util::FutureExt;
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +21,9 @@ use super::{
     verification_queue::Next,
 };
 use crate::{
+    cluster::Cluster,
     delivery::{OperationError, SubscriptionState, metrics},
+    journal::nodes::DutyName,
     model::{SubscriptionName, Timestamp},
 };
 
@@ -28,8 +38,17 @@ pub struct HubRunner(pub(super) Arc<Inner>);
 
 impl HubRunner {
     /// Runs until `stop` is cancelled. Requests that still wait for verification are dropped; their subscribers
-    /// ask again.
-    pub async fn run(self, stop: CancellationToken) {
+    /// ask again. Every node verifies the requests that it got; one node of the `cluster` ends expired subscriptions.
+    pub async fn run(self, stop: CancellationToken, cluster: Cluster) {
+        let ends_expired = AtomicBool::new(false);
+        let duty = cluster.run_duty(DutyName::hub(), &stop, |tenure| {
+            let flag = FlagGuard::set(&ends_expired);
+            async move {
+                tenure.stop().cancelled().await;
+                drop(flag);
+            }
+        });
+        let mut duty = pin!(duty.fuse());
         let mut calls = JoinSet::new();
         let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
         sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -46,7 +65,8 @@ impl HubRunner {
                 () = self.0.wake.notified() => {}
                 () = next => {}
                 Some(_) = calls.join_next() => {}
-                _ = sweeps.tick() => self.0.sweep(&mut calls).await,
+                _ = sweeps.tick() => self.0.sweep(&mut calls, ends_expired.load(Ordering::Relaxed)).await,
+                () = &mut duty => {}
             }
         }
     }
@@ -69,6 +89,22 @@ impl HubRunner {
             }
         }
         None
+    }
+}
+
+/// Sets a flag until it is dropped.
+struct FlagGuard<'a>(&'a AtomicBool);
+
+impl<'a> FlagGuard<'a> {
+    fn set(flag: &'a AtomicBool) -> Self {
+        flag.store(true, Ordering::Relaxed);
+        Self(flag)
+    }
+}
+
+impl Drop for FlagGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -146,9 +182,9 @@ impl Inner {
         }
     }
 
-    /// Ends subscriptions whose lease has expired or whose callback wants no more. Notifies callbacks whose
-    /// subscription the operator has deleted.
-    async fn sweep(self: &Arc<Self>, calls: &mut JoinSet<()>) {
+    /// Ends subscriptions whose lease has expired or whose callback wants no more, if `ends_expired`. Notifies callbacks
+    /// whose subscription the operator has deleted on this node.
+    async fn sweep(self: &Arc<Self>, calls: &mut JoinSet<()>, ends_expired: bool) {
         let now = Timestamp::now();
         let subscribers: Vec<_> =
             self.subscribers().iter().map(|(name, record)| (name.clone(), Arc::clone(record))).collect();
@@ -165,6 +201,7 @@ impl Inner {
                     });
                     continue;
                 }
+                Some(_) if !ends_expired => continue,
                 Some(SubscriptionState::Ended) => "its callback wants no more messages",
                 Some(_) if record.is_expired(now) => "its lease has expired",
                 Some(_) => continue,

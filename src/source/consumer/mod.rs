@@ -149,6 +149,11 @@ pub trait BrokerSettings: Debug + Send + Sync {
         None
     }
 
+    /// Describes the name under which the broker admits only one connection at a time; `None` if it has none.
+    fn exclusive_name(&self) -> Option<String> {
+        None
+    }
+
     /// Reads the messages of the source until `stop` is cancelled, with [`SourceConsumer::read`].
     fn read(&self, source: SourceConsumer<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }

@@ -40,6 +40,11 @@ impl BrokerSettings for StompSettings {
             .then_some("the subscription is not durable: messages that are sent to the topic while Tidings is disconnected are lost")
     }
 
+    fn exclusive_name(&self) -> Option<String> {
+        let client_id = self.client_id.as_deref()?;
+        Some(format!("client id {client_id:?} at {}", self.address))
+    }
+
     fn read(&self, source: SourceConsumer<()>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let destination = StompDestination { settings: self.clone(), max_body_bytes: source.max_body_bytes };
         Box::pin(source.read(destination, stop))

@@ -12,6 +12,7 @@ use super::{
     receiver::Receiver,
 };
 use crate::{
+    cluster::Tenure,
     delivery::{
         cursors::Cursors,
         memory::MemoryBudget,
@@ -120,7 +121,7 @@ impl EngineFixture {
             cursors: self.cursors.clone(),
             status: Arc::clone(&status),
             replays: Arc::clone(&replays),
-            stop: stop.clone(),
+            tenure: Tenure::permanent(stop.clone()),
             timeouts,
         };
         (status, replays, stop, engine)

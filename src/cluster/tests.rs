@@ -1,0 +1,201 @@
+//! Tests of nodes that share tables in memory: each duty has one holder, whatever nodes come, go, or are cut off.
+
+mod fake_table;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::fake_table::{FakeTable, Tables};
+use super::{Cluster, JoinError, MembershipThread, NodeSettings, Tenure};
+use crate::{
+    journal::nodes::DutyName,
+    model::{NodeName, Seq},
+    supervision::Supervisor,
+};
+
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Maximum time until a condition holds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Work that runs at present: the duty and its node.
+type Running = Arc<Mutex<BTreeMap<DutyName, String>>>;
+
+struct Node {
+    name: String,
+    cluster: Cluster,
+    thread: Option<MembershipThread>,
+    table: FakeTable,
+    duties: JoinSet<()>,
+}
+
+fn settings(name: &str) -> NodeSettings {
+    NodeSettings { name: NodeName::parse(name).unwrap(), address: None, lease: LEASE }
+}
+
+fn duty(number: usize) -> DutyName {
+    DutyName::stored(&format!("subscription/s{number}"))
+}
+
+/// Joins on a thread of its own, because joining blocks.
+async fn join(tables: &Tables, name: &str) -> Result<Node, JoinError> {
+    let (settings, table, name) = (settings(name), tables.connect(), name.to_owned());
+    let opened = table.clone();
+    let joined = tokio::task::spawn_blocking(move || {
+        let open = move |_, wake| {
+            opened.listen(wake);
+            Ok(Some(Box::new(opened) as Box<_>))
+        };
+        Cluster::join(settings, Vec::new(), || Seq::ZERO, open, &Supervisor::default())
+    });
+    let (cluster, thread) = joined.await.unwrap()?;
+    Ok(Node { name, cluster, thread, table, duties: JoinSet::new() })
+}
+
+impl Node {
+    /// Wants these duties. Their work checks that it runs once.
+    fn want(&mut self, duties: impl Iterator<Item = DutyName>, running: &Running) {
+        for duty in duties {
+            let (cluster, name, running) = (self.cluster.clone(), self.name.clone(), Arc::clone(running));
+            self.duties.spawn(async move {
+                let work = |tenure: Tenure| {
+                    let guard = RunningGuard::new(&running, &duty, &name);
+                    async move {
+                        tenure.stop().cancelled().await;
+                        drop(guard);
+                    }
+                };
+                cluster.run_duty(duty.clone(), &CancellationToken::new(), work).await;
+            });
+        }
+    }
+
+    fn end(mut self) {
+        self.thread.take().unwrap().join();
+    }
+}
+
+/// Lists work as running until it is dropped.
+struct RunningGuard(Running, DutyName);
+
+impl RunningGuard {
+    fn new(running: &Running, duty: &DutyName, node: &str) -> Self {
+        let other = running.lock().unwrap().insert(duty.clone(), node.to_owned());
+        assert_eq!(other, None, "{duty} runs twice");
+        Self(Arc::clone(running), duty.clone())
+    }
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().remove(&self.1);
+    }
+}
+
+/// Waits until all duties run and no node but these has any; returns the time that this took.
+async fn until_spread(running: &Running, duties: usize, nodes: &[&str]) -> Duration {
+    let began = Instant::now();
+    loop {
+        let now = running.lock().unwrap().clone();
+        if now.len() == duties && nodes.iter().all(|node| now.values().any(|name| name == node)) {
+            let strangers = now.values().filter(|name| !nodes.contains(&name.as_str())).count();
+            if strangers == 0 {
+                return began.elapsed();
+            }
+        }
+        assert!(began.elapsed() < PATIENCE, "{now:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_duty_runs_on_one_node_whatever_nodes_come_and_go() {
+    let (tables, running) = (Tables::default(), Running::default());
+    let mut a = join(&tables, "a").await.unwrap();
+    a.want((0..30).map(duty), &running);
+    until_spread(&running, 30, &["a"]).await;
+    let (mut b, mut c) = (join(&tables, "b").await.unwrap(), join(&tables, "c").await.unwrap());
+    b.want((0..30).map(duty), &running);
+    c.want((0..30).map(duty), &running);
+    until_spread(&running, 30, &["a", "b", "c"]).await;
+    let before = running.lock().unwrap().clone();
+
+    // A node that leaves hands over at once, and nothing else moves.
+    b.cluster.hand_over();
+    assert!(until_spread(&running, 30, &["a", "c"]).await < Duration::from_secs(1));
+    let after = running.lock().unwrap().clone();
+    assert!(before.iter().all(|(duty, node)| node == "b" || after[duty] == *node));
+    b.end();
+
+    // A node that is cut off stops by itself before another node has its duties.
+    c.table.cut(true);
+    let took = until_spread(&running, 30, &["a"]).await;
+    assert!(took < LEASE + Duration::from_secs(1), "{took:?}");
+    c.table.cut(false);
+    until_spread(&running, 30, &["a", "c"]).await;
+    assert_eq!(tables.holders().len(), 30);
+    a.end();
+    c.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_ends_by_itself_gives_its_duty_back() {
+    let tables = Tables::default();
+    let node = join(&tables, "a").await.unwrap();
+    let stop = CancellationToken::new();
+    let mut tenures = Vec::new();
+    node.cluster
+        .run_duty(duty(1), &stop, |tenure| {
+            tenures.push(tenure);
+            async {}
+        })
+        .await;
+    assert_eq!(tenures.len(), 1);
+    let began = Instant::now();
+    while !tables.holders().is_empty() {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(tenures[0].term().is_some());
+    node.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_belongs_to_one_live_node() {
+    let tables = Tables::default();
+    let first = join(&tables, "a").await.unwrap();
+    let error = join(&tables, "a").await.map(|_| ()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "another node with the name a is running on this journal; give each node its own node.name"
+    );
+    // A crashed run has the name until its lease ends.
+    first.table.cut(true);
+    let began = Instant::now();
+    let second = join(&tables, "a").await.unwrap();
+    assert!(began.elapsed() < LEASE + Duration::from_secs(1));
+    second.end();
+    first.end();
+}
+
+#[tokio::test]
+async fn the_only_node_has_every_duty_for_ever() {
+    let cluster = Cluster::single(settings("alone"));
+    let (stop, mut tenure) = (CancellationToken::new(), None);
+    let work = |given: Tenure| {
+        let overview = cluster.overview();
+        assert_eq!(overview.nodes[0].duties[0].0, DutyName::retention());
+        tenure = Some(given);
+        async {}
+    };
+    cluster.run_duty(DutyName::retention(), &stop, work).await;
+    let tenure = tenure.unwrap();
+    assert!(tenure.is_trusted() && tenure.term().is_none());
+    assert!(cluster.overview().nodes[0].duties.is_empty() && cluster.subscription_revisions().is_none());
+}

@@ -1,0 +1,165 @@
+//! Tables of nodes and duties in memory, which a node can be cut off from.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use uuid::Uuid;
+
+use super::LEASE;
+use crate::{
+    journal::{
+        nodes::{DutyName, HeldDuty, NewNode, NodeRecord, NodeTable, Registration, Survey, Term, Wake},
+        store::StoreError,
+    },
+    model::{Seq, Timestamp},
+};
+
+/// Tables that several nodes share.
+#[derive(Clone, Default)]
+pub(super) struct Tables(Arc<Mutex<Rows>>);
+
+#[derive(Default)]
+struct Rows {
+    nodes: BTreeMap<Uuid, (NodeRecord, Instant)>,
+    duties: BTreeMap<DutyName, HeldDuty>,
+    wakes: Vec<Wake>,
+}
+
+/// Connection of one node to the tables.
+#[derive(Clone)]
+pub(super) struct FakeTable {
+    tables: Tables,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Tables {
+    pub(super) fn connect(&self) -> FakeTable {
+        FakeTable { tables: self.clone(), is_cut: Arc::default() }
+    }
+
+    /// Returns the duties that a node has.
+    pub(super) fn holders(&self) -> Vec<HeldDuty> {
+        self.0.lock().unwrap().duties.values().cloned().collect()
+    }
+}
+
+impl FakeTable {
+    pub(super) fn cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::SeqCst);
+    }
+
+    pub(super) fn listen(&self, wake: Wake) {
+        self.tables.0.lock().unwrap().wakes.push(wake);
+    }
+
+    fn rows(&self) -> Result<MutexGuard<'_, Rows>, StoreError> {
+        if self.is_cut.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("cut off".to_owned()));
+        }
+        Ok(self.tables.0.lock().unwrap())
+    }
+}
+
+impl Rows {
+    fn notify(&self) {
+        self.wakes.iter().for_each(|wake| wake());
+    }
+
+    fn remove_expired(&mut self) {
+        let now = Instant::now();
+        self.nodes.retain(|_, (_, expires)| *expires > now);
+        self.duties.retain(|_, duty| self.nodes.contains_key(&duty.holder));
+    }
+}
+
+impl NodeTable for FakeTable {
+    fn register(&mut self, node: &NewNode) -> Result<Registration, StoreError> {
+        let mut rows = self.rows()?;
+        rows.remove_expired();
+        if let Some((namesake, expires)) = rows.nodes.values().find(|(other, _)| other.name == node.name) {
+            let remaining = expires.saturating_duration_since(Instant::now());
+            return Ok(Registration::NameTaken { by: namesake.instance, renewed: namesake.renewed, remaining });
+        }
+        let NewNode { instance, name, address, offers, head } = node.clone();
+        let (version, now) = (String::new(), Timestamp::now());
+        let record = NodeRecord {
+            instance,
+            name,
+            address,
+            version,
+            started: now,
+            renewed: now,
+            head,
+            is_leaving: false,
+            offers,
+        };
+        rows.nodes.insert(instance, (record, Instant::now() + LEASE));
+        rows.notify();
+        Ok(Registration::Registered)
+    }
+
+    fn renew(&mut self, instance: Uuid, head: Seq, is_leaving: bool) -> Result<bool, StoreError> {
+        let mut rows = self.rows()?;
+        let now = Instant::now();
+        let Some((node, expires)) = rows.nodes.get_mut(&instance).filter(|(_, expires)| *expires > now) else {
+            return Ok(false);
+        };
+        *expires = now + LEASE;
+        (node.renewed, node.head, node.is_leaving) = (Timestamp::now(), head, is_leaving);
+        if is_leaving {
+            rows.notify();
+        }
+        Ok(true)
+    }
+
+    fn remove_expired(&mut self) -> Result<(), StoreError> {
+        self.rows()?.remove_expired();
+        Ok(())
+    }
+
+    fn survey(&mut self) -> Result<Survey, StoreError> {
+        let rows = self.rows()?;
+        let mut nodes: Vec<_> = rows.nodes.values().map(|(node, _)| node.clone()).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Survey { nodes, ..Survey::default() })
+    }
+
+    fn duties(&mut self) -> Result<Vec<HeldDuty>, StoreError> {
+        Ok(self.rows()?.duties.values().cloned().collect())
+    }
+
+    fn take(&mut self, instance: Uuid, names: &[DutyName]) -> Result<Vec<(DutyName, Term)>, StoreError> {
+        let mut rows = self.rows()?;
+        let mut taken = Vec::new();
+        for name in names.iter().filter(|name| !rows.duties.contains_key(*name)).cloned().collect::<Vec<_>>() {
+            let duty =
+                HeldDuty { name: name.clone(), term: Term(Uuid::new_v4()), holder: instance, since: Timestamp::now() };
+            taken.push((name.clone(), duty.term));
+            rows.duties.insert(name, duty);
+        }
+        Ok(taken)
+    }
+
+    fn release(&mut self, terms: &[Term]) -> Result<(), StoreError> {
+        let mut rows = self.rows()?;
+        rows.duties.retain(|_, duty| !terms.contains(&duty.term));
+        rows.notify();
+        Ok(())
+    }
+
+    fn leave(&mut self, instance: Uuid) -> Result<(), StoreError> {
+        let mut rows = self.rows()?;
+        if let Some((_, expires)) = rows.nodes.get_mut(&instance) {
+            *expires = Instant::now().checked_sub(Duration::from_millis(1)).unwrap_or_else(Instant::now);
+        }
+        rows.remove_expired();
+        rows.notify();
+        Ok(())
+    }
+}
