@@ -8,7 +8,7 @@ use tidings::{
     journal::store::{JournalSummary, back_up},
 };
 
-use super::{ConfigFile, Failure, print, progress::Progress};
+use super::{ConfigFile, Failure, journal_folder, print, progress::Progress};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +39,7 @@ pub(super) struct Backup {
 
 impl Backup {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let data = self.config.load(&Flags { data: self.data, ..Flags::default() })?.journal.data;
+        let data = journal_folder(self.config.load(&Flags { data: self.data, ..Flags::default() })?)?;
         let progress = Progress::new("copied");
         let contents = back_up(&data, &self.file, &mut |done, all| progress.update(done, all));
         progress.finish();

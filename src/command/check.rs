@@ -9,10 +9,11 @@ use std::{
 use clap::Args;
 use serde_json::Value;
 use tidings::{
+    app,
     config::{Config, Flags, SourceConfig},
     delivery::Definition,
     http_client::check_ca_certificates,
-    journal::store::{FolderContent, inspect},
+    journal::store::{StoreContent, StoreLocation, inspect},
     lookup::Mode,
     web::Tls,
 };
@@ -21,7 +22,7 @@ use super::{ConfigFile, EXIT_CODES, Failure, print, say};
 
 /// Check the configuration and print what the gateway would serve.
 ///
-/// The command also opens the certificates and the journal folder that the configuration names. It starts and writes
+/// The command also opens the certificates and the journal that the configuration names. It starts and writes
 /// nothing, and the gateway may keep running.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
@@ -43,11 +44,13 @@ impl Check {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, data: self.data, insecure: self.insecure };
         let config = self.config.load(&flags)?;
-        let journal = inspect(&config.journal.data);
+        let connection = app::connection_options(&config.store, config.journal.ca.as_deref());
+        let journal = connection.map_err(|error| format!("journal.ca: {error}"));
+        let journal = journal.and_then(|options| inspect(&config.store, &options).map_err(|error| error.to_string()));
         let summary = summary(&config, journal.as_ref().ok()).map_err(|error| Failure::Failed(error.to_string()))?;
         print(summary.as_bytes())?;
         let mut problems = unusable_certificates(&config);
-        problems.extend(journal.err().map(|error| error.to_string()));
+        problems.extend(journal.err());
         warning(&config).iter().for_each(|warning| say(warning));
         problems.iter().for_each(|problem| say(problem));
         match problems.len() {
@@ -58,13 +61,19 @@ impl Check {
     }
 }
 
-fn summary(config: &Config, journal: Option<&FolderContent>) -> Result<String, fmt::Error> {
+fn summary(config: &Config, journal: Option<&StoreContent>) -> Result<String, fmt::Error> {
     let mut summary = String::new();
     writeln!(summary, "listen        {}", config.server.listen)?;
     writeln!(summary, "public URL    {}", config.server.public_url_at(config.server.listen).as_str())?;
     writeln!(summary, "TLS           {}", tls(config))?;
-    let new = if journal == Some(&FolderContent::Empty) { " (a new journal)" } else { "" };
-    writeln!(summary, "data          {}{new}", config.journal.data.display())?;
+    let new = if journal == Some(&StoreContent::Empty) { " (a new journal)" } else { "" };
+    match &config.store {
+        StoreLocation::Folder(folder) => writeln!(summary, "data          {}{new}", folder.display())?,
+        StoreLocation::Postgres(url) => {
+            writeln!(summary, "journal       {url}{new}")?;
+            writeln!(summary, "data          {}", config.journal.data.display())?;
+        }
+    }
     writeln!(summary, "access        {}", access(config))?;
     if config.sources.is_empty() {
         writeln!(summary, "sources       none enabled")?;

@@ -5,16 +5,20 @@
 
 mod backup;
 mod check;
+mod columns;
 mod convert;
 mod file;
 mod gateway;
 mod health;
 mod http;
+mod migrate;
+mod nodes;
 mod progress;
 mod replay;
 mod restore;
 mod seed_registry;
 mod serve;
+mod store_location;
 mod subscriptions;
 mod tail;
 mod token;
@@ -28,7 +32,10 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use tidings::config::{Config, ConfigError, Flags};
+use tidings::{
+    config::{Config, ConfigError, Flags},
+    journal::store::StoreLocation,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -65,12 +72,14 @@ enum Command {
     Replay(replay::Replay),
     Tail(tail::Tail),
     Subscriptions(subscriptions::Subscriptions),
+    Nodes(nodes::Nodes),
     SeedRegistry(seed_registry::SeedRegistry),
     Check(check::Check),
     Health(health::Health),
     Token(token::Token),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Migrate(migrate::Migrate),
     Verify(verify::Verify),
 }
 
@@ -87,6 +96,17 @@ impl ConfigFile {
     fn load(&self, flags: &Flags) -> Result<Config, Failure> {
         let from_environment = || std::env::var_os("TIDINGS_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
         Ok(Config::load(self.config.clone().or_else(from_environment).as_deref(), flags)?)
+    }
+}
+
+/// Returns the folder of a journal for a command that works only on a folder.
+fn journal_folder(config: Config) -> Result<PathBuf, Failure> {
+    match config.store {
+        StoreLocation::Folder(folder) => Ok(folder),
+        StoreLocation::Postgres(url) => Err(Failure::Failed(format!(
+            "the journal is in the database {url}, where this command does not apply; use the tools of PostgreSQL, such as \
+             pg_dump and pg_restore (docs/postgresql.md)"
+        ))),
     }
 }
 
@@ -130,12 +150,14 @@ pub(crate) fn run() -> ExitCode {
         Command::Replay(replay) => replay.run(),
         Command::Tail(tail) => tail.run(),
         Command::Subscriptions(subscriptions) => subscriptions.run(),
+        Command::Nodes(nodes) => nodes.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Check(check) => check.run(),
         Command::Health(health) => health.run(),
         Command::Token(token) => token.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
+        Command::Migrate(migrate) => migrate.run(),
         Command::Verify(verify) => verify.run(),
     };
     match result {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tidings::{config::Flags, journal::store::restore};
 
-use super::{ConfigFile, Failure, backup::describe, print, progress::Progress};
+use super::{ConfigFile, Failure, backup::describe, journal_folder, print, progress::Progress};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +39,7 @@ pub(super) struct Restore {
 
 impl Restore {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let data = self.config.load(&Flags { data: self.data, ..Flags::default() })?.journal.data;
+        let data = journal_folder(self.config.load(&Flags { data: self.data, ..Flags::default() })?)?;
         let progress = Progress::new("copied");
         let restored = restore(&self.file, &data, self.force, &mut |done, all| progress.update(done, all));
         progress.finish();

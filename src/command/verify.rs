@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use clap::Args;
 use tidings::{
     config::Flags,
-    journal::store::{FILE_NAME, Report, verify},
+    journal::store::{FILE_NAME, Report, StoreLocation, postgres, verify},
 };
 
-use super::{ConfigFile, Failure, print, progress::Progress, say};
+use super::{ConfigFile, Failure, print, progress::Progress, say, store_location};
 
 const EXAMPLES: &str = "\
 Examples:
   tidings verify
   tidings verify --data /var/lib/tidings
   tidings verify /backups/tidings-2026-03-01.sqlite
+  tidings verify postgres://tidings@db.example.org/tidings
 
 The command checks the database file, the checksum of every change, the numbering, the event keys that detect \
 duplicates, and the registry, which is compared with the changes and the results of crawls. It writes nothing, and the \
@@ -29,9 +30,9 @@ Exit codes:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Verify {
-    /// Backup to check. Default: the journal.
-    #[arg(value_name = "FILE", conflicts_with_all = ["config", "data"])]
-    file: Option<PathBuf>,
+    /// Backup to check, or connection string postgres://… of a database. Default: the journal.
+    #[arg(value_name = "FILE", conflicts_with = "data")]
+    file: Option<String>,
     #[command(flatten)]
     config: ConfigFile,
     /// Folder of the journal; overrides the configuration.
@@ -41,16 +42,27 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let file = match self.file {
-            Some(file) => file,
-            None => self.config.load(&Flags { data: self.data, ..Flags::default() })?.journal.data.join(FILE_NAME),
+        let load = || self.config.load(&Flags { data: self.data.clone(), ..Flags::default() });
+        let location = match &self.file {
+            Some(file) => store_location::parse(file)?,
+            None => match load()?.store {
+                StoreLocation::Folder(folder) => StoreLocation::Folder(folder.join(FILE_NAME)),
+                database => database,
+            },
         };
         let progress = Progress::new("read");
-        let report = verify(&file, &mut |done, all| progress.update(done, all));
+        let mut update = |done, all| progress.update(done, all);
+        let report = match &location {
+            StoreLocation::Folder(file) => verify(file, &mut update).map_err(|error| error.to_string()),
+            StoreLocation::Postgres(url) => {
+                let connection = store_location::connection_options(&location, &load()?)?;
+                postgres::verify::verify(url, &connection, &mut update).map_err(|error| error.to_string())
+            }
+        };
         progress.finish();
-        let report = report.map_err(|error| Failure::Failed(error.to_string()))?;
+        let report = report.map_err(Failure::Failed)?;
         report.findings.iter().for_each(|finding| say(finding));
-        print(format!("{}: {}\n", file.display(), summary(&report)).as_bytes())?;
+        print(format!("{location}: {}\n", summary(&report)).as_bytes())?;
         match report.findings.len() as u64 + report.more {
             0 => Ok(()),
             1 => Err(Failure::Failed("1 problem found".to_owned())),

@@ -44,15 +44,29 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Rejection> {
 
 /// Creates the rejection: errors of shape are located by member, syntax errors by line and column.
 fn complaint(text: &str, error: &serde_json::Error, member: Location) -> Rejection {
-    let reason = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    let reason = reason.strip_suffix(&position).unwrap_or(&reason);
     if error.is_data() {
-        Rejection::unprocessable(member, reason)
+        Rejection::unprocessable(member, reason(error))
     } else {
         let offset = if error.is_eof() { text.len() } else { offset(text, error.line(), error.column()) };
-        Rejection::malformed(Location::in_text(text, offset), format!("this is not well-formed JSON: {reason}"))
+        Rejection::malformed(Location::in_text(text, offset), syntax_reason(text, error))
     }
+}
+
+/// Describes a syntax error, and says so if the text is XML and therefore probably meant for another source.
+pub(super) fn syntax_reason(text: &str, error: &serde_json::Error) -> String {
+    let reason = format!("this is not well-formed JSON: {}", reason(error));
+    if text.trim_start_matches('\u{FEFF}').trim_start().starts_with('<') {
+        reason + "; it looks like XML, which a source with another dialect reads"
+    } else {
+        reason
+    }
+}
+
+/// Returns the text of an error without its line and column.
+fn reason(error: &serde_json::Error) -> String {
+    let reason = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    reason.strip_suffix(&position).unwrap_or(&reason).to_owned()
 }
 
 /// Converts line and column of serde_json to an offset. The column counts bytes from 1 and is 0 for a newline.
@@ -97,6 +111,10 @@ mod tests {
             ("{", "line 1, column 2: "),
             ("{\"object\":\"urn:x:1\",\"purge\":true}\n}", "line 2, column 1: "),
             ("{\"x\":nul}", "line 1, column 9: "),
+            (
+                "<a/>",
+                "line 1, column 1: this is not well-formed JSON: expected value; it looks like XML, which a source with",
+            ),
         ] {
             assert!(complaint(body).starts_with(placed), "{body}: {}", complaint(body));
         }

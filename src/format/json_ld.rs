@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::Value;
 
-use super::{Location, Rejection, utf8::utf8};
+use super::{Location, Rejection, json, utf8::utf8};
 use crate::model::{Text, Timestamp, Uri};
 
 /// Namespace of ActivityStreams 2 (Vocabulary, section 1.1), and its common misspelling.
@@ -50,10 +50,7 @@ fn not_well_formed(text: &str, error: &serde_json::Error) -> Rejection {
     // serde_json counts columns in bytes, and `Location` counts characters.
     let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     let location = Location::in_text(text, before + error.column().saturating_sub(1));
-    let reason = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    let reason = reason.strip_suffix(&position).unwrap_or(&reason);
-    Rejection::malformed(location, format!("this is not well-formed JSON: {reason}"))
+    Rejection::malformed(location, json::syntax_reason(text, error))
 }
 
 /// A value in a JSON document, with its location.
@@ -243,6 +240,7 @@ mod tests {
             ("{\n \"é\": x}".as_bytes(), "line 2, column 7: this is not well-formed JSON: expected value"),
             (b"{\"a\": [1,", "line 1, column 9: this is not well-formed JSON: EOF while parsing"),
             (b"{} {}", "line 1, column 4: this is not well-formed JSON: trailing characters"),
+            (b"\n <audit/>", "line 2, column 2: this is not well-formed JSON: expected value; it looks like XML"),
             (b"[{}]", "the JSON document: this is not an event; a JSON object was expected"),
             (b"\"Create\"", "a JSON object was expected"),
             ("[".repeat(10_000).as_bytes(), "recursion limit exceeded"),

@@ -18,4 +18,4 @@ pub use client::{BoundedResponse, Client, ClientError, ClientSettings, ResponseS
 pub use outbound_url::{InvalidOutboundUrl, NotAllowed, OutboundPolicy, OutboundUrl};
 pub use resolve::{NameResolver, ResolveFuture, SystemResolver};
 pub use status::{is_transient, retry_after};
-pub use tls_roots::{TlsRootsError, check_ca_certificates};
+pub use tls_roots::{TlsRootsError, check_ca_certificates, tls_client_config, tls_without_roots};

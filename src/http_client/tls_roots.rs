@@ -36,6 +36,17 @@ static SYSTEM_ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
 
 /// Returns the TLS configuration for HTTP/2 and HTTP/1.1. The call reads files.
 pub(super) fn client_config(ca: Option<&Path>) -> Result<ClientConfig, TlsRootsError> {
+    let mut config = tls_client_config(ca)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Returns the TLS configuration for any protocol: it trusts the CA certificates of a PEM file, or those of the
+/// operating system. The call reads files.
+///
+/// # Errors
+/// Fails if the certificates cannot be read.
+pub fn tls_client_config(ca: Option<&Path>) -> Result<ClientConfig, TlsRootsError> {
     let roots = match (ca, SYSTEM_ROOTS.get()) {
         (Some(path), _) => Arc::new(read_ca_certificates(path)?),
         (None, Some(roots)) => Arc::clone(roots),
@@ -44,14 +55,20 @@ pub(super) fn client_config(ca: Option<&Path>) -> Result<ClientConfig, TlsRootsE
             Arc::clone(SYSTEM_ROOTS.get_or_init(|| Arc::new(read)))
         }
     };
-    let mut config = with_roots(roots)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(with_roots(roots)?)
+}
+
+/// Returns a TLS configuration that trusts nobody, for connections that are not encrypted.
+///
+/// # Errors
+/// Fails if the library refuses the configuration.
+pub fn tls_without_roots() -> Result<ClientConfig, TlsRootsError> {
+    Ok(with_roots(Arc::new(RootCertStore::empty()))?)
 }
 
 /// Returns the TLS configuration of the client for unencrypted requests, which the library needs as well.
 pub(super) fn no_roots() -> Result<ClientConfig, Arc<TlsRootsError>> {
-    with_roots(Arc::new(RootCertStore::empty())).map_err(|error| Arc::new(error.into()))
+    tls_without_roots().map_err(Arc::new)
 }
 
 fn with_roots(roots: Arc<RootCertStore>) -> Result<ClientConfig, rustls::Error> {

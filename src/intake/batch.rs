@@ -191,7 +191,7 @@ impl Intake {
             empty_reasons.push(one.empty_reason);
         }
         if !submissions.is_empty() {
-            let outcomes = self.journal.append_all(submissions).await?;
+            let outcomes = self.journal.append_batch(submissions).await?;
             let mut receipts = Vec::with_capacity(outcomes.len());
             for (((position, incomplete), empty_reason), outcomes) in
                 positions.into_iter().zip(incomplete).zip(empty_reasons).zip(outcomes)

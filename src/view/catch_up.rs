@@ -6,10 +6,11 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use crate::{
     journal::{Journal, JournalError, RecordedChange, take_within},
@@ -43,6 +44,8 @@ pub(super) struct CatchUpCache {
 struct SegmentCache {
     segments: VecDeque<Segment>,
     bytes: usize,
+    /// Identity of the journal that the changes belong to.
+    journal: Uuid,
 }
 
 /// Consecutive changes of the journal.
@@ -82,7 +85,7 @@ impl CatchUpCache {
         }
         let read = journal.after_within(after, SEGMENT_CHANGES, SEGMENT_BYTES).await?;
         let changes = take_within(&read, limit, bytes);
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).add(read);
+        self.cache_of(journal).add(read);
         Ok(changes)
     }
 
@@ -110,7 +113,18 @@ impl CatchUpCache {
         if after.next() < journal.first() {
             return None;
         }
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).after(after, limit, bytes)
+        self.cache_of(journal).after(after, limit, bytes)
+    }
+
+    /// Returns the cache, without changes that the journal had under another identity: a failover of its database may
+    /// have lost them.
+    fn cache_of(&self, journal: &Journal) -> MutexGuard<'_, SegmentCache> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = journal.identity();
+        if cache.journal != identity {
+            *cache = SegmentCache { journal: identity, ..SegmentCache::default() };
+        }
+        cache
     }
 }
 

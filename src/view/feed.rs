@@ -10,12 +10,10 @@
 //! A document is written change by change into the [`Spool`] and sent from there to every reader. Its size is that of
 //! its changes, of which only a piece is in memory.
 
+mod current;
 mod newest;
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::{
     extract::{Request, State},
@@ -27,7 +25,8 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
-use self::newest::NewestDocument;
+pub use self::current::FeedView;
+use self::{current::FeedSettings, newest::NewestDocument};
 use super::{
     LARGE,
     archive_cache::{ArchiveCache, size_in_cache},
@@ -70,10 +69,6 @@ const CONCURRENT_PAGES: usize = 4;
 pub(super) const SUBTITLE: &str =
     "What happened to the content of the repositories that this gateway listens to, newest first.";
 
-/// The feed. Clones share the same state.
-#[derive(Clone)]
-pub struct FeedView(pub(super) Arc<FeedState>);
-
 pub(super) struct FeedState {
     journal: Journal,
     pub(super) site: Site,
@@ -87,24 +82,20 @@ pub(super) struct FeedState {
     spool: Spool,
 }
 
-impl FeedView {
-    /// Creates the feed of a journal, as readers see it under `public_url`. Rendered archive pages are stored in the
-    /// folder `data`; those of another journal or URL are removed. `hub` is the URL of the WebSub hub, if there is
-    /// one.
-    #[must_use]
-    pub fn new(journal: Journal, public_url: &str, data: &Path, hub: Option<String>, spool: Spool) -> Self {
-        let base = public_url.trim_end_matches('/').to_owned();
-        let site = Site { base, journal: journal.identity(), hub };
-        Self(Arc::new(FeedState {
+impl FeedState {
+    fn new(settings: &FeedSettings) -> Self {
+        let FeedSettings { journal, base, data, hub, spool } = settings;
+        let site = Site { base: base.clone(), journal: journal.identity(), hub: hub.clone() };
+        Self {
             archive_on_disk: ArchiveCache::open(data, &fingerprint(&site)),
             archive_in_memory: LruCache::new(CACHE_PAGES, CACHE_BYTES),
             newest: Mutex::default(),
             newest_lock: Arc::default(),
             archive_locks: Default::default(),
-            spool,
-            journal,
+            spool: spool.clone(),
+            journal: journal.clone(),
             site,
-        }))
+        }
     }
 }
 
@@ -135,7 +126,8 @@ problems!(ArchiveProblems: NotFound, Gone, Unavailable);
         NewestProblems,
     ),
 )]
-pub async fn newest(State(FeedView(feed)): State<FeedView>, request: Request) -> Result<Response, Problem> {
+pub async fn newest(State(view): State<FeedView>, request: Request) -> Result<Response, Problem> {
+    let feed = view.current();
     let (document, topic) = match request.uri().query().filter(|query| !query.is_empty()) {
         None => (feed.newest().await?, feed.site.feed()),
         Some(query) => {
@@ -170,10 +162,11 @@ pub async fn newest(State(FeedView(feed)): State<FeedView>, request: Request) ->
     ),
 )]
 pub async fn archive(
-    State(FeedView(feed)): State<FeedView>,
+    State(view): State<FeedView>,
     web::Path(page): web::Path<u64>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let feed = view.current();
     let newest_complete = feed.journal.head().0 / PAGE_CHANGES;
     if page == 0 || page > newest_complete + 1 {
         let detail = format!("There is no archive page {page} yet. Start at /feed and follow prev-archive.");

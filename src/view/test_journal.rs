@@ -8,7 +8,7 @@ use crate::{
     journal::{
         DuplicatePolicy, Journal, JournalSettings, Submission, TailBounds,
         settle::SourcePolicy,
-        store::{self, StoreLimits},
+        store::sqlite::{SqliteOptions, SqliteStore},
     },
     model::{Draft, SourceName},
 };
@@ -20,7 +20,7 @@ pub(super) fn small_draft() -> Value {
 
 /// Creates a journal that contains `draft` as `changes` changes. The newest `in_memory` of them are in its tail.
 pub(super) async fn journal_of(draft: Value, changes: usize, in_memory: usize, folder: &Path) -> Journal {
-    let store = store::open(folder, StoreLimits::default()).unwrap();
+    let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
     let tail = TailBounds { changes: in_memory, ..TailBounds::default() };
     let (journal, _threads) = Journal::start(store, JournalSettings { tail, ..JournalSettings::default() }).unwrap();
     let draft: Draft = serde_json::from_value(draft).unwrap();

@@ -38,7 +38,7 @@ impl FeedView {
     pub fn topic(&self, url: &str) -> Result<(String, Filter), TopicError> {
         let selection = self.selection(url)?;
         let filter = selection.filter_of_newest().ok_or(TopicError::OlderDocument)?.clone();
-        Ok((filtered_feed::url(&self.0.site, &selection), filter))
+        Ok((filtered_feed::url(&self.current().site, &selection), filter))
     }
 
     /// Returns the document of a topic with the entries of these changes only, which must be newest first. The
@@ -49,14 +49,15 @@ impl FeedView {
     /// When the URL is not a topic, or a stored change is damaged.
     pub fn entries(&self, url: &str, changes: &[Arc<RecordedChange>]) -> Result<Vec<u8>, EntriesError> {
         let selection = self.selection(url)?;
-        let site = &self.0.site;
+        let feed = self.current();
+        let site = &feed.site;
         let page = FilteredPage::of(changes)?;
         let metadata = filtered_feed::metadata(site, &selection, &page, SUBTITLE);
         Ok(feed_document::document(site, metadata, changes)?)
     }
 
     fn selection(&self, url: &str) -> Result<Selection, TopicError> {
-        let feed = self.0.site.feed();
+        let feed = self.current().site.feed();
         let not_the_feed = || TopicError::NotTheFeed(feed.clone());
         let (requested, own) = (Url::parse(url).ok(), Url::parse(&feed).ok());
         let (requested, own) = requested.zip(own).ok_or_else(not_the_feed)?;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::super::http::printable;
+use crate::command::columns::{columns, text};
 
 /// Maximum width of a URL or a reason in a table, in characters.
 const MAX_CELL_CHARS: usize = 60;
@@ -37,8 +37,8 @@ pub(super) fn list(response: &Value) -> String {
 pub(super) fn details(response: &Value) -> String {
     let lag = &response["lag"];
     let behind = match lag["seconds"].as_f64() {
-        Some(seconds) => format!("{} changes, {seconds:.1} seconds", text(&lag["changes"])),
-        None => format!("{} changes", text(&lag["changes"])),
+        Some(seconds) => format!("{}, {seconds:.1} seconds", changes(&lag["changes"])),
+        None => changes(&lag["changes"]),
     };
     let mut lines = vec![
         ("name", text(&response["name"])),
@@ -72,6 +72,12 @@ pub(super) fn details(response: &Value) -> String {
     shown
 }
 
+/// Formats a number of changes.
+fn changes(number: &Value) -> String {
+    let noun = if *number == 1 { "change" } else { "changes" };
+    format!("{} {noun}", text(number))
+}
+
 /// Describes the number of changes that a rewind skips or repeats; `None` if the cursor did not move.
 pub(super) fn rewind_summary(before: &Value, after: &Value) -> Option<String> {
     let number = |response: &Value, member: &str| response.pointer(member).and_then(Value::as_u64);
@@ -80,11 +86,13 @@ pub(super) fn rewind_summary(before: &Value, after: &Value) -> Option<String> {
     match from.cmp(&to) {
         Ordering::Less => {
             let skipped = behind_before.saturating_sub(behind_after);
-            Some(format!("skipped {skipped} changes, which will not be delivered (the cursor was {from} and is {to})"))
+            let skipped = changes(&skipped.into());
+            Some(format!("skipped {skipped}, which will not be delivered (the cursor was {from} and is {to})"))
         }
         Ordering::Greater => {
             let again = behind_after.saturating_sub(behind_before);
-            Some(format!("{again} changes will be examined again (the cursor was {from} and is {to})"))
+            let again = changes(&again.into());
+            Some(format!("{again} will be examined again (the cursor was {from} and is {to})"))
         }
         Ordering::Equal => None,
     }
@@ -123,36 +131,11 @@ fn rate(value: &Value) -> String {
     value.as_f64().map(|rate| format!("{rate:.1}")).unwrap_or_default()
 }
 
-/// Formats a value without quotation marks and control characters.
-fn text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => printable(text),
-        other => printable(&other.to_string()),
-    }
-}
-
 fn truncate(text: &str) -> String {
     if text.chars().count() <= MAX_CELL_CHARS {
         return text.to_owned();
     }
     text.chars().take(MAX_CELL_CHARS - 1).chain(['…']).collect()
-}
-
-/// Formats a header and rows as aligned columns.
-fn columns<const N: usize>(header: &[&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = header.map(|name| name.chars().count());
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |cells: &[String; N]| {
-        let padded: Vec<_> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        format!("{}\n", padded.join("  ").trim_end())
-    };
-    let header = header.map(str::to_owned);
-    std::iter::once(&header).chain(rows).map(line).collect()
 }
 
 #[cfg(test)]

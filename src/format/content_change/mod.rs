@@ -10,13 +10,16 @@ mod read;
 mod write;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     Dialect, DialectKind, DuplicateDetection, ExtraHeaders, FormatKind, InvalidSettings, Limits, Location, Message,
     MessageLimit, ParsedMessage, Rejection, json, utf8::utf8,
 };
-use crate::model::{Draft, DraftItems};
+use crate::{
+    model::{Draft, DraftItems},
+    suggestion::nearest_name,
+};
 
 /// Namespace that the page declares in every message.
 const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
@@ -24,6 +27,22 @@ const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
 const XSD: &str = "http://www.w3.org/2001/XMLSchema";
 /// Namespace of the additions.
 pub(crate) const TIDINGS: &str = "urn:tidings:change:1";
+
+/// Members of a change in JSON that a sender can write.
+const MEMBERS: [&str; 12] = [
+    "id",
+    "sourceEventId",
+    "sourceVersion",
+    "time",
+    "user",
+    "object",
+    "parent",
+    "types",
+    "description",
+    "purge",
+    "lookup",
+    "items",
+];
 
 /// Relation of the link from an entry to the activity that generated the content, a property of PROV-O.
 pub(crate) const GENERATED_BY: &str = "http://www.w3.org/ns/prov#wasGeneratedBy";
@@ -123,7 +142,7 @@ fn neither(body: &[u8]) -> Rejection {
 }
 
 fn read_json(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
-    let draft: Draft = json::read(body)?;
+    let draft: Draft = json::read(body).map_err(|rejection| name_misspelt_member(rejection, body))?;
     match &draft.items {
         DraftItems::Listed(items) if items.len() > limits.items => Err(Rejection::over_limit(
             MessageLimit::Items,
@@ -132,6 +151,20 @@ fn read_json(body: &[u8], limits: Limits) -> Result<Draft, Rejection> {
         )),
         _ => Ok(draft),
     }
+}
+
+/// Adds a suggestion to a rejection of a whole change, because the member that it lacks may be misspelt.
+fn name_misspelt_member(mut rejection: Rejection, body: &[u8]) -> Rejection {
+    let is_about_change = matches!(&rejection.location, Location::Pointer(pointer) if pointer.is_empty());
+    let change = utf8(body).ok().filter(|_| is_about_change).and_then(|text| serde_json::from_str(text).ok());
+    let change: Map<String, Value> = change.unwrap_or_default();
+    let unknown = change.keys().filter(|name| !MEMBERS.contains(&name.as_str()));
+    let free = || MEMBERS.into_iter().filter(|member| !change.contains_key(*member));
+    let misspelt = unknown.filter_map(|name| Some((name, nearest_name(name, free())?)));
+    for (name, member) in misspelt.take(1) {
+        rejection.reason.push_str(&format!("; it has {name:?}, perhaps instead of {member:?}"));
+    }
+    rejection
 }
 
 #[cfg(test)]
@@ -199,6 +232,19 @@ mod tests {
     fn event_attribute_takes_precedence_over_foreign_id() {
         let draft = feed("<id>tag:x</id><t:change purge='true' event='e'/>").unwrap();
         assert_eq!((draft.id, draft.event_id.unwrap().as_str()), (None, "e"));
+    }
+
+    #[test]
+    fn misspelt_member_is_named() {
+        for (body, complaint) in [
+            (r#"{"object":"urn:x:1","itmes":[]}"#, "at least one item; it has \"itmes\", perhaps instead of \"items\""),
+            (r#"{"objekt":"urn:x:1","purge":true}"#, "`object`; it has \"objekt\", perhaps instead of \"object\""),
+        ] {
+            let refusal = read(body).unwrap_err();
+            assert!(refusal.ends_with(complaint), "{refusal}");
+        }
+        let refusal = read(r#"{"object":"urn:x:1","x-note":"a"}"#).unwrap_err();
+        assert!(refusal.ends_with("at least one item"), "{refusal}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ where
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_requests_cause_one_rendering() {
     let folder = tempfile::tempdir().unwrap();
-    let FeedView(feed) = view_of(350, folder.path()).await;
+    let feed = view_of(350, folder.path()).await.current();
     let newest = || {
         let feed = Arc::clone(&feed);
         async move { feed.newest().await.unwrap() }
