@@ -9,13 +9,16 @@ use tidings::{
 };
 
 use super::{
-    journal::{MANY, ROUND, append, close, draft_of, open, runtime},
+    journal::{MANY, append, close, draft_of, open, runtime},
     measure::{Contender, compare},
     streams::Server,
 };
 
 /// Number of objects of the changes in the small and the large journal; the wide one has ten times as many.
 const FEW: u64 = 10_000;
+
+/// Number of changes appended in a round while a journal is filled.
+const FILL: usize = 10_000;
 
 /// Number of changes appended in a turn: few, because the small journal grows as well.
 const APPENDS: u64 = 5_000;
@@ -30,13 +33,14 @@ pub(crate) fn growth() {
     let folder = tempfile::tempdir().unwrap();
     let filled = |name: &str, changes: u64, objects: u64| {
         let (journal, writer) = open(&folder.path().join(name));
-        for from in (0..changes).step_by(ROUND) {
-            let numbers = from..changes.min(from + ROUND as u64);
-            append(runtime, &journal, numbers.map(|number| draft_of(number, objects)).collect());
+        // In rounds of the same size for all, because the senders divide a round among them: the rows of a registry are
+        // in the order in which the senders created its objects, and neighbours among them share a page.
+        for from in (0..changes).step_by(FILL) {
+            append(runtime, &journal, (from..from + FILL as u64).map(|number| draft_of(number, objects)).collect());
         }
         (journal, writer)
     };
-    let (small, small_writer) = filled("small", 10_000, FEW);
+    let (small, small_writer) = filled("small", FILL as u64, FEW);
     let (large, large_writer) = filled("large", 1_000_000, FEW);
     let (wide, wide_writer) = filled("wide", 1_000_000, MANY);
     let next = Cell::new(2_000_000_u64);

@@ -41,7 +41,7 @@ pub(crate) const MANY: u64 = 100_000;
 /// Number of concurrent senders with one draft in flight each.
 const SINGLE: usize = 256;
 /// Number of changes in a round.
-pub(crate) const ROUND: usize = 100_000;
+const ROUND: usize = 100_000;
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()

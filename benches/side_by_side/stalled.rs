@@ -29,6 +29,7 @@ use super::{
     journal::{SENDERS, append_batches, close, draft, open, runtime},
     measure::{Contender, compare},
     rabbitmq::Broker,
+    webhooks::only_node,
 };
 
 /// Number of changes in a turn.
@@ -71,6 +72,7 @@ pub(crate) fn measure() {
             configured,
             OutboundPolicy::unrestricted(),
             EngineTimeouts::default(),
+            only_node(),
         ))
         .unwrap();
     let stop = CancellationToken::new();

@@ -18,10 +18,11 @@ use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tidings::{
+    cluster::{Cluster, NodeSettings},
     delivery::{Definition, DefinitionContext, EngineTimeouts, StartPosition, Subscriptions},
     http_client::OutboundPolicy,
     journal::{Journal, subscriptions::MadeBy},
-    model::{Seq, SubscriptionName},
+    model::{NodeName, Seq, SubscriptionName},
     supervision::Supervisor,
 };
 use tokio::{net::TcpListener, runtime::Runtime};
@@ -55,6 +56,7 @@ pub(crate) fn measure() {
         configured.into(),
         OutboundPolicy::unrestricted(),
         EngineTimeouts::default(),
+        only_node(),
     );
     let (subscriptions, runner) = runtime.block_on(opened).unwrap();
     let stop = CancellationToken::new();
@@ -160,4 +162,10 @@ fn sink() -> SocketAddr {
         });
     });
     address.recv().unwrap()
+}
+
+/// Returns the handle of a node that has every duty.
+pub(super) fn only_node() -> Cluster {
+    let name = NodeName::parse("bench").unwrap();
+    Cluster::single(NodeSettings { name, address: None, lease: Duration::from_secs(10) })
 }

@@ -37,6 +37,7 @@ fn help_has_examples_and_exit_codes() {
         "token",
         "backup",
         "restore",
+        "migrate",
         "verify",
         "/hooks/fedora3",
         "/feed",
@@ -44,9 +45,19 @@ fn help_has_examples_and_exit_codes() {
     ] {
         assert!(help.contains(word), "--help does not tell of {word}:\n{help}");
     }
-    for name in
-        ["serve", "convert", "replay", "subscriptions", "check", "health", "token", "backup", "restore", "verify"]
-    {
+    for name in [
+        "serve",
+        "convert",
+        "replay",
+        "subscriptions",
+        "check",
+        "health",
+        "token",
+        "backup",
+        "restore",
+        "migrate",
+        "verify",
+    ] {
         let (code, help, _) = run(&[name, "--help"]);
         assert_eq!(code, 0);
         assert!(help.contains("Exit codes:\n  0  "), "{name} --help:\n{help}");

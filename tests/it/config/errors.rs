@@ -20,7 +20,7 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
         (
             "listen = 1",
-            "unknown setting listen in my.toml; the tables are server, journal, limits, log, delivery, hub, access, sources, \
+            "unknown setting listen in my.toml; the tables are server, journal, node, limits, log, delivery, hub, access, sources, \
              subscriptions.",
         ),
         ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),
@@ -56,6 +56,15 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         (
             "[server]\ngrace_seconds = 1.5",
             "the setting server.grace_seconds in my.toml is wrong: it is 1.5; give a whole number",
+        ),
+        (
+            "[journal]\nca = \"ca.pem\"",
+            "the setting journal.ca in my.toml is wrong: it needs a database; give journal.store, or leave ca out",
+        ),
+        (
+            "[journal]\nca = \"ca.pem\"\nstore = \"postgres://u@h/d?sslmode=disable\"",
+            "the setting journal.ca in my.toml is wrong: the connection is not encrypted; give journal.store a host and \
+             sslmode=require, or leave ca out",
         ),
         ("[journal]\nqueue = true", "the setting journal.queue in my.toml is wrong: it is true; give a whole number"),
         ("[journal]\nqueue = \"7\"", "the setting journal.queue in my.toml is wrong: it is \"7\"; give a whole number"),

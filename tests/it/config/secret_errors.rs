@@ -58,6 +58,28 @@ fn error_about_a_secret_does_not_contain_it() {
         ),
         (signature(&format!("\"{SECRET}\"")), wrong("sources.fedora.signature", "give a table")),
         (
+            format!("[journal]\nstore = \"mysql://u:{SECRET}@h/d\""),
+            wrong(
+                "journal.store",
+                "it does not begin with postgres://; give a URL as in postgres://tidings@db.example.org:5432/tidings",
+            ),
+        ),
+        (
+            format!("[journal]\nstore = \"postgres://u:{SECRET}@h:99999/d\""),
+            wrong(
+                "journal.store",
+                "it is not a valid URL of a database; give one as in postgres://tidings@db.example.org:5432/tidings, with \
+                 %40 for an @ in the password, and with sslmode=require, prefer or disable if you set sslmode",
+            ),
+        ),
+        (
+            format!("[journal]\nstore = \"postgres://u:{SECRET}@h\""),
+            wrong(
+                "journal.store",
+                "it has no name of a database; give a URL as in postgres://tidings@db.example.org:5432/tidings",
+            ),
+        ),
+        (
             signature(&format!("{{ key = \"{SECRET}\" }}")),
             "unknown setting sources.fedora.signature.key in my.toml; sources.fedora.signature has secret.".to_owned(),
         ),
@@ -204,6 +226,12 @@ fn error_about_a_stomp_destination_does_not_contain_its_password() {
                 "durable",
                 "only a subscription to a topic can be durable, and a queue keeps its messages anyway; leave it out",
             ),
+        ),
+        (
+            format!("{}\n{}", good("durable = \"tidings\""), good("client_id = \"tidings\"").replace(".q]", ".r]")),
+            "the setting sources.r.client_id in my.toml is wrong: the source q has the client id \"tidings\" at \
+             stomp://me@h:61613 already, and the broker admits it only once; give this source another"
+                .to_owned(),
         ),
         (
             good("acknowledge = \"indivdual\""),

@@ -103,8 +103,9 @@ async fn webhook_has_the_media_type_and_headers_of_its_format() {
 #[tokio::test]
 async fn webhook_batches_waiting_changes() {
     // The first response is delayed until the other changes wait.
-    let receiver = Receiver::start(|nth, _| match nth {
-        0 => Reply::After(Duration::from_millis(500), Box::new(Reply::of(503))),
+    let (others_are_here, are_here) = watch::channel(false);
+    let receiver = Receiver::start(move |nth, _| match nth {
+        0 => Reply::When(are_here.clone(), Box::new(Reply::of(503))),
         _ => Reply::of(200),
     })
     .await;
@@ -125,6 +126,7 @@ async fn webhook_batches_waiting_changes() {
             "items": [{ "uri": "http://other.example/item", "change": "ADD" }] });
         post_event(&gateway, &other).await;
     }
+    others_are_here.send_replace(true);
     gateway.until_at("index", 49).await;
     let requests = receiver.requests().clone();
     let seqs = |body: Value| {
@@ -149,8 +151,9 @@ async fn webhook_splits_a_refused_batch() {
     let bad = |request: &crate::support::http_receiver::ReceivedRequest| {
         String::from_utf8_lossy(&request.body).contains("/objects/3\"")
     };
+    let (others_are_here, are_here) = watch::channel(false);
     let receiver = Receiver::start(move |nth, request| match nth {
-        0 => Reply::After(Duration::from_millis(500), Box::new(Reply::of(500))),
+        0 => Reply::When(are_here.clone(), Box::new(Reply::of(500))),
         _ if bad(request) => Reply::of(422),
         _ => Reply::of(200),
     })
@@ -163,6 +166,7 @@ async fn webhook_splits_a_refused_batch() {
     for number in 2..=7 {
         post(&gateway, number).await;
     }
+    others_are_here.send_replace(true);
     let status_json = gateway.until_at("index", 7).await;
     assert_eq!((&status_json["deadLetters"], &status_json["delivered"]), (&json!(1), &json!(6)));
     let sizes: Vec<_> =

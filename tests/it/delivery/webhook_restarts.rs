@@ -5,26 +5,12 @@
 use std::net::SocketAddr;
 
 use crate::support::{
-    chaos::{ChaosGateway, ReceivedChanges},
+    chaos::ChaosGateway,
     gateway::free_address,
-    http_receiver::{ReceivedRequest, Reply},
-    webhook_fixture::{SECRET, webhook},
+    webhook_fixture::{record_changes, webhook},
 };
 
 const COUNT: u64 = 10_000;
-
-/// Records a request, whatever its reply will be.
-fn take(received: &ReceivedChanges, request: &ReceivedRequest) -> Option<Reply> {
-    assert!(request.is_signed_with(SECRET));
-    let body = request.json();
-    match body["changes"].as_array() {
-        Some(changes) => {
-            changes.iter().for_each(|one| received.record(one["seq"].as_u64().unwrap(), one["id"].as_str().unwrap()));
-        }
-        None => received.record(request.seq(), request.header("webhook-id")),
-    }
-    None
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhook_receivers_survive_restarts_without_loss() {
@@ -33,5 +19,5 @@ async fn webhook_receivers_survive_restarts_without_loss() {
     let lines = webhook("single", &format!("http://{}/", addresses[0]), "answer_seconds = 1")
         + &webhook("batches", &format!("http://{}/", addresses[1]), "answer_seconds = 1\nmax_batch = 20");
     let chaos = ChaosGateway::start_with(folder.path(), &("[journal]\ntail_changes = 300\n".to_owned() + &lines));
-    chaos.run_with_receivers(&addresses, 4000, take, COUNT, 2).await;
+    chaos.run_with_receivers(&addresses, 4000, record_changes, COUNT, 2).await;
 }

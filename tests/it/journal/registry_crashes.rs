@@ -220,7 +220,15 @@ fn registry_of_a_killed_version_8_journal_opens_complete() {
     let registries = VERSION_8.map(|sql| {
         let folder = tempfile::tempdir().unwrap();
         let file = journal_file(folder.path());
-        Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+        let connection = Connection::open(&file).unwrap();
+        connection.execute_batch(sql).unwrap();
+        if sql == VERSION_8[0] {
+            // The tables may contain parts of what followed, and those of the fixture have the confirmation already.
+            let lacking = "UPDATE items SET existence_confirmed = NULL, state_confirmed = NULL
+                           WHERE (object, uri) IN (SELECT o.object, c.item FROM confirmations c JOIN objects o ON o.uri = c.object)";
+            assert_eq!(connection.execute(lacking, []).unwrap(), 1);
+        }
+        drop(connection);
         let before = verify_ok(&file);
         let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
         let (registry, seeds, head) = (registry(&store), store.seed_count(), store.head().unwrap());

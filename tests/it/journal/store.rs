@@ -207,17 +207,22 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
             (all[0].cursor.0, all[0].paused, all[0].dead_letters)
         };
         let letter = |seq| NewDeadLetter { seq: Seq(seq), reason: "no".to_owned(), json: Bytes::from_static(b"{}") };
-        store.write_subscriptions(&[put(3), SubscriptionWrite::SetPaused(name.clone(), true)]).unwrap();
+        store.write_subscriptions(&[put(3), SubscriptionWrite::SetPaused(name.clone(), true)], None).unwrap();
         advance(7);
         advance(5);
         assert_eq!(cursors(&*store), (7, true, 0));
-        store.write_subscriptions(&[put(1), SubscriptionWrite::AddDeadLetter(name.clone(), letter(6))]).unwrap();
+        store.write_subscriptions(&[put(1), SubscriptionWrite::AddDeadLetter(name.clone(), letter(6))], None).unwrap();
+        assert_eq!(store.subscription(&name).unwrap().as_ref(), store.subscriptions().unwrap().first());
+        assert_eq!(store.subscription(&SubscriptionName::parse("another").unwrap()).unwrap(), None);
         assert_eq!(cursors(&*store), (7, true, 1), "a redefined subscription keeps its cursor");
         store
-            .write_subscriptions(&[
-                SubscriptionWrite::Rewind(name.clone(), Seq(2)),
-                SubscriptionWrite::AddDeadLetter(name.clone(), letter(4)),
-            ])
+            .write_subscriptions(
+                &[
+                    SubscriptionWrite::Rewind(name.clone(), Seq(2)),
+                    SubscriptionWrite::AddDeadLetter(name.clone(), letter(4)),
+                ],
+                None,
+            )
             .unwrap();
         drop(store);
         let store = open(folder, StoreLimits::default());
@@ -228,17 +233,17 @@ fn promise_5_cursor_moves_back_only_by_a_rewind() {
         assert_eq!(store.dead_letters(&name, Some(letters[0].id), 9).unwrap(), letters[1..]);
         assert!(store.replays(&name, None, 9).unwrap().is_empty());
         let concerned = store
-            .write_subscriptions(&[SubscriptionWrite::ReplayDeadLetters(name.clone(), Some(letters[1].id))])
+            .write_subscriptions(&[SubscriptionWrite::ReplayDeadLetters(name.clone(), Some(letters[1].id))], None)
             .unwrap();
         assert_eq!((concerned, store.replays(&name, None, 9).unwrap().len()), (vec![1], 1));
         let again = SubscriptionWrite::DeadLetterRefused(name.clone(), letters[1].id, "still no".to_owned());
-        store.write_subscriptions(&[again]).unwrap();
+        store.write_subscriptions(&[again], None).unwrap();
         let refused = store.dead_letter(&name, letters[1].id).unwrap().unwrap();
         assert_eq!((refused.attempts, refused.replay, refused.letter.reason.as_str()), (2, false, "still no"));
-        let concerned = store.write_subscriptions(&[
-            SubscriptionWrite::DropDeadLetters(name.clone(), None),
-            SubscriptionWrite::Delete(name.clone()),
-        ]);
+        let concerned = store.write_subscriptions(
+            &[SubscriptionWrite::DropDeadLetters(name.clone(), None), SubscriptionWrite::Delete(name.clone())],
+            None,
+        );
         assert_eq!(concerned.unwrap(), [2, 1]);
         assert!(store.subscriptions().unwrap().is_empty());
     });
@@ -254,7 +259,7 @@ fn incomplete_changes_are_stored_and_removed_with_their_changes() {
         let json = changes[2].json.clone();
         write(&*store, &WriteBatch { changes, ..empty_batch() }).unwrap();
         // The change may be removed; its pending lookup remains.
-        assert_eq!(store.prune(Seq(3), 9).unwrap(), 2);
+        assert_eq!(store.prune(Seq(3), 9, None).unwrap(), 2);
         drop(store);
         let store = open(folder, StoreLimits::default());
         let seqs = |after, limit| {
@@ -279,7 +284,7 @@ fn retention_removes_only_the_oldest_changes() {
     every_store(|folder, open| {
         let store = open(folder, StoreLimits::default());
         assert_eq!((store.first().unwrap(), store.first_of_newest(3).unwrap()), (None, None));
-        assert_eq!(store.prune(Seq(5), 9).unwrap(), 0);
+        assert_eq!(store.prune(Seq(5), 9, None).unwrap(), 0);
         append(&*store, &(1..=10).collect::<Vec<_>>()).unwrap();
         let prefetched = store.object(&object()).unwrap();
         let received = change(Seq(1), 1).change.received;
@@ -289,10 +294,10 @@ fn retention_removes_only_the_oldest_changes() {
         for (count, first) in [(0, 10), (1, 10), (4, 7), (10, 1)] {
             assert_eq!(store.first_of_newest(count).unwrap(), Some(Seq(first)), "{count}");
         }
-        assert_eq!(store.prune(Seq(8), 4).unwrap(), 4);
+        assert_eq!(store.prune(Seq(8), 4, None).unwrap(), 4);
         assert_eq!((seqs(&*store, 0), store.first().unwrap()), ((5..=10).collect(), Some(Seq(5))));
-        assert_eq!(store.prune(Seq(8), 4).unwrap(), 3);
-        assert_eq!(store.prune(Seq(u64::MAX), 9).unwrap(), 2, "the newest stays");
+        assert_eq!(store.prune(Seq(8), 4, None).unwrap(), 3);
+        assert_eq!(store.prune(Seq(u64::MAX), 9, None).unwrap(), 2, "the newest stays");
         let is_place = |seq| store.after(Seq(seq), 1, 1).unwrap().is_some();
         assert_eq!(
             [is_place(0), is_place(8), is_place(9), is_place(10), is_place(11)],

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 24] = [
+const TABLE: [(&str, &[&str]); 25] = [
     ("named", &[]),
     ("model", &[]),
     ("supervision", &[]),
@@ -22,21 +22,35 @@ const TABLE: [(&str, &[&str]); 24] = [
     ("stomp", &["broker", "web"]),
     ("http_client", &["web"]),
     ("format", &["model", "suggestion"]),
-    ("journal", &["model", "supervision"]),
+    ("journal", &["model", "retry", "supervision"]),
+    ("cluster", &["journal", "model", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "retry"]),
     (
         "delivery",
-        &["amqp", "cache", "http_client", "journal", "model", "format", "retry", "suggestion", "supervision", "web"],
+        &[
+            "amqp",
+            "cache",
+            "cluster",
+            "http_client",
+            "journal",
+            "model",
+            "format",
+            "retry",
+            "suggestion",
+            "supervision",
+            "web",
+        ],
     ),
     ("source", &["amqp", "stomp", "broker", "intake", "format", "retry", "web"]),
     ("view", &["cache", "journal", "model", "format", "web"]),
-    ("admin", &["broker", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
+    ("admin", &["broker", "cluster", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
     (
         "config",
         &[
             "amqp",
             "stomp",
+            "cluster",
             "delivery",
             "http_client",
             "journal",
@@ -49,12 +63,13 @@ const TABLE: [(&str, &[&str]); 24] = [
         ],
     ),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
-    ("router", &["delivery", "source", "view", "admin", "journal", "openapi", "web"]),
+    ("router", &["cluster", "delivery", "source", "view", "admin", "journal", "openapi", "web"]),
     (
         "app",
         &[
             "admin",
             "broker",
+            "cluster",
             "config",
             "delivery",
             "format",
@@ -79,6 +94,7 @@ const TABLE: [(&str, &[&str]); 24] = [
             "app",
             "broker",
             "stomp",
+            "cluster",
             "config",
             "delivery",
             "format",

@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::command_line::{CommandResult, command, ended};
+use crate::support::{
+    command_line::{CommandResult, command, ended},
+    postgres::Server,
+};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -28,12 +31,14 @@ fn check(environment: &BTreeMap<String, String>) -> CommandResult {
 }
 
 /// Variables that an operator sets in `.env`.
-const ENV_FILE: [(&str, &str); 5] = [
+const ENV_FILE: [(&str, &str); 7] = [
     ("TIDINGS_TOKEN_SHA256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
     ("RABBITMQ_USER", "sfm"),
     ("RABBITMQ_PASSWORD", "hush"),
     ("SFM_HOSTNAME", "sfm.example.org"),
     ("SFM_PORT", "8080"),
+    ("DATABASE_PASSWORD", "hush"),
+    ("REPLICATION_PASSWORD", "hush"),
 ];
 
 /// Interpolates `${NAME}`, `${NAME:-default}` and `${NAME:?reason}` as Compose does.
@@ -49,12 +54,17 @@ fn interpolated(text: &str) -> String {
     format!("{before}{value}{}", interpolated(behind))
 }
 
-/// Returns the service of an overlay, as a YAML parser reads it.
-fn service(overlay: &str) -> Value {
+/// Returns a Compose file, as a YAML parser reads it.
+fn compose(file: &str) -> Value {
     let script = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
-    let parsed = Command::new(path("scripts/python-yaml")).args(["-c", script]).arg(path(overlay)).output().unwrap();
-    assert!(parsed.status.success(), "{overlay}: {}", String::from_utf8_lossy(&parsed.stderr));
-    let file: Value = serde_json::from_slice(&parsed.stdout).unwrap();
+    let parsed = Command::new(path("scripts/python-yaml")).args(["-c", script]).arg(path(file)).output().unwrap();
+    assert!(parsed.status.success(), "{file}: {}", String::from_utf8_lossy(&parsed.stderr));
+    serde_json::from_slice(&parsed.stdout).unwrap()
+}
+
+/// Returns the service of an overlay.
+fn service(overlay: &str) -> Value {
+    let file = compose(overlay);
     let service = file["services"]["tidings"].clone();
     // The journal survives the container, and the port is published only to the host.
     assert_eq!(service["volumes"][0], "tidings-data:/var/lib/tidings");
@@ -105,6 +115,33 @@ fn compose_overlays_set_existing_settings() {
     // The default network of ISLE is internal, so the port is published through the other network.
     let networks = service("packaging/compose.isle.yml")["networks"].clone();
     assert_eq!(networks.as_object().unwrap().keys().collect::<Vec<_>>(), ["default", "gateway"]);
+}
+
+/// All nodes of the cluster example have the same settings, which `tidings check` accepts.
+#[test]
+fn nodes_of_the_cluster_example_differ_in_their_names_only() {
+    let file = compose("examples/cluster/compose.yaml");
+    let services = file["services"].as_object().unwrap();
+    let nodes: Vec<_> = services.iter().filter(|(name, _)| name.starts_with("tidings-")).collect();
+    assert_eq!(nodes.len(), 3);
+    let balancer = read("examples/cluster/haproxy.cfg") + &read("examples/cluster/nginx.conf");
+    for (name, node) in nodes {
+        assert_eq!(node["hostname"], name.as_str());
+        assert_eq!(balancer.matches(&format!("{name}:8395")).count(), 2, "{name}");
+        let mut environment = environment(node);
+        let (host, config) = (&environment["TIDINGS_DATABASE"], &environment["TIDINGS_CONFIG"]);
+        assert_eq!(host, "postgres://tidings:hush@primary:5432,standby:5432/tidings");
+        assert_eq!(node["volumes"][0], format!("./tidings.toml:{config}:ro"));
+        environment.insert("TIDINGS_DATABASE".to_owned(), Server::shared().create_database());
+        environment.insert("TIDINGS_CONFIG".to_owned(), path("examples/cluster/tidings.toml").display().to_string());
+        environment.insert("TIDINGS_SERVER__LISTEN".to_owned(), "0.0.0.0:8395".to_owned());
+        let (code, stdout, stderr) = check(&environment);
+        assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+        assert!(stdout.contains("access        by token: ops\n"), "{stdout}");
+    }
+    assert_eq!(services["proxy"]["ports"][0], "127.0.0.1:8395:8395");
+    let published = services.values().filter(|service| service.get("ports").is_some()).count();
+    assert_eq!(published, 1, "only the load balancer is reached from outside");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use tidings::supervision::Worker;
 use crate::support::{
     gateway::{PATIENCE, command, free_address},
     journal_fixture::configuration,
+    postgres,
 };
 
 /// Returns a configuration that starts every worker.
@@ -28,6 +29,9 @@ fn run(folder: &Path, worker: Worker) -> (Option<i32>, String) {
     let config = configuration(folder, &everything());
     let mut serve = command();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--config", &config, "--data"]).arg(folder.join("data"));
+    if [Worker::JournalFollower, Worker::Node].contains(&worker) {
+        serve.env("TIDINGS_JOURNAL__STORE", postgres::connection(folder));
+    }
     serve.env("FAULT_POINT", worker.name()).stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
     let mut child = serve.spawn().unwrap();
     let began = Instant::now();

@@ -5,7 +5,7 @@
 //! slowly.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     net::SocketAddr,
     path::Path,
     sync::{
@@ -39,8 +39,8 @@ pub(crate) struct ReceivedChanges(Mutex<State>);
 struct State {
     /// Number and identifier of each change.
     changes: Vec<(u64, String)>,
-    /// Highest number up to which every change has arrived.
-    contiguous: u64,
+    /// Numbers of the changes.
+    numbers: HashSet<u64>,
 }
 
 impl ReceivedChanges {
@@ -48,13 +48,12 @@ impl ReceivedChanges {
     pub(crate) fn record(&self, seq: u64, id: &str) {
         let mut state = self.0.lock().unwrap();
         state.changes.push((seq, id.to_owned()));
-        if seq == state.contiguous + 1 {
-            state.contiguous = seq;
-        }
+        state.numbers.insert(seq);
     }
 
-    fn contiguous(&self) -> u64 {
-        self.0.lock().unwrap().contiguous
+    /// Returns how many different changes have arrived.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.lock().unwrap().numbers.len() as u64
     }
 
     /// Panics unless every change of the journal has arrived, in order, and every repeat had the same
@@ -115,7 +114,7 @@ impl ChaosGateway {
         let accepted = Arc::new(AtomicU64::new(0));
         let sending = tokio::spawn(send(self.url.clone(), count, Arc::clone(&accepted)));
         let began = Instant::now();
-        let slowest = || subscribers.iter().map(|received| received.contiguous()).min().unwrap_or(0);
+        let slowest = || subscribers.iter().map(|received| received.count()).min().unwrap_or(0);
         for moment in moments {
             // Kills at a number of accepted changes, or at a number that every subscriber has received.
             let by_accepted = self.random.bool();
@@ -170,8 +169,9 @@ impl ChaosGateway {
     }
 }
 
-/// Starts and stops a receiver repeatedly until `done`.
-async fn receive(
+/// Starts and stops a receiver repeatedly until `done`. One of `seldom` posts fails, and another one of `seldom` closes
+/// the socket.
+pub(crate) async fn receive(
     address: SocketAddr,
     (received, seldom, record): (Arc<ReceivedChanges>, u32, RecordRequest),
     mut random: fastrand::Rng,
@@ -206,7 +206,7 @@ fn start(data: &Path, arguments: &[String]) -> Gateway {
 }
 
 /// Waits as long as there is progress.
-async fn until(target: u64, reached: impl Fn() -> u64) {
+pub(crate) async fn until(target: u64, reached: impl Fn() -> u64) {
     let mut last = (0, Instant::now());
     while reached() < target {
         if reached() != last.0 {

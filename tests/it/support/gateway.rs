@@ -1,17 +1,26 @@
 //! Gateway process for a test: the real program, on a free port, with its own data folder.
+//!
+//! With the environment variable `TIDINGS_TEST_STORE=postgres` the journal is in a database of its own, on a server that
+//! all tests share.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
 use serde_json::Value;
 
+use super::postgres;
+
 /// Time limit for any single operation of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Variable with the URL of the journal's database.
+const STORE: &str = "TIDINGS_JOURNAL__STORE";
 
 /// Running gateway; dropping it kills the process.
 pub(crate) struct Gateway {
@@ -49,14 +58,30 @@ impl Gateway {
     }
 
     /// Starts a gateway with a given environment.
-    pub(crate) fn start_as(mut serve: Command, data: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start_as(serve: Command, data: &Path, arguments: &[&str]) -> Self {
+        Self::try_start(serve, data, arguments).expect("the gateway starts")
+    }
+
+    /// Starts a gateway with a given environment; returns `None` if it ends instead.
+    pub(crate) fn try_start(mut serve: Command, data: &Path, arguments: &[&str]) -> Option<Self> {
+        static STARTS: AtomicUsize = AtomicUsize::new(0);
+        let has = |serve: &Command, variable: &str| serve.get_envs().any(|(name, _)| name == variable);
+        if !has(&serve, STORE) && std::env::var("TIDINGS_TEST_STORE").is_ok_and(|store| store == "postgres") {
+            fs::create_dir_all(data).unwrap();
+            serve.env(STORE, postgres::connection(data));
+        }
+        if has(&serve, STORE) && !has(&serve, "TIDINGS_NODE__NAME") {
+            // A name of its own, so that no start waits for the lease of a gateway that a test has killed.
+            let name = format!("start-{}", STARTS.fetch_add(1, Ordering::Relaxed));
+            serve.env("TIDINGS_NODE__NAME", name).env("TIDINGS_NODE__LEASE_SECONDS", "3");
+        }
         let serve = serve.args(["serve", "--data"]).arg(data).args(arguments);
         let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
-        assert!(url.starts_with("http"), "the gateway did not start: {line:?}");
-        Self { child, url, http: client() }
+        let gateway = Self { child, url, http: client() };
+        gateway.url.starts_with("http").then_some(gateway)
     }
 
     /// Posts a message to a hook; returns the status and the JSON of the response.

@@ -12,11 +12,8 @@ use tidings::{
         DraftOutcome, DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission, TailBounds,
         settle::SourcePolicy,
         store::{
-            EventIdentity, event_key,
-            sqlite::{
-                FILE_NAME, SqliteOptions, SqliteStore,
-                verify::{Report, verify},
-            },
+            EventIdentity, Report, Store, event_key,
+            sqlite::{FILE_NAME, SqliteOptions, SqliteStore, verify::verify},
         },
     },
     model::{Draft, SourceName},
@@ -32,7 +29,11 @@ pub(crate) struct OpenJournal {
 
 impl OpenJournal {
     pub(crate) fn at(folder: &Path) -> Self {
-        let store = SqliteStore::open(folder, SqliteOptions::default()).unwrap();
+        Self::of(SqliteStore::open(folder, SqliteOptions::default()).unwrap())
+    }
+
+    /// Starts the journal of a store.
+    pub(crate) fn of(store: impl Store) -> Self {
         let (journal, writer) = Journal::start(
             store,
             JournalSettings { tail: TailBounds { changes: 10, ..TailBounds::default() }, ..JournalSettings::default() },

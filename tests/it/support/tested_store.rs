@@ -7,12 +7,13 @@ use tidings::{
     journal::store::{
         EventIdentity, EventKey, ItemSelection, NewChange, ObjectUpdate, PrefetchKeys, PrefetchedObject,
         PrefetchedRows, Store, StoreError, StoreLimits, WriteBatch, event_key,
-        sqlite::{SqliteOptions, SqliteStore},
+        postgres::PostgresOptions,
+        sqlite::{self, SqliteOptions, SqliteStore},
     },
     model::{Change, ChangeId, Seq, SourceName, Timestamp, Uri},
 };
 
-use super::journal_fixture::copy_files;
+use super::{journal_fixture::copy_files, postgres};
 
 /// Opens the store of a folder.
 pub(crate) type Open = fn(&Path, StoreLimits) -> Arc<dyn Store>;
@@ -23,21 +24,58 @@ pub(crate) struct TestedStore {
     pub(crate) open: Open,
     /// Copies the storage of an open store to another folder, as a crash would leave it.
     pub(crate) copy_as_after_crash: fn(&Path, &Path),
+    /// Returns the number of stored event keys.
+    pub(crate) count_keys: fn(&Path) -> i64,
+    /// Returns the errors that the store's verification finds.
+    pub(crate) verify: fn(&Path) -> Vec<String>,
 }
 
 /// Every store; a new store needs an entry here.
-pub(crate) const STORES: [TestedStore; 1] =
-    [TestedStore { name: "sqlite", open: open_sqlite, copy_as_after_crash: copy_sqlite_as_after_crash }];
+pub(crate) const STORES: [TestedStore; 2] = [
+    TestedStore {
+        name: "sqlite",
+        open: open_sqlite,
+        copy_as_after_crash: copy_sqlite_as_after_crash,
+        count_keys: count_sqlite_keys,
+        verify: verify_sqlite,
+    },
+    TestedStore {
+        name: "postgres",
+        open: open_postgres,
+        copy_as_after_crash: postgres::copy_as_after_crash,
+        count_keys: |folder| postgres::query(folder, "SELECT count(*) FROM event_keys").parse().unwrap(),
+        verify: postgres::findings,
+    },
+];
 
 /// Runs of keys are short, so that short tests have many runs.
 fn open_sqlite(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
     Arc::new(SqliteStore::open(folder, SqliteOptions { limits, run_keys: 5 }).unwrap())
 }
 
+/// Maintenance is due after few keys, so that short tests have it often.
+fn open_postgres(folder: &Path, limits: StoreLimits) -> Arc<dyn Store> {
+    let options = PostgresOptions { limits, trim_keys: 5, ..postgres::options() };
+    Arc::new(postgres::open(folder, options))
+}
+
+fn count_sqlite_keys(folder: &Path) -> i64 {
+    let journal = rusqlite::Connection::open(folder.join(sqlite::FILE_NAME)).unwrap();
+    journal.query_row("SELECT sum(keys) FROM key_runs", [], |row| row.get(0)).unwrap()
+}
+
+fn verify_sqlite(folder: &Path) -> Vec<String> {
+    sqlite::verify::verify(&folder.join(sqlite::FILE_NAME), &mut |_, _| {}).unwrap().findings
+}
+
 pub(crate) fn every_store(test: impl Fn(&Path, Open)) {
+    every_tested_store(|folder, store| test(folder, store.open));
+}
+
+pub(crate) fn every_tested_store(test: impl Fn(&Path, &TestedStore)) {
     for store in STORES {
         let folder = tempfile::Builder::new().prefix(store.name).tempdir().unwrap();
-        test(folder.path(), store.open);
+        test(folder.path(), &store);
     }
 }
 
@@ -84,7 +122,7 @@ pub(crate) fn append(store: &dyn Store, events: &[u64]) -> Result<Vec<Seq>, Stor
 pub(crate) fn write(store: &dyn Store, decision: &WriteBatch) -> Result<(), StoreError> {
     let mut transaction = store.begin()?;
     transaction.write(decision)?;
-    transaction.commit()
+    Ok(transaction.commit()?)
 }
 
 /// Reads in a transaction without writes.

@@ -6,7 +6,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 
-use crate::support::http_receiver::ReceivedRequest;
+use crate::support::{
+    chaos::ReceivedChanges,
+    http_receiver::{ReceivedRequest, Reply},
+};
 
 /// Signing secrets.
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -39,6 +42,19 @@ impl ReceivedRequest {
         let signature = STANDARD.encode(mac.chain_update(&self.body).finalize().into_bytes());
         self.header("webhook-signature").split(' ').any(|signed| signed == format!("v1,{signature}"))
     }
+}
+
+/// Records the changes of a request, whatever its reply will be.
+pub(crate) fn record_changes(received: &ReceivedChanges, request: &ReceivedRequest) -> Option<Reply> {
+    assert!(request.is_signed_with(SECRET));
+    let body = request.json();
+    match body["changes"].as_array() {
+        Some(changes) => {
+            changes.iter().for_each(|one| received.record(one["seq"].as_u64().unwrap(), one["id"].as_str().unwrap()));
+        }
+        None => received.record(request.seq(), request.header("webhook-id")),
+    }
+    None
 }
 
 /// Panics unless the messages are complete up to `last` and in order, apart from repeats with the same

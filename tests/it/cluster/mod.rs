@@ -1,0 +1,9 @@
+mod chaos;
+mod duty_fence;
+mod example;
+mod handover;
+mod node_names;
+mod node_table;
+mod queue_sources;
+mod subscription_operations;
+mod suspension;

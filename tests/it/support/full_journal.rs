@@ -1,0 +1,121 @@
+//! A journal that has rows in every table, and its contents as text.
+
+use std::path::Path;
+
+use rusqlite::{Connection, types::ValueRef};
+use tidings::{
+    journal::{
+        retention::Retention,
+        store::sqlite::{backup::back_up, restore::restore},
+    },
+    model::Timestamp,
+};
+
+use super::{
+    fedora3_messages::Call,
+    gateway::Gateway,
+    journal_fixture::{OpenJournal, journal_file, verify_ok},
+};
+use crate::crawl::registry_merge::{crawl_result, seed};
+
+/// Rows that events alone do not make. The newest identifiers ever given are larger than those of the rows.
+const ROWS: &str = "
+    INSERT INTO subscriptions SELECT 'pushed', 'api', '{\"secret\":\"s\"}', max(seq) - 5, 1, 'gone' FROM changes;
+    INSERT INTO subscriptions SELECT 'other', 'config', '', min(seq), 0, NULL FROM changes;
+    INSERT INTO dead_letters (subscription, seq, refused, reason, attempts, replay, json)
+        SELECT 'pushed', seq, 5, 'refused', 2, seq % 2, json FROM changes;
+    DELETE FROM dead_letters WHERE id > 150;
+    INSERT INTO incomplete SELECT seq, 's', 'items', json FROM changes WHERE seq % 7 = 0;
+    INSERT INTO quarantine VALUES (3, 0, 's', NULL, '[[\"h\",\"v\"]]', 'a' || char(0) || 'b', 'r', 3, x'0102FF');
+    INSERT INTO quarantine VALUES (9, 5, 's', 'text/plain', '[]', '', '', 0, x'');
+    DELETE FROM quarantine WHERE id = 9;
+    WITH RECURSIVE numbers (number) AS (SELECT 4 UNION ALL SELECT number + 1 FROM numbers WHERE number < 5000)
+        INSERT INTO unchanged SELECT number, randomblob(16), 7 FROM numbers;
+";
+
+/// Tables with the columns that identify their rows. The keys of events are in runs or in the rows of changes.
+const DUMPED: [&str; 12] = [
+    "SELECT * FROM restores ORDER BY head",
+    "SELECT seq, id, received, checksum, json, sight FROM changes ORDER BY seq",
+    "SELECT * FROM unchanged ORDER BY number",
+    "SELECT uri, parent, parent_at, parent_confirmed, types, types_at, types_confirmed, purged_at, purged_confirmed
+     FROM objects ORDER BY uri",
+    "SELECT o.uri, i.uri, existence, existence_at, existence_confirmed, content, content_at, content_confirmed, state,
+            state_at, state_confirmed, begins_in, begins_in_at, begins_in_confirmed, unheard
+     FROM objects o JOIN items i USING (object) ORDER BY o.uri, i.uri",
+    "SELECT * FROM seeds ORDER BY number",
+    "SELECT * FROM walks ORDER BY source",
+    "SELECT * FROM incomplete ORDER BY seq",
+    "SELECT id, received, source, content_type, headers, place, reason, size, body
+     FROM quarantine ORDER BY id",
+    "SELECT * FROM subscriptions ORDER BY name",
+    "SELECT * FROM dead_letters ORDER BY id",
+    "SELECT name, seq FROM sqlite_sequence UNION ALL SELECT name, value FROM meta ORDER BY name",
+];
+
+/// Creates and closes a journal that has rows in every table, restored ranges, and keys of removed changes. Some tables
+/// have more rows than a page of a migration.
+pub(crate) async fn full_journal(folder: &Path) {
+    let gateway = Gateway::start(folder);
+    for number in 1..=40 {
+        let pid = format!("demo:{}", number % 5);
+        let (method, parameters): (_, &[_]) = match number % 8 {
+            0 => ("purgeObject", &[]),
+            1 => ("modifyObject", &[("state", "I")]),
+            2 => ("setDatastreamState", &[("dsID", "DC"), ("dsState", "I")]),
+            _ => ("addDatastream", &[("dsID", "DC"), ("dsState", "A")]),
+        };
+        let returned = (method == "addDatastream").then_some("DC");
+        let number = if number % 6 == 0 { number - 5 + 1000 * (number % 2) } else { number * 3 };
+        let call = Call { number, method, pid: &pid, parameters, returned };
+        let (status, answer) = gateway.post("fedora3", "application/atom+xml", call.message()).await;
+        assert!(status < 300, "{answer}");
+    }
+    let (status, _) = gateway.post("fedora3", "application/atom+xml", "no message").await;
+    assert!((400..500).contains(&status), "{status}");
+    assert!(gateway.stop().success());
+    let opened = OpenJournal::at(folder);
+    opened.append(1..=3000).await;
+    seed(&opened.journal, (0..1500).map(|number| crawl_result(&format!("http://h/{number}"), 1, "ACTIVE")).collect())
+        .await;
+    let retention = Retention { days: None, changes: Some(180) };
+    assert!(retention.enforce(&opened.journal, Timestamp::now()).await.unwrap() > 0);
+    opened.append(3001..=3010).await;
+    opened.close();
+    let backup = folder.join("backup");
+    back_up(folder, &backup, &mut |_, _| {}).unwrap();
+    restore(&backup, folder, true, &mut |_, _| {}).unwrap();
+    let opened = OpenJournal::at(folder);
+    opened.append(3011..=3020).await;
+    opened.close();
+    Connection::open(journal_file(folder)).unwrap().execute_batch(ROWS).unwrap();
+    verify_ok(&journal_file(folder));
+}
+
+/// Returns all rows of a closed journal except the event keys, one text for each row.
+pub(crate) fn dump(folder: &Path) -> Vec<String> {
+    let connection = Connection::open(journal_file(folder)).unwrap();
+    let mut rows = Vec::new();
+    for sql in DUMPED {
+        let before = rows.len();
+        let mut statement = connection.prepare(sql).unwrap();
+        let columns = statement.column_count();
+        let mut result = statement.query([]).unwrap();
+        while let Some(row) = result.next().unwrap() {
+            let cell = |index| match row.get_ref(index).unwrap() {
+                // A migration replaces each NUL, which PostgreSQL cannot store.
+                ValueRef::Text(text) => String::from_utf8_lossy(text).replace('\0', "\u{FFFD}"),
+                value => format!("{value:?}"),
+            };
+            rows.push((0..columns).map(cell).collect::<Vec<_>>().join("|"));
+        }
+        assert!(rows.len() > before, "no rows: {sql}");
+    }
+    rows
+}
+
+/// Compares two results of [`dump`].
+pub(crate) fn assert_same_rows(one: &[String], other: &[String]) {
+    let different = one.iter().zip(other).find(|(one, other)| one != other);
+    assert!(different.is_none() && one.len() == other.len(), "{} and {} rows: {different:#?}", one.len(), other.len());
+}

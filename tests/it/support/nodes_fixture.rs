@@ -1,0 +1,110 @@
+//! Gateways that share a journal in a PostgreSQL database.
+
+use std::{
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{
+    gateway::{Gateway, PATIENCE, command},
+    journal_fixture::configuration,
+    postgres::Server,
+    webhook_fixture::SECRET,
+};
+
+/// Lease of the nodes.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+
+/// A database, and the configuration that all nodes share.
+pub(crate) struct SharedJournal {
+    pub(crate) folder: TempDir,
+    /// Name of the database.
+    pub(crate) database: String,
+    store: String,
+    config: String,
+}
+
+impl SharedJournal {
+    /// Creates an empty database, and a configuration with these lines.
+    pub(crate) fn new(lines: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::shared();
+        let store = server.create_database();
+        let database = store.rsplit('/').next().unwrap().to_owned();
+        let lines = format!("[node]\nlease_seconds = {}\n{lines}", LEASE.as_secs());
+        let config = configuration(folder.path(), &lines);
+        Self { folder, database, store, config }
+    }
+
+    /// Returns the command of a node.
+    fn command(&self, name: &str) -> Command {
+        let mut command = command();
+        command.env("TIDINGS_JOURNAL__STORE", &self.store).env("TIDINGS_NODE__NAME", name);
+        command.env("TIDINGS_SECRET_KEY", SECRET);
+        command
+    }
+
+    /// Starts a node and waits until it listens.
+    pub(crate) fn node(&self, name: &str) -> Gateway {
+        let mut serve = self.command(name);
+        let log = std::fs::File::create(self.folder.path().join(format!("{name}.log"))).unwrap();
+        serve.stderr(log);
+        let data = self.folder.path().join(name);
+        Gateway::start_as(serve, &data, &["--listen", "127.0.0.1:0", "--config", &self.config])
+    }
+
+    /// Runs a node that does not start.
+    pub(crate) fn refused_node(&self, name: &str) -> Output {
+        let data = self.folder.path().join("refused");
+        let mut serve = self.command(name);
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--config", &self.config, "--data"]).arg(data);
+        serve.stdout(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs a query that returns one value.
+    pub(crate) fn query(&self, sql: &str) -> String {
+        Server::shared().run(&self.database, &format!("SET search_path = tidings; {sql}")).replace("SET\n", "")
+    }
+}
+
+/// Returns the duties of the nodes, each with its node, as a node shows them.
+pub(crate) async fn duties(node: &Gateway) -> Vec<(String, String)> {
+    let view = node.json("/nodes").await;
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let of_node = |one: &Value| -> Vec<_> {
+        one["duties"].as_array().unwrap().iter().map(|duty| (text(&duty["name"]), text(&one["name"]))).collect()
+    };
+    let mut duties: Vec<_> = view["nodes"].as_array().unwrap().iter().flat_map(of_node).collect();
+    duties.sort();
+    duties
+}
+
+/// Waits until the database shows that these nodes have so many duties together, each at least one; returns the time
+/// that this took.
+pub(crate) async fn until_spread(journal: &SharedJournal, count: usize, nodes: &[&str]) -> Duration {
+    let began = Instant::now();
+    let sql = "SELECT string_agg(n.name, ' ') FROM duties d JOIN nodes n ON n.instance = d.holder
+        WHERE n.expires > clock_timestamp()";
+    loop {
+        let shown = journal.query(sql);
+        let holders: Vec<_> = shown.split_whitespace().collect();
+        let is_spread = nodes.iter().all(|node| holders.contains(node));
+        if holders.len() == count && is_spread && holders.iter().all(|holder| nodes.contains(holder)) {
+            return began.elapsed();
+        }
+        assert!(began.elapsed() < PATIENCE, "{holders:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
