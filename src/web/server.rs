@@ -10,21 +10,12 @@ use std::{
     io,
     net::SocketAddr,
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{self, Context, Poll},
     time::{Duration, Instant},
 };
 
-use axum::{
-    Router,
-    extract::ConnectInfo,
-    http::header::{CONNECTION, HeaderValue},
-    response::Response,
-    serve::Listener,
-};
+use axum::{Router, extract::ConnectInfo, serve::Listener};
 use hyper::{
     Request,
     body::Incoming,
@@ -47,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Limit, Tls,
     batched_body::BatchedBody,
+    connection_state::ConnectionState,
     connections::{ConnectionEntry, ConnectionTable, Probation, ProbationHandle},
     hyper_errors::RewriteHyperErrors,
     limit_hit,
@@ -57,9 +49,9 @@ use super::{
 /// The limits of `web::middleware` are far lower.
 const HEAD_BYTES: usize = 64 * 1024;
 
-/// Interval at which idle connections are asked to close. It repeats because new connections miss earlier
+/// Interval at which connections are asked to close. It repeats because new and active connections miss earlier
 /// notifications.
-const NOTIFY_INTERVAL: Duration = Duration::from_secs(1);
+const NOTIFY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Maximum number of unsent bytes in the socket buffer of the system, beyond those that the client has room for. By
 /// default the system accepts megabytes, and then nothing until a third of them is sent: a slow client would look
@@ -67,20 +59,11 @@ const NOTIFY_INTERVAL: Duration = Duration::from_secs(1);
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 64 * 1024;
 
-/// Time in which a client must read the end of a streaming response when the server stops.
-const STREAMING_GRACE: Duration = Duration::from_millis(500);
-
-/// Extension that marks a streaming response: its body ends only after a time limit or when the server stops, and its
-/// client can resume it anywhere. The connection closes with the response. A client that does not read the end of the
-/// response does not delay the stop of the server.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamingResponse;
-
 /// Limits on connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Maximum number of connections. Further ones wait in the listener's queue; meanwhile idle connections are
-    /// closed, and the oldest ones whose request does not complete are evicted.
+    /// Maximum number of connections. Further ones wait in the listener's queue; meanwhile responses close their
+    /// connections, idle connections are closed, and the oldest ones whose request does not complete are evicted.
     pub connections: usize,
     /// Maximum number of connections of one client, unless it runs on this machine.
     pub per_client: usize,
@@ -124,7 +107,7 @@ fn configure(connection: TcpStream) -> TcpStream {
 struct ConnectionContext {
     router: Router,
     stop: CancellationToken,
-    /// Asks idle connections to close.
+    /// Asks connections to close.
     slot_wanted: Arc<Notify>,
     limits: ConnectionLimits,
     headers: SecurityHeaders,
@@ -164,8 +147,8 @@ where
     while tasks.join_next().await.is_some() {}
 }
 
-/// Waits for a free connection slot. Meanwhile it asks idle connections to close, and evicts the oldest connection
-/// whose request does not complete.
+/// Waits for a free connection slot. Meanwhile it asks connections to close, and evicts the oldest connection whose
+/// request does not complete.
 async fn acquire_slot(
     slots: &Arc<Semaphore>,
     slot_wanted: &Notify,
@@ -227,7 +210,7 @@ async fn serve_http<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let service_state = Arc::clone(&state);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        request.extensions_mut().insert(ProbationHandle(Arc::clone(&service_state.probation)));
+        request.extensions_mut().insert(ProbationHandle(Arc::clone(service_state.probation())));
         let state = Arc::clone(&service_state);
         state.request_begins();
         let responding = router.call(request);
@@ -238,13 +221,12 @@ async fn serve_http<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
     });
     let mut serving = http.serve_connection(TokioIo::new(io), service);
-    // A connection that is receiving headers must not close, because a request is in flight.
     let mut end = pin!(async {
         tokio::select! {
             () = stop.cancelled() => {}
             () = async {
                 slot_wanted.notified().await;
-                while state.awaits_headers.load(Ordering::Relaxed) {
+                while !state.can_close() {
                     slot_wanted.notified().await;
                 }
             } => {}
@@ -263,62 +245,11 @@ async fn serve_http<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
     };
     match result {
-        Err(error) if error.is_timeout() && state.awaits_headers.load(Ordering::Relaxed) => {
+        Err(error) if error.is_timeout() && state.awaits_headers() => {
             limit_hit(Limit::HeadSeconds);
         }
         Err(error) => tracing::debug!(%error, "connection aborted"),
         Ok(()) => {}
-    }
-}
-
-/// State shared by the parts of one connection.
-struct ConnectionState {
-    /// Set while headers are being received, and before the first request. A timeout is then a slow request and no
-    /// idleness between two requests.
-    awaits_headers: AtomicBool,
-    /// Set once the newest request has a response, and before the first request. Further data then belongs to the
-    /// next request.
-    is_answered: AtomicBool,
-    /// Set if the newest response is a [`StreamingResponse`].
-    is_streaming: AtomicBool,
-    /// Probation of the connection.
-    probation: Arc<Probation>,
-}
-
-impl ConnectionState {
-    fn new(probation: Arc<Probation>) -> Self {
-        Self {
-            awaits_headers: AtomicBool::new(true),
-            is_answered: AtomicBool::new(true),
-            is_streaming: AtomicBool::new(false),
-            probation,
-        }
-    }
-
-    fn request_begins(&self) {
-        self.probation.end();
-        self.is_answered.store(false, Ordering::Relaxed);
-    }
-
-    /// Updates the state for a response. No request follows a streaming response, so no further data from its client
-    /// starts the probation.
-    fn response_begins(&self, response: &mut Response) {
-        let is_streaming = response.extensions().get::<StreamingResponse>().is_some();
-        if is_streaming {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        self.probation.end();
-        self.is_answered.store(!is_streaming, Ordering::Relaxed);
-        self.is_streaming.store(is_streaming, Ordering::Relaxed);
-    }
-
-    /// Completes when the server has stopped and the client has not read the end of its streaming response in time.
-    async fn stream_timeout(&self, stop: &CancellationToken) {
-        stop.cancelled().await;
-        tokio::time::sleep(STREAMING_GRACE).await;
-        if !self.is_streaming.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
     }
 }
 
@@ -350,10 +281,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for StallTimeout<Io> {
         let before = buf.filled().len();
         task::ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.state.awaits_headers.store(true, Ordering::Relaxed);
-            if self.state.is_answered.load(Ordering::Relaxed) {
-                self.state.probation.begin();
-            }
+            self.state.bytes_read();
         }
         Poll::Ready(Ok(()))
     }
@@ -361,7 +289,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for StallTimeout<Io> {
 
 impl<Io: AsyncWrite + Unpin> AsyncWrite for StallTimeout<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.state.awaits_headers.store(false, Ordering::Relaxed);
+        self.state.bytes_written();
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
         self.watch(cx, written)
     }
@@ -371,7 +299,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for StallTimeout<Io> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.state.awaits_headers.store(false, Ordering::Relaxed);
+        self.state.bytes_written();
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
         self.watch(cx, written)
     }

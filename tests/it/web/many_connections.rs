@@ -52,3 +52,26 @@ async fn thousand_connections_lose_no_acknowledged_event() {
     }
     gateway.still_serves("a thousand connections");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn busy_connections_lose_no_request_when_they_make_room_for_others() {
+    let gateway = WatchedGateway::start("[limits]\nconnections = 10\n");
+    let clients: Vec<_> = (1..=50)
+        .map(|client_number| {
+            let url = format!("{}/hooks/content-change", gateway.url);
+            tokio::spawn(async move {
+                let http = client();
+                for request in 0..20 {
+                    let body = format!(r#"{{"object":"http://h/{client_number}/{request}","purge":true}}"#);
+                    let answer = http.post(&url).header("content-type", "application/json").body(body).send().await;
+                    let answer = answer.unwrap_or_else(|error| panic!("client {client_number}: {error:?}"));
+                    assert!(answer.status().is_success(), "{}", answer.status());
+                    answer.bytes().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+}
