@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use reqwest::{
     Client, Method, StatusCode,
     header::{AUTHORIZATION, HeaderMap},
 };
 use serde_json::Value;
 use tidings::{
-    config::Config,
+    config::{Config, Flags},
     http_client::{describe_error, is_transient},
     web::Secret,
 };
 use url::Url;
 
 use super::{
-    Failure,
-    http::{client_for, describe_response, printable, with_token},
+    ConfigFile, Failure,
+    http::{client_for, describe_response, http_url, printable, token, with_token},
+    say,
 };
 
 /// Maximum time until the response. It is long because pausing a subscription waits for the messages in flight.
@@ -57,6 +59,61 @@ pub(super) fn configured_gateway(config: &Config) -> Result<Url, Failure> {
     let url = config.server.url_on_this_machine();
     Url::parse(&url)
         .map_err(|_| Failure::Usage(format!("{url} is not a URL; give the URL of the gateway with --gateway")))
+}
+
+/// Arguments of a command that manages a gateway.
+#[derive(Args)]
+pub(super) struct GatewayArgs {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// URL of the gateway. Default: the gateway of the configuration, on this machine.
+    #[arg(long, global = true, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
+    gateway: Option<Url>,
+    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line
+    /// arguments.
+    #[arg(long, global = true, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
+    token: Option<Secret>,
+}
+
+impl GatewayArgs {
+    /// Loads the configuration file.
+    ///
+    /// # Errors
+    /// Fails if the configuration is invalid.
+    pub(super) fn config(&self) -> Result<Config, Failure> {
+        self.config.load(&Flags::default())
+    }
+
+    /// Returns the URL of the gateway and a client for it. The configuration is loaded only if no URL is given.
+    ///
+    /// # Errors
+    /// Fails if the configuration or the token is invalid.
+    pub(super) fn connect(&self) -> Result<(Url, Gateway), Failure> {
+        let url = match &self.gateway {
+            Some(url) => url.clone(),
+            None => {
+                let url = configured_gateway(&self.config()?)?;
+                // The gateway at this URL may be another one than the user expects.
+                say(&format!("using the gateway {url}"));
+                url
+            }
+        };
+        self.client(url)
+    }
+
+    /// Returns the URL of the gateway and a client for it. Without a URL, it is the gateway of `config`.
+    ///
+    /// # Errors
+    /// Fails if the token is invalid.
+    pub(super) fn connect_with(&self, config: &Config) -> Result<(Url, Gateway), Failure> {
+        let url = self.gateway.clone().map_or_else(|| configured_gateway(config), Ok)?;
+        self.client(url)
+    }
+
+    fn client(&self, url: Url) -> Result<(Url, Gateway), Failure> {
+        let gateway = Gateway::new(&url, self.token.as_ref()).map_err(Failure::Usage)?;
+        Ok((url, gateway))
+    }
 }
 
 /// HTTP client for one gateway.

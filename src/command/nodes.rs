@@ -3,15 +3,12 @@
 use clap::Args;
 use reqwest::Method;
 use serde_json::Value;
-use tidings::{config::Flags, web::Secret};
-use url::Url;
 
 use super::{
-    ConfigFile, Failure,
+    Failure,
     columns::{columns, text},
-    gateway::{Gateway, configured_gateway},
-    http::{http_url, token},
-    print, runtime, say,
+    gateway::GatewayArgs,
+    print, runtime,
 };
 
 const EXAMPLES: &str = "\
@@ -32,14 +29,7 @@ Exit codes:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Nodes {
     #[command(flatten)]
-    config: ConfigFile,
-    /// URL of the gateway. Default: the gateway of the configuration, on this machine.
-    #[arg(long, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
-    gateway: Option<Url>,
-    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line
-    /// arguments.
-    #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
-    token: Option<Secret>,
+    gateway: GatewayArgs,
     /// List the duties, each with its node.
     #[arg(long)]
     duties: bool,
@@ -50,17 +40,8 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self { config, gateway, token, duties, json } = self;
-        let at = match gateway {
-            Some(gateway) => gateway,
-            None => {
-                let at = configured_gateway(&config.load(&Flags::default())?)?;
-                // The gateway at this URL may be another one than the user expects.
-                say(&format!("using the gateway {at}"));
-                at
-            }
-        };
-        let gateway = Gateway::new(&at, token.as_ref()).map_err(Failure::Usage)?;
+        let Self { gateway, duties, json } = self;
+        let (at, gateway) = gateway.connect()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let response = runtime.block_on(gateway.request(Method::GET, "/nodes", None));
         // Does not wait for a pending DNS lookup.

@@ -10,14 +10,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use tidings::{
-    config::{Config, Flags, SourceConfig},
+    config::{Config, SourceConfig},
     format::{RepositoryKind, dialects_with_repository},
     lookup::{
         LookupError, Repository,
         crawl::{CrawlError, CrawlOptions, Crawler, RateLimit},
     },
     model::SourceName,
-    web::Secret,
 };
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -27,9 +26,9 @@ use self::{
     upload::{CrawlStart, Uploader},
 };
 use super::{
-    ConfigFile, Failure,
-    gateway::{Gateway, GatewayError, configured_gateway},
-    http::{http_url, token},
+    Failure,
+    gateway::{Gateway, GatewayArgs, GatewayError},
+    http::http_url,
     print, runtime, say,
 };
 
@@ -67,14 +66,7 @@ pub(super) struct SeedRegistry {
     #[arg(long, value_name = "NAME", value_parser = SourceName::parse)]
     source: SourceName,
     #[command(flatten)]
-    config: ConfigFile,
-    /// URL of the gateway. Default: the gateway of the configuration, on this machine.
-    #[arg(long, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
-    gateway: Option<Url>,
-    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line
-    /// arguments.
-    #[arg(long, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
-    token: Option<Secret>,
+    gateway: GatewayArgs,
     /// Start from the beginning instead of resuming an interrupted crawl.
     #[arg(long)]
     restart: bool,
@@ -111,10 +103,9 @@ struct PublishChoice {
 
 impl SeedRegistry {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = self.config.load(&Flags::default())?;
+        let config = self.gateway.config()?;
         let source = self.source(&config)?;
-        let gateway = self.gateway.clone().map_or_else(|| configured_gateway(&config), Ok)?;
-        let to = Gateway::new(&gateway, self.token.as_ref()).map_err(Failure::Usage)?;
+        let (gateway, to) = self.gateway.connect_with(&config)?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let outcome = runtime.block_on(self.crawl(source, &to, &gateway));
         // Does not wait for a pending DNS lookup.

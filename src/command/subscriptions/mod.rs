@@ -10,14 +10,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidings::{config::Flags, delivery::StartPosition, model::SubscriptionName, web::Secret};
-use url::Url;
+use tidings::{delivery::StartPosition, model::SubscriptionName};
 
 use self::definition::{Assignment, assignment};
 use super::{
-    ConfigFile, Failure,
-    gateway::{Gateway, GatewayError, configured_gateway},
-    http::{http_url, token},
+    Failure,
+    gateway::{GatewayArgs, GatewayError},
     print, runtime, say,
 };
 
@@ -52,14 +50,7 @@ pub(super) struct Subscriptions {
     #[command(subcommand)]
     action: Action,
     #[command(flatten)]
-    config: ConfigFile,
-    /// URL of the gateway. Default: the gateway of the configuration, on this machine.
-    #[arg(long, global = true, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
-    gateway: Option<Url>,
-    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line
-    /// arguments.
-    #[arg(long, global = true, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
-    token: Option<Secret>,
+    gateway: GatewayArgs,
     /// Print the JSON of the gateway, for programs.
     #[arg(long, global = true)]
     json: bool,
@@ -117,17 +108,8 @@ fn rewind_target(text: &str) -> Result<Value, String> {
 
 impl Subscriptions {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self { action, config, gateway, token, json } = self;
-        let at = match gateway {
-            Some(gateway) => gateway,
-            None => {
-                let at = configured_gateway(&config.load(&Flags::default())?)?;
-                // The gateway at this URL may be another one than the user expects.
-                say(&format!("using the gateway {at}"));
-                at
-            }
-        };
-        let gateway = Gateway::new(&at, token.as_ref()).map_err(Failure::Usage)?;
+        let Self { action, gateway, json } = self;
+        let (at, gateway) = gateway.connect()?;
         let request = action.request()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
         let response = runtime.block_on(async {
