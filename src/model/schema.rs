@@ -72,6 +72,16 @@ impl ToSchema for Change {
     }
 }
 
+impl Change {
+    /// Returns the names of the members of a change in JSON.
+    pub(crate) fn member_names() -> Vec<String> {
+        match Wire::schema() {
+            RefOr::T(Schema::Object(object)) => object.properties.into_keys().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 fn text(about: &str) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).description(Some(about))
 }

@@ -17,7 +17,7 @@ use super::{
     MessageLimit, ParsedMessage, Rejection, json, utf8::utf8,
 };
 use crate::{
-    model::{Draft, DraftItems},
+    model::{Change, Draft, DraftItems},
     suggestion::nearest_name,
 };
 
@@ -27,22 +27,6 @@ const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
 const XSD: &str = "http://www.w3.org/2001/XMLSchema";
 /// Namespace of the additions.
 pub(crate) const TIDINGS: &str = "urn:tidings:change:1";
-
-/// Members of a change in JSON that a sender can write.
-const MEMBERS: [&str; 12] = [
-    "id",
-    "sourceEventId",
-    "sourceVersion",
-    "time",
-    "user",
-    "object",
-    "parent",
-    "types",
-    "description",
-    "purge",
-    "lookup",
-    "items",
-];
 
 /// Relation of the link from an entry to the activity that generated the content, a property of PROV-O.
 pub(crate) const GENERATED_BY: &str = "http://www.w3.org/ns/prov#wasGeneratedBy";
@@ -158,8 +142,9 @@ fn name_misspelt_member(mut rejection: Rejection, body: &[u8]) -> Rejection {
     let is_about_change = matches!(&rejection.location, Location::Pointer(pointer) if pointer.is_empty());
     let change = utf8(body).ok().filter(|_| is_about_change).and_then(|text| serde_json::from_str(text).ok());
     let change: Map<String, Value> = change.unwrap_or_default();
-    let unknown = change.keys().filter(|name| !MEMBERS.contains(&name.as_str()));
-    let free = || MEMBERS.into_iter().filter(|member| !change.contains_key(*member));
+    let members = Change::member_names();
+    let unknown = change.keys().filter(|name| !members.contains(name));
+    let free = || members.iter().map(String::as_str).filter(|member| !change.contains_key(*member));
     let misspelt = unknown.filter_map(|name| Some((name, nearest_name(name, free())?)));
     for (name, member) in misspelt.take(1) {
         rejection.reason.push_str(&format!("; it has {name:?}, perhaps instead of {member:?}"));
