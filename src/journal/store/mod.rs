@@ -12,6 +12,7 @@ pub mod migrate;
 mod numbering;
 pub mod postgres;
 mod prefetch;
+mod record;
 mod rows;
 pub mod sqlite;
 mod state;
@@ -22,7 +23,6 @@ mod write_batch;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -33,6 +33,7 @@ pub use limits::StoreLimits;
 pub use location::{StoreContent, StoreLocation};
 pub use postgres::{ConnectionOptions, InvalidPostgresUrl, PostgresUrl};
 pub use prefetch::{ItemSelection, PrefetchKeys, PrefetchedObject, PrefetchedRows};
+pub use record::{IncompleteChange, NewChange, QuarantineReceipt, StoredChange};
 // The store in a folder, which the commands copy, restore and verify.
 pub use sqlite::{
     FILE_NAME,
@@ -56,7 +57,7 @@ use super::{
     seed::CrawlProgress,
     subscriptions::{DeadLetter, DeadLetterId, SubscriptionRecord, SubscriptionWrite},
 };
-use crate::model::{Change, ChangeId, MissingFacts, Seq, SourceName, SubscriptionName, Timestamp, Uri};
+use crate::model::{ChangeId, Seq, SourceName, SubscriptionName, Timestamp, Uri};
 
 /// Settings of a store.
 #[derive(Clone, Debug)]
@@ -388,50 +389,4 @@ pub trait Transaction {
     /// # Errors
     /// Fails if the storage fails. The error says whether nothing was written, or the outcome is unknown.
     fn commit(self: Box<Self>) -> Result<(), CommitError>;
-}
-
-/// Result of an insertion into the quarantine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuarantineReceipt {
-    /// Identifiers of the messages, in their order.
-    pub ids: Vec<QuarantineId>,
-    /// Number of older messages that were dropped because of the limits.
-    pub dropped: u64,
-}
-
-/// A change to write.
-#[derive(Debug)]
-pub struct NewChange {
-    /// The change.
-    pub change: Change,
-    /// JSON of the change.
-    pub json: Bytes,
-    /// JSON of the [`VisibilityNotes`](crate::model::VisibilityNotes), if there are any.
-    pub visibility: Option<Bytes>,
-    /// Key of the event; `None` if repeats of the event cannot be detected.
-    pub key: Option<EventKey>,
-    /// Facts to look up again, if the repository did not answer completely.
-    pub incomplete: Option<MissingFacts>,
-}
-
-/// A change whose lookup must be repeated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IncompleteChange {
-    /// Number of the change.
-    pub seq: Seq,
-    /// Facts to look up.
-    pub missing: MissingFacts,
-    /// JSON of the change. The row contains it, because retention may have removed the change itself.
-    pub json: Bytes,
-}
-
-/// A change as the store returns it, with unparsed JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredChange {
-    /// Number of the change.
-    pub seq: Seq,
-    /// JSON of the change.
-    pub json: Bytes,
-    /// JSON of the [`VisibilityNotes`](crate::model::VisibilityNotes), if there are any.
-    pub visibility: Option<Bytes>,
 }
