@@ -144,7 +144,7 @@ impl Inner {
         });
     }
 
-    /// Tells an engine of this node what an administrator has done with its dead letters on another node.
+    /// Applies to an engine of this node what an administrator has done with its dead letters on another node.
     fn update_dead_letters(&self, stored: &SubscriptionRecord) {
         let _ = self.with(&stored.name, |entry| {
             // The engine may have stored another one meanwhile.
