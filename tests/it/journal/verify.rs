@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use tidings::journal::retention::Retention;
 
 use crate::support::{
-    fedora3_messages::Call,
+    full_journal::post_mixed_history,
     gateway::Gateway,
     journal_fixture::{OpenJournal, journal_file, run, stderr, verify_ok},
 };
@@ -15,21 +15,7 @@ use crate::support::{
 /// older changes.
 async fn journal(folder: &Path, keep: Option<u64>) {
     let gateway = Gateway::start(folder);
-    for number in 1..=40 {
-        let pid = format!("demo:{}", number % 5);
-        let (method, parameters): (_, &[_]) = match number % 8 {
-            0 => ("purgeObject", &[]),
-            1 => ("modifyObject", &[("state", "I")]),
-            2 => ("setDatastreamState", &[("dsID", "DC"), ("dsState", "I")]),
-            _ => ("addDatastream", &[("dsID", "DC"), ("dsState", "A")]),
-        };
-        // Some events arrive long after they happened.
-        let number = if number % 6 == 0 { number - 5 + 1000 * (number % 2) } else { number * 3 };
-        let returned = (method == "addDatastream").then_some("DC");
-        let call = Call { number, method, pid: &pid, parameters, returned };
-        let (status, answer) = gateway.post("fedora3", "application/atom+xml", call.message()).await;
-        assert!(status < 300, "{answer}");
-    }
+    post_mixed_history(&gateway).await;
     assert!(gateway.stop().success());
     let opened = OpenJournal::at(folder);
     opened.append(1..=300).await;

@@ -53,10 +53,8 @@ const DUMPED: [&str; 12] = [
     "SELECT name, seq FROM sqlite_sequence UNION ALL SELECT name, value FROM meta ORDER BY name",
 ];
 
-/// Creates and closes a journal that has rows in every table, restored ranges, and keys of removed changes. Some tables
-/// have more rows than a page of a migration.
-pub(crate) async fn full_journal(folder: &Path) {
-    let gateway = Gateway::start(folder);
+/// Posts forty messages about five objects that appear and disappear. Some events arrive long after they happened.
+pub(crate) async fn post_mixed_history(gateway: &Gateway) {
     for number in 1..=40 {
         let pid = format!("demo:{}", number % 5);
         let (method, parameters): (_, &[_]) = match number % 8 {
@@ -71,6 +69,13 @@ pub(crate) async fn full_journal(folder: &Path) {
         let (status, answer) = gateway.post("fedora3", "application/atom+xml", call.message()).await;
         assert!(status < 300, "{answer}");
     }
+}
+
+/// Creates and closes a journal that has rows in every table, restored ranges, and keys of removed changes. Some tables
+/// have more rows than a page of a migration.
+pub(crate) async fn full_journal(folder: &Path) {
+    let gateway = Gateway::start(folder);
+    post_mixed_history(&gateway).await;
     let (status, _) = gateway.post("fedora3", "application/atom+xml", "no message").await;
     assert!((400..500).contains(&status), "{status}");
     assert!(gateway.stop().success());
