@@ -22,6 +22,7 @@ mod amqp;
 #[path = "../../tests/it/support/broker_process.rs"]
 #[allow(dead_code, clippy::expect_used)]
 mod broker_process;
+mod database;
 /// Fedora 3 messages of the tests.
 #[path = "../../tests/it/support/fedora3_messages.rs"]
 #[allow(dead_code)]
@@ -32,6 +33,16 @@ mod http;
 mod journal;
 mod lookups;
 mod measure;
+mod nodes;
+/// PostgreSQL server of the tests.
+#[path = "../../tests/it/support/postgres.rs"]
+#[allow(dead_code, clippy::expect_used)]
+mod postgres;
+mod postgres_hooks;
+/// PostgreSQL server of the tests with a standby.
+#[path = "../../tests/it/support/postgres_pair.rs"]
+#[allow(dead_code)]
+mod postgres_pair;
 /// RabbitMQ broker of the tests.
 #[path = "../../tests/it/support/rabbitmq.rs"]
 #[allow(dead_code, clippy::expect_used)]
@@ -43,6 +54,7 @@ mod stomp;
 #[allow(dead_code)]
 mod stomp_client;
 mod streams;
+mod takeover;
 mod webhooks;
 
 /// Allocator of the program.
@@ -50,7 +62,7 @@ mod webhooks;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 10] = [
+const PARTS: [(&str, fn()); 13] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", growth::growth),
@@ -61,6 +73,9 @@ const PARTS: [(&str, fn()); 10] = [
     ("stalled", stalled::measure),
     ("streams", streams::measure),
     ("webhooks", webhooks::measure),
+    ("postgres", postgres_hooks::measure),
+    ("nodes", nodes::measure),
+    ("takeover", takeover::measure),
 ];
 
 fn main() {

@@ -59,7 +59,7 @@ pub(crate) fn compare(title: &str, unit: &str, rounds: usize, mut contenders: Ve
     medians
 }
 
-fn median(rates: &mut [f64]) -> f64 {
+pub(crate) fn median(rates: &mut [f64]) -> f64 {
     rates.sort_by(f64::total_cmp);
     rates[rates.len() / 2]
 }

@@ -7,7 +7,10 @@
 use std::{
     convert::Infallible,
     net::SocketAddr,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -38,12 +41,15 @@ const TURN: u64 = 20_000;
 
 const ROUNDS: usize = 5;
 
+/// Secret of the signatures.
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 /// Number of messages in flight if they are not ordered.
 const WINDOW: usize = 16;
 
 pub(crate) fn measure() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let sink = sink();
+    let sink = sink().address;
     let (runtime, folder) = (runtime(), tempfile::tempdir().unwrap());
     let (journal, writer) = open(folder.path());
     append_batches(&runtime, &journal, (0..TURN).map(draft).collect(), SENDERS);
@@ -88,7 +94,7 @@ fn name(name: &str) -> SubscriptionName {
 fn definition(sink: SocketAddr, ordered: bool) -> Definition {
     let mut definition = json!({
         "delivery": "webhook", "format": "json", "start": "beginning", "url": format!("http://{sink}/"),
-        "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], "ordered": ordered,
+        "secrets": [SECRET], "ordered": ordered,
     });
     if !ordered {
         definition["window"] = WINDOW.into();
@@ -141,9 +147,30 @@ fn turn(runtime: &Runtime, journal: &Journal, subscriptions: &Subscriptions, whi
     (TURN, took)
 }
 
-/// Starts a receiver in its own thread that accepts and discards every request.
-fn sink() -> SocketAddr {
+/// Receiver that accepts and discards every request.
+pub(super) struct Sink {
+    pub(super) address: SocketAddr,
+    /// Number of requests so far.
+    pub(super) received: Arc<AtomicU64>,
+}
+
+/// Returns the configuration of so many subscriptions of a receiver, from now on.
+pub(super) fn subscriptions(count: u64, sink: &Sink) -> String {
+    let one = |number| {
+        format!(
+            "[subscriptions.s{number}]\ndelivery = \"webhook\"\nformat = \"json\"\nstart = \"now\"\n\
+             url = \"http://{}/{number}\"\nsecrets = [\"{SECRET}\"]\n",
+            sink.address
+        )
+    };
+    (0..count).map(one).collect()
+}
+
+/// Starts a receiver in its own thread.
+pub(super) fn sink() -> Sink {
     let (address_sender, address) = std::sync::mpsc::channel();
+    let received = Arc::<AtomicU64>::default();
+    let counter = Arc::clone(&received);
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
@@ -152,16 +179,21 @@ fn sink() -> SocketAddr {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
-                let accept = service_fn(|request: Request<Incoming>| async move {
-                    request.into_body().collect().await.unwrap();
-                    Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+                let counter = Arc::clone(&counter);
+                let accept = service_fn(move |request: Request<Incoming>| {
+                    let counter = Arc::clone(&counter);
+                    async move {
+                        request.into_body().collect().await.unwrap();
+                        counter.fetch_add(1, Ordering::Relaxed);
+                        Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+                    }
                 });
                 let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), accept);
                 tokio::spawn(serving);
             }
         });
     });
-    address.recv().unwrap()
+    Sink { address: address.recv().unwrap(), received }
 }
 
 /// Returns the handle of a node that has every duty.

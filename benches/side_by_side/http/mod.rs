@@ -4,8 +4,8 @@
 //! The gateway is the real program in its own process. Client and servers run on the same machine.
 
 mod bare;
-mod servers;
-mod wrk;
+pub(crate) mod servers;
+pub(crate) mod wrk;
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -36,7 +36,7 @@ pub(crate) fn measure() {
     pages(&gateway, &Nginx::start(&folder.path().join("nginx"), &gateway.get("/feed/archive/1")));
 }
 
-fn is_installed(tool: &str) -> bool {
+pub(crate) fn is_installed(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain(["/usr/sbin".into()]).any(|folder| folder.join(tool).is_file())
 }

@@ -21,7 +21,7 @@ impl Drop for ServerProcess {
 
 /// The real gateway program with default settings and its own journal.
 pub(crate) struct Gateway {
-    _process: ServerProcess,
+    process: ServerProcess,
     pub(crate) url: String,
 }
 
@@ -33,7 +33,12 @@ impl Gateway {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().rsplit(' ').next().unwrap().to_owned();
-        Self { _process: ServerProcess(child), url }
+        Self { process: ServerProcess(child), url }
+    }
+
+    /// Returns the identifier of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.0.id()
     }
 
     pub(crate) fn get(&self, path: &str) -> Vec<u8> {

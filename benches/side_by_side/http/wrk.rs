@@ -5,8 +5,12 @@ use std::{io::Write, process::Command, time::Duration};
 /// Duration of a turn, in seconds.
 const SECONDS: u64 = 3;
 
+/// Default number of connections.
+const CONNECTIONS: usize = 64;
+
 /// Configuration of a run of `wrk`.
 pub(crate) struct Wrk {
+    connections: usize,
     threads: &'static str,
     script: Option<(tempfile::NamedTempFile, u32)>,
     header: Option<String>,
@@ -15,7 +19,12 @@ pub(crate) struct Wrk {
 impl Wrk {
     /// GET requests from two threads, because a single thread could be slower than the server.
     pub(crate) fn getting() -> Self {
-        Self { threads: "2", script: None, header: None }
+        Self { connections: CONNECTIONS, threads: "2", script: None, header: None }
+    }
+
+    /// Uses another number of connections.
+    pub(crate) fn over(self, connections: usize) -> Self {
+        Self { connections, ..self }
     }
 
     /// Adds an If-None-Match header with the tag.
@@ -27,13 +36,13 @@ impl Wrk {
     pub(crate) fn posting(run: u32) -> Self {
         let mut script = tempfile::NamedTempFile::new().unwrap();
         script.write_all(include_bytes!("post.lua")).unwrap();
-        Self { threads: "1", script: Some((script, run)), header: None }
+        Self { connections: CONNECTIONS, threads: "1", script: Some((script, run)), header: None }
     }
 
     /// Runs `wrk` and returns the number of responses and the elapsed time.
     pub(crate) fn rate(&self, url: &str) -> (u64, Duration) {
         let mut wrk = Command::new("wrk");
-        wrk.args(["-c", "64", "-t", self.threads, "-d", &format!("{SECONDS}s")]);
+        wrk.args(["-c", &self.connections.to_string(), "-t", self.threads, "-d", &format!("{SECONDS}s")]);
         if let Some(header) = &self.header {
             wrk.args(["-H", header]);
         }

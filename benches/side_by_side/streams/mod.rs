@@ -6,7 +6,7 @@
 //! byte.
 
 mod bare;
-mod readers;
+pub(crate) mod readers;
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use std::{
 };
 
 pub(crate) use self::bare::{SERVE as SERVE_BARE, serve as serve_bare};
-use self::readers::Readers;
+pub(crate) use self::readers::Readers;
 use super::measure::{Contender, compare};
 
 const ROUNDS: usize = 5;
@@ -59,8 +59,13 @@ impl Server {
         Self::start(serve)
     }
 
-    fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.url.strip_prefix("http://").unwrap()
+    }
+
+    /// Returns the identifier of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Returns the resident memory of the process, in bytes.

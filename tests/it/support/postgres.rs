@@ -4,7 +4,8 @@
 //! All tests that do not disturb the server share one ([`Server::shared`]), and each journal has a database of its own.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
@@ -188,12 +189,15 @@ impl Server {
             run(Command::new("chown").arg("postgres").arg(&folder));
         }
         fill(&folder);
+        // In the file, because an argument of the server could not be overridden.
+        let settings = File::options().append(true).open(folder.join("data/postgresql.conf"));
+        settings.unwrap().write_all(b"\nfsync = off\n").unwrap();
         let [port] = free_ports();
         let start = as_server_user("postgres");
         let words: Vec<_> = [start.get_program()].into_iter().chain(start.get_args()).collect();
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
         let settings = format!(
-            "-D {0}/data -k {0} -p {port} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=300 \
+            "-D {0}/data -k {0} -p {port} -c listen_addresses=127.0.0.1 -c max_connections=300 \
              -c wal_retrieve_retry_interval=200ms",
             folder.display()
         );
