@@ -104,6 +104,8 @@ pub(super) struct BatchInput {
 /// Commands that the writer executes together, grouped by kind.
 #[derive(Default)]
 pub(super) struct CommandBatch {
+    /// Number of commands.
+    count: usize,
     /// What the writer settles and writes in one transaction.
     pub(super) input: BatchInput,
     /// Number of submissions of each `Append`, with its channel.
@@ -160,46 +162,50 @@ impl BatchInput {
 }
 
 impl CommandBatch {
-    /// Groups commands by kind.
-    pub(super) fn group(commands: impl Iterator<Item = Command>) -> Self {
-        let mut batch = Self::default();
+    /// Adds commands, by kind.
+    pub(super) fn extend(&mut self, commands: impl IntoIterator<Item = Command>) {
         for command in commands {
+            self.count += 1;
             match command {
                 Command::Append(submissions, term, reply) => {
-                    batch.input.append_terms.push((submissions.len(), term));
-                    batch.append_replies.push((submissions.len(), reply));
-                    batch.input.submissions.extend(submissions);
+                    self.input.append_terms.push((submissions.len(), term));
+                    self.append_replies.push((submissions.len(), reply));
+                    self.input.submissions.extend(submissions);
                 }
                 Command::Seed(part, reply) => {
-                    batch.input.crawl_parts.push(*part);
-                    batch.seed_replies.push(reply);
+                    self.input.crawl_parts.push(*part);
+                    self.seed_replies.push(reply);
                 }
                 Command::Quarantine(messages, term, reply) => {
                     let count = messages.len();
-                    match batch.quarantines.last_mut().filter(|last| last.term == term) {
+                    match self.quarantines.last_mut().filter(|last| last.term == term) {
                         Some(last) => {
                             last.messages.extend(messages);
                             last.replies.push((count, reply));
                         }
                         None => {
                             let replies = vec![(count, reply)];
-                            batch.quarantines.push(QuarantineGroup { term, messages, replies });
+                            self.quarantines.push(QuarantineGroup { term, messages, replies });
                         }
                     }
                 }
-                Command::Release(id, reply) => batch.releases.push((id, reply)),
+                Command::Release(id, reply) => self.releases.push((id, reply)),
                 Command::Advance(cursors, reply) => {
-                    batch.input.cursors.extend(cursors);
-                    batch.advance_replies.push(reply);
+                    self.input.cursors.extend(cursors);
+                    self.advance_replies.push(reply);
                 }
                 Command::WriteSubscriptions(writes, term, reply) => {
-                    batch.subscription_writes.push(SubscriptionWrites { writes, term, reply });
+                    self.subscription_writes.push(SubscriptionWrites { writes, term, reply });
                 }
-                Command::Prune { before, at_most, term, reply } => batch.prunes.push((before, at_most, term, reply)),
-                Command::Probe(reply) => batch.probes.push(reply),
+                Command::Prune { before, at_most, term, reply } => self.prunes.push((before, at_most, term, reply)),
+                Command::Probe(reply) => self.probes.push(reply),
             }
         }
-        batch
+    }
+
+    /// Returns the number of commands.
+    pub(super) fn len(&self) -> usize {
+        self.count
     }
 
     /// Returns whether a commit is needed for drafts, parts of crawls or cursors.

@@ -67,9 +67,10 @@ impl Writer {
     pub(super) fn run(self, mut commands: mpsc::Receiver<Command>) {
         let mut waiting = Vec::with_capacity(self.batch);
         while commands.blocking_recv_many(&mut waiting, self.batch) > 0 {
-            let mut batch = CommandBatch::group(waiting.drain(..));
+            let mut batch = CommandBatch::default();
+            batch.extend(waiting.drain(..));
             if batch.needs_commit() {
-                self.write_batch(&mut batch, &commands);
+                self.write_batch(&mut batch, &mut commands);
             }
             self.execute_others(batch);
             // A full channel means that the maintenance thread has a wake-up waiting already.
@@ -78,9 +79,9 @@ impl Writer {
     }
 
     /// Settles, writes and publishes drafts, crawled facts and cursors, and replies to their senders.
-    fn write_batch(&self, commands: &mut CommandBatch, queue: &mpsc::Receiver<Command>) {
+    fn write_batch(&self, commands: &mut CommandBatch, queue: &mut mpsc::Receiver<Command>) {
         let began = Instant::now();
-        match self.commit_batch(std::mem::take(&mut commands.input), queue) {
+        match self.commit_batch(commands, queue) {
             Ok(WrittenBatch { batch: SettledBatch { writes, outcomes, crawl_outcomes }, stored_head, refused }) => {
                 commands.reply_to_refused(&refused);
                 let took = began.elapsed();
@@ -108,11 +109,13 @@ impl Writer {
 
     /// Settles and commits a batch. If the outcome of a commit is unknown, finds it out before anything else, and
     /// settles the batch again if it was not committed. So no draft is written twice, with or without an event key.
-    fn commit_batch(&self, mut input: BatchInput, queue: &mpsc::Receiver<Command>) -> Result<WrittenBatch, StoreError> {
+    fn commit_batch(
+        &self,
+        commands: &mut CommandBatch,
+        queue: &mut mpsc::Receiver<Command>,
+    ) -> Result<WrittenBatch, StoreError> {
         loop {
-            // Only a shared store has commits with unknown outcomes.
-            let again = self.store.is_shared().then(|| input.clone());
-            let (batch, commit, error) = match self.try_batch(input)? {
+            let (batch, commit, error) = match self.try_batch(commands, queue)? {
                 Attempt::Committed(batch) => return Ok(batch),
                 Attempt::Unknown(batch, commit, error) => (batch, commit, error),
             };
@@ -122,12 +125,25 @@ impl Writer {
             if was_committed {
                 return Ok(batch);
             }
-            input = again.ok_or(error)?;
         }
     }
 
-    fn try_batch(&self, mut input: BatchInput) -> Result<Attempt, StoreError> {
+    fn try_batch(
+        &self,
+        commands: &mut CommandBatch,
+        queue: &mut mpsc::Receiver<Command>,
+    ) -> Result<Attempt, StoreError> {
         let mut transaction = self.store.begin()?;
+        // The store may have waited for the batches of other nodes. What has arrived meanwhile is written too, because
+        // each batch of any node makes all others wait.
+        while commands.len() < self.batch
+            && let Ok(command) = queue.try_recv()
+        {
+            commands.extend([command]);
+        }
+        // Only a shared store has commits with unknown outcomes, after which the commands may be needed again.
+        let mut input =
+            if self.store.is_shared() { commands.input.clone() } else { std::mem::take(&mut commands.input) };
         let keys = prefetch_keys(&input.submissions, &input.crawl_parts);
         let mut prefetched = transaction.prefetch(&PrefetchKeys { terms: input.terms(), ..keys })?;
         let refused = input.refuse(&prefetched.stale_terms);

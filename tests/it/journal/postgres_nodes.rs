@@ -1,8 +1,14 @@
 //! Several nodes with one journal in PostgreSQL: what the readers of each node see, and what a lost connection does to
 //! messages without an event key.
 
-use std::{path::Path, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    path::Path,
+    task::Poll,
+    time::Duration,
+};
 
+use futures_util::future::join_all;
 use tidings::{
     journal::{
         DraftOutcome, DuplicatePolicy, Journal, JournalSettings, JournalThreads, Submission, TailBounds,
@@ -15,6 +21,7 @@ use tidings::{
     model::{Draft, Seq, SourceName},
 };
 use tokio::time::timeout;
+use tokio_postgres::NoTls;
 
 use crate::support::{
     broker_process::wait_until,
@@ -84,6 +91,29 @@ async fn follow(journal: Journal, count: usize) -> Vec<u64> {
         seen.extend(page.iter().map(|change| change.seq().0));
     }
     seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn messages_that_arrive_while_another_node_writes_share_one_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(folder.path(), "a");
+    node.append(1).await;
+    let (other, connection) = tokio_postgres::connect(&postgres::connection(folder.path()), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    other.batch_execute("BEGIN; SELECT FROM tidings.journal_head FOR UPDATE").await.unwrap();
+    let (journal, first) = (node.journal.clone(), 2);
+    let first = tokio::spawn(async move { append(&journal, first).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE application_name = 'tidings/a' AND wait_event_type = 'Lock' AND datname = current_database()";
+    wait_until("the node waits for the other one", || query(folder.path(), waiting) == "1");
+    let mut others = Box::pin(join_all((3..20).map(|number| node.append(number))));
+    // The first poll sends the messages to the writer.
+    poll_fn(|context| Poll::Ready(others.as_mut().poll(context).is_ready())).await;
+    other.batch_execute("COMMIT").await.unwrap();
+    timeout(PATIENCE, others).await.unwrap();
+    first.await.unwrap();
+    assert_eq!(query(folder.path(), "SELECT count(DISTINCT xmin::text) FROM changes WHERE seq > 1"), "1");
+    node.close();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

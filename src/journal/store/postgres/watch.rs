@@ -15,6 +15,9 @@ use crate::{
 /// Maximum time between two reads of the state.
 const POLL: Duration = Duration::from_millis(400);
 
+/// Minimum time between two reads of the state. Without it, a node would read once for each batch of every other node.
+const REST: Duration = Duration::from_millis(10);
+
 /// Waits between attempts to connect.
 const RECONNECT: Backoff = Backoff::new(POLL, Duration::from_secs(5));
 
@@ -45,7 +48,10 @@ impl<'s> PostgresWatch<'s> {
         self.store.driver.run(*pause + CALL_LIMIT, async {
             let notified = async {
                 match session {
-                    Some(session) => session.notified().await,
+                    Some(session) => {
+                        tokio::time::sleep(REST).await;
+                        session.notified().await;
+                    }
                     None => std::future::pending().await,
                 }
             };
