@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Database, Nodes, micros_each, webhooks::wait_until_spread, wire::CountingProxy};
+use super::{Database, Nodes, micros_each, wire::CountingProxy};
 use crate::{
     database::{name_of, node},
     streams::readers,
@@ -44,7 +44,12 @@ pub(super) fn measure(folder: &Path, database: &Database) {
 
 fn idle_subscriptions(folder: &Path, database: &Database, alone: f64) {
     let nodes = Nodes::start(folder, database, 1, &subscriptions(SUBSCRIPTIONS, &sink()));
-    wait_until_spread(&nodes, database);
+    let duties = "SELECT count(*) FROM duties WHERE name LIKE 'subscription/%'";
+    while database.number(&nodes.store, duties) < SUBSCRIPTIONS {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // The work begins after the duty is taken.
+    std::thread::sleep(Duration::from_secs(2));
     let delivering = nodes.nodes[0].memory() as f64;
     println!("| memory of an idle subscription | {:.1} kB |", (delivering - alone) / SUBSCRIPTIONS as f64 / 1e3);
 }

@@ -79,12 +79,8 @@ fn median_cost(used: &[Used]) -> Cost {
 fn print(costs: &[Cost; CONTENDERS.len()]) {
     println!("\n| processor time of a change | node with the posts | each other node | database |");
     println!("| --- | ---: | ---: | ---: |");
-    for ((name, count, streams), Cost { first, other, database }) in CONTENDERS.iter().zip(costs) {
-        println!(
-            "| {name}, {streams} streams each | {first:.0} µs | {other:.0} µs | {database:.0} µs |",
-            streams = streams
-        );
-        let _ = count;
+    for ((name, _, streams), Cost { first, other, database }) in CONTENDERS.iter().zip(costs) {
+        println!("| {name}, {streams} streams each | {first:.0} µs | {other:.0} µs | {database:.0} µs |");
     }
     let [few, few_each, many, many_each] = costs;
     let at_one = (many.first - few.first) / (CONTENDERS[2].2 - CONTENDERS[0].2) as f64;

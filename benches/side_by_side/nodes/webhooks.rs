@@ -56,7 +56,7 @@ pub(super) fn measure(folder: &Path, database: &Database) {
 }
 
 /// Waits until every node has duties, and all subscriptions are delivered.
-pub(super) fn wait_until_spread(nodes: &Nodes, database: &Database) {
+fn wait_until_spread(nodes: &Nodes, database: &Database) {
     let began = Instant::now();
     let holders = "SELECT count(DISTINCT holder) FROM duties";
     while database.number(&nodes.store, holders) < nodes.nodes.len() as u64 {
