@@ -1,37 +1,48 @@
 //! Messages pass over HTTP, RabbitMQ and STOMP through three nodes on a primary and a synchronous standby, while nodes are
 //! killed, suspended, terminated and cut off, and the database is restarted and replaced at random. Every acknowledged
-//! message becomes one change, and each subscriber gets every change in order, with repeats only under the same
-//! identifier.
+//! message becomes one change, also without an event key, and each subscriber gets every change in order, with repeats
+//! only under the same identifier.
 //!
 //! `SEED` repeats the choices of a run. `TIDINGS_TEST_CHANGES`, `TIDINGS_TEST_FAULTS` and `TIDINGS_TEST_FAULT_KINDS` make
 //! the test longer or narrow it (see CONTRIBUTING.md).
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tempfile::TempDir;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     activemq,
-    chaos::{self, ReceivedChanges},
+    chaos::{self, ReceivedChanges, RecordRequest},
     cluster_faults::{Fault, FaultyCluster, NODES},
     duty_audit,
     gateway::{Gateway, free_address},
+    http_receiver::{Receiver, Reply},
     journal_fixture::configuration,
     message_load::{Destinations, MessageLoad},
     moving_readers::MovingReader,
     nodes_fixture::until,
+    postgres_pair::PrimaryAddress,
     rabbitmq::{Broker, Vhost},
     reconnecting_client::{Progress, consume},
-    shared_journal_checks::{assert_numbers, assert_tables_agree},
+    shared_journal_checks::{assert_numbers, assert_tables_agree, assert_verified},
     stomp_client,
     subscription_fixture::index,
     webhook_fixture::{record_changes, webhook},
+    websub_fixture::{LOCAL, challenge, record_entries, try_subscribe},
 };
 
 /// Exchange of the AMQP source.
 const EXCHANGE: &str = "events";
+
+/// URL of all nodes for people and subscribers.
+const PUBLIC_URL: &str = "http://tidings.example";
 
 /// Names of the sources that run under a duty.
 const SOURCES: [&str; 2] = ["rabbitmq", "stomp"];
@@ -73,7 +84,7 @@ fn lines(vhost: &Vhost<'_>, stomp: &activemq::Broker, queue: &str, receivers: [S
     let [single, batches] = receivers.map(|address| format!("http://{address}/"));
     let [rabbitmq_source, stomp_source] = SOURCES;
     format!(
-        "[journal]\ntail_changes = 300\n\
+        "[server]\npublic_url = \"{PUBLIC_URL}\"\n[journal]\ntail_changes = 300\n{LOCAL}\
          [sources.{rabbitmq_source}]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"{}\"\n\
          exchange = \"{EXCHANGE}\"\nqueue = \"tidings.events\"\nbindings = [\"events\"]\n\
          [sources.{stomp_source}]\ntransport = \"stomp\"\ndialect = \"content-change\"\nurl = \"{}\"\n\
@@ -85,32 +96,27 @@ fn lines(vhost: &Vhost<'_>, stomp: &activemq::Broker, queue: &str, receivers: [S
         + &webhook("batches", &batches, "answer_seconds = 1\nmax_batch = 20")
 }
 
-/// Subscribers of every kind. Those that read are complete when their task ends.
+/// Subscribers of every kind, which run until they are aborted.
 struct Subscribers {
     received: Vec<Arc<ReceivedChanges>>,
     amqp: Arc<Progress>,
     tasks: JoinSet<()>,
-    done: CancellationToken,
 }
 
 impl Subscribers {
-    fn start(
-        urls: &[String],
-        broker: String,
-        receivers: &[SocketAddr],
-        count: u64,
-        random: &mut fastrand::Rng,
-    ) -> Self {
-        let (mut tasks, done, amqp) = (JoinSet::new(), CancellationToken::new(), Arc::<Progress>::default());
-        let mut received = Vec::new();
-        for address in receivers {
-            let (own, done) = (Arc::<ReceivedChanges>::default(), done.clone());
+    fn start(urls: &[String], broker: String, receivers: &Receivers, random: &mut fastrand::Rng) -> Self {
+        let (mut tasks, amqp, mut received) = (JoinSet::new(), Arc::<Progress>::default(), Vec::new());
+        let webhooks = receivers.webhooks.map(|address| (address, 1000, record_changes as RecordRequest));
+        let hub = receivers.hub.map(|address| (address, 1000, record_entries as RecordRequest));
+        for (address, seldom, record) in webhooks.into_iter().chain(hub) {
+            let own = Arc::<ReceivedChanges>::default();
             received.push(Arc::clone(&own));
-            tasks.spawn(chaos::receive(*address, (own, 1000, record_changes), random.fork(), done));
+            tasks.spawn(chaos::receive(address, (own, seldom, record), random.fork(), CancellationToken::new()));
         }
+        tasks.spawn(renew(urls.to_owned(), receivers.hub, random.fork()));
         for number in 0..4 {
             let own = Arc::<ReceivedChanges>::default();
-            let reader = MovingReader::new(urls, random.fork(), &own, count);
+            let reader = MovingReader::new(urls, random.fork(), &own);
             received.push(own);
             match number % 2 {
                 0 => tasks.spawn(reader.follow()),
@@ -118,9 +124,8 @@ impl Subscribers {
             };
         }
         let progress = Arc::clone(&amqp);
-        let expected = usize::try_from(count).unwrap();
-        tasks.spawn(async move { consume(&broker, "index", expected, &progress).await });
-        Self { received, amqp, tasks, done }
+        tasks.spawn(async move { consume(&broker, "index", usize::MAX, &progress).await });
+        Self { received, amqp, tasks }
     }
 
     /// Returns how many changes the slowest subscriber has received.
@@ -131,14 +136,57 @@ impl Subscribers {
 
     /// Ends the subscribers; panics unless each has every change in order.
     #[expect(clippy::print_stderr, reason = "prints the number of repeats")]
-    async fn assert_complete(self, changes: &[serde_json::Value]) {
-        self.done.cancel();
-        self.tasks.join_all().await;
+    async fn assert_complete(mut self, changes: &[serde_json::Value]) {
+        self.tasks.abort_all();
+        while let Some(ended) = self.tasks.join_next().await {
+            assert!(ended.as_ref().is_err_and(JoinError::is_cancelled), "a subscriber has ended: {ended:?}");
+        }
         let by_amqp = ReceivedChanges::default();
         self.amqp.counts().received.iter().for_each(|message| by_amqp.record(message.seq, &message.id));
         let mut repeats: Vec<_> = self.received.iter().map(|received| received.assert_complete(changes)).collect();
         repeats.push(by_amqp.assert_complete(changes));
-        eprintln!("repeats at webhooks, readers and AMQP: {repeats:?}");
+        eprintln!("repeats at webhooks, WebSub callbacks, readers and AMQP: {repeats:?}");
+    }
+}
+
+/// Addresses of the subscribers with an HTTP server.
+struct Receivers {
+    webhooks: [SocketAddr; 2],
+    /// Callbacks of WebSub subscribers.
+    hub: [SocketAddr; 2],
+}
+
+impl Receivers {
+    fn new() -> Self {
+        let addresses = || [(); 2].map(|()| free_address().parse().unwrap());
+        Self { webhooks: addresses(), hub: addresses() }
+    }
+
+    /// Subscribes at the hubs of these nodes.
+    async fn subscribe(&self, urls: &[String], primary: &PrimaryAddress) {
+        let confirm = |address| Receiver::at(address, |_, request| Reply::Answer(200, vec![], challenge(request)));
+        let [one, two] = self.hub.map(confirm);
+        let _running = (one.await, two.await);
+        for (address, url) in self.hub.iter().zip(urls) {
+            assert!(try_subscribe(url, &callback(*address), &format!("{PUBLIC_URL}/feed")).await);
+        }
+        until("the subscriptions are verified", async || {
+            primary.query("SELECT count(*) FROM subscriptions WHERE made_by = 'hub'") == self.hub.len().to_string()
+        })
+        .await;
+    }
+}
+
+fn callback(address: SocketAddr) -> String {
+    format!("http://{address}/")
+}
+
+/// Renews the subscriptions at the hub of any node, again and again. A request may be lost with its node.
+async fn renew(urls: Vec<String>, callbacks: [SocketAddr; 2], mut random: fastrand::Rng) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(random.u64(500..2000))).await;
+        let (url, address) = (&urls[random.usize(..urls.len())], callbacks[random.usize(..callbacks.len())]);
+        try_subscribe(url, &callback(address), &format!("{PUBLIC_URL}/feed")).await;
     }
 }
 
@@ -166,9 +214,9 @@ async fn nodes_lose_nothing_while_they_and_the_database_fail() {
 
     let (vhost, stomp) = (Broker::shared().vhost(), activemq::Broker::shared());
     let queue = format!("/queue/{}", stomp.name());
-    let receivers = [(); 2].map(|()| free_address().parse::<SocketAddr>().unwrap());
+    let receivers = Receivers::new();
     let folder = LogFolder(tempfile::tempdir().unwrap());
-    configuration(folder.0.path(), &lines(&vhost, stomp, &queue, receivers));
+    configuration(folder.0.path(), &lines(&vhost, stomp, &queue, receivers.webhooks));
     let rabbitmq = vhost.client().await;
     rabbitmq.exchange(EXCHANGE).await;
 
@@ -177,11 +225,11 @@ async fn nodes_lose_nothing_while_they_and_the_database_fail() {
     duty_audit::start(&primary, &SOURCES);
     until_ready(&cluster.gateways()).await;
     let urls = cluster.urls();
-    let subscribers = Subscribers::start(&urls, vhost.url(), &receivers, count, &mut random);
-    let hooks = urls.iter().map(|url| format!("{url}/hooks/content-change")).collect();
-    let stomp = stomp_client::Client::connect(stomp.port);
+    receivers.subscribe(&urls, &primary).await;
+    let subscribers = Subscribers::start(&urls, vhost.url(), &receivers, &mut random);
+    let (gateways, stomp) = (urls.clone(), stomp_client::Client::connect(stomp.port));
     let load =
-        MessageLoad::start(count, Destinations { hooks, rabbitmq, exchange: EXCHANGE, stomp, queue }, &mut random);
+        MessageLoad::start(count, Destinations { gateways, rabbitmq, exchange: EXCHANGE, stomp, queue }, &mut random);
     let outcome = load.outcome();
 
     let began = Instant::now();
@@ -202,14 +250,16 @@ async fn nodes_lose_nothing_while_they_and_the_database_fail() {
     cluster.until_repaired().await;
     eprintln!("{:?}: all are repaired, {} messages are accepted", began.elapsed(), outcome.accepted());
     chaos::until(count, || outcome.accepted()).await;
-    load.join().await;
-    eprintln!("{:?}: all are accepted", began.elapsed());
-    chaos::until(count, || subscribers.slowest()).await;
+    load.join(&urls).await;
+    let total = primary.query("SELECT count(*) FROM changes").parse().unwrap();
+    eprintln!("{:?}: all are accepted, {total} changes", began.elapsed());
+    chaos::until(total, || subscribers.slowest()).await;
     eprintln!("{:?}: all have arrived", began.elapsed());
 
-    check_views(&cluster.gateways(), count).await;
+    check_views(&cluster.gateways(), total).await;
     let changes = cluster.gateways()[0].changes().await;
-    outcome.assert_journaled(count, &changes);
+    let unanswered = outcome.assert_journaled(count, &changes);
+    eprintln!("{unanswered} messages without a key became changes without a response");
     let failovers = faults.iter().filter(|fault| **fault == Fault::Failover).count();
     subscribers.assert_complete(&changes).await;
     until("all cursors are at the head", async || {
@@ -225,6 +275,7 @@ async fn nodes_lose_nothing_while_they_and_the_database_fail() {
     assert_eq!(primary.query("SELECT count(*) FROM nodes"), "0");
     assert_numbers(&primary, &changes, failovers);
     assert_tables_agree(&primary);
+    assert_verified(&primary);
     duty_audit::assert_no_strays(&primary);
     check_logs(folder.0.path());
 }

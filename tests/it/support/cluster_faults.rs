@@ -26,8 +26,11 @@ pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 /// Maximum time of any wait for a recovery.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
 
+/// Time after the end of a lease in which a running node takes the duties.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(2);
+
 /// Maximum number of faults at a time.
-const CONCURRENT_FAULTS: usize = 2;
+const CONCURRENT_FAULTS: usize = 3;
 
 /// What happens to a node or to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,10 +258,12 @@ impl FaultyNode {
         spawn_blocking(start(self.name, self.folder.clone(), self.address.clone(), ports)).await.unwrap()
     }
 
-    /// Waits until the node is, or is not, among the nodes in the database.
+    /// Waits until the node is, or is not, among the nodes in the database. If no other node is left to remove it, it is
+    /// not among them a while after its lease has ended.
     async fn until_listed(&self, is_listed: bool) {
+        let margin = if is_listed { 0 } else { REMOVAL_LIMIT.as_secs() };
         let sql = format!(
-            "SELECT count(*) FROM nodes WHERE name = '{}' AND (expires > clock_timestamp() OR NOT {is_listed})",
+            "SELECT count(*) FROM nodes WHERE name = '{}' AND expires > clock_timestamp() - interval '{margin} s'",
             self.name
         );
         let expected = if is_listed { "1" } else { "0" };

@@ -1,5 +1,6 @@
 //! Readers of the stream and of long polls that move between gateways at random, as behind a load balancer. Like an
-//! indexer each stores its cursor now and then, and sometimes starts again from there.
+//! indexer each stores its cursor now and then, and sometimes starts again from there. They read until their task is
+//! aborted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,20 +22,14 @@ pub(crate) struct MovingReader {
     urls: Vec<String>,
     random: fastrand::Rng,
     received: Arc<ReceivedChanges>,
-    /// Number of changes to read.
-    count: u64,
     last: u64,
     stored: u64,
 }
 
 impl MovingReader {
-    pub(crate) fn new(urls: &[String], random: fastrand::Rng, received: &Arc<ReceivedChanges>, count: u64) -> Self {
+    pub(crate) fn new(urls: &[String], random: fastrand::Rng, received: &Arc<ReceivedChanges>) -> Self {
         let (urls, received) = (urls.to_owned(), Arc::clone(received));
-        Self { http: client(), urls, random, received, count, last: 0, stored: 0 }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.received.count() >= self.count
+        Self { http: client(), urls, random, received, last: 0, stored: 0 }
     }
 
     /// Returns the URL of any gateway. Sometimes the reader has restarted with the stored cursor.
@@ -55,9 +50,9 @@ impl MovingReader {
         }
     }
 
-    /// Follows the streams until every change has arrived.
+    /// Follows the streams.
     pub(crate) async fn follow(mut self) {
-        while !self.is_complete() {
+        loop {
             let request = format!("{}/stream?after=0", self.next_gateway());
             let request = self.http.get(request);
             let request = if self.last == 0 { request } else { request.header("last-event-id", self.last.to_string()) };
@@ -71,7 +66,6 @@ impl MovingReader {
             }
             let (mut stream, mut left) = (Stream::of(response), self.random.u32(1..1000));
             while left > 0
-                && !self.is_complete()
                 && let Ok(Ok(Some(block))) = timeout(IDLE, stream.next()).await
             {
                 let Some(data) = &block.data else { continue };
@@ -83,9 +77,9 @@ impl MovingReader {
         }
     }
 
-    /// Polls until every change has arrived.
+    /// Polls.
     pub(crate) async fn poll(mut self) {
-        while !self.is_complete() {
+        loop {
             let limit = self.random.u32(1..400);
             let url = self.next_gateway().to_owned();
             let request = self.http.get(format!("{url}/changes?after={}&limit={limit}&wait=1", self.last));

@@ -49,6 +49,12 @@ impl ServerAddress {
         }
         Ok(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
+
+    /// Returns the URL of a database.
+    pub(crate) fn connection(&self, database: &str) -> String {
+        let host = self.folder.display().to_string().replace('/', "%2F");
+        format!("postgres://tidings@{host}:{}/{database}", self.port)
+    }
 }
 
 /// A running server.
@@ -210,8 +216,7 @@ impl Server {
 
     /// Returns the URL of a database.
     pub(crate) fn connection(&self, database: &str) -> String {
-        let host = self.folder.display().to_string().replace('/', "%2F");
-        format!("postgres://tidings@{host}:{}/{database}", self.port)
+        self.address().connection(database)
     }
 
     /// Creates an empty database, and returns its URL.

@@ -37,6 +37,11 @@ impl PrimaryAddress {
     pub(crate) fn query(&self, sql: &str) -> String {
         self.try_query(sql).unwrap_or_else(|| panic!("the database does not answer {sql}"))
     }
+
+    /// Returns the URL of the database.
+    pub(crate) fn url(&self) -> String {
+        self.0.lock().unwrap().connection(DATABASE)
+    }
 }
 
 impl ServerPair {

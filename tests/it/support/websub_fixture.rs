@@ -14,12 +14,16 @@ use serde_json::Value;
 use sha2::Sha256;
 
 use crate::support::{
+    chaos::ReceivedChanges,
     gateway::{Gateway, PATIENCE, client},
     http_receiver::{ReceivedRequest, Receiver, Reply},
 };
 
 /// Configuration that allows callbacks on this host.
 pub(crate) const LOCAL: &str = "[delivery]\nallow = [\"127.0.0.1\"]\n";
+
+/// Secret with which [`record_entries`] expects each message to be signed.
+pub(crate) const SUBSCRIBER_SECRET: &str = "a secret of the test";
 
 /// Returns the decoded query of a request.
 pub(crate) fn query(request: &ReceivedRequest) -> BTreeMap<String, String> {
@@ -54,10 +58,29 @@ pub(crate) async fn ask(gateway: &Gateway, parameters: &[(&str, &str)]) -> (u16,
 }
 
 async fn ask_at(gateway: &str, parameters: &[(&str, &str)]) -> (u16, String) {
+    let answer = hub_request(gateway, parameters).send().await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+fn hub_request(gateway: &str, parameters: &[(&str, &str)]) -> reqwest::RequestBuilder {
     let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
     let request = client().post(format!("{gateway}/hub")).body(body);
-    let answer = request.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
-    (answer.status().as_u16(), answer.text().await.unwrap())
+    request.header("content-type", "application/x-www-form-urlencoded")
+}
+
+/// Subscribes to a topic, or renews the subscription, at a gateway that may not respond. Messages are signed with
+/// [`SUBSCRIBER_SECRET`]. Returns whether the gateway has accepted the request.
+pub(crate) async fn try_subscribe(gateway: &str, callback: &str, topic: &str) -> bool {
+    let parameters = [("hub.mode", "subscribe"), ("hub.callback", callback), ("hub.topic", topic)];
+    let request = hub_request(gateway, &[&parameters[..], &[("hub.secret", SUBSCRIBER_SECRET)]].concat());
+    match request.timeout(Duration::from_secs(2)).send().await {
+        Ok(response) => {
+            let status = response.status().as_u16();
+            assert!(status == 202 || status == 503, "{gateway} refuses a subscription: {status}");
+            status == 202
+        }
+        Err(_) => false,
+    }
 }
 
 pub(crate) async fn subscribe(gateway: &Gateway, callback: &str, topic: &str, more: &[(&str, &str)]) {
@@ -138,6 +161,33 @@ pub(crate) fn numbers(posts: &[ReceivedRequest]) -> Vec<u64> {
         all.extend(seqs);
     }
     all
+}
+
+/// Returns the numbers and identifiers of the changes in a document, oldest first.
+fn changes(document: &str) -> Vec<(u64, String)> {
+    let between = |text: &str, start: &str, end: &str| {
+        let (_, rest) = text.split_once(start).unwrap();
+        rest.split_once(end).unwrap().0.to_owned()
+    };
+    let entries = document.split("<entry>").skip(1).map(|entry| {
+        let source = between(entry, "<source>", "</source>");
+        (between(entry, " seq=\"", "\"").parse().unwrap(), between(&source, "<id>", "</id>"))
+    });
+    let mut entries: Vec<_> = entries.collect();
+    entries.reverse();
+    entries
+}
+
+/// Confirms a verification, or records the changes of a message, whatever its reply will be.
+pub(crate) fn record_entries(received: &ReceivedChanges, request: &ReceivedRequest) -> Option<Reply> {
+    if request.method == "GET" {
+        return Some(Reply::Answer(200, vec![], challenge(request)));
+    }
+    assert!(is_signed(request, SUBSCRIBER_SECRET));
+    for (seq, id) in changes(std::str::from_utf8(&request.body).unwrap()) {
+        received.record(seq, &id);
+    }
+    None
 }
 
 pub(crate) async fn until_distributed(receiver: &Receiver, last: u64) -> Vec<ReceivedRequest> {
