@@ -202,9 +202,11 @@ impl Server {
         let start = as_server_user("postgres");
         let words: Vec<_> = [start.get_program()].into_iter().chain(start.get_args()).collect();
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        // The server does not end before its last connection has sent a name or this time has passed, and a connection
+        // through a silent network sends nothing.
         let settings = format!(
             "-D {0}/data -k {0} -p {port} -c listen_addresses=127.0.0.1 -c max_connections=300 \
-             -c wal_retrieve_retry_interval=200ms",
+             -c wal_retrieve_retry_interval=200ms -c authentication_timeout=3s",
             folder.display()
         );
         fs::write(folder.join("start"), format!("exec {} {settings}\n", words.join(" "))).unwrap();
