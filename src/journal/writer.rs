@@ -149,7 +149,8 @@ impl Writer {
         let refused = input.refuse(&prefetched.stale_terms);
         self.prefetch_purge_parts(&mut *transaction, &input, &mut prefetched)?;
         let stored_head = prefetched.stored_head;
-        let context = BatchContext { prefetched, bounds: self.bounds, now: Timestamp::now() };
+        let now = prefetched.now.unwrap_or_else(Timestamp::now);
+        let context = BatchContext { prefetched, bounds: self.bounds, now };
         let BatchInput { submissions, crawl_parts, cursors, .. } = input;
         let cursors = cursors.into_iter().map(|advance| (advance.name, advance.cursor)).collect();
         let batch = SettledBatch::build(submissions, crawl_parts, cursors, context)?;

@@ -41,6 +41,8 @@ pub struct PrefetchedRows {
     pub stored_head: Seq,
     /// Time of receipt of the newest change.
     pub received: Option<Timestamp>,
+    /// Present time by the clock of the store, if several nodes share it. The clocks of the nodes may disagree.
+    pub now: Option<Timestamp>,
     /// First change of each event: its number, and its identifier unless retention has removed the change.
     pub first_changes: HashMap<EventKey, (Seq, Option<ChangeId>)>,
     /// Events that the store has recorded as without effect.

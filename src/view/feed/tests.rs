@@ -1,6 +1,6 @@
 //! Tests of rendering: once for concurrent requests, and dated when its second is over.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use chrono::{TimeDelta, Utc};
 
@@ -52,12 +52,14 @@ async fn concurrent_requests_cause_one_rendering() {
 #[test]
 fn feed_has_last_modified_only_after_a_minute() {
     let document = Representation::new("text/plain", "x", CachePolicy::Revalidate);
-    let served = |age| {
-        let received = Some(Utc::now() - TimeDelta::seconds(age));
-        let response = NewestDocument::new(Seq(1), Seq(1), received, document.clone())
-            .serve()
-            .respond(&axum::http::Method::GET, &axum::http::HeaderMap::new());
-        response.headers().contains_key("last-modified")
+    let received = Utc::now();
+    let newest = NewestDocument::new(Seq(1), Seq(1), Some(received), document);
+    let is_final = |by_clock, since_rendered| {
+        newest.is_final(received + TimeDelta::seconds(by_clock), Duration::from_secs(since_rendered))
     };
-    assert!(!served(0) && !served(50) && served(70));
+    assert!(!is_final(0, 0) && !is_final(50, 50) && is_final(70, 70));
+    assert!(!is_final(3600, 0), "the clock of this node is ahead of the journal's");
+    assert!(!is_final(-3600, 70), "the clock of this node is behind, or was set back");
+    let response = newest.serve().respond(&axum::http::Method::GET, &axum::http::HeaderMap::new());
+    assert!(!response.headers().contains_key("last-modified"));
 }

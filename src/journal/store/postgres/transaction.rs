@@ -14,9 +14,11 @@ use crate::{
     model::{Seq, Timestamp, Uri},
 };
 
-/// Query for the head, which locks it until the transaction ends.
+/// Query for the head and the time, which locks the head until the transaction ends.
 const LOCK_HEAD: &str = "SELECT head, received, seeds,
-        timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), identity FROM journal_head FOR UPDATE";
+        timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), identity,
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    FROM journal_head FOR UPDATE";
 
 const MOVE_HEAD: &str = "UPDATE journal_head SET head = $1, received = $2, seeds = $3";
 
@@ -57,6 +59,8 @@ pub(super) struct LockedHead {
     is_same_timeline: bool,
     /// Identity of the journal, which another node may have changed after a failover.
     identity: Uuid,
+    /// Time of the server, at which all changes of the batch are received.
+    now: Timestamp,
     /// Ranges of numbers that restores have skipped, the newest first.
     restores: Vec<(Seq, Seq)>,
 }
@@ -106,6 +110,7 @@ impl LockedHead {
             seeds: super::row::get(row, 2)?,
             is_same_timeline: super::row::get(row, 3)?,
             identity: super::row::get(row, 4)?,
+            now: rows::time(super::row::get(row, 5)?)?,
             restores,
         })
     }
@@ -119,7 +124,7 @@ impl LockedHead {
 impl Transaction for PostgresTransaction<'_> {
     fn prefetch(&mut self, keys: &PrefetchKeys) -> Result<PrefetchedRows, StoreError> {
         let limits = self.store.options.limits;
-        let window = dedupe::Window::new(limits, Timestamp::now(), self.locked.head, &self.locked.restores);
+        let window = dedupe::Window::new(limits, self.locked.now, self.locked.head, &self.locked.restores);
         let (first_changes, unchanged, used_ids, objects, stale_terms) = self.transaction.run(async |session| {
             let (first_changes, unchanged, used_ids, objects, stale_terms) = join5(
                 dedupe::first_changes(session, window, &keys.keys),
@@ -143,6 +148,7 @@ impl Transaction for PostgresTransaction<'_> {
             head,
             stored_head: self.locked.head,
             received,
+            now: Some(self.locked.now),
             first_changes,
             unchanged,
             used_ids,
