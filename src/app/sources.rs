@@ -86,7 +86,12 @@ pub(super) fn follow_up(
                 let (journal, source) = (journal.under(tenure.term()), Arc::clone(&source));
                 FollowUp { journal, source }.run(tenure.stop().clone())
             };
-            cluster.run_duty(DutyName::follow_ups(source.name()), &stop, work).await;
+            let duty = cluster.run_duty(DutyName::follow_ups(source.name()), &stop, work);
+            let counts = FollowUp { journal: journal.clone(), source: Arc::clone(&source) }.keep_count();
+            tokio::select! {
+                () = duty => {}
+                () = counts, if cluster.is_shared() => {}
+            }
         };
         follow_ups.spawn(supervisor.clone().run(Worker::FollowUps, Some(name), follow_up));
     }

@@ -26,6 +26,10 @@ const PAGE: usize = 64;
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// Maximum time between two counts while there are incomplete changes. A lookup without a result completes a change, but
+/// makes no other.
+const COUNT_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Background worker that completes the incomplete changes of one source.
 pub struct FollowUp {
     /// The journal that contains the changes.
@@ -47,6 +51,29 @@ impl FollowUp {
     pub async fn run(self, stop: CancellationToken) {
         if let Some(enricher) = &self.source.enricher {
             let _ = stop.run_until_cancelled(self.run_rounds(enricher)).await;
+        }
+    }
+
+    /// Counts the incomplete changes whenever another node may have added or completed some, until the future is dropped.
+    /// The node that completes them learns in this way of those that other nodes have written.
+    pub async fn keep_count(self) {
+        let Some(enricher) = &self.source.enricher else { return std::future::pending().await };
+        let mut head = self.journal.watch();
+        loop {
+            head.mark_unchanged();
+            let left = self.count(enricher).await;
+            match left {
+                Ok(0) => {}
+                Ok(_) => enricher.more_incomplete.notify_one(),
+                Err(ref error) => {
+                    tracing::debug!(source = %self.source.name(), %error, "cannot count incomplete changes; retrying");
+                }
+            }
+            sleep(SHORTEST_WAIT).await;
+            tokio::select! {
+                changed = head.changed() => if changed.is_err() { return std::future::pending().await },
+                () = sleep(COUNT_INTERVAL), if !matches!(left, Ok(0)) => {}
+            }
         }
     }
 
