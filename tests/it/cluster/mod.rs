@@ -1,9 +1,13 @@
 mod chaos;
+mod clocks;
 mod duty_fence;
 mod example;
 mod handover;
+mod handover_under_load;
+mod moved_clients;
 mod node_names;
 mod node_table;
 mod queue_sources;
+mod single_duties;
 mod subscription_operations;
 mod suspension;

@@ -5,18 +5,9 @@ use serde_json::json;
 use crate::support::{
     gateway::Gateway,
     http_receiver::{ReceivedRequest, Receiver, Reply},
-    nodes_fixture::{SharedJournal, duties, until},
+    nodes_fixture::{SharedJournal, holder_and_other, until},
     subscription_fixture::post,
 };
-
-/// Returns the node that has the duty of a subscription, and the other one.
-async fn holder_and_other<'a>(nodes: [&'a Gateway; 2], duty: &str) -> (&'a Gateway, &'a Gateway) {
-    let [a, b] = nodes;
-    until("the duty is taken", async || duties(a).await.iter().any(|(name, _)| name == duty)).await;
-    let duties = duties(a).await;
-    let (_, holder) = duties.iter().find(|(name, _)| name == duty).unwrap();
-    if holder == "a" { (a, b) } else { (b, a) }
-}
 
 async fn state(node: &Gateway) -> String {
     node.json("/subscriptions/index").await["state"].as_str().unwrap().to_owned()
@@ -35,7 +26,7 @@ async fn a_subscription_is_created_paused_rewound_and_deleted_on_any_node() {
         post(&a, number).await;
     }
     assert_eq!(a.ask("PUT", "/subscriptions/index", Some(definition.clone())).await.0, 201);
-    let (holder, other) = holder_and_other([&a, &b], "subscription/index").await;
+    let (holder, other) = holder_and_other([&a, &b], &journal, "subscription/index").await;
     receiver.until(5).await;
     until("the holder delivers", async || state(holder).await == "running").await;
     until("the other node knows the cursor", async || {
@@ -52,7 +43,7 @@ async fn a_subscription_is_created_paused_rewound_and_deleted_on_any_node() {
     receiver.until(6).await;
 
     // Rewound on the other node: the old engine does not move the cursor any more.
-    let (holder, other) = holder_and_other([&a, &b], "subscription/index").await;
+    let (holder, other) = holder_and_other([&a, &b], &journal, "subscription/index").await;
     until("the cursor is there", async || journal.query("SELECT cursor FROM subscriptions") == "6").await;
     assert_eq!(other.ask("POST", "/subscriptions/index/rewind", Some(json!({ "to": "beginning" }))).await.0, 200);
     receiver.until(12).await;

@@ -3,8 +3,6 @@
 //! A session has the name of its node. The transaction of a write keeps the row of the duty until it ends, so a trigger
 //! within the transaction finds the holder of that time.
 
-use crate::support::postgres_pair::PrimaryAddress;
-
 /// Statements that create the triggers, on the tables of the gateway.
 const TRIGGERS: &str = "
     CREATE SCHEMA audit;
@@ -28,28 +26,36 @@ const TRIGGERS: &str = "
         PERFORM audit.check_holder('subscription/' || (to_jsonb(NEW) ->> TG_ARGV[0]), to_jsonb(NEW));
         RETURN NULL;
     END $$;
+    CREATE FUNCTION audit.check_removal() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM audit.check_holder(TG_ARGV[0] || coalesce(to_jsonb(OLD) ->> TG_ARGV[1], ''), to_jsonb(OLD.seq));
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER retention AFTER DELETE ON tidings.changes
+        FOR EACH ROW EXECUTE FUNCTION audit.check_removal('retention');
+    CREATE TRIGGER follow_ups AFTER DELETE ON tidings.incomplete_changes
+        FOR EACH ROW EXECUTE FUNCTION audit.check_removal('follow-ups/', 'source');
     CREATE TRIGGER audit AFTER UPDATE OF cursor ON tidings.subscriptions
         FOR EACH ROW EXECUTE FUNCTION audit.check_subscription('name');
     CREATE TRIGGER audit AFTER INSERT ON tidings.dead_letters
         FOR EACH ROW EXECUTE FUNCTION audit.check_subscription('subscription');";
 
-/// Creates the triggers. The sources with these names run under a duty.
-pub(crate) fn start(primary: &PrimaryAddress, sources: &[&str]) {
+/// Creates the triggers with a function that runs SQL. The sources with these names run under a duty.
+pub(crate) fn start(query: impl Fn(&str) -> String, sources: &[&str]) {
     let names: Vec<_> = sources.iter().map(|name| format!("'{name}'")).collect();
     let changes = format!(
         "CREATE TRIGGER audit AFTER INSERT ON tidings.changes
         FOR EACH ROW EXECUTE FUNCTION audit.check_change({})",
         names.join(", ")
     );
-    primary.query(&format!("{TRIGGERS}{changes}"));
+    query(&format!("{TRIGGERS}{changes}"));
 }
 
 /// Panics if a node has written for a duty that it did not have.
-pub(crate) fn assert_no_strays(primary: &PrimaryAddress) {
+pub(crate) fn assert_no_strays(query: impl Fn(&str) -> String) {
     let strays = "SELECT coalesce(string_agg(s::text, ' '), '') FROM (SELECT * FROM audit.strays LIMIT 20) s";
-    assert_eq!(primary.query(strays), "", "writes of nodes without the duty");
+    assert_eq!(query(strays), "", "writes of nodes without the duty");
     // The test itself has no duty.
-    primary.query("UPDATE subscriptions SET cursor = cursor");
+    query("UPDATE subscriptions SET cursor = cursor");
     let are_noted = "SELECT (SELECT count(*) FROM subscriptions) = (SELECT count(*) FROM audit.strays)";
-    assert_eq!(primary.query(are_noted), "t", "the audit notes strays");
+    assert_eq!(query(are_noted), "t", "the audit notes strays");
 }

@@ -39,6 +39,7 @@ pub(crate) mod rabbitmq;
 pub(crate) mod reconnecting_client;
 pub(crate) mod resource_watch;
 pub(crate) mod shared_journal_checks;
+pub(crate) mod shifted_clock;
 pub(crate) mod small_disk;
 pub(crate) mod stomp_client;
 pub(crate) mod stomp_source;

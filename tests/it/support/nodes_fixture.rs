@@ -12,6 +12,7 @@ use crate::support::{
     gateway::{Gateway, PATIENCE, command},
     journal_fixture::configuration,
     postgres::Server,
+    shifted_clock::shift_clock,
     webhook_fixture::SECRET,
 };
 
@@ -49,7 +50,17 @@ impl SharedJournal {
 
     /// Starts a node and waits until it listens.
     pub(crate) fn node(&self, name: &str) -> Gateway {
+        self.start(name, self.command(name))
+    }
+
+    /// Starts a node whose clock is ahead by so many seconds, or behind if they are negative.
+    pub(crate) fn node_with_clock(&self, name: &str, seconds: i64) -> Gateway {
         let mut serve = self.command(name);
+        shift_clock(&mut serve, seconds);
+        self.start(name, serve)
+    }
+
+    fn start(&self, name: &str, mut serve: Command) -> Gateway {
         let log = std::fs::File::create(self.folder.path().join(format!("{name}.log"))).unwrap();
         serve.stderr(log);
         let data = self.folder.path().join(name);
@@ -66,8 +77,17 @@ impl SharedJournal {
 
     /// Runs a query that returns one value.
     pub(crate) fn query(&self, sql: &str) -> String {
-        Server::shared().run(&self.database, &format!("SET search_path = tidings; {sql}")).replace("SET\n", "")
+        let output = Server::shared().run(&self.database, &format!("SET search_path = tidings; {sql}"));
+        // The client program prints the result of the first statement too.
+        output.trim_start_matches("SET").trim_start().to_owned()
     }
+}
+
+/// Returns the node that has a duty, and the other one, of the nodes `a` and `b`. Waits until a node has it.
+pub(crate) async fn holder_and_other<T>([a, b]: [T; 2], journal: &SharedJournal, duty: &str) -> (T, T) {
+    let sql = format!("SELECT n.name FROM duties d JOIN nodes n ON n.instance = d.holder WHERE d.name = '{duty}'");
+    until("a node has the duty", async || !journal.query(&sql).is_empty()).await;
+    if journal.query(&sql) == "a" { (a, b) } else { (b, a) }
 }
 
 /// Returns the duties of the nodes, each with its node, as a node shows them.

@@ -1,0 +1,18 @@
+//! A process whose clock is wrong. libfaketime shifts the clock that can be set, and leaves the monotonic one alone.
+
+use std::{fs, path::PathBuf, process::Command};
+
+/// Path of the library below the folder of an architecture, in Debian's package libfaketime.
+const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
+
+/// Runs a command with a clock that is ahead by so many seconds, or behind if they are negative.
+pub(crate) fn shift_clock(command: &mut Command, seconds: i64) {
+    command.env("LD_PRELOAD", library()).env("FAKETIME", format!("{seconds:+}"));
+    command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+}
+
+fn library() -> PathBuf {
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().map(|folder| folder.unwrap().path());
+    let library = folders.map(|folder| folder.join(LIBRARY)).find(|library| library.exists());
+    library.expect("this test needs libfaketime: run scripts/test, which installs Debian's faketime")
+}
