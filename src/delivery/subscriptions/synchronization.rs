@@ -97,12 +97,16 @@ impl Inner {
         }
         for (name, stored) in stored {
             if !known.contains(&name) {
-                let (definition, trouble) = self.hub_definition(&stored);
-                let entry = Entry::of(stored, definition, &self.guard);
-                if let Some(trouble) = trouble {
-                    entry.status.set_stopped(super::SubscriptionState::Failed, &trouble);
+                {
+                    // Locked, because the hub denies a subscriber that has no subscription.
+                    let mut entries = self.entries();
+                    let (definition, trouble) = self.hub_definition(&stored);
+                    let entry = Entry::of(stored, definition, &self.guard);
+                    if let Some(trouble) = trouble {
+                        entry.status.set_stopped(super::SubscriptionState::Failed, &trouble);
+                    }
+                    entries.insert(name.clone(), entry);
                 }
-                self.entries().insert(name.clone(), entry);
                 self.start_engine(&name);
             } else if self.with(&name, |entry| entry.agrees_with(&stored)).unwrap_or(true) {
                 self.update_progress(&stored);

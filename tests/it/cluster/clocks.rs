@@ -47,10 +47,8 @@ async fn nodes_whose_clocks_are_an_hour_off_keep_their_duties_and_agree() {
     for number in 0..30 {
         numbers.push(post([&right, &ahead, &behind][number % 3], number as u64).await);
     }
-    let renewed = format!(
-        "SELECT bool_and(renewed > '{since}'::timestamptz + interval '{} s') FROM nodes",
-        2 * LEASE.as_secs()
-    );
+    let renewed =
+        format!("SELECT bool_and(renewed > '{since}'::timestamptz + interval '{} s') FROM nodes", 2 * LEASE.as_secs());
     until("all leases are renewed", async || journal.query(&renewed) == "t").await;
     assert_eq!(terms(), taken, "no duty has moved");
     assert_eq!(numbers, (1..=30).collect::<Vec<_>>());

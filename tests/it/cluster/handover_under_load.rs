@@ -41,7 +41,8 @@ fn received(receiver: &Receiver) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planned_stops_under_load_leave_no_gap_and_repeat_nothing() {
     let (vhost, broker) = (rabbitmq::Broker::shared().vhost(), activemq::Broker::shared());
-    let (single, batches) = (Receiver::start(|_, _| Reply::of(200)).await, Receiver::start(|_, _| Reply::of(200)).await);
+    let (single, batches) =
+        (Receiver::start(|_, _| Reply::of(200)).await, Receiver::start(|_, _| Reply::of(200)).await);
     let queue = format!("/queue/{}", broker.name());
     let source = format!(
         "[sources.{SOURCE}]\ntransport = \"stomp\"\ndialect = \"content-change\"\nurl = \"{}\"\n\
@@ -70,7 +71,8 @@ async fn planned_stops_under_load_leave_no_gap_and_repeat_nothing() {
         client.send_all(&queue, &[], events(number * CHUNK + 1..=(number + 1) * CHUNK));
         let begun = format!("SELECT head >= {} FROM journal_head", number * CHUNK + CHUNK / 10);
         until("the messages arrive", async || journal.query(&begun) == "t").await;
-        let holder = format!("SELECT n.name FROM duties d JOIN nodes n ON n.instance = d.holder WHERE d.name = '{duty}'");
+        let holder =
+            format!("SELECT n.name FROM duties d JOIN nodes n ON n.instance = d.holder WHERE d.name = '{duty}'");
         until("a node has the duty", async || !journal.query(&holder).is_empty()).await;
         let name = journal.query(&holder);
         assert!(nodes.remove(&name).unwrap().stop().success());

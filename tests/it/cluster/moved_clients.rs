@@ -95,8 +95,10 @@ async fn documents_and_their_tags_are_the_same_at_every_node() {
         let before = tag(&ask(&nodes.nodes[0], "/feed", &[]).await);
         nodes.post(1).await;
         let [one, other] = &nodes.nodes;
-        let [one, other] =
-            [ask(one, "/feed", &[("if-none-match", &before)]).await, ask(other, "/feed", &[("if-none-match", &before)]).await];
+        let [one, other] = [
+            ask(one, "/feed", &[("if-none-match", &before)]).await,
+            ask(other, "/feed", &[("if-none-match", &before)]).await,
+        ];
         assert_eq!((one.status().as_u16(), other.status().as_u16()), (200, 200));
         assert_eq!(tag(&one), tag(&other));
     }

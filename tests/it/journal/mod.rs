@@ -14,6 +14,7 @@ mod outside_readers;
 mod postgres;
 mod postgres_errors;
 mod postgres_failover;
+mod postgres_full_disk;
 mod postgres_nodes;
 pub(crate) mod registry_crashes;
 pub(crate) mod registry_order;
