@@ -3,6 +3,9 @@
 //! The store checks the term with every write, so a former holder writes nothing. Effects outside the journal, such as
 //! a message to a subscriber, cannot be checked there. The node therefore trusts itself only until shortly before its
 //! lease ends, by its own monotonic clock, counted from before the request of the last renewal.
+//!
+//! Once the trust has ended, a renewal that succeeds after all does not restore it: some of the work may have stopped.
+//! The duty is given back, and taken again in a new tenure.
 
 use std::time::{Duration, Instant};
 
@@ -26,17 +29,19 @@ pub struct Tenure {
     stop: CancellationToken,
     /// End of the node's trust in its lease; `None` if the node has the duty for ever.
     trusted_until: Option<watch::Receiver<Instant>>,
+    /// Cancelled once somebody has seen that the trust has ended.
+    distrust: CancellationToken,
 }
 
 impl Tenure {
     /// Returns the tenure of a node that has the duty for ever.
     #[must_use]
     pub fn permanent(stop: CancellationToken) -> Self {
-        Self { term: None, stop, trusted_until: None }
+        Self { term: None, stop, trusted_until: None, distrust: CancellationToken::new() }
     }
 
     pub(super) fn of(term: Term, stop: CancellationToken, trusted_until: watch::Receiver<Instant>) -> Self {
-        Self { term: Some(term), stop, trusted_until: Some(trusted_until) }
+        Self { term: Some(term), stop, trusted_until: Some(trusted_until), distrust: CancellationToken::new() }
     }
 
     /// Returns the term that every write for the duty must carry; `None` if the node has the duty for ever.
@@ -55,20 +60,21 @@ impl Tenure {
     /// because a process that was suspended resumes in the middle of its work.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
-        self.trusted_until.as_ref().is_none_or(|until| Instant::now() < *until.borrow())
+        if self.trusted_until.as_ref().is_some_and(|until| Instant::now() >= *until.borrow()) {
+            self.distrust.cancel();
+        }
+        !self.distrust.is_cancelled()
     }
 
     /// Waits until the node does not trust its lease any more; for ever if it has the duty for ever.
     pub(super) async fn untrusted(&self) {
         let Some(mut until) = self.trusted_until.clone() else { return std::future::pending().await };
-        loop {
+        while self.is_trusted() {
             let current = *until.borrow_and_update();
-            if Instant::now() >= current {
-                return;
-            }
             tokio::select! {
+                () = self.distrust.cancelled() => {}
                 () = tokio::time::sleep_until(current.into()) => {}
-                renewed = until.changed() => if renewed.is_err() { return },
+                renewed = until.changed() => if renewed.is_err() { self.distrust.cancel() },
             }
         }
     }
@@ -94,5 +100,16 @@ mod tests {
         tenure.untrusted().await;
         assert!(now.elapsed() >= Duration::from_millis(60) && !tenure.is_trusted());
         assert!(Tenure::permanent(CancellationToken::new()).is_trusted());
+    }
+
+    #[tokio::test]
+    async fn late_renewal_does_not_restore_the_trust() {
+        let (until, trust) = watch::channel(Instant::now());
+        let tenure = Tenure::of(Term(uuid::Uuid::new_v4()), CancellationToken::new(), trust);
+        let clone = tenure.clone();
+        assert!(!clone.is_trusted());
+        until.send_replace(Instant::now() + Duration::from_secs(60));
+        assert!(!tenure.is_trusted() && !clone.is_trusted());
+        tenure.untrusted().await;
     }
 }

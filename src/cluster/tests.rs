@@ -4,7 +4,10 @@ mod fake_table;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -163,6 +166,67 @@ async fn work_that_ends_by_itself_gives_its_duty_back() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(tenures[0].term().is_some());
+    node.end();
+}
+
+/// Work that notes when it is being stopped, and stops when it may.
+struct SlowWork {
+    is_stopping: Arc<AtomicBool>,
+    may_stop: Arc<AtomicBool>,
+}
+
+impl Drop for SlowWork {
+    fn drop(&mut self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        let began = Instant::now();
+        while !self.may_stop.load(Ordering::SeqCst) && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A renewal comes too late for the trust, but before the end of the lease, while the work is being stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_whose_lease_is_renewed_late_runs_again() {
+    let tables = Tables::default();
+    let node = join(&tables, "a").await.unwrap();
+    let (is_stopping, may_stop, tenures) =
+        (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let (cluster, noted, awaited, counted) =
+        (node.cluster.clone(), Arc::clone(&is_stopping), Arc::clone(&may_stop), Arc::clone(&tenures));
+    let running = tokio::spawn(async move {
+        let work = |tenure: Tenure| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let slow = SlowWork { is_stopping: Arc::clone(&noted), may_stop: Arc::clone(&awaited) };
+            async move {
+                let _slow = slow;
+                tenure.stop().cancelled().await;
+            }
+        };
+        cluster.run_duty(duty(1), &CancellationToken::new(), work).await;
+    });
+    // On a thread of its own, because work that is slow to stop may hold up the timers of the runtime.
+    let table = node.table.clone();
+    let control = move || {
+        let until = |what: &str, holds: &dyn Fn() -> bool| {
+            let began = Instant::now();
+            while !holds() {
+                assert!(began.elapsed() < PATIENCE, "{what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        until("the work runs", &|| tenures.load(Ordering::SeqCst) == 1);
+        table.cut(true);
+        until("the work is being stopped", &|| is_stopping.load(Ordering::SeqCst));
+        let before = tables.renewed();
+        table.cut(false);
+        until("the lease is renewed", &|| tables.renewed() > before);
+        may_stop.store(true, Ordering::SeqCst);
+        until("the work runs again", &|| tenures.load(Ordering::SeqCst) == 2);
+    };
+    tokio::task::spawn_blocking(control).await.unwrap();
+    assert!(!running.is_finished());
+    running.abort();
     node.end();
 }
 

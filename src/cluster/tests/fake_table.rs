@@ -47,6 +47,11 @@ impl Tables {
     pub(super) fn holders(&self) -> Vec<HeldDuty> {
         self.0.lock().unwrap().duties.values().cloned().collect()
     }
+
+    /// Returns the time of the newest renewal.
+    pub(super) fn renewed(&self) -> Option<Timestamp> {
+        self.0.lock().unwrap().nodes.values().map(|(node, _)| node.renewed).max()
+    }
 }
 
 impl FakeTable {
