@@ -20,7 +20,11 @@ use super::{
 };
 use crate::{
     format::{Location, Redaction, Rejection},
-    journal::{JournalError, Submission, quarantine::QuarantineId},
+    journal::{
+        JournalError, Submission,
+        harvest::{HarvestProgress, RunCounts},
+        quarantine::QuarantineId,
+    },
 };
 
 /// A message that a transport has received and decoded.
@@ -47,6 +51,14 @@ pub struct Batch {
     /// Time at which the newest message of the batch had arrived.
     since: Instant,
     rejected: Vec<(Incoming, Rejection)>,
+    /// Number of messages that are in the quarantine already.
+    quarantined: u64,
+}
+
+/// Numbers of a batch that is on disk.
+struct WrittenBatch {
+    changes: u64,
+    quarantined: u64,
 }
 
 /// A parsed message.
@@ -70,7 +82,7 @@ impl Batch {
     #[must_use]
     pub fn read(source: &Source, mut messages: Vec<ReceivedMessage>) -> Self {
         let (read, rejected) = read_all(source, &mut messages);
-        Self { messages, read: Some(read), since: Instant::now(), rejected }
+        Self { messages, read: Some(read), since: Instant::now(), rejected, quarantined: 0 }
     }
 
     /// Bodies that the quarantine will store for messages that could not be parsed.
@@ -97,6 +109,7 @@ impl Batch {
             read
         });
         self.rejected.extend(next.rejected);
+        self.quarantined += next.quarantined;
         self.since = self.since.max(next.since);
     }
 }
@@ -118,23 +131,26 @@ fn read_all(source: &Source, messages: &mut [ReceivedMessage]) -> (Vec<ReadMessa
     (read, rejected)
 }
 
-/// Returns the messages that were refused after parsing. `refused` is keyed by position among the readable
+/// Removes and returns the messages that were refused after parsing. `refused` is keyed by position among the readable
 /// messages. Refusals are rare, so messages are parsed again here instead of being cloned every time.
-fn refused_messages(
+fn take_refused(
     source: &Source,
-    messages: &mut [ReceivedMessage],
+    messages: &mut Vec<ReceivedMessage>,
     mut refused: BTreeMap<usize, Rejection>,
 ) -> Vec<(Incoming, Rejection)> {
     let mut refused_messages = Vec::with_capacity(refused.len());
     let mut position = 0;
-    for message in messages {
-        if let ReceivedMessage::Readable(incoming) = message
-            && read_one(source, incoming).is_ok()
-        {
-            refused_messages.extend(refused.remove(&position).map(|rejection| (incoming.clone(), rejection)));
-            position += 1;
+    messages.retain_mut(|message| {
+        let ReceivedMessage::Readable(incoming) = message else { return true };
+        if read_one(source, incoming).is_err() {
+            return true;
         }
-    }
+        let rejection = refused.remove(&position);
+        position += 1;
+        let is_refused = rejection.is_some();
+        refused_messages.extend(rejection.map(|rejection| (incoming.clone(), rejection)));
+        !is_refused
+    });
     refused_messages
 }
 
@@ -173,59 +189,101 @@ impl Intake {
     /// Fails if the batch could not be written. The caller must submit the same batch again, before any other
     /// batch of the source. Messages of the batch that were already written are not written twice.
     pub async fn accept_batch(&self, source: &Source, batch: &mut Batch) -> Result<(), JournalError> {
+        self.write_batch(source, batch, None).await.map(drop)
+    }
+
+    /// Accepts the records of one page of a harvest, and writes the progress of the harvest in the same transaction.
+    /// `progress` counts the page and its records already. Records that cannot be read are in the quarantine before the
+    /// progress is written, so a crash in between loses none. Returns the counts of the run including this page.
+    ///
+    /// # Errors
+    /// Fails if the page could not be written. The caller must submit the same page again.
+    pub async fn accept_page(
+        &self,
+        source: &Source,
+        batch: &mut Batch,
+        progress: HarvestProgress,
+    ) -> Result<RunCounts, JournalError> {
+        let mut counts = progress.run.counts;
+        let WrittenBatch { changes, quarantined } = self.write_batch(source, batch, Some(progress)).await?;
+        counts.changes += changes;
+        counts.quarantined += quarantined;
+        Ok(counts)
+    }
+
+    async fn write_batch(
+        &self,
+        source: &Source,
+        batch: &mut Batch,
+        progress: Option<HarvestProgress>,
+    ) -> Result<WrittenBatch, JournalError> {
         // After a failed append the messages are parsed again, because failures are rare and cloning every
         // message is not free.
         let read = batch.read.take().unwrap_or_else(|| read_all(source, &mut batch.messages).0);
         let (mut submissions, mut empty_reasons) = (Vec::with_capacity(read.len()), Vec::with_capacity(read.len()));
         let mut incomplete = Vec::with_capacity(read.len());
         // Keyed by position among the parsed messages.
-        let (mut positions, mut refused) = (Vec::with_capacity(read.len()), BTreeMap::new());
+        let mut refused = BTreeMap::new();
         for (position, one) in read.into_iter().enumerate() {
             if let Err(rejection) = source.check(&one.submission.drafts) {
                 refused.insert(position, rejection);
                 continue;
             }
-            positions.push(position);
             incomplete.push(enrichment::count_incomplete(&one.submission.drafts));
             submissions.push(one.submission);
             empty_reasons.push(one.empty_reason);
         }
-        if !submissions.is_empty() {
-            let outcomes = self.journal.append_batch(submissions).await?;
-            let mut receipts = Vec::with_capacity(outcomes.len());
-            for (((position, incomplete), empty_reason), outcomes) in
-                positions.into_iter().zip(incomplete).zip(empty_reasons).zip(outcomes)
-            {
-                if let Some(rejection) = self.journal_refusal(&outcomes) {
-                    refused.insert(position, rejection);
-                    continue;
-                }
-                source.note_incomplete(incomplete, &outcomes);
-                receipts.push(Receipt { outcomes, empty_reason });
-            }
-            count(source, receipts.into_iter());
-        }
         if !refused.is_empty() {
-            batch.rejected.extend(refused_messages(source, &mut batch.messages, refused));
+            batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
+        }
+        // Before the append, because a harvest does not read a record again once its position is past the record.
+        self.quarantine(source, batch).await?;
+        let outcomes = match progress {
+            Some(mut progress) => {
+                progress.run.counts.quarantined += batch.quarantined;
+                self.journal.append_page(submissions, progress).await?
+            }
+            None if submissions.is_empty() => Vec::new(),
+            None => self.journal.append_batch(submissions).await?,
+        };
+        // Keyed by position among the appended messages.
+        let (mut receipts, mut refused) = (Vec::with_capacity(outcomes.len()), BTreeMap::new());
+        for (position, ((incomplete, empty_reason), outcomes)) in
+            incomplete.into_iter().zip(empty_reasons).zip(outcomes).enumerate()
+        {
+            if let Some(rejection) = self.journal_refusal(&outcomes) {
+                refused.insert(position, rejection);
+                continue;
+            }
+            source.note_incomplete(incomplete, &outcomes);
+            receipts.push(Receipt { outcomes, empty_reason });
+        }
+        let changes = receipts.iter().map(|receipt| receipt.accepted().count() as u64).sum();
+        count(source, receipts.into_iter());
+        if !refused.is_empty() {
+            batch.rejected.extend(take_refused(source, &mut batch.messages, refused));
         }
         // The journal has these messages now. If the quarantine fails below, only the rejected ones are
         // retried.
         batch.messages.clear();
         batch.read = Some(Vec::new());
-        self.quarantine(source, &batch.rejected).await?;
-        batch.rejected.clear();
-        Ok(())
+        self.quarantine(source, batch).await?;
+        Ok(WrittenBatch { changes, quarantined: std::mem::take(&mut batch.quarantined) })
     }
 
-    async fn quarantine(&self, source: &Source, rejected: &[(Incoming, Rejection)]) -> Result<(), JournalError> {
-        if rejected.is_empty() {
+    /// Puts the rejected messages of a batch into the quarantine.
+    async fn quarantine(&self, source: &Source, batch: &mut Batch) -> Result<(), JournalError> {
+        if batch.rejected.is_empty() {
             return Ok(());
         }
         let to_entry =
             |(incoming, rejection): &(Incoming, Rejection)| quarantine_entry(source, incoming.clone(), rejection);
-        let ids: Vec<QuarantineId> = self.journal.quarantine_all(rejected.iter().map(to_entry).collect()).await?;
+        let entries = batch.rejected.iter().map(to_entry).collect();
+        let ids: Vec<QuarantineId> = self.journal.quarantine_all(entries).await?;
+        let rejected = std::mem::take(&mut batch.rejected);
+        batch.quarantined += rejected.len() as u64;
         source.count("quarantined", rejected.len() as u64);
-        for (id, (_, rejection)) in ids.into_iter().zip(rejected) {
+        for (id, (_, rejection)) in ids.into_iter().zip(&rejected) {
             log_quarantined(source, id, rejection);
         }
         Ok(())

@@ -9,7 +9,8 @@ use foldhash::{HashMap, HashSet};
 
 use super::{
     bounds::ChangeBounds,
-    command::{DraftOutcome, DuplicatePolicy, Submission},
+    command::{AppendGroup, DraftOutcome, DuplicatePolicy, Submission},
+    harvest::HarvestProgress,
     json_of,
     registry::ObjectState,
     seed::{CrawlPart, CrawlPartOutcome, CrawlProgress, RegistryDelta},
@@ -102,6 +103,7 @@ impl SettledBatch {
     /// Fails if a prefetched value cannot be parsed: the journal is damaged.
     pub(super) fn build(
         submissions: Vec<Submission>,
+        appends: Vec<AppendGroup>,
         crawl_parts: Vec<CrawlPart>,
         cursors: Vec<(SubscriptionName, Seq)>,
         context: BatchContext,
@@ -109,11 +111,26 @@ impl SettledBatch {
         let crawl_submissions = crawl_parts.iter().map(|part| &part.submission);
         let drafts = submissions.iter().chain(crawl_submissions).map(|submission| submission.drafts.len()).sum();
         let mut settler = BatchSettler::new(context, drafts);
-        let outcomes: Result<_, _> = submissions.into_iter().map(|submission| settler.submission(submission)).collect();
+        let outcomes: Result<Vec<_>, _> =
+            submissions.into_iter().map(|submission| settler.submission(submission)).collect();
         let outcomes = outcomes?;
         let crawl_outcomes = settler.crawl_parts(crawl_parts)?;
-        Ok(settler.finish(outcomes, crawl_outcomes, cursors))
+        let harvests = harvests(appends, &outcomes);
+        Ok(settler.finish(outcomes, crawl_outcomes, cursors, harvests))
     }
+}
+
+/// Returns the progress of the harvests among these appends, with the changes that their pages made.
+fn harvests(appends: Vec<AppendGroup>, outcomes: &[Vec<DraftOutcome>]) -> Vec<HarvestProgress> {
+    let mut outcomes = outcomes.iter();
+    let progress = |AppendGroup { submissions, harvest, .. }: AppendGroup| {
+        let outcomes = outcomes.by_ref().take(submissions).flatten();
+        let changes = outcomes.filter(|outcome| matches!(outcome, DraftOutcome::Accepted { .. })).count();
+        let mut progress = *harvest?;
+        progress.run.counts.changes += changes as u64;
+        Some(progress)
+    };
+    appends.into_iter().filter_map(progress).collect()
 }
 
 /// State of a batch while its drafts are settled.
@@ -332,6 +349,7 @@ impl BatchSettler {
         outcomes: Vec<Vec<DraftOutcome>>,
         crawl_outcomes: Vec<CrawlPartOutcome>,
         cursors: Vec<(SubscriptionName, Seq)>,
+        harvests: Vec<HarvestProgress>,
     ) -> SettledBatch {
         let is_changed = |(_, object): &(Uri, ObjectInBatch)| object.object_changed || !object.changed_items.is_empty();
         let mut changed: Vec<_> = self.objects.into_iter().filter(is_changed).collect();
@@ -344,7 +362,7 @@ impl BatchSettler {
         };
         let objects = changed.into_iter().map(update).collect();
         let Self { changes, new_unchanged: unchanged, received, completed, seeds, crawls, .. } = self;
-        let writes = WriteBatch { changes, unchanged, received, objects, cursors, completed, seeds, crawls };
+        let writes = WriteBatch { changes, unchanged, received, objects, cursors, completed, seeds, crawls, harvests };
         SettledBatch { writes, outcomes, crawl_outcomes }
     }
 }

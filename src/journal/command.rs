@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{
+    harvest::HarvestProgress,
     nodes::Term,
     quarantine::{NewQuarantinedMessage, QuarantineId},
     seed::{CrawlPart, CrawlPartOutcome},
@@ -12,7 +13,7 @@ use super::{
     store::{EventKey, StoreError},
     subscriptions::{CursorAdvance, SubscriptionWrite},
 };
-use crate::model::{ChangeId, Draft, Seq};
+use crate::model::{ChangeId, Draft, Seq, SourceName};
 
 /// Drafts of one message. The journal accepts either all of them or none.
 #[derive(Clone, Debug)]
@@ -67,7 +68,13 @@ pub enum DraftOutcome {
 /// A command to the writer, with the channel for its reply. The writer also executes a command whose caller no longer
 /// waits for the reply. A command with a term is refused if the term has ended.
 pub(super) enum Command {
-    Append(Vec<Submission>, Option<Term>, Replies<Vec<DraftOutcome>>),
+    Append {
+        submissions: Vec<Submission>,
+        term: Option<Term>,
+        /// Progress of the harvest that these drafts belong to.
+        harvest: Option<Box<HarvestProgress>>,
+        reply: Replies<Vec<DraftOutcome>>,
+    },
     Seed(Box<CrawlPart>, Reply<CrawlPartOutcome>),
     Quarantine(Vec<NewQuarantinedMessage>, Option<Term>, Replies<QuarantineId>),
     Release(QuarantineId, Reply<bool>),
@@ -75,6 +82,7 @@ pub(super) enum Command {
     /// sync of the disk. A cursor whose term has ended stays where it is.
     Advance(Vec<CursorAdvance>, Reply<()>),
     WriteSubscriptions(Vec<SubscriptionWrite>, Option<Term>, Reply<Vec<u64>>),
+    RequestHarvest(SourceName, Reply<()>),
     Prune {
         before: Seq,
         at_most: usize,
@@ -95,10 +103,19 @@ pub(super) type Replies<T> = Reply<Vec<T>>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct BatchInput {
     pub(super) submissions: Vec<Submission>,
-    /// Number of submissions of each `Append`, with its term.
-    pub(super) append_terms: Vec<(usize, Option<Term>)>,
+    /// The `Append`s that the submissions belong to, in order.
+    pub(super) appends: Vec<AppendGroup>,
     pub(super) crawl_parts: Vec<CrawlPart>,
     pub(super) cursors: Vec<CursorAdvance>,
+}
+
+/// The part of an `Append` that is not its submissions.
+#[derive(Clone, Debug)]
+pub(super) struct AppendGroup {
+    /// Number of submissions.
+    pub(super) submissions: usize,
+    pub(super) term: Option<Term>,
+    pub(super) harvest: Option<Box<HarvestProgress>>,
 }
 
 /// Commands that the writer executes together, grouped by kind.
@@ -115,6 +132,7 @@ pub(super) struct CommandBatch {
     pub(super) releases: Vec<(QuarantineId, Reply<bool>)>,
     pub(super) advance_replies: Vec<Reply<()>>,
     pub(super) subscription_writes: Vec<SubscriptionWrites>,
+    pub(super) harvest_requests: Vec<(SourceName, Reply<()>)>,
     pub(super) probes: Vec<Reply<()>>,
     pub(super) prunes: Vec<(Seq, usize, Option<Term>, Reply<usize>)>,
 }
@@ -137,7 +155,7 @@ pub(super) struct QuarantineGroup {
 impl BatchInput {
     /// Returns the distinct terms of the appends and cursors.
     pub(super) fn terms(&self) -> Vec<Term> {
-        let of_appends = self.append_terms.iter().filter_map(|(_, term)| *term);
+        let of_appends = self.appends.iter().filter_map(|append| append.term);
         let mut terms: Vec<_> = of_appends.chain(self.cursors.iter().filter_map(|advance| advance.term)).collect();
         terms.sort_unstable();
         terms.dedup();
@@ -153,11 +171,19 @@ impl BatchInput {
         let is_stale = |term: Option<Term>| term.is_some_and(|term| stale.contains(&term));
         self.cursors.retain(|advance| !is_stale(advance.term));
         let mut submissions = std::mem::take(&mut self.submissions).into_iter();
-        for (count, term) in &self.append_terms {
-            let submitted = submissions.by_ref().take(*count);
-            if is_stale(*term) { submitted.for_each(drop) } else { self.submissions.extend(submitted) }
-        }
-        self.append_terms.iter().map(|(_, term)| is_stale(*term)).collect()
+        let mut refused = Vec::with_capacity(self.appends.len());
+        self.appends.retain(|append| {
+            let submitted = submissions.by_ref().take(append.submissions);
+            let is_refused = is_stale(append.term);
+            refused.push(is_refused);
+            if is_refused {
+                submitted.for_each(drop);
+            } else {
+                self.submissions.extend(submitted);
+            }
+            !is_refused
+        });
+        refused
     }
 }
 
@@ -167,8 +193,8 @@ impl CommandBatch {
         for command in commands {
             self.count += 1;
             match command {
-                Command::Append(submissions, term, reply) => {
-                    self.input.append_terms.push((submissions.len(), term));
+                Command::Append { submissions, term, harvest, reply } => {
+                    self.input.appends.push(AppendGroup { submissions: submissions.len(), term, harvest });
                     self.append_replies.push((submissions.len(), reply));
                     self.input.submissions.extend(submissions);
                 }
@@ -197,6 +223,7 @@ impl CommandBatch {
                 Command::WriteSubscriptions(writes, term, reply) => {
                     self.subscription_writes.push(SubscriptionWrites { writes, term, reply });
                 }
+                Command::RequestHarvest(source, reply) => self.harvest_requests.push((source, reply)),
                 Command::Prune { before, at_most, term, reply } => self.prunes.push((before, at_most, term, reply)),
                 Command::Probe(reply) => self.probes.push(reply),
             }

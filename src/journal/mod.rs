@@ -27,7 +27,7 @@
 //!   [`settle`] (one draft), `visibility` (effect of a change for the public), `bounds` (division of large purges),
 //!   `publisher` (committed changes for the readers of this node), `writable` (whether a message can be written at
 //!   present), `threads` (start and end of the threads);
-//! * facts: [`registry`], [`seed`] (facts from crawls), `raw_content` (unparsed content locations);
+//! * facts: [`registry`], [`seed`] (facts from crawls), [`harvest`] (positions and runs), `raw_content` (unparsed content locations);
 //! * reading: `tail`, `queries`, [`subscriptions`], [`quarantine`];
 //! * several nodes: [`nodes`];
 //! * storage: [`store`], [`retention`], [`private_files`], [`metrics`].
@@ -35,6 +35,7 @@
 mod batch;
 mod bounds;
 mod command;
+pub mod harvest;
 pub mod metrics;
 pub mod nodes;
 pub mod private_files;
@@ -255,7 +256,8 @@ impl Journal {
     /// As [`Journal::append`].
     pub async fn append_all(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
         let began = Instant::now();
-        let outcomes = self.send(|reply| Command::Append(submissions, self.term, reply)).await?;
+        let outcomes =
+            self.send(|reply| Command::Append { submissions, term: self.term, harvest: None, reply }).await?;
         metrics::appended(began.elapsed());
         Ok(outcomes)
     }
@@ -267,7 +269,8 @@ impl Journal {
     /// Fails if nothing was written, or the gateway is stopping.
     pub async fn append_batch(&self, submissions: Vec<Submission>) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
         let began = Instant::now();
-        let mut appending = std::pin::pin!(self.execute(|reply| Command::Append(submissions, self.term, reply)));
+        let append = |reply| Command::Append { submissions, term: self.term, harvest: None, reply };
+        let mut appending = std::pin::pin!(self.execute(append));
         let outcomes = match tokio::time::timeout(self.patience, &mut appending).await {
             Ok(outcomes) => outcomes,
             Err(_) => {

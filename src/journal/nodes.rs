@@ -23,7 +23,7 @@ pub struct Term(pub Uuid);
 pub struct DutyName(Arc<str>);
 
 impl DutyName {
-    /// Returns the duty of reading a source from its broker.
+    /// Returns the duty of reading a source from its broker, or of harvesting it.
     #[must_use]
     pub fn source(name: &SourceName) -> Self {
         Self::of("source", name.as_str())

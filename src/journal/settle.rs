@@ -38,7 +38,11 @@ pub struct SettledDraft {
 #[must_use]
 pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, registered: &ObjectState) -> SettledDraft {
     let time = draft.time.reported().unwrap_or(received);
-    let as_of = (draft.time == DraftTime::Arrival).then(|| registered.newest(&draft.items).unwrap_or(Timestamp::EPOCH));
+    let as_of = match draft.time {
+        DraftTime::Arrival => Some(registered.newest(&draft.items).unwrap_or(Timestamp::EPOCH)),
+        DraftTime::Observed(time) => registered.newest(&draft.items).filter(|newest| *newest > time),
+        DraftTime::Reported(_) | DraftTime::Receipt => None,
+    };
     let order = ordering_time(as_of.unwrap_or(time), received);
     let purge = draft.items == DraftItems::Purge;
     let dated = draft.time.reported().is_some();
@@ -142,6 +146,7 @@ impl DraftSettler<'_> {
                 self.add_or_update(id, uri, content, initial_state);
             }
             DraftChange::Present { content } => self.present(id, uri, content),
+            DraftChange::Absent => self.absent(id, uri),
             DraftChange::Crawled { content, state, at } => self.crawled(id, uri, content, state, at),
             DraftChange::FollowUp(change) => self.follow_up(id, uri, change),
             DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
@@ -204,6 +209,13 @@ impl DraftSettler<'_> {
         } else {
             let before = self.state_before(&uri);
             self.push(id, uri, ItemChange::Update { content, before, after: None }, ItemNotes::default());
+        }
+    }
+
+    /// Ignores an item that the registry has never had, because no subscriber has heard of it.
+    fn absent(&mut self, id: Option<ItemId>, uri: Uri) {
+        if self.registered.is_live(&uri) || self.registered.is_gone(&uri) {
+            self.delete(id, uri, None, None);
         }
     }
 

@@ -151,9 +151,9 @@ impl Writer {
         let stored_head = prefetched.stored_head;
         let now = prefetched.now.unwrap_or_else(Timestamp::now);
         let context = BatchContext { prefetched, bounds: self.bounds, now };
-        let BatchInput { submissions, crawl_parts, cursors, .. } = input;
+        let BatchInput { submissions, appends, crawl_parts, cursors } = input;
         let cursors = cursors.into_iter().map(|advance| (advance.name, advance.cursor)).collect();
-        let batch = SettledBatch::build(submissions, crawl_parts, cursors, context)?;
+        let batch = SettledBatch::build(submissions, appends, crawl_parts, cursors, context)?;
         transaction.write(&batch.writes)?;
         let batch = WrittenBatch { batch, stored_head, refused };
         match transaction.commit() {
@@ -210,12 +210,16 @@ impl Writer {
 
     /// Executes the commands that have transactions of their own.
     fn execute_others(&self, commands: CommandBatch) {
-        let CommandBatch { quarantines, releases, subscription_writes, prunes, probes, .. } = commands;
+        let CommandBatch { quarantines, releases, subscription_writes, harvest_requests, prunes, probes, .. } =
+            commands;
         // After the cursors, because a cursor must not undo a rewind that was sent later.
         for SubscriptionWrites { writes, term, reply } in subscription_writes {
             let written = self.store.write_subscriptions(&writes, term);
             let _ = written.as_ref().inspect_err(|error| self.writable.failed(error));
             let _ = reply.send(written);
+        }
+        for (source, reply) in harvest_requests {
+            let _ = reply.send(self.store.request_harvest(&source, Timestamp::now()));
         }
         let quarantine_changes = !quarantines.is_empty() || !releases.is_empty();
         for QuarantineGroup { term, messages, replies } in quarantines {

@@ -79,8 +79,8 @@ pub struct Settlement {
     pub late: AspectSet,
     /// Whether the object was purged, with all items that it ever had.
     pub purge: bool,
-    /// Time by which the registry ordered a change whose source reported no time ([`super::DraftTime::Arrival`]): the
-    /// newest time in the registry for the object.
+    /// Time by which the registry ordered a change whose source reported no time ([`super::DraftTime::Arrival`]), or an
+    /// older time than the registry has ([`super::DraftTime::Observed`]): the newest time in the registry for the object.
     pub as_of: Option<Timestamp>,
     /// Result of the lookup; `None` if no lookup was made or the repository answered completely.
     pub lookup: Option<LookupMark>,

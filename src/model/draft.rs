@@ -44,6 +44,10 @@ pub enum DraftTime {
     /// shows the time of receipt. The registry orders the event by the newest time that it has for the object, so
     /// that the event is never late, and makes no later event with its own time late.
     Arrival,
+    /// Time by the source's clock of the newest modification of a record that was read in the order of its list. The
+    /// change shows this time. The registry orders the event by it, or by the newest time that it has for the object,
+    /// so that the event is never late: a record may change without a new date.
+    Observed(Timestamp),
 }
 
 impl From<Option<Timestamp>> for DraftTime {
@@ -57,7 +61,7 @@ impl DraftTime {
     #[must_use]
     pub fn reported(self) -> Option<Timestamp> {
         match self {
-            Self::Reported(time) => Some(time),
+            Self::Reported(time) | Self::Observed(time) => Some(time),
             Self::Receipt | Self::Arrival => None,
         }
     }
@@ -101,6 +105,8 @@ pub enum DraftChange {
         /// Location of the content.
         content: Option<ContentLocation>,
     },
+    /// Absence of the item: a DELETE if the registry has the item, and otherwise no change.
+    Absent,
     /// Presence of the item in a crawled repository: an ADD if the registry lacks the item, an UPDATE or a change
     /// of state if the registry has other, older facts, and otherwise no change.
     Crawled {
@@ -139,7 +145,7 @@ impl DraftChange {
             Self::AddOrUpdate { content, .. } | Self::Present { content } | Self::Crawled { content, .. } => {
                 content.as_ref()
             }
-            Self::Activity { .. } | Self::Properties { .. } => None,
+            Self::Absent | Self::Activity { .. } | Self::Properties { .. } => None,
         }
     }
 
@@ -151,7 +157,9 @@ impl DraftChange {
             | Self::AddOrUpdate { content, .. }
             | Self::Present { content }
             | Self::Crawled { content, .. } => content.as_mut(),
-            Self::Reported(_) | Self::FollowUp(_) | Self::Activity { .. } | Self::Properties { .. } => None,
+            Self::Reported(_) | Self::FollowUp(_) | Self::Absent | Self::Activity { .. } | Self::Properties { .. } => {
+                None
+            }
         }
     }
 }

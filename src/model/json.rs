@@ -75,8 +75,8 @@ pub(super) struct Wire<'a> {
     /// Aspects of the object that are older than in the registry.
     #[serde(default, skip_serializing_if = "AspectSet::is_empty")]
     late: AspectSet,
-    /// Time by which the registry ordered a change whose source reported no time, and which is therefore ordered by
-    /// arrival.
+    /// Time by which the registry ordered a change that is ordered by arrival, because its source reported no time, or an
+    /// older time than the registry has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Timestamp)]
     as_of: Option<Timestamp>,

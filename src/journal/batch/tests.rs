@@ -29,7 +29,8 @@ fn times_of_receipt_never_decrease_when_the_clock_goes_back() {
             completes: None,
         };
         let batch =
-            SettledBatch::build(vec![submission], Vec::new(), Vec::new(), context(prefetched, time(now))).unwrap();
+            SettledBatch::build(vec![submission], Vec::new(), Vec::new(), Vec::new(), context(prefetched, time(now)))
+                .unwrap();
         assert!(matches!(batch.outcomes[0][..], [DraftOutcome::Accepted { .. }]), "{:?}", batch.outcomes);
         assert_eq!(batch.writes.changes[0].change.received, time(received));
     }
@@ -45,6 +46,7 @@ fn an_item_with_two_changes_is_written_once() {
     let submission = Submission { policy, drafts, duplicate_policy: DuplicatePolicy::RememberChanges, completes: None };
     let batch = SettledBatch::build(
         vec![submission],
+        Vec::new(),
         Vec::new(),
         Vec::new(),
         context(PrefetchedRows::default(), Timestamp::now()),

@@ -51,6 +51,7 @@ use self::{
     sqlite::{SqliteOptions, SqliteStore},
 };
 use super::{
+    harvest::{HarvestRecord, HarvestRun, RunId},
     nodes::{NodeTable, Term, Wake},
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
@@ -114,7 +115,8 @@ pub fn inspect(location: &StoreLocation, connection: &ConnectionOptions) -> Resu
 /// 1. Durable on return: after [`Transaction::commit`] has returned, a crash loses nothing of the batch.
 /// 2. A reader who saw number n never later sees a new smaller one.
 /// 3. A repeat of an event within the window of [`StoreLimits`] returns the number of its first change.
-/// 4. A batch, its registry rows, its event keys and the progress of its crawls are stored together or not at all.
+/// 4. A batch, its registry rows, its event keys and the progress of its crawls and harvests are stored together or
+///    not at all.
 /// 5. A cursor moves back only by a rewind; reading moves nothing.
 /// 6. The head never runs ahead of the changes that can be read.
 /// 7. A node that has lost a duty can write nothing for it: a call with a term that has ended fails with
@@ -229,6 +231,30 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// Fails if the storage fails.
     fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError>;
+
+    /// Returns the position of a source's harvest; `None` if the source was never harvested and no run was requested.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn harvest(&self, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError>;
+
+    /// Returns up to `limit` runs of a source's harvest before `before` (from the newest if `None`), newest first. The
+    /// store keeps the newest [`KEPT_RUNS`](super::harvest::KEPT_RUNS) of each source.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn harvest_runs(
+        &self,
+        source: &SourceName,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<HarvestRun>, StoreError>;
+
+    /// Notes that a run of a source's harvest was requested at `at`. The position does not move.
+    ///
+    /// # Errors
+    /// Fails if the storage fails.
+    fn request_harvest(&self, source: &SourceName, at: Timestamp) -> Result<(), StoreError>;
 
     /// Returns the number of the oldest available change; `None` if there is no change yet.
     ///

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    journal::store::StoreError,
+    journal::{harvest::RunState, store::StoreError},
     model::{Seq, Timestamp, Uri},
 };
 
@@ -34,6 +34,12 @@ pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
 /// every row.
 pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Parses the state of a run of a harvest.
+pub(super) fn run_state(name: &str) -> Result<RunState, StoreError> {
+    let state = RunState::ALL.into_iter().find(|state| state.name() == name);
+    state.ok_or_else(|| damaged(format!("unknown state of a run: {name}")))
 }
 
 pub(super) fn seq(value: i64) -> Result<Seq, StoreError> {

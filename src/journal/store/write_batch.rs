@@ -3,6 +3,7 @@
 use super::{EventKey, NewChange, UriSet};
 use crate::{
     journal::{
+        harvest::HarvestProgress,
         registry::ObjectState,
         seed::{CrawlProgress, RegistryDelta},
     },
@@ -29,6 +30,8 @@ pub struct WriteBatch {
     pub seeds: Vec<Seed>,
     /// Progress of crawls.
     pub crawls: Vec<CrawlProgress>,
+    /// Progress of harvests.
+    pub harvests: Vec<HarvestProgress>,
 }
 
 /// New facts about one object from a crawl.
@@ -60,7 +63,7 @@ impl WriteBatch {
     #[must_use]
     pub fn nothing(received: Timestamp) -> Self {
         let (changes, unchanged, objects, cursors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (completed, seeds, crawls) = (Vec::new(), Vec::new(), Vec::new());
-        Self { changes, unchanged, received, objects, cursors, completed, seeds, crawls }
+        let (completed, seeds, crawls, harvests) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { changes, unchanged, received, objects, cursors, completed, seeds, crawls, harvests }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use tidings::{
     journal::{
         DuplicatePolicy, Journal, JournalError, JournalSettings, JournalThreads, Submission,
+        harvest::{HarvestProgress, HarvestRun, RunCounts, RunId, RunState},
         nodes::{DutyName, NodeTable, Term},
         quarantine::NewQuarantinedMessage,
         settle::SourcePolicy,
@@ -101,6 +102,41 @@ async fn a_stale_term_fails_only_the_commands_that_carry_it() {
     assert_eq!(journal.head(), Seq(21));
     assert_eq!(query(fixture.folder.path(), "SELECT count(*), max(seq) FROM changes"), "21|21");
     drop((none, lost, kept));
+    fixture.end();
+}
+
+#[tokio::test]
+async fn a_former_holder_moves_no_position_of_a_harvest() {
+    let mut fixture = Fixture::new();
+    let source = SourceName::parse("s").unwrap();
+    let progress = |position: &str| HarvestProgress {
+        position: position.into(),
+        run: HarvestRun {
+            id: RunId::mint(),
+            source: source.clone(),
+            started: Timestamp::EPOCH,
+            updated: Timestamp::EPOCH,
+            state: RunState::Running,
+            reason: None,
+            counts: RunCounts::default(),
+        },
+    };
+    let former = fixture.take(&DutyName::source(&source));
+    fixture.release(former);
+    let successor = fixture.take(&DutyName::source(&source));
+    let [lost, journal] = [former, successor].map(|term| fixture.journal.under(Some(term)));
+    // At once, so that they share a batch.
+    let (refused, written) = tokio::join!(
+        lost.append_page(vec![submission(1)], progress("former")),
+        journal.append_page(vec![submission(2), submission(3)], progress("successor")),
+    );
+    is_lost(&refused);
+    assert_eq!(written.unwrap().len(), 2);
+    assert_eq!(fixture.journal.head(), Seq(2));
+    assert_eq!(&*fixture.journal.harvest(source.clone()).await.unwrap().unwrap().position, "successor");
+    let runs = fixture.journal.harvest_runs(source, None, 10).await.unwrap();
+    assert_eq!((runs.len(), runs[0].counts.changes), (1, 2));
+    drop((lost, journal));
     fixture.end();
 }
 

@@ -120,6 +120,10 @@ fn assert_same_answers(one: &dyn Store, other: &dyn Store) {
     assert_eq!(one.incomplete_counts().unwrap(), other.incomplete_counts().unwrap());
     let source = SourceName::parse("s").unwrap();
     assert_eq!(one.crawl_progress(&source).unwrap(), other.crawl_progress(&source).unwrap());
+    assert_eq!(one.harvest(&source).unwrap(), other.harvest(&source).unwrap());
+    let runs = one.harvest_runs(&source, None, 10).unwrap();
+    assert_eq!(runs, other.harvest_runs(&source, None, 10).unwrap());
+    assert_eq!(runs.len(), 2);
 }
 
 #[tokio::test]
@@ -130,7 +134,17 @@ async fn everything_moves_to_postgresql_and_back() {
     let url = url(database.path());
     let report = migrate_successfully(text(source.path()), &url);
     assert!(report.contains(&format!("its newest change is {head}")) && !report.contains("tidings@"), "{report}");
-    for table in ["changes", "event_keys", "items", "quarantine", "dead_letters", "restores", "seeds", "unchanged"] {
+    for table in [
+        "changes",
+        "event_keys",
+        "items",
+        "quarantine",
+        "dead_letters",
+        "harvest_runs",
+        "restores",
+        "seeds",
+        "unchanged",
+    ] {
         let line = report.lines().find(|line| line.starts_with(&format!("{table}: "))).unwrap();
         let (in_source, in_target) = line.split_once(" in the source; ").unwrap();
         let in_source = in_source.split_once(": ").unwrap().1;

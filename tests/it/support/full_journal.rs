@@ -26,6 +26,9 @@ const ROWS: &str = "
         SELECT 'pushed', seq, 5, 'refused', 2, seq % 2, json FROM changes;
     DELETE FROM dead_letters WHERE id > 150;
     INSERT INTO incomplete SELECT seq, 's', 'items', json FROM changes WHERE seq % 7 = 0;
+    INSERT INTO harvests VALUES ('s', '{}', 7), ('t', '', NULL);
+    INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000001', 's', 1, 2, 'failed', 'r', 3, 4, 5, 6, 7);
+    INSERT INTO harvest_runs VALUES ('01900000-0000-7000-8000-000000000002', 's', 8, 9, 'running', NULL, 0, 0, 0, 0, 0);
     INSERT INTO quarantine VALUES (3, 0, 's', NULL, '[[\"h\",\"v\"]]', 'a' || char(0) || 'b', 'r', 3, x'0102FF');
     INSERT INTO quarantine VALUES (9, 5, 's', 'text/plain', '[]', '', '', 0, x'');
     DELETE FROM quarantine WHERE id = 9;
@@ -34,7 +37,7 @@ const ROWS: &str = "
 ";
 
 /// Tables with the columns that identify their rows. The keys of events are in runs or in the rows of changes.
-const DUMPED: [&str; 12] = [
+const DUMPED: [&str; 14] = [
     "SELECT * FROM restores ORDER BY head",
     "SELECT seq, id, received, checksum, json, sight FROM changes ORDER BY seq",
     "SELECT * FROM unchanged ORDER BY number",
@@ -45,6 +48,8 @@ const DUMPED: [&str; 12] = [
      FROM objects o JOIN items i USING (object) ORDER BY o.uri, i.uri",
     "SELECT * FROM seeds ORDER BY number",
     "SELECT * FROM walks ORDER BY source",
+    "SELECT * FROM harvests ORDER BY source",
+    "SELECT * FROM harvest_runs ORDER BY id",
     "SELECT * FROM incomplete ORDER BY seq",
     "SELECT id, received, source, content_type, headers, place, reason, size, body
      FROM quarantine ORDER BY id",

@@ -20,6 +20,7 @@ mod dead_letters;
 mod dedupe;
 mod driver;
 mod error;
+mod harvests;
 mod incomplete;
 pub(super) mod migrate;
 mod nodes;
@@ -71,6 +72,7 @@ use super::{
 };
 use crate::{
     journal::{
+        harvest::{HarvestRecord, HarvestRun, RunId},
         nodes::{NodeTable, Term, Wake},
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
@@ -232,6 +234,23 @@ impl Store for PostgresStore {
 
     fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError> {
         self.read(async |session| crawls::progress(session, source).await)
+    }
+
+    fn harvest(&self, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
+        self.read(async |session| harvests::record(session, source).await)
+    }
+
+    fn harvest_runs(
+        &self,
+        source: &SourceName,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<HarvestRun>, StoreError> {
+        self.read(async |session| harvests::runs(session, source, before, limit).await)
+    }
+
+    fn request_harvest(&self, source: &SourceName, at: Timestamp) -> Result<(), StoreError> {
+        self.write(async |session| harvests::request(session, source, at).await)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, changes, crawls, dedupe, incomplete, nodes, registry, seeds, subscriptions, timeline,
+    PostgresStore, changes, crawls, dedupe, harvests, incomplete, nodes, registry, seeds, subscriptions, timeline,
     writing::WriteTransaction,
 };
 use crate::{
@@ -38,6 +38,9 @@ pub(super) const STATEMENTS: &[&str] = &[
     dedupe::FIND_UNCHANGED,
     dedupe::WRITE,
     dedupe::WRITE_UNCHANGED,
+    harvests::TRIM,
+    harvests::WRITE_POSITION,
+    harvests::WRITE_RUN,
     incomplete::DELETE,
     incomplete::INSERT,
     nodes::LOCK_TERMS,
@@ -184,6 +187,7 @@ impl Transaction for PostgresTransaction<'_> {
                 subscriptions::advance_all(session, &batch.cursors).boxed_local(),
                 seeds::insert(session, first_seed, head, &batch.seeds).boxed_local(),
                 crawls::write(session, &batch.crawls).boxed_local(),
+                harvests::write(session, &batch.harvests).boxed_local(),
                 registry::write(session, known, &batch.objects).boxed_local(),
             ];
             // The first error is the cause of the errors after it.

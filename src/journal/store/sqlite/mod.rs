@@ -6,6 +6,7 @@
 pub mod backup;
 mod changes;
 mod dedupe;
+mod harvests;
 mod incomplete;
 pub mod inspect;
 pub(super) mod migrate;
@@ -47,6 +48,7 @@ use super::{
 };
 use crate::{
     journal::{
+        harvest::{HarvestRecord, HarvestRun, RunId},
         nodes::Term,
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
@@ -189,6 +191,23 @@ impl Store for SqliteStore {
 
     fn crawl_progress(&self, source: &SourceName) -> Result<Option<CrawlProgress>, StoreError> {
         self.readers.read(|connection| seeds::crawl_progress(connection, source))
+    }
+
+    fn harvest(&self, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
+        self.readers.read(|connection| harvests::record(connection, source))
+    }
+
+    fn harvest_runs(
+        &self,
+        source: &SourceName,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<HarvestRun>, StoreError> {
+        self.readers.read(|connection| harvests::runs(connection, source, before, limit))
+    }
+
+    fn request_harvest(&self, source: &SourceName, at: Timestamp) -> Result<(), StoreError> {
+        harvests::request(&self.write_side().connection, source, at)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

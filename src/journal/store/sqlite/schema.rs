@@ -18,7 +18,7 @@ pub(super) enum Migration {
 
 /// Migrations from each version to the next; the version is `PRAGMA user_version`. A released migration never changes,
 /// because journals exist that it has migrated; new migrations are added at the end.
-pub(super) const MIGRATIONS: [Migration; 9] = [
+pub(super) const MIGRATIONS: [Migration; 10] = [
     Migration::Sql(
         "
     CREATE TABLE meta (
@@ -231,6 +231,32 @@ pub(super) const MIGRATIONS: [Migration; 9] = [
         "
     DROP TABLE confirmations;
     DELETE FROM meta WHERE name IN ('registry_moved', 'confirmations_moved');
+    ",
+    ),
+    Migration::Sql(
+        "
+    -- Position of the harvest of each source, written together with the records before it.
+    CREATE TABLE harvests (
+        source TEXT PRIMARY KEY,
+        position TEXT NOT NULL, -- in the format of the kind of harvest
+        requested INTEGER -- when an administrator last requested a run
+    ) WITHOUT ROWID;
+
+    -- The newest runs of each harvest.
+    CREATE TABLE harvest_runs (
+        id TEXT PRIMARY KEY, -- UUID of version 7: in the order of the runs
+        source TEXT NOT NULL,
+        started INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        state TEXT NOT NULL, -- running, completed, failed
+        reason TEXT,
+        pages INTEGER NOT NULL,
+        records INTEGER NOT NULL,
+        changes INTEGER NOT NULL,
+        quarantined INTEGER NOT NULL,
+        repaired INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX harvest_runs_by_source ON harvest_runs (source, id);
     ",
     ),
 ];

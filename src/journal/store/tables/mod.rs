@@ -48,6 +48,10 @@ pub(in crate::journal::store) enum Table {
     Seeds,
     /// Progress of crawls.
     Crawls,
+    /// Positions of harvests.
+    Harvests,
+    /// Runs of harvests.
+    HarvestRuns,
     /// Changes whose lookup must be repeated.
     IncompleteChanges,
     /// Messages of the quarantine.
@@ -60,7 +64,7 @@ pub(in crate::journal::store) enum Table {
 
 impl Table {
     /// All tables. A table follows those that its rows refer to.
-    pub(in crate::journal::store) const ALL: [Self; 12] = [
+    pub(in crate::journal::store) const ALL: [Self; 14] = [
         Self::Restores,
         Self::Changes,
         Self::EventKeys,
@@ -69,6 +73,8 @@ impl Table {
         Self::Items,
         Self::Seeds,
         Self::Crawls,
+        Self::Harvests,
+        Self::HarvestRuns,
         Self::IncompleteChanges,
         Self::Quarantine,
         Self::Subscriptions,
@@ -86,6 +92,8 @@ impl Table {
             Self::Items => "items",
             Self::Seeds => "seeds",
             Self::Crawls => "crawls",
+            Self::Harvests => "harvests",
+            Self::HarvestRuns => "harvest_runs",
             Self::IncompleteChanges => "incomplete_changes",
             Self::Quarantine => "quarantine",
             Self::Subscriptions => "subscriptions",
@@ -129,6 +137,20 @@ impl Table {
                 ("started", Integer),
                 ("updated", Integer),
                 ("finished", Boolean),
+            ],
+            Self::Harvests => &[("source", Text), ("position", Text), ("requested", Integer)],
+            Self::HarvestRuns => &[
+                ("id", Text),
+                ("source", Text),
+                ("started", Integer),
+                ("updated", Integer),
+                ("state", Text),
+                ("reason", Text),
+                ("pages", Integer),
+                ("records", Integer),
+                ("changes", Integer),
+                ("quarantined", Integer),
+                ("repaired", Integer),
             ],
             Self::IncompleteChanges => &[("seq", Integer), ("source", Text), ("missing", Text), ("json", Text)],
             Self::Quarantine => &[

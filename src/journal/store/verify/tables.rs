@@ -1,4 +1,6 @@
-//! Checks of the other tables: subscriptions, dead letters, incomplete changes, crawls, quarantine.
+//! Checks of the other tables: subscriptions, dead letters, incomplete changes, crawls, harvests, quarantine.
+
+use uuid::Uuid;
 
 use super::Report;
 use crate::{
@@ -21,11 +23,13 @@ pub(super) fn restores(journal: &dyn TableReader) -> Result<Vec<(i64, i64)>, Sto
 /// Checks the rows of each table by themselves.
 pub(super) fn examine(journal: &dyn TableReader, report: &mut Report) {
     type Check = fn(&Row, &mut Report) -> Result<(), StoreError>;
-    let checks: [(Table, &str, Check); 5] = [
+    let checks: [(Table, &str, Check); 7] = [
         (Table::Subscriptions, "the subscription", subscription),
         (Table::DeadLetters, "the dead letter", dead_letter),
         (Table::IncompleteChanges, "the incomplete change", incomplete),
         (Table::Crawls, "the crawl of the repository of", crawl),
+        (Table::Harvests, "the harvest of", harvest),
+        (Table::HarvestRuns, "the run of a harvest", harvest_run),
         (Table::Quarantine, "the quarantined message", quarantined),
     ];
     for (table, kind, check) in checks {
@@ -114,6 +118,21 @@ fn crawl(row: &Row, _: &mut Report) -> Result<(), StoreError> {
     row.time("started")?;
     row.time("updated")?;
     row.boolean("finished").map(drop)
+}
+
+fn harvest(row: &Row, _: &mut Report) -> Result<(), StoreError> {
+    SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
+    row.text("position").map(drop)
+}
+
+fn harvest_run(row: &Row, _: &mut Report) -> Result<(), StoreError> {
+    SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
+    Uuid::parse_str(row.text("id")?).map_err(rows::damaged)?;
+    row.time("started")?;
+    row.time("updated")?;
+    rows::run_state(row.text("state")?)?;
+    row.optional_text("reason")?;
+    ["pages", "records", "changes", "quarantined", "repaired"].iter().try_for_each(|name| row.unsigned(name).map(drop))
 }
 
 /// Checks also the size, because the limits of the quarantine depend on it.

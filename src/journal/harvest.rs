@@ -1,0 +1,151 @@
+//! Progress of harvests: the position after the last page of each source, and the history of its runs.
+//!
+//! A harvest writes the records of a page, the position after it and the counts of its run in one transaction
+//! ([`Journal::append_page`]). After a crash it continues after the last page that is on disk.
+
+use std::{fmt, sync::Arc, time::Instant};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{Command, DraftOutcome, Journal, JournalError, Submission, metrics};
+use crate::model::{SourceName, Timestamp};
+
+/// Number of runs of each source that the history contains. The store removes older ones.
+pub const KEPT_RUNS: usize = 100;
+
+/// Identifier of a run: a UUID of version 7, so that identifiers are in the order of the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct RunId(pub Uuid);
+
+impl RunId {
+    /// Returns the identifier of a new run.
+    #[must_use]
+    pub fn mint() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+named_values! {
+    /// State of a run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum RunState {
+        /// The run has not ended. A gateway that stops in between continues it.
+        Running = "running",
+        /// The run has read everything that it asked for.
+        Completed = "completed",
+        /// The run ended early.
+        Failed = "failed",
+    }
+}
+
+/// Numbers of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunCounts {
+    /// Pages on disk.
+    pub pages: u64,
+    /// Records of these pages.
+    pub records: u64,
+    /// Changes that the records made. All other readable records changed nothing.
+    pub changes: u64,
+    /// Records that could not be read. They are in the quarantine.
+    pub quarantined: u64,
+    /// Pages with errors that the harvest has repaired, such as characters that XML does not allow.
+    pub repaired: u64,
+}
+
+/// One run of a harvest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HarvestRun {
+    /// Identifier of the run.
+    pub id: RunId,
+    /// Source of the harvest.
+    pub source: SourceName,
+    /// Start of the run.
+    pub started: Timestamp,
+    /// Time of the last page, or of the end.
+    pub updated: Timestamp,
+    /// State of the run.
+    pub state: RunState,
+    /// Reason of a failure, or a remark about a completed run.
+    pub reason: Option<String>,
+    /// Numbers of the run.
+    pub counts: RunCounts,
+}
+
+/// Progress of a harvest, written in one transaction with the records before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HarvestProgress {
+    /// Position from which the harvest continues, in a format that only its kind knows.
+    pub position: Arc<str>,
+    /// The run that reached the position.
+    pub run: HarvestRun,
+}
+
+/// State of a source's harvest between its runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HarvestRecord {
+    /// Position from which the harvest continues; empty before the first page.
+    pub position: Arc<str>,
+    /// Time at which an administrator last requested a run.
+    pub requested: Option<Timestamp>,
+}
+
+impl Journal {
+    /// Appends the records of a page as [`Journal::append_batch`] does, and writes the progress of the harvest in the
+    /// same transaction. The journal adds the new changes to the counts of the run, and returns the counts that it has
+    /// written. Waits without a time limit, because the position must be known before the next page.
+    ///
+    /// # Errors
+    /// Fails if nothing was written, or the gateway is stopping.
+    pub async fn append_page(
+        &self,
+        submissions: Vec<Submission>,
+        progress: HarvestProgress,
+    ) -> Result<Vec<Vec<DraftOutcome>>, JournalError> {
+        let began = Instant::now();
+        let harvest = Some(Box::new(progress));
+        let outcomes = self.execute(|reply| Command::Append { submissions, term: self.term, harvest, reply }).await;
+        let outcomes = outcomes.inspect_err(metrics::failed)?;
+        metrics::appended(began.elapsed());
+        Ok(outcomes)
+    }
+
+    /// Returns the position of a source's harvest; `None` before the first run.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn harvest(&self, source: SourceName) -> Result<Option<HarvestRecord>, JournalError> {
+        self.read(move |store| store.harvest(&source)).await
+    }
+
+    /// Returns up to `limit` runs of a source before `before` (from the newest if `None`), newest first.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn harvest_runs(
+        &self,
+        source: SourceName,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<HarvestRun>, JournalError> {
+        self.read(move |store| store.harvest_runs(&source, before, limit)).await
+    }
+
+    /// Requests a run of a source's harvest. The node that harvests the source begins it soon.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn request_harvest(&self, source: SourceName) -> Result<(), JournalError> {
+        self.send(|reply| Command::RequestHarvest(source, reply)).await
+    }
+}

@@ -1,0 +1,108 @@
+//! The tables `harvests` and `harvest_runs`: positions of harvests, and the history of their runs.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::rows;
+use crate::{
+    journal::{
+        harvest::{HarvestProgress, HarvestRecord, HarvestRun, KEPT_RUNS, RunCounts, RunId},
+        store::StoreError,
+    },
+    model::{SourceName, Timestamp},
+};
+
+const WRITE_POSITION: &str = "INSERT INTO harvests (source, position) VALUES (?, ?)
+    ON CONFLICT (source) DO UPDATE SET position = excluded.position";
+
+const REQUEST: &str = "INSERT INTO harvests (source, position, requested) VALUES (?, '', ?)
+    ON CONFLICT (source) DO UPDATE SET requested = excluded.requested";
+
+const WRITE_RUN: &str = "INSERT OR REPLACE INTO harvest_runs
+    (id, source, started, updated, state, reason, pages, records, changes, quarantined, repaired)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+/// Statement that removes the oldest runs of a source.
+const TRIM: &str = "DELETE FROM harvest_runs WHERE source = ?1
+    AND id <= (SELECT id FROM harvest_runs WHERE source = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
+
+const READ_RUNS: &str = "SELECT id, started, updated, state, reason, pages, records, changes, quarantined, repaired
+    FROM harvest_runs WHERE source = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3";
+
+/// Writes the progress of harvests.
+pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Result<(), StoreError> {
+    for HarvestProgress { position, run } in harvests {
+        let HarvestRun { id, source, started, updated, state, reason, counts } = run;
+        let RunCounts { pages, records, changes, quarantined, repaired } = *counts;
+        let [pages, records, changes, quarantined, repaired] =
+            [pages, records, changes, quarantined, repaired].map(rows::number);
+        connection.prepare_cached(WRITE_POSITION)?.execute(params![source.as_str(), position.as_ref()])?;
+        connection.prepare_cached(WRITE_RUN)?.execute(params![
+            id.to_string(),
+            source.as_str(),
+            started.millis(),
+            updated.millis(),
+            state.name(),
+            reason,
+            pages,
+            records,
+            changes,
+            quarantined,
+            repaired,
+        ])?;
+        connection.prepare_cached(TRIM)?.execute(params![source.as_str(), rows::number(KEPT_RUNS as u64)])?;
+    }
+    Ok(())
+}
+
+/// Writes the time at which a run was requested.
+pub(super) fn request(connection: &Connection, source: &SourceName, at: Timestamp) -> Result<(), StoreError> {
+    connection.prepare_cached(REQUEST)?.execute(params![source.as_str(), at.millis()])?;
+    Ok(())
+}
+
+/// Reads the position of a source's harvest.
+pub(super) fn record(connection: &Connection, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT position, requested FROM harvests WHERE source = ?")?;
+    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?));
+    let Some((position, requested)) = statement.query_row([source.as_str()], read).optional()? else {
+        return Ok(None);
+    };
+    Ok(Some(HarvestRecord { position: position.into(), requested: requested.map(rows::time).transpose()? }))
+}
+
+/// Reads runs of a source, newest first.
+pub(super) fn runs(
+    connection: &Connection,
+    source: &SourceName,
+    before: Option<RunId>,
+    limit: usize,
+) -> Result<Vec<HarvestRun>, StoreError> {
+    let mut statement = connection.prepare_cached(READ_RUNS)?;
+    let before = before.map(|before| before.to_string());
+    let mut found = statement.query(params![source.as_str(), before, rows::number(limit as u64)])?;
+    let mut runs = Vec::new();
+    while let Some(row) = found.next()? {
+        runs.push(read_run(source, row)?);
+    }
+    Ok(runs)
+}
+
+fn read_run(source: &SourceName, row: &Row<'_>) -> Result<HarvestRun, StoreError> {
+    let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
+    Ok(HarvestRun {
+        id: RunId(Uuid::parse_str(&row.get::<_, String>(0)?).map_err(rows::damaged)?),
+        source: source.clone(),
+        started: rows::time(row.get(1)?)?,
+        updated: rows::time(row.get(2)?)?,
+        state: rows::run_state(&row.get::<_, String>(3)?)?,
+        reason: row.get(4)?,
+        counts: RunCounts {
+            pages: unsigned(5)?,
+            records: unsigned(6)?,
+            changes: unsigned(7)?,
+            quarantined: unsigned(8)?,
+            repaired: unsigned(9)?,
+        },
+    })
+}
