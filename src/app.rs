@@ -6,6 +6,7 @@
 //! nodes, close the journal.
 
 mod error;
+mod harvests;
 mod hub;
 mod journal;
 mod nodes;
@@ -20,7 +21,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 pub use self::{error::ServeError, journal::connection_options};
 use crate::{
     admin::{
-        health::Readiness, metrics::Metrics, quarantine::Quarantine, registry::RegistrySeeder,
+        harvests::Harvests, health::Readiness, metrics::Metrics, quarantine::Quarantine, registry::RegistrySeeder,
         sources::ConfiguredSource,
     },
     cluster::{Cluster, MembershipThread},
@@ -140,7 +141,10 @@ impl Gateway {
             spawn(&supervisor, Worker::Retention, work)
         });
         let shared = (&journal, &cluster);
-        let consumers = sources::read_brokers(config, shared, &sources, stop_accepting, &supervisor);
+        let mut consumers = sources::read_brokers(config, shared, &sources, stop_accepting, &supervisor);
+        let harvests = harvests::set_up(config).await?;
+        let listed_harvests = Harvests { journal: journal.clone(), all: harvests::list(&harvests) };
+        harvests::start(&mut consumers, harvests, shared, &sources, stop_accepting, &supervisor);
         let follow_ups = sources::follow_up(shared, &sources, stop_accepting, &supervisor);
         let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
         let (readers, notifier) = LiveReaders::new(journal.clone(), spool, reader_limits(config));
@@ -157,6 +161,7 @@ impl Gateway {
             metrics.clone(),
         );
         let hub = hub::open(config, &surfaces, guard, public_url.as_str()).await?;
+        surfaces.harvests = listed_harvests;
         surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
         let limits = &config.limits;
         let request_limits = router::RequestLimits {
@@ -350,7 +355,7 @@ fn surfaces(
     metrics: Metrics,
 ) -> Surfaces {
     let intake = Intake::new(journal.clone());
-    let http_sources: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.connection.is_none()).collect();
+    let http_sources: BTreeMap<_, _> = sources.iter().filter(|(_, listed)| listed.has_hook).collect();
     let hook = |(name, listed): (&&String, &&ConfiguredSource)| Hook {
         source: (*name).clone(),
         about: listed.source.kind().about,
@@ -385,6 +390,7 @@ fn surfaces(
         },
         sources,
         subscriptions,
+        harvests: Harvests { journal: journal.clone(), all: Arc::default() },
         hub: None,
         metrics,
         nodes,

@@ -9,6 +9,7 @@
 //! - [`mod@format`] parses them with [`format::Dialect::read`]; [`format::FormatKind`] writes changes.
 //! - [`lookup`] requests facts that a message lacks from its repository with [`lookup::Lookup::complete`], and crawls a
 //!   repository with [`lookup::crawl::Crawler::next`].
+//! - [`harvest`] pulls records from repositories that answer only when asked: [`harvest::Engine::run`].
 //! - [`intake`] is the only write path to the journal: [`intake::Intake::accept`].
 //! - [`journal`] settles drafts, stores changes in one total order and keeps the registry:
 //!   [`journal::Journal::append`].
@@ -49,6 +50,7 @@ pub mod model;
 
 // In.
 pub mod format;
+pub mod harvest;
 pub mod intake;
 pub mod journal;
 pub mod lookup;

@@ -16,6 +16,7 @@ use utoipa_axum::routes;
 use crate::{
     admin::{
         attempts, dead_letters,
+        harvests::{self, Harvests},
         health::{self, Readiness},
         home,
         metrics::{self, Metrics},
@@ -70,6 +71,8 @@ pub struct Surfaces {
     pub readiness: Readiness,
     /// The sources.
     pub sources: Sources,
+    /// The harvests.
+    pub harvests: Harvests,
     /// Seeding of the registry from the sources' repositories.
     pub seeds: RegistrySeeder,
     /// The subscriptions.
@@ -113,6 +116,9 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
         .add(Admin, routes!(sources::list), |all| all.sources.clone())
+        .add(Admin, routes!(harvests::list), |all| all.harvests.clone())
+        .add(Admin, routes!(harvests::one), |all| all.harvests.clone())
+        .add(Admin, routes!(harvests::run), |all| all.harvests.clone())
         .add(Admin, routes!(registry::show, registry::seed), |all| all.seeds.clone())
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())
         .add(Admin, routes!(quarantine::one, quarantine::delete), |all| all.quarantine.clone())

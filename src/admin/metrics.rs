@@ -20,6 +20,7 @@ use crate::{
     broker,
     cluster::metrics as cluster,
     delivery::metrics as delivery,
+    harvest::metrics as harvest,
     intake,
     journal::metrics as journal,
     lookup,
@@ -81,7 +82,7 @@ impl Kind {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 34] = [
+pub const METRICS: [Metric; 38] = [
     Metric {
         name: intake::EVENTS,
         kind: Kind::Counter,
@@ -111,6 +112,25 @@ pub const METRICS: [Metric; 34] = [
         kind: Kind::Counter,
         labels: &["source", "outcome"],
         about: "Lookups in repositories for facts that messages lack: answered or failed.",
+    },
+    Metric {
+        name: harvest::RUNS,
+        kind: Kind::Counter,
+        labels: &["source", "outcome"],
+        about: "Ended runs of harvests: completed or failed.",
+    },
+    Metric {
+        name: harvest::RECORDS,
+        kind: Kind::Counter,
+        labels: &["source", "outcome"],
+        about: "Harvested records: changed, unchanged or quarantined.",
+    },
+    Metric { name: harvest::PAGES, kind: Kind::Counter, labels: &["source"], about: "Harvested pages." },
+    Metric {
+        name: harvest::LAST_COMPLETE,
+        kind: Kind::Gauge,
+        labels: &["source"],
+        about: "Time of the end of the last complete run since the start of this gateway, in seconds since 1970.",
     },
     Metric {
         name: intake::INCOMPLETE,

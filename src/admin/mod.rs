@@ -1,7 +1,8 @@
-//! Administration: the sources, the subscriptions, the quarantine and the health of the gateway.
+//! Administration: the sources, the harvests, the subscriptions, the quarantine and the health of the gateway.
 
 pub mod attempts;
 pub mod dead_letters;
+pub mod harvests;
 pub mod health;
 pub mod home;
 pub mod metrics;

@@ -28,8 +28,10 @@ pub struct ConfiguredSource {
     pub source: Arc<Source>,
     /// Name of its transport.
     pub transport: &'static str,
-    /// State of its connection, if it has one.
+    /// State of its connection to a broker, if it has one.
     pub connection: Option<Arc<ConnectionStatus>>,
+    /// Whether senders post messages to `/hooks/NAME`.
+    pub has_hook: bool,
 }
 
 /// All sources, by name.
@@ -53,7 +55,7 @@ struct SourceView<'a> {
     transport: &'static str,
     /// Dialect of its messages.
     dialect: &'static str,
-    /// State of its connection; absent for a hook.
+    /// State of its connection to a broker; absent for a hook and for a harvest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     connection: Option<ConnectionView>,

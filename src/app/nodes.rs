@@ -36,7 +36,7 @@ pub(super) async fn join(
 
 /// Returns the duties of the configuration.
 fn offers(config: &Config, sources: &BTreeMap<String, ConfiguredSource>) -> Vec<DutyName> {
-    let read = sources.values().filter(|listed| listed.connection.is_some());
+    let read = sources.values().filter(|listed| !listed.has_hook);
     let looked_up = sources.values().filter(|listed| listed.source.enrichment_status().is_some());
     let mut duties: Vec<_> = read.map(|listed| DutyName::source(listed.source.name())).collect();
     duties.extend(looked_up.map(|listed| DutyName::follow_ups(listed.source.name())));

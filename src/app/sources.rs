@@ -11,7 +11,7 @@ use crate::{
     admin::sources::ConfiguredSource,
     broker::{ConnectionState, ConnectionStatus},
     cluster::{Cluster, Tenure},
-    config::{Config, SourceConfig},
+    config::{Config, Connection, SourceConfig},
     intake::{FollowUp, Intake, Source},
     journal::{Journal, nodes::DutyName},
     lookup::{Lookup, Mode, Repository},
@@ -31,7 +31,7 @@ pub(super) fn read_brokers(
     let max_body_bytes = config.limits.body_bytes;
     for listed in sources.values() {
         let name = listed.source.name();
-        let broker = config.sources.get(name).and_then(|source| source.transport.broker.as_ref());
+        let broker = config.sources.get(name).and_then(|source| source.transport.broker());
         let (Some(broker), Some(status)) = (broker, listed.connection.clone()) else { continue };
         if let Some(warning) = broker.warning() {
             tracing::warn!(source = %name, "{warning}");
@@ -112,8 +112,9 @@ pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<String, Configure
             source = source.with_lookup(Lookup::new(*lookup, repository, limits));
         }
         let status = || Arc::new(ConnectionStatus::new(format!("sources.{name}")));
-        let connection = transport.broker.is_some().then(status);
-        let listed = ConfiguredSource { source: Arc::new(source), transport: transport.name, connection };
+        let connection = transport.broker().is_some().then(status);
+        let has_hook = matches!(transport.connection, Connection::Hook);
+        let listed = ConfiguredSource { source: Arc::new(source), transport: transport.name, connection, has_hook };
         sources.insert(name.to_string(), listed);
     }
     Ok(sources)

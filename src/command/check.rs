@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::Value;
 use tidings::{
     app,
-    config::{Config, Flags, SourceConfig},
+    config::{Config, Connection, Flags, SourceConfig},
     delivery::Definition,
     http_client::check_ca_certificates,
     journal::store::{StoreContent, StoreLocation, inspect},
@@ -82,7 +82,11 @@ fn summary(config: &Config, journal: Option<&StoreContent>) -> Result<String, fm
         let (transport, dialect) = (source.transport.name, source.dialect.name);
         let signed = if source.signature.is_some() { ", signed" } else { "" };
         let hook = || format!("/hooks/{name}{signed}");
-        let from = source.transport.broker.as_ref().map_or_else(hook, |broker| broker.describe());
+        let from = match &source.transport.connection {
+            Connection::Hook => hook(),
+            Connection::Broker(broker) => broker.describe(),
+            Connection::Harvest(harvest) => harvest.kind.describe(),
+        };
         let lookup = match &source.repository {
             Some(repository) if source.lookup != Mode::Off => {
                 format!(", looks up in {} ({})", repository.url, source.lookup.name())
@@ -152,9 +156,13 @@ fn unusable_certificates(config: &Config) -> Vec<String> {
 
 /// Returns the CA certificate files of a source, each with the key of its setting.
 fn ca_certificates(source: &SourceConfig) -> Vec<(&'static str, &Path)> {
-    let broker_ca = source.transport.broker.as_ref().and_then(|broker| broker.ca());
+    let transport_ca = match &source.transport.connection {
+        Connection::Hook => None,
+        Connection::Broker(broker) => broker.ca(),
+        Connection::Harvest(harvest) => harvest.kind.ca(),
+    };
     let repository_ca = source.repository.as_ref().and_then(|repository| repository.ca.as_deref());
-    let files = [("ca", broker_ca), ("repository.ca", repository_ca)];
+    let files = [("ca", transport_ca), ("repository.ca", repository_ca)];
     files.into_iter().filter_map(|(key, path)| Some((key, path?))).collect()
 }
 

@@ -9,6 +9,7 @@ mod columns;
 mod convert;
 mod file;
 mod gateway;
+mod harvests;
 mod health;
 mod http;
 mod migrate;
@@ -73,6 +74,7 @@ enum Command {
     Tail(tail::Tail),
     Subscriptions(subscriptions::Subscriptions),
     Nodes(nodes::Nodes),
+    Harvests(harvests::Harvests),
     SeedRegistry(seed_registry::SeedRegistry),
     Check(check::Check),
     Health(health::Health),
@@ -151,6 +153,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Tail(tail) => tail.run(),
         Command::Subscriptions(subscriptions) => subscriptions.run(),
         Command::Nodes(nodes) => nodes.run(),
+        Command::Harvests(harvests) => harvests.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Check(check) => check.run(),
         Command::Health(health) => health.run(),

@@ -9,7 +9,7 @@ use super::{
     secret,
     setting::{Setting, bounded},
     source::named,
-    transport::{TransportKey, TransportKind},
+    transport::{Connection, TransportKey, TransportKind},
 };
 use crate::amqp::{BrokerUrl, QueueSettings, QueueType, ShortString};
 
@@ -29,7 +29,7 @@ pub(super) static AMQP: TransportKind = TransportKind {
         TransportKey::of::<Prefetch>("prefetch"),
         TransportKey::of::<bool>("declare"),
     ],
-    read: |table, environment| Ok(Some(Arc::new(read(table, environment)?))),
+    read: |table, environment| Ok(Connection::Broker(Arc::new(read(table, environment)?))),
 };
 
 /// Maximum number of unacknowledged messages, 1 to 65535. AMQP has two bytes for it, where 0 means unlimited. STOMP

@@ -15,6 +15,7 @@ mod layer;
 mod limits;
 mod log;
 mod node;
+mod oai_pmh;
 mod repository;
 mod secret;
 mod setting;
@@ -46,7 +47,7 @@ use serde::{
 };
 use setting::{Setting, bounded};
 pub use source::{MessageRate, SourceConfig, unknown_dialect};
-pub use transport::Transport;
+pub use transport::{Connection, Transport};
 
 use crate::{
     delivery::Definition,

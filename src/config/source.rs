@@ -126,7 +126,14 @@ pub(super) fn read(
         false => None,
     };
     let (lookup, repository) = repository::read(repository.as_ref(), (dialect, &settings), table, environment)?;
-    let transport = Transport { name: transport.name, broker: (transport.read)(table, environment)? };
+    let transport = Transport { name: transport.name, connection: (transport.read)(table, environment)? };
+    if let Some(harvested) =
+        transport.harvest().map(|harvest| harvest.kind.dialect()).filter(|name| *name != dialect.name)
+    {
+        let reason =
+            format!("the transport {} harvests records of the dialect {harvested:?}; give that", transport.name);
+        return Err(table.at("dialect").invalid(reason));
+    }
     Ok(Some((
         name,
         SourceConfig { transport, dialect, rate, metadata_changes, settings, signature, lookup, repository },
@@ -140,7 +147,7 @@ pub(super) fn refuse_shared_name(
     table: &Setting,
     earlier: &BTreeMap<SourceName, SourceConfig>,
 ) -> Result<(), ConfigError> {
-    let exclusive_name = |source: &SourceConfig| source.transport.broker.as_ref()?.exclusive_name();
+    let exclusive_name = |source: &SourceConfig| source.transport.broker()?.exclusive_name();
     let Some(name) = exclusive_name(source) else { return Ok(()) };
     match earlier.iter().find(|(_, other)| exclusive_name(other).as_ref() == Some(&name)) {
         None => Ok(()),

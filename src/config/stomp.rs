@@ -10,7 +10,7 @@ use super::{
     secret,
     setting::Setting,
     source::named,
-    transport::{TransportKey, TransportKind},
+    transport::{Connection, TransportKey, TransportKind},
 };
 use crate::stomp::{Acknowledge, StompSettings, address, is_destination, is_header};
 
@@ -29,7 +29,7 @@ pub(super) static STOMP: TransportKind = TransportKind {
         TransportKey::of::<Prefetch>("prefetch"),
         TransportKey::of::<String>("acknowledge"),
     ],
-    read: |table, environment| Ok(Some(Arc::new(read(table, environment)?))),
+    read: |table, environment| Ok(Connection::Broker(Arc::new(read(table, environment)?))),
 };
 
 /// Reads the settings from the table of a source.

@@ -10,13 +10,14 @@ use serde::{
 use super::{
     amqp,
     error::ConfigError,
+    oai_pmh,
     setting::{Setting, bounded},
     stomp,
 };
-use crate::source::consumer::BrokerSettings;
+use crate::{harvest::HarvestSettings, source::consumer::BrokerSettings};
 
 /// All transports. A new transport needs a module that reads its settings, and an entry here.
-pub(super) static TRANSPORTS: &[&TransportKind] = &[&HTTP, &amqp::AMQP, &stomp::STOMP];
+pub(super) static TRANSPORTS: &[&TransportKind] = &[&HTTP, &amqp::AMQP, &stomp::STOMP, &oai_pmh::OAI_PMH];
 
 /// The transport `http`: `POST /hooks/NAME`. Its settings are read with those that every source has.
 static HTTP: TransportKind = TransportKind {
@@ -26,7 +27,7 @@ static HTTP: TransportKind = TransportKind {
         TransportKey::of::<MessageCount>("burst"),
         TransportKey::of::<SignatureTable>("signature"),
     ],
-    read: |_, _| Ok(None),
+    read: |_, _| Ok(Connection::Hook),
 };
 
 /// A transport and the settings that it supports.
@@ -35,12 +36,23 @@ pub(super) struct TransportKind {
     pub(super) name: &'static str,
     /// Settings that are specific to this transport.
     pub(super) keys: &'static [TransportKey],
-    /// Reads the settings from the table of a source and returns the broker, if the transport has one.
-    pub(super) read: fn(&Setting, &[(OsString, OsString)]) -> BrokerResult,
+    /// Reads the settings from the table of a source.
+    pub(super) read: ReadConnection,
 }
 
-/// Settings of a broker, or `None` for a transport without a broker.
-type BrokerResult = Result<Option<Arc<dyn BrokerSettings>>, ConfigError>;
+/// Reads the settings of a connection from the table of a source and the environment.
+type ReadConnection = fn(&Setting, &[(OsString, OsString)]) -> Result<Connection, ConfigError>;
+
+/// The way in which the messages of a source reach the gateway.
+#[derive(Clone, Debug)]
+pub enum Connection {
+    /// Senders post messages to `/hooks/NAME`.
+    Hook,
+    /// The gateway consumes from a broker.
+    Broker(Arc<dyn BrokerSettings>),
+    /// The gateway harvests a repository.
+    Harvest(HarvestSettings),
+}
 
 /// Setting of a transport.
 pub(super) struct TransportKey {
@@ -80,8 +92,28 @@ impl TransportKind {
 pub struct Transport {
     /// Name in the configuration.
     pub name: &'static str,
-    /// Broker that the gateway consumes from; `None` if messages are posted to `/hooks/NAME`.
-    pub broker: Option<Arc<dyn BrokerSettings>>,
+    /// The way in which messages arrive, with its settings.
+    pub connection: Connection,
+}
+
+impl Transport {
+    /// Returns the broker that the gateway consumes from, if the source has one.
+    #[must_use]
+    pub fn broker(&self) -> Option<&Arc<dyn BrokerSettings>> {
+        match &self.connection {
+            Connection::Broker(broker) => Some(broker),
+            Connection::Hook | Connection::Harvest(_) => None,
+        }
+    }
+
+    /// Returns the settings of the harvest, if the source is harvested.
+    #[must_use]
+    pub fn harvest(&self) -> Option<&HarvestSettings> {
+        match &self.connection {
+            Connection::Harvest(harvest) => Some(harvest),
+            Connection::Hook | Connection::Broker(_) => None,
+        }
+    }
 }
 
 /// A number of messages, 1 to 1 000 000.

@@ -20,6 +20,7 @@ mod json_ld;
 pub mod ldp;
 mod limits;
 mod model_xml;
+pub mod oai_pmh;
 mod rejection;
 mod routing;
 mod sfm;
@@ -44,6 +45,7 @@ pub static DIALECTS: &[&DialectKind] = &[
     &islandora::DIALECT,
     &sfm::DIALECT,
     &hoarder::DIALECT,
+    &oai_pmh::DIALECT,
     &content_change::DIALECT,
 ];
 

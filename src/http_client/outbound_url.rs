@@ -238,6 +238,15 @@ impl OutboundUrl {
         Self(url)
     }
 
+    /// Returns the URL with an encoded query after its own query.
+    #[must_use]
+    pub fn with_encoded_query(&self, query: &str) -> Self {
+        let mut url = self.0.clone();
+        let own = url.query().filter(|own| !own.is_empty()).map(|own| format!("{own}&{query}"));
+        url.set_query(Some(own.as_deref().unwrap_or(query)));
+        Self(url)
+    }
+
     /// Returns scheme, host and port.
     #[must_use]
     pub fn origin(&self) -> String {

@@ -11,6 +11,7 @@ mod delivery;
 mod dialects;
 mod feed;
 mod formats;
+mod harvest;
 mod intake;
 mod journal;
 mod lookups;

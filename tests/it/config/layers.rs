@@ -34,7 +34,7 @@ fn defaults_have_the_documented_values() {
         .sources
         .iter()
         .map(|(name, source)| {
-            assert!(source.transport.broker.is_none());
+            assert!(source.transport.broker().is_none());
             assert!(!source.metadata_changes);
             (name.as_str(), source.dialect.name)
         })

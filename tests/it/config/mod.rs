@@ -2,6 +2,7 @@
 
 mod earlier_version;
 mod errors;
+mod harvest_errors;
 mod layers;
 mod limits_page;
 mod repository_errors;

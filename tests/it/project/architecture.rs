@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 25] = [
+const TABLE: [(&str, &[&str]); 26] = [
     ("named", &[]),
     ("model", &[]),
     ("supervision", &[]),
@@ -26,6 +26,7 @@ const TABLE: [(&str, &[&str]); 25] = [
     ("cluster", &["journal", "model", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "retry"]),
+    ("harvest", &["http_client", "intake", "format", "journal", "model", "retry", "web"]),
     (
         "delivery",
         &[
@@ -44,7 +45,10 @@ const TABLE: [(&str, &[&str]); 25] = [
     ),
     ("source", &["amqp", "stomp", "broker", "intake", "format", "retry", "web"]),
     ("view", &["cache", "journal", "model", "format", "web"]),
-    ("admin", &["broker", "cluster", "delivery", "intake", "journal", "lookup", "model", "format", "view", "web"]),
+    (
+        "admin",
+        &["broker", "cluster", "delivery", "harvest", "intake", "journal", "lookup", "model", "format", "view", "web"],
+    ),
     (
         "config",
         &[
@@ -52,6 +56,7 @@ const TABLE: [(&str, &[&str]); 25] = [
             "stomp",
             "cluster",
             "delivery",
+            "harvest",
             "http_client",
             "journal",
             "lookup",
@@ -73,6 +78,7 @@ const TABLE: [(&str, &[&str]); 25] = [
             "config",
             "delivery",
             "format",
+            "harvest",
             "http_client",
             "intake",
             "journal",
@@ -98,6 +104,7 @@ const TABLE: [(&str, &[&str]); 25] = [
             "config",
             "delivery",
             "format",
+            "harvest",
             "http_client",
             "intake",
             "journal",

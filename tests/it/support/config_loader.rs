@@ -14,12 +14,13 @@ use tidings::{
 
 /// Dialects of the default configuration, as stubs: the tests do not depend on the settings of the real
 /// dialects.
-pub(crate) static DIALECTS: [&DialectKind; 6] = [
+pub(crate) static DIALECTS: [&DialectKind; 7] = [
     &kind("fedora-apim", Some(RepositoryApi::Fedora3)),
     &kind("fedora-events", Some(RepositoryApi::Ldp)),
     &kind("islandora", Some(RepositoryApi::Ldp)),
     &kind("sfm", None),
     &kind("hoarder", None),
+    &kind("oai-pmh", None),
     &kind("content-change", None),
 ];
 

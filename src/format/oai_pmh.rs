@@ -1,0 +1,322 @@
+//! Records of a repository with OAI-PMH 2.0, each as the element `record` of `ListRecords` or `GetRecord`.
+//!
+//! * The object is the record, which identifier and metadata format identify together (section 2.5). Its URI is the URL
+//!   of `GetRecord`, because identifiers are unique only within a repository.
+//! * The metadata is the only item of the object, with the same URI. Its digest is that of the canonical metadata, so a
+//!   record with the same metadata is unchanged, whatever its datestamp is: repositories touch datestamps without a
+//!   change, and change crosswalks without a new datestamp.
+//! * A deleted record is absent, even if it has metadata.
+//! * A container `about` with provenance becomes part of the description. It does not count as a change.
+//!
+//! Headers give the facts that a record does not contain: the base URL, the metadata prefix, and the date of the
+//! response, for records without a datestamp.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use super::{
+    Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, ParsedMessage, Rejection, parse_settings,
+    xml::{Document, Element},
+};
+use crate::model::{
+    ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
+    MediaType, NonEmpty, Text, Timestamp, Uri, User,
+};
+
+/// Namespace of OAI-PMH (section 3.2).
+pub const NAMESPACE: &str = "http://www.openarchives.org/OAI/2.0/";
+
+/// Header with the base URL of the repository, without credentials.
+pub const BASE_URL: &str = "oai-base-url";
+
+/// Header with the prefix of the metadata format.
+pub const METADATA_PREFIX: &str = "oai-metadata-prefix";
+
+/// Header with the date of the response that contained the record.
+pub const RESPONSE_DATE: &str = "oai-response-date";
+
+/// Namespace of provenance containers (guidelines for aggregators).
+const PROVENANCE: &str = "http://www.openarchives.org/OAI/2.0/provenance";
+
+/// Maximum number of origins of a record that its description lists.
+const MAX_ORIGINS: usize = 8;
+
+/// Characters of a query value that are percent-encoded: all but the unreserved ones (RFC 3986 section 2.3).
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The dialect `oai-pmh`.
+pub(super) static DIALECT: DialectKind = DialectKind {
+    name: "oai-pmh",
+    about: "records of a repository with OAI-PMH 2.0",
+    accepts: &["text/xml", "application/xml"],
+    headers: &["oai-"],
+    duplicates: DuplicateDetection::Impossible,
+    redact: None,
+    repository: None,
+    sample_settings: &["{}"],
+    build: |value, limits| {
+        let Settings {} = parse_settings(value)?;
+        Ok(Box::new(OaiPmh { limits }))
+    },
+};
+
+/// Settings of a source: none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {}
+
+/// The configured dialect.
+struct OaiPmh {
+    limits: Limits,
+}
+
+/// The element `header` of a record.
+#[derive(Default)]
+struct RecordHeader {
+    identifier: String,
+    datestamp: String,
+    is_deleted: bool,
+}
+
+/// A record.
+#[derive(Default)]
+struct Record {
+    header: Option<RecordHeader>,
+    /// Digest of the metadata.
+    digest: Option<String>,
+    origins: Vec<OriginDescription>,
+}
+
+/// Origin of a record that its repository has harvested itself.
+#[derive(Default)]
+struct OriginDescription {
+    base_url: String,
+    identifier: String,
+    datestamp: String,
+}
+
+impl Dialect for OaiPmh {
+    fn read(&self, message: &Message<'_>) -> Result<ParsedMessage, Rejection> {
+        let header = |name: &str| {
+            message.headers.get(name).ok_or_else(|| {
+                let reason = format!("the header {name} is missing; a harvest adds it to each record");
+                Rejection::unprocessable(Location::Message, reason)
+            })
+        };
+        let (base_url, prefix) = (header(BASE_URL)?, header(METADATA_PREFIX)?);
+        let Record { header, digest, origins } = self.record(message.body)?;
+        let missing = |what: &str| Rejection::unprocessable(Location::Message, format!("the record has no {what}"));
+        let RecordHeader { identifier, datestamp, is_deleted } = header.ok_or_else(|| missing("header"))?;
+        if identifier.is_empty() {
+            return Err(missing("identifier"));
+        }
+        let address = get_record_url(base_url, prefix, &identifier).map_err(|error| {
+            Rejection::unprocessable(Location::Message, format!("the URL of the record is not a URI: {error}"))
+        })?;
+        let change = match digest {
+            _ if is_deleted => DraftChange::Absent,
+            None => return Err(missing("metadata, and is not deleted")),
+            Some(digest) => DraftChange::Present {
+                content: Some(ContentLocation {
+                    media_type: MediaType::parse("text/xml").ok(),
+                    digest: Digest::parse(DigestAlgorithm::Sha256, &digest).ok(),
+                    ..ContentLocation::at(address.clone())
+                }),
+            },
+        };
+        let date = datestamp_of(&datestamp).or_else(|| datestamp_of(message.headers.get(RESPONSE_DATE)?));
+        Ok(ParsedMessage::one(Draft {
+            id: None,
+            event_id: None,
+            software_version: None,
+            user: User::unknown(),
+            time: date.map_or(DraftTime::Arrival, DraftTime::Observed),
+            object: address.clone(),
+            parent: None,
+            types: Vec::new(),
+            description: description(&identifier, &origins),
+            items: DraftItems::Listed(NonEmpty::one(DraftItem::new(address, change))),
+            lookup: DraftLookup::default(),
+        }))
+    }
+}
+
+impl OaiPmh {
+    fn record(&self, body: &[u8]) -> Result<Record, Rejection> {
+        let mut document = Document::open(body, self.limits)?;
+        let root = document.root()?;
+        if !root.is(NAMESPACE, "record") {
+            let reason = format!("the element {} was found; a record of OAI-PMH 2.0 was expected", root.name());
+            return Err(root.unprocessable(reason));
+        }
+        let mut record = Record::default();
+        while let Some(child) = document.child()? {
+            if child.is(NAMESPACE, "header") {
+                record.header = Some(record_header(&mut document, &child)?);
+            } else if child.is(NAMESPACE, "metadata") {
+                while let Some(metadata) = document.child()? {
+                    if record.digest.is_some() {
+                        return Err(metadata.unprocessable("the metadata has more than one element"));
+                    }
+                    record.digest = Some(document.digest(&metadata)?);
+                }
+            } else if child.is(NAMESPACE, "about") {
+                origins(&mut document, &mut record.origins)?;
+            } else {
+                document.skip()?;
+            }
+        }
+        document.finish()?;
+        Ok(record)
+    }
+}
+
+fn record_header(document: &mut Document<'_>, element: &Element<'_>) -> Result<RecordHeader, Rejection> {
+    let status = element.attribute("status").unwrap_or_default();
+    // Repositories write `Deleted` too.
+    let mut header =
+        RecordHeader { is_deleted: status.trim().eq_ignore_ascii_case("deleted"), ..RecordHeader::default() };
+    while let Some(child) = document.child()? {
+        let text = document.text()?;
+        if child.is(NAMESPACE, "identifier") {
+            text.trim().clone_into(&mut header.identifier);
+        } else if child.is(NAMESPACE, "datestamp") {
+            text.trim().clone_into(&mut header.datestamp);
+        }
+    }
+    Ok(header)
+}
+
+/// Reads the provenance of a container `about`: each origin, and then the origin of that origin.
+fn origins(document: &mut Document<'_>, origins: &mut Vec<OriginDescription>) -> Result<(), Rejection> {
+    let mut depth = 1_usize;
+    while depth > 0 {
+        let Some(child) = document.child()? else {
+            depth -= 1;
+            continue;
+        };
+        if child.is(PROVENANCE, "provenance") {
+            depth += 1;
+        } else if child.is(PROVENANCE, "originDescription") {
+            depth += 1;
+            origins.push(OriginDescription::default());
+        } else {
+            let text = document.text()?;
+            let Some(origin) = origins.last_mut() else { continue };
+            for (name, value) in [
+                ("baseURL", &mut origin.base_url),
+                ("identifier", &mut origin.identifier),
+                ("datestamp", &mut origin.datestamp),
+            ] {
+                if child.is(PROVENANCE, name) {
+                    text.trim().clone_into(value);
+                }
+            }
+        }
+    }
+    origins.truncate(MAX_ORIGINS);
+    Ok(())
+}
+
+fn description(identifier: &str, origins: &[OriginDescription]) -> Text {
+    let mut text = format!("record {identifier}");
+    for OriginDescription { base_url, identifier, datestamp } in origins {
+        text.push_str(&format!("; from {base_url}: {identifier}, {datestamp}"));
+    }
+    Text::new(&text)
+}
+
+/// Returns the URL of `GetRecord` for a record.
+///
+/// # Errors
+/// Fails if the URL is too long, or the base URL is not a URL.
+pub fn get_record_url(base_url: &str, prefix: &str, identifier: &str) -> Result<Uri, crate::model::InvalidUri> {
+    let [prefix, identifier] = [prefix, identifier].map(|value| utf8_percent_encode(value, ENCODED));
+    Uri::parse(&format!("{base_url}?verb=GetRecord&metadataPrefix={prefix}&identifier={identifier}"))
+}
+
+/// Parses a datestamp in the two forms of the protocol (section 3.3), and in the forms that repositories send: with a
+/// fraction, with an offset, without `Z`, in lower case. `None` for any other text.
+#[must_use]
+pub fn datestamp_of(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    if text.len() == "2002-02-08".len() {
+        return Timestamp::parse(&format!("{text}T00:00:00Z")).ok();
+    }
+    Timestamp::parse(&text.to_ascii_uppercase()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BASE_URL, DIALECT, Limits, METADATA_PREFIX, datestamp_of};
+    use crate::{
+        format::{Headers, Message, ParsedMessage},
+        model::{Draft, DraftChange, DraftItems},
+    };
+
+    fn read(record: &str) -> Result<Draft, String> {
+        let dialect = (DIALECT.build)(serde_json::Value::Null, Limits::default()).unwrap();
+        let headers: Headers = [(BASE_URL, "http://h.example/oai"), (METADATA_PREFIX, "oai_dc")].into_iter().collect();
+        let record = record.replace("<record", "<record xmlns='http://www.openarchives.org/OAI/2.0/'");
+        match dialect.read(&Message { content_type: None, headers: &headers, body: record.as_bytes() }) {
+            Ok(ParsedMessage::Drafts(drafts)) => Ok(drafts[0].clone()),
+            Ok(ParsedMessage::NoChange(reason)) => Err(reason.to_owned()),
+            Err(rejection) => Err(rejection.to_string()),
+        }
+    }
+
+    #[test]
+    fn identifier_is_encoded_in_the_url() {
+        let draft = read(
+            "<record><header><identifier> oai:h:a/b%3C+c </identifier></header><metadata><a/></metadata></record>",
+        )
+        .unwrap();
+        assert_eq!(
+            draft.object.as_str(),
+            "http://h.example/oai?verb=GetRecord&metadataPrefix=oai_dc&identifier=oai%3Ah%3Aa%2Fb%253C%2Bc"
+        );
+        assert_eq!(draft.description.as_str(), "record oai:h:a/b%3C+c");
+    }
+
+    #[test]
+    fn deleted_counts_before_metadata() {
+        let draft = read(
+            "<record><header status=' Deleted'><identifier>a</identifier></header><metadata><a/></metadata></record>",
+        )
+        .unwrap();
+        let DraftItems::Listed(items) = &draft.items else { panic!("{draft:?}") };
+        assert_eq!(items[0].change, DraftChange::Absent);
+    }
+
+    #[test]
+    fn unreadable_record_is_rejected_with_the_reason() {
+        let header = "<header><identifier>a</identifier></header>";
+        for (record, complaint) in [
+            ("<record/>".to_owned(), "no header"),
+            ("<record><header/></record>".to_owned(), "no identifier"),
+            (format!("<record>{header}</record>"), "no metadata, and is not deleted"),
+            (format!("<record>{header}<metadata/></record>"), "no metadata, and is not deleted"),
+            (format!("<record>{header}<metadata><a/><b/></metadata></record>"), "more than one element"),
+            (format!("<record>{header}<metadata><dc:a/></metadata></record>"), "\"dc\" is not declared"),
+            ("<other/>".to_owned(), "a record of OAI-PMH 2.0 was expected"),
+        ] {
+            let found = read(&record).unwrap_err();
+            assert!(found.contains(complaint), "{record}: {found}");
+        }
+    }
+
+    #[test]
+    fn datestamps_have_many_forms() {
+        for (text, expected) in [
+            ("2002-02-08", Some("2002-02-08T00:00:00.000Z")),
+            ("2002-02-08T08:55:46Z", Some("2002-02-08T08:55:46.000Z")),
+            (" 2002-02-08t08:55:46.123z\n", Some("2002-02-08T08:55:46.123Z")),
+            ("2002-02-08T08:55:46+02:00", Some("2002-02-08T06:55:46.000Z")),
+            ("2002-02-08T08:55:46", Some("2002-02-08T08:55:46.000Z")),
+            ("", None),
+            ("yesterday!", None),
+        ] {
+            assert_eq!(datestamp_of(text).map(|time| time.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The loop of a harvest: waits for the next run, requests page after page, and writes each page with the position
+//! after it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    HarvestError, Harvester, Mode, Page, PageEnd, Schedule, metrics,
+    status::{HarvestState, HarvestStatus},
+};
+use crate::{
+    intake::{Batch, Intake, Source},
+    journal::{
+        Journal, JournalError,
+        harvest::{HarvestProgress, HarvestRun, RunCounts, RunId, RunState},
+    },
+    model::{Text, Timestamp},
+    retry::Backoff,
+};
+
+/// Number of failed attempts after which a run fails, whatever the kind of harvest decides.
+const MAX_ATTEMPTS: u32 = 10;
+
+/// Maximum number of successive changes of the position without a page.
+const MAX_DETOURS: u32 = 200;
+
+/// Maximum wait that a server can ask for.
+const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// Maximum time between two looks at the clock, which an administrator may set.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
+
+/// Number of newest runs that decide about the next one.
+const RECENT_RUNS: usize = 20;
+
+/// Waits of an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// First wait before a failed request is repeated.
+    pub first_retry: Duration,
+    /// Maximum wait before a failed request is repeated, unless the server asks for a longer one.
+    pub longest_retry: Duration,
+    /// Interval at which the engine looks for runs that were requested at other nodes; `None` without other nodes.
+    pub request_poll: Option<Duration>,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { first_retry: Duration::from_secs(2), longest_retry: Duration::from_secs(5 * 60), request_poll: None }
+    }
+}
+
+/// The harvest of one source.
+pub struct Engine {
+    /// The journal, for the duty of the source.
+    pub journal: Journal,
+    /// The source.
+    pub source: Arc<Source>,
+    /// The kind of harvest.
+    pub harvester: Arc<dyn Harvester>,
+    /// Times of the runs.
+    pub schedule: Schedule,
+    /// Waits between attempts.
+    pub waits: Waits,
+    /// State for people.
+    pub status: Arc<HarvestStatus>,
+}
+
+/// A run and its position.
+struct Progress {
+    run: HarvestRun,
+    position: Arc<str>,
+}
+
+/// Reason why a run does not continue at present.
+enum Interruption {
+    /// The harvest was asked to stop.
+    Stopped,
+    /// The journal could not be read or written.
+    Journal(JournalError),
+}
+
+impl From<JournalError> for Interruption {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+impl Engine {
+    /// Harvests until `stop` is cancelled. A page that has arrived is then still written.
+    pub async fn run(self, stop: CancellationToken) {
+        metrics::register(self.source.name());
+        let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
+        while !stop.is_cancelled() {
+            match self.run_once(&stop).await {
+                Ok(()) => backoff.reset(),
+                Err(Interruption::Stopped) => break,
+                Err(Interruption::Journal(error)) => {
+                    let wait = backoff.next_wait();
+                    let again_ms = wait.as_millis();
+                    tracing::warn!(source = %self.source.name(), %error, again_ms, "cannot harvest the source; retrying");
+                    self.status.fail(error.to_string());
+                    self.status.set(HarvestState::Retrying, Some(in_future(wait)));
+                    let _ = stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+                }
+            }
+        }
+        self.status.set(HarvestState::Stopped, None);
+    }
+
+    /// Waits for the next run, or continues an interrupted one, and executes it to its end.
+    async fn run_once(&self, stop: &CancellationToken) -> Result<(), Interruption> {
+        let name = self.source.name();
+        let newest = self.journal.harvest_runs(name.clone(), None, RECENT_RUNS).await?;
+        let interrupted = newest.first().filter(|run| run.state == RunState::Running);
+        if interrupted.is_none() {
+            self.wait_for_run(&newest, stop).await?;
+        }
+        let stored = self.journal.harvest(name.clone()).await?;
+        let position = stored.map_or_else(|| "".into(), |stored| stored.position);
+        self.status.begin_run();
+        let run = match interrupted {
+            Some(run) => {
+                tracing::info!(source = %name, run = %run.id, pages = run.counts.pages, "continuing an interrupted harvest");
+                run.clone()
+            }
+            None => {
+                let now = Timestamp::now();
+                tracing::info!(source = %name, place = %self.harvester.describe(), "harvest has begun");
+                HarvestRun {
+                    id: RunId::mint(),
+                    source: name.clone(),
+                    started: now,
+                    updated: now,
+                    state: RunState::Running,
+                    reason: None,
+                    counts: RunCounts::default(),
+                }
+            }
+        };
+        let ended = self.pages(Progress { run, position }, stop).await?;
+        self.log_end(&ended);
+        metrics::ended(&ended);
+        Ok(())
+    }
+
+    /// Waits until a run is due or requested.
+    async fn wait_for_run(&self, newest: &[HarvestRun], stop: &CancellationToken) -> Result<(), Interruption> {
+        let due = self.schedule.next_run(newest, fastrand::f64());
+        let state = if self.schedule.mode == Mode::Once && due.is_none() {
+            HarvestState::Finished
+        } else {
+            HarvestState::Waiting
+        };
+        self.status.set(state, due.filter(|due| *due != Timestamp::EPOCH));
+        let last_start = newest.first().map(|run| run.started);
+        loop {
+            let stored = self.journal.harvest(self.source.name().clone()).await?;
+            let requested = stored.and_then(|stored| stored.requested);
+            if requested.is_some_and(|requested| Some(requested) > last_start) {
+                return Ok(());
+            }
+            let remaining = due.map(|due| u64::try_from(due.millis() - Timestamp::now().millis()).unwrap_or(0));
+            if remaining == Some(0) {
+                return Ok(());
+            }
+            let remaining = remaining.map_or(LONGEST_SLEEP, Duration::from_millis);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Err(Interruption::Stopped),
+                () = self.status.woken() => {}
+                () = tokio::time::sleep(remaining.min(self.waits.request_poll.unwrap_or(LONGEST_SLEEP))) => {}
+            }
+        }
+    }
+
+    /// Requests and writes pages until the run ends; returns the run.
+    async fn pages(&self, mut progress: Progress, stop: &CancellationToken) -> Result<HarvestRun, Interruption> {
+        let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
+        let mut detours = 0;
+        loop {
+            self.status.set(HarvestState::Running, None);
+            let request = self.harvester.page(&progress.position, backoff.failures());
+            let Some(result) = stop.run_until_cancelled(request).await else { return Err(Interruption::Stopped) };
+            match result {
+                Ok(page) => {
+                    backoff.reset();
+                    detours = 0;
+                    progress = self.write(progress, page, stop).await?;
+                    if progress.run.state != RunState::Running {
+                        return Ok(progress.run);
+                    }
+                }
+                Err(HarvestError::Retry { reason, after }) if backoff.failures() < MAX_ATTEMPTS => {
+                    let reason = printable(&reason);
+                    let wait = backoff.next_wait().max(after.unwrap_or_default().min(LONGEST_ASKED_WAIT));
+                    let again_ms = wait.as_millis();
+                    tracing::warn!(source = %self.source.name(), reason, again_ms, "a page of a harvest is not available; retrying");
+                    self.status.fail(reason);
+                    self.status.set(HarvestState::Retrying, Some(in_future(wait)));
+                    if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                        return Err(Interruption::Stopped);
+                    }
+                }
+                Err(HarvestError::Continue { reason, position }) if detours < MAX_DETOURS => {
+                    backoff.reset();
+                    detours += 1;
+                    let reason = printable(&reason);
+                    tracing::info!(source = %self.source.name(), reason, "a harvest continues in another way");
+                    progress.position = position.into();
+                }
+                Err(HarvestError::Retry { reason, .. } | HarvestError::Continue { reason, .. }) => {
+                    return self.fail(progress, reason, None, stop).await;
+                }
+                Err(HarvestError::Fail { reason, position }) => {
+                    return self.fail(progress, reason, position, stop).await;
+                }
+            }
+        }
+    }
+
+    /// Ends a run that has failed.
+    async fn fail(
+        &self,
+        mut progress: Progress,
+        reason: String,
+        position: Option<String>,
+        stop: &CancellationToken,
+    ) -> Result<HarvestRun, Interruption> {
+        progress.run.state = RunState::Failed;
+        progress.run.reason = Some(printable(&reason));
+        progress.run.updated = Timestamp::now();
+        if let Some(position) = position {
+            progress.position = position.into();
+        }
+        self.status.fail(printable(&reason));
+        let batch = Batch::read(&self.source, Vec::new());
+        Ok(self.write_batch(batch, progress, stop).await?.run)
+    }
+
+    /// Writes a page and the position after it.
+    async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
+        let Page { messages, position, end, is_repaired, remarks } = page;
+        for remark in remarks.iter().map(|remark| printable(remark)) {
+            if self.status.remark(&remark) {
+                tracing::warn!(source = %self.source.name(), remark, "remark about a harvested repository");
+            }
+        }
+        let mut run = before.run.clone();
+        run.counts.pages += 1;
+        run.counts.records += messages.len() as u64;
+        run.counts.repaired += u64::from(is_repaired);
+        run.updated = Timestamp::now();
+        match end {
+            PageEnd::More => {}
+            PageEnd::Complete => {
+                run.state = RunState::Completed;
+                let remarks = self.status.view().remarks;
+                run.reason = (!remarks.is_empty()).then(|| remarks.join("; "));
+            }
+            PageEnd::Failed(reason) => {
+                let reason = printable(&reason);
+                self.status.fail(reason.clone());
+                (run.state, run.reason) = (RunState::Failed, Some(reason));
+            }
+        }
+        let source = Arc::clone(&self.source);
+        let read = tokio::task::spawn_blocking(move || Batch::read(&source, messages));
+        let batch = read.await.map_err(|_| JournalError::Closed)?;
+        let written = self.write_batch(batch, Progress { run, position: position.into() }, stop).await?;
+        let HarvestRun { counts, .. } = &written.run;
+        tracing::debug!(
+            source = %self.source.name(), pages = counts.pages, records = counts.records, changes = counts.changes,
+            "page of a harvest is on disk"
+        );
+        metrics::page(&before.run, &written.run);
+        Ok(written)
+    }
+
+    /// Writes a batch with the progress of the run, and repeats a failed write until it succeeds.
+    async fn write_batch(
+        &self,
+        mut batch: Batch,
+        mut progress: Progress,
+        stop: &CancellationToken,
+    ) -> Result<Progress, Interruption> {
+        let intake = Intake::new(self.journal.clone());
+        let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
+        loop {
+            let stored = HarvestProgress { position: Arc::clone(&progress.position), run: progress.run.clone() };
+            match intake.accept_page(&self.source, &mut batch, stored).await {
+                Ok(counts) => {
+                    progress.run.counts = counts;
+                    return Ok(progress);
+                }
+                Err(error) if stop.is_cancelled() || !error.is_transient() => return Err(error.into()),
+                Err(error) => {
+                    let wait = backoff.next_wait();
+                    let again_ms = wait.as_millis();
+                    tracing::warn!(source = %self.source.name(), %error, again_ms, "cannot write a page of a harvest; retrying");
+                    self.status.fail(error.to_string());
+                    if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                        return Err(Interruption::Stopped);
+                    }
+                }
+            }
+        }
+    }
+
+    fn log_end(&self, run: &HarvestRun) {
+        let RunCounts { pages, records, changes, quarantined, .. } = run.counts;
+        let source = self.source.name();
+        match run.state {
+            RunState::Failed => {
+                let reason = run.reason.as_deref().unwrap_or_default();
+                tracing::error!(%source, reason, pages, records, changes, quarantined, "harvest has failed");
+            }
+            RunState::Running | RunState::Completed => {
+                tracing::info!(%source, pages, records, changes, quarantined, "harvest is complete");
+            }
+        }
+    }
+}
+
+/// Returns a text without the characters that logs, databases and XML cannot carry.
+fn printable(text: &str) -> String {
+    let text = Text::new(text);
+    text.as_str().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Returns the time after a wait.
+fn in_future(wait: Duration) -> Timestamp {
+    Timestamp::from_datetime(chrono::Utc::now() + wait)
+}

@@ -1,0 +1,59 @@
+//! Metrics of harvests.
+
+use metrics::{counter, gauge};
+
+use crate::{
+    journal::harvest::{HarvestRun, RunState},
+    model::SourceName,
+};
+
+/// Metric name: number of ended runs by outcome.
+pub const RUNS: &str = "tidings_harvest_runs_total";
+
+/// Metric name: number of harvested records by outcome.
+pub const RECORDS: &str = "tidings_harvest_records_total";
+
+/// Metric name: number of harvested pages.
+pub const PAGES: &str = "tidings_harvest_pages_total";
+
+/// Metric name: time of the last complete run, in seconds since 1970.
+pub const LAST_COMPLETE: &str = "tidings_harvest_last_complete_timestamp_seconds";
+
+/// Shows the series of a source, because a `rate()` query needs the initial zero.
+pub(super) fn register(source: &SourceName) {
+    let source = source.to_string();
+    for outcome in ["completed", "failed"] {
+        counter!(RUNS, "source" => source.clone(), "outcome" => outcome).increment(0);
+    }
+    for outcome in ["changed", "unchanged", "quarantined"] {
+        counter!(RECORDS, "source" => source.clone(), "outcome" => outcome).increment(0);
+    }
+    counter!(PAGES, "source" => source).increment(0);
+}
+
+/// Counts a page that is on disk, from the run before and after it.
+pub(super) fn page(before: &HarvestRun, after: &HarvestRun) {
+    let source = after.source.to_string();
+    let (before, after) = (before.counts, after.counts);
+    let changed = after.changes - before.changes;
+    let quarantined = after.quarantined - before.quarantined;
+    let records = after.records - before.records;
+    for (outcome, number) in [
+        ("changed", changed),
+        ("unchanged", records.saturating_sub(changed + quarantined)),
+        ("quarantined", quarantined),
+    ] {
+        counter!(RECORDS, "source" => source.clone(), "outcome" => outcome).increment(number);
+    }
+    counter!(PAGES, "source" => source).increment(after.pages - before.pages);
+}
+
+/// Counts a run that has ended.
+#[expect(clippy::cast_precision_loss, reason = "the time in seconds fits into the mantissa")]
+pub(super) fn ended(run: &HarvestRun) {
+    let source = run.source.to_string();
+    counter!(RUNS, "source" => source.clone(), "outcome" => run.state.name()).increment(1);
+    if run.state == RunState::Completed {
+        gauge!(LAST_COMPLETE, "source" => source).set(run.updated.millis() as f64 / 1000.0);
+    }
+}

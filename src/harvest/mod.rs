@@ -1,0 +1,151 @@
+//! Harvests: scheduled pulls from repositories that answer only when asked.
+//!
+//! One loop serves all kinds of harvest ([`Engine`]). A kind implements [`Harvester`]: one call that returns the next
+//! page of records and the position after it. The engine keeps the schedule, passes the records to the dialect of the
+//! source, writes records and position in one transaction, and keeps the history of runs.
+//!
+//! * `engine` is the loop, `schedule` decides when a run begins;
+//! * `hosts` limits the requests to each host;
+//! * [`status`] is the state for people, [`metrics`] the numbers;
+//! * [`oai_pmh`] is the kind for OAI-PMH 2.0.
+
+mod engine;
+mod hosts;
+pub mod metrics;
+pub mod oai_pmh;
+mod schedule;
+pub mod status;
+
+use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+
+pub use self::{
+    engine::{Engine, Waits},
+    hosts::{HostPermit, Hosts},
+    schedule::{Mode, Schedule},
+};
+use crate::{
+    http_client::{ClientError, OutboundPolicy},
+    intake::ReceivedMessage,
+};
+
+/// Settings of a source that is harvested.
+#[derive(Clone, Debug)]
+pub struct HarvestSettings {
+    /// Times of the runs.
+    pub schedule: Schedule,
+    /// Settings of the kind of harvest.
+    pub kind: Arc<dyn HarvesterSettings>,
+}
+
+/// Checked settings of one kind of harvest.
+pub trait HarvesterSettings: Debug + Send + Sync {
+    /// Returns the name of the dialect of the records.
+    fn dialect(&self) -> &'static str;
+
+    /// Describes the place that is harvested, without credentials.
+    fn describe(&self) -> String;
+
+    /// Returns the file of the CA certificates that the server's certificate is checked against, if one is configured.
+    fn ca(&self) -> Option<&Path>;
+
+    /// Creates the harvester. It sends no request yet.
+    ///
+    /// # Errors
+    /// Fails if the HTTP library cannot be set up.
+    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, ClientError>>;
+}
+
+/// Facts that every kind of harvest needs.
+#[derive(Clone)]
+pub struct HarvesterContext {
+    /// Limits on the requests to each host.
+    pub hosts: Hosts,
+    /// Policy for redirections to other hosts than the configured one.
+    pub redirects: OutboundPolicy,
+    /// Maximum size of a record, in bytes.
+    pub max_record_bytes: usize,
+}
+
+/// One kind of harvest, set up for one source.
+pub trait Harvester: Send + Sync {
+    /// Describes the place that is harvested, without credentials.
+    fn describe(&self) -> String;
+
+    /// Requests the page after `position`, which is empty before the first run, and otherwise a position of an earlier
+    /// page or error. `attempt` is the number of attempts that have failed at this position.
+    ///
+    /// The result depends only on the position and the repository, so that a repeat after a crash returns the same
+    /// page or a newer one.
+    fn page<'a>(&'a self, position: &'a str, attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>>;
+}
+
+/// A page of records.
+#[derive(Debug)]
+pub struct Page {
+    /// Records, as messages for the dialect of the source.
+    pub messages: Vec<ReceivedMessage>,
+    /// Position after the page.
+    pub position: String,
+    /// Whether the run ends with this page.
+    pub end: PageEnd,
+    /// Whether errors of the page were repaired.
+    pub is_repaired: bool,
+    /// Facts that an administrator should know.
+    pub remarks: Vec<String>,
+}
+
+/// Continuation of a run after a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageEnd {
+    /// More pages follow.
+    More,
+    /// The run is complete.
+    Complete,
+    /// The run has failed, for this reason. The records of the page are good.
+    Failed(String),
+}
+
+/// Reason why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum HarvestError {
+    /// The same request may succeed later.
+    #[error("{reason}")]
+    Retry {
+        /// The reason.
+        reason: String,
+        /// Wait that the server asks for.
+        after: Option<Duration>,
+    },
+    /// The harvest continues at another position, without a page. The kind bounds the number of such errors in a row.
+    #[error("{reason}")]
+    Continue {
+        /// The reason.
+        reason: String,
+        /// The other position.
+        position: String,
+    },
+    /// The run has failed.
+    #[error("{reason}")]
+    Fail {
+        /// The reason.
+        reason: String,
+        /// Position of the next run; `None` if it begins at the same position.
+        position: Option<String>,
+    },
+}
+
+impl HarvestError {
+    /// Returns an error after which the same request may succeed.
+    #[must_use]
+    pub fn retry(reason: impl Into<String>) -> Self {
+        Self::Retry { reason: reason.into(), after: None }
+    }
+
+    /// Returns an error that ends the run. The next run begins at the same position.
+    #[must_use]
+    pub fn fail(reason: impl Into<String>) -> Self {
+        Self::Fail { reason: reason.into(), position: None }
+    }
+}

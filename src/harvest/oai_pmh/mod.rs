@@ -1,0 +1,115 @@
+//! Harvests over OAI-PMH 2.0, the protocol for metadata harvesting of the Open Archives Initiative.
+//!
+//! A run requests `Identify`, and then `ListRecords` from the mark of the last run, page after page. The mark is the
+//! date of the first response minus an overlap. A list that the repository cannot deliver is divided into windows.
+//!
+//! * `client` sends requests, `text` and `response` read what comes back, whatever its errors;
+//! * `position` is the state between two pages;
+//! * `harvest` decides about the next request, and `recovery` about the next one after a failure.
+
+mod client;
+mod harvest;
+mod position;
+mod recovery;
+mod response;
+mod text;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
+
+use self::{client::RepositoryClient, harvest::OaiPmhHarvester};
+use super::{Harvester, HarvesterContext, HarvesterSettings};
+use crate::http_client::{ClientError, OutboundUrl};
+
+/// Maximum time without requests that a repository can ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// Settings of a harvest over OAI-PMH.
+#[derive(Clone, Debug)]
+pub struct OaiPmhSettings {
+    /// Base URL of the repository, with its credentials.
+    pub url: OutboundUrl,
+    /// PEM file of the CA certificates to trust instead of those of the operating system.
+    pub ca: Option<PathBuf>,
+    /// Prefix of the metadata format.
+    pub metadata_prefix: String,
+    /// Sets to harvest; empty for the whole repository.
+    pub sets: Vec<String>,
+    /// Time before the last run that is harvested again; `None` for a default that depends on the granularity.
+    pub overlap: Option<Duration>,
+    /// Length of the first window of a back-fill; `None` without windows, unless the repository needs them.
+    pub window: Option<Duration>,
+    /// Maximum size of a page, in bytes.
+    pub page_bytes: usize,
+    /// Timeouts of requests.
+    pub timeouts: Timeouts,
+}
+
+/// Timeouts of requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Time until the headers of a response. Large repositories need minutes for a page.
+    pub response: Duration,
+    /// Time between two pieces of a body.
+    pub idle: Duration,
+    /// Wait if the repository is busy and does not say for how long.
+    pub busy: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { response: Duration::from_secs(300), idle: Duration::from_secs(60), busy: Duration::from_secs(120) }
+    }
+}
+
+impl OaiPmhSettings {
+    /// Returns a digest of the settings that a position depends on.
+    fn digest(&self) -> String {
+        let Self { metadata_prefix, sets, .. } = self;
+        let settings = format!("{}\n{metadata_prefix}\n{}", self.public_url(), sets.join("\n"));
+        hex::encode(&Sha256::digest(settings)[..8])
+    }
+
+    /// Returns the base URL without credentials and query, for records and people.
+    fn public_url(&self) -> String {
+        format!("{}{}", self.url.origin(), self.url.expose().path())
+    }
+}
+
+impl HarvesterSettings for OaiPmhSettings {
+    fn dialect(&self) -> &'static str {
+        "oai-pmh"
+    }
+
+    fn describe(&self) -> String {
+        format!("{} of {}", self.metadata_prefix, self.public_url())
+    }
+
+    fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
+    }
+
+    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, ClientError>> {
+        Box::pin(async {
+            let max_record_bytes = context.max_record_bytes;
+            let client = RepositoryClient::new(self, context).await?;
+            Ok(Arc::new(OaiPmhHarvester::new(self.clone(), client, max_record_bytes)) as Arc<dyn Harvester>)
+        })
+    }
+}
+
+/// Reads text as a response of a repository, as a harvest does; returns the number of its records. For fuzzing and
+/// tests.
+#[doc(hidden)]
+#[must_use]
+pub fn count_records(body: &[u8]) -> Option<usize> {
+    let read = text::read(body, None);
+    let response = response::parse(&read.text, 1 << 20).ok()?;
+    Some(response.list.map_or(0, |list| list.records.len()))
+}

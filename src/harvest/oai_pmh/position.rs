@@ -1,0 +1,190 @@
+//! Position of a harvest: everything that a restarted gateway needs to request the next page.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::response::RawRecord;
+use crate::model::Timestamp;
+
+/// Position of a harvest, stored as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Position {
+    /// Digest of the settings that the position depends on.
+    pub(super) settings: String,
+    /// Time from which the next run harvests; `None` before the first complete run.
+    pub(super) from: Option<Timestamp>,
+    /// The run that has not ended.
+    pub(super) list: Option<ListPosition>,
+    /// Deviations of the repository from the protocol.
+    pub(super) quirks: Quirks,
+    /// Facts about the repository, to notice their changes.
+    pub(super) identity: Option<RepositoryIdentity>,
+    /// Size and length of the last list that was much shorter than the repository had announced.
+    pub(super) short_list: Option<(u64, u64)>,
+}
+
+/// Position within a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ListPosition {
+    /// Number of sets that are finished.
+    pub(super) set: usize,
+    /// Date of the first response of the run, by the clock of the repository.
+    pub(super) began: Option<Timestamp>,
+    /// Newest datestamp that is not in the future.
+    pub(super) newest: Option<Timestamp>,
+    /// Present window of a back-fill; `None` without windows.
+    pub(super) window: Option<Window>,
+    /// Token of the next page; `None` for the first one.
+    pub(super) token: Option<String>,
+    /// Number of pages of the present list.
+    pub(super) pages: u64,
+    /// Number of records of the present list.
+    pub(super) records: u64,
+    /// Number of records of the present list, as the repository announced it.
+    pub(super) announced: Option<u64>,
+    /// Number of successive pages without records.
+    pub(super) empty_pages: u32,
+    /// Number of times that the present list or window began again.
+    pub(super) restarts: u32,
+    /// Number of successive divisions because the repository failed.
+    pub(super) outages: u32,
+    /// Whether the present token was sent again without encoding.
+    pub(super) tried_verbatim: bool,
+    /// Detection of lists without an end.
+    pub(super) cycle: CycleDetector,
+}
+
+/// Part of a back-fill. Both ends are inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Window {
+    /// Start; `None` for everything before the end.
+    pub(super) from: Option<Timestamp>,
+    /// End; `None` for everything after the start.
+    pub(super) until: Option<Timestamp>,
+    /// Length of the next window, in seconds.
+    pub(super) seconds: i64,
+}
+
+/// Deviations of a repository from the protocol, as the harvest has found them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Quirks {
+    /// The repository decodes tokens wrongly, so they are sent as they are.
+    pub(super) verbatim_tokens: bool,
+    /// Form of dates that the repository accepts, if it is not the announced one.
+    pub(super) dates: Option<DateForm>,
+    /// The repository sends broken compressed responses.
+    pub(super) no_compression: bool,
+}
+
+/// Form of the arguments `from` and `until`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum DateForm {
+    /// Date and time.
+    Seconds,
+    /// Date alone.
+    Day,
+    /// The repository accepts no dates.
+    None,
+}
+
+/// Facts about a repository, as `Identify` reports them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RepositoryIdentity {
+    pub(super) base_url: String,
+    pub(super) granularity: String,
+    pub(super) deleted_record: String,
+    pub(super) earliest_datestamp: String,
+}
+
+/// Detects that a list repeats itself, with the same memory for cycles of any length (Brent's algorithm): compares each
+/// page with one earlier page, and remembers the present page after 1, 2, 4, 8 … pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct CycleDetector {
+    /// Digest of the remembered page.
+    remembered: String,
+    /// Number of pages since.
+    since: u64,
+    /// Number of pages after which the present page is remembered.
+    limit: u64,
+}
+
+impl CycleDetector {
+    /// Notes a page; returns whether the same page occurred before.
+    pub(super) fn note(&mut self, records: &[RawRecord], token: &str) -> bool {
+        let mut hash = Sha256::new();
+        for text in records.iter().map(|record| record.identifier.as_str()).chain([token]) {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        }
+        let page = hex::encode(&hash.finalize()[..16]);
+        if page == self.remembered {
+            return true;
+        }
+        self.since += 1;
+        if self.since >= self.limit {
+            *self = Self { remembered: page, since: 0, limit: (self.limit * 2).max(1) };
+        }
+        false
+    }
+}
+
+impl Position {
+    /// Parses a position. One of other settings, or one that this version cannot parse, begins the harvest again, which
+    /// changes nothing in the registry.
+    pub(super) fn parse(text: &str, settings: &str) -> Self {
+        let stored = serde_json::from_str(text).ok().filter(|position: &Self| position.settings == settings);
+        stored.unwrap_or_else(|| Self { settings: settings.to_owned(), ..Self::default() })
+    }
+
+    /// Returns the position as text.
+    pub(super) fn text(&self) -> String {
+        // Serialization cannot fail: every value has a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl ListPosition {
+    /// Begins the present list again, or the next one. Facts about the whole run stay.
+    pub(super) fn restart_list(&mut self) {
+        let Self { set, began, newest, window, restarts, outages, .. } = std::mem::take(self);
+        *self = Self { set, began, newest, window, restarts, outages, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CycleDetector, Position, RawRecord};
+
+    #[test]
+    fn cycles_of_any_length_are_detected() {
+        for (tail, length) in [(0, 1), (0, 2), (3, 1), (5, 7), (100, 33)] {
+            let mut detector = CycleDetector::default();
+            let page = |number: usize| if number < tail { number } else { tail + (number - tail) % length };
+            let found = (0..1000).find(|number| detector.note(&[], &page(*number).to_string()));
+            assert!(found.is_some_and(|found| found < 4 * (tail + length) + 2), "{tail} {length}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn same_token_with_other_records_is_no_cycle() {
+        let mut detector = CycleDetector::default();
+        for number in 0..1000 {
+            let record = RawRecord { identifier: number.to_string(), ..RawRecord::default() };
+            assert!(!detector.note(&[record], "next"));
+        }
+    }
+
+    #[test]
+    fn position_survives_its_text_form_and_other_positions_begin_again() {
+        let begin = || Position { settings: "s".to_owned(), ..Position::default() };
+        let position = Position { short_list: Some((3, 4)), ..begin() };
+        assert_eq!(Position::parse(&position.text(), "s"), position);
+        assert_eq!(Position::parse("?", "s"), begin());
+        assert_eq!(Position::parse(&Position { settings: "other".to_owned(), ..position }.text(), "s"), begin());
+    }
+}

@@ -1,0 +1,165 @@
+//! Responses, and their errors.
+
+use super::{InvalidResponse, Response, parse};
+use crate::format::oai_pmh::NAMESPACE;
+
+fn list(records: &str) -> String {
+    format!(
+        "<?xml version='1.0'?>\n<OAI-PMH xmlns='{NAMESPACE}' xmlns:x='urn:x'><responseDate> 2020-01-02T03:04:05Z\
+         </responseDate><request verb='ListRecords'>http://h</request><ListRecords xmlns:y='urn:&quot;y'>{records}\
+         </ListRecords></OAI-PMH>"
+    )
+}
+
+fn record(identifier: &str, metadata: &str) -> String {
+    format!(
+        "<record><header><identifier>{identifier}</identifier><datestamp>2020-01-01</datestamp></header>\
+         <metadata>{metadata}</metadata></record>"
+    )
+}
+
+fn read(text: &str) -> Response {
+    parse(text, 10_000).unwrap()
+}
+
+fn identifiers(response: &Response) -> Vec<&str> {
+    response.list.as_ref().unwrap().records.iter().map(|record| record.identifier.as_str()).collect()
+}
+
+#[test]
+fn records_carry_the_namespaces_around_them() {
+    let response = read(&list(&format!("\n <!-- <record> --> {}", record("a", "<x:m/>"))));
+    assert_eq!(response.date.as_deref(), Some("2020-01-02T03:04:05Z"));
+    let records = response.list.unwrap().records;
+    let start = format!("<record xmlns=\"{NAMESPACE}\" xmlns:x=\"urn:x\" xmlns:y=\"urn:&quot;y\"><header>");
+    assert!(records[0].xml.starts_with(&start), "{}", records[0].xml);
+    assert!(records[0].xml.ends_with("<x:m/></metadata></record>"));
+}
+
+#[test]
+fn token_is_collected_from_all_its_parts() {
+    let token = "<resumptionToken completeListSize=' 7 ' cursor='0'>\n a&amp;b<![CDATA[&]]>&#43; </resumptionToken>";
+    let list = read(&list(&format!("{}{token}", record("a", "<m/>")))).list.unwrap();
+    assert_eq!((list.token.as_deref(), list.complete_list_size), (Some("a&b&+"), Some(7)));
+    let list = read(&super::tests::list("<resumptionToken/>")).list.unwrap();
+    assert_eq!((list.token, list.records.len()), (None, 0));
+}
+
+#[test]
+fn truncated_response_is_an_error_wherever_it_ends() {
+    let whole = list(&format!("{}{}<resumptionToken>t</resumptionToken>", record("a", "<m/>"), record("b", "<m/>")));
+    let root = whole.find("><responseDate").unwrap() + 1;
+    for end in root..whole.len() - 1 {
+        let result = parse(&whole[..end], 10_000);
+        assert!(matches!(result, Err(InvalidResponse::Malformed(_))), "{end}: {result:?}");
+    }
+}
+
+#[test]
+fn other_documents_are_foreign() {
+    for text in [
+        "",
+        "broken xml",
+        "<!DOCTYPE html><html><body>Log in</body></html>",
+        "<OAI-PMH/>",
+        "<OAI-PMH xmlns='http://www.openarchives.org/OAI/1.1/OAI_GetRecord'/>",
+        "{\"error\":\"x\"}",
+    ] {
+        let result = parse(text, 10_000);
+        assert!(matches!(result, Err(InvalidResponse::NotOaiPmh(_))), "{text}: {result:?}");
+    }
+}
+
+#[test]
+fn broken_record_does_not_break_its_neighbours() {
+    // The dialect refuses an attribute without quotes.
+    for (broken, is_recovered) in [("<m>a < b</m>", true), ("<m><n></m>", true), ("<m a=1/>", false), ("</n>", true)] {
+        let body = format!("{}{}{}", record("a", "<record/>"), record("b", broken), record("c", "<m/>"));
+        let response = read(&list(&format!("{body}<resumptionToken>t</resumptionToken>")));
+        let list = response.list.as_ref().unwrap();
+        assert_eq!((list.records.len(), list.token.as_deref()), (3, Some("t")), "{broken}");
+        assert_eq!((identifiers(&response)[0], identifiers(&response)[2]), ("a", "c"), "{broken}");
+        assert_eq!(response.is_recovered, is_recovered, "{broken}");
+    }
+}
+
+#[test]
+fn hostile_responses_take_linear_time_and_memory() {
+    let began = std::time::Instant::now();
+    let broken = list(&format!("<record>{}</n>", "<recordset ".repeat(200_000)));
+    assert!(parse(&broken, 10_000).is_err());
+    let namespaces = list(&record("a", "<m/>").repeat(1000)).replace("urn:x", &"u".repeat(1_000_000));
+    assert!(parse(&namespaces, 10_000).is_err());
+    let deep = list(&record("a", &"<m>".repeat(1_000_000)));
+    let response = parse(&deep, 10_000).unwrap();
+    assert!(response.is_recovered && response.list.unwrap().records[0].xml.len() <= 10_000);
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn large_record_is_cut() {
+    let response = parse(&list(&record("a", &"<m>é</m>".repeat(100))), 200).unwrap();
+    let record = &response.list.unwrap().records[0];
+    assert!(record.size > 800 && record.xml.len() < 400, "{} {}", record.size, record.xml.len());
+}
+
+#[test]
+fn errors_and_facts_are_read() {
+    let error = format!("<o:OAI-PMH xmlns:o='{NAMESPACE}'><o:error code=' noRecordsMatch'>none</o:error></o:OAI-PMH>");
+    assert_eq!(read(&error).errors, [("noRecordsMatch".to_owned(), "none".to_owned())]);
+    let identify = format!(
+        "<OAI-PMH xmlns='{NAMESPACE}'><Identify><repositoryName>n</repositoryName><baseURL>http://h</baseURL>\
+         <granularity>YYYY-MM-DD</granularity></Identify></OAI-PMH>"
+    );
+    let fields = read(&identify).identify.unwrap();
+    assert_eq!((fields.base_url.as_str(), fields.granularity.as_str()), ("http://h", "YYYY-MM-DD"));
+}
+
+proptest::proptest! {
+    /// Any text is read or refused.
+    #[test]
+    fn any_text_is_read_or_refused(parts in proptest::collection::vec(part(), 0..40)) {
+        let _ = parse(&list(&parts.concat()), 50);
+        let _ = parse(&parts.concat(), 50);
+        let _ = crate::harvest::oai_pmh::count_records(parts.concat().as_bytes());
+    }
+}
+
+fn part() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::strategy::{Just, Strategy};
+    let fixed = [
+        "<record>",
+        "</record>",
+        "<header>",
+        "</header>",
+        "<identifier>",
+        "</identifier>",
+        "<metadata>",
+        "</metadata>",
+        "<ListRecords>",
+        "</ListRecords>",
+        "<resumptionToken>",
+        "</resumptionToken>",
+        "<a",
+        ">",
+        "/>",
+        "<![CDATA[",
+        "]]>",
+        "<!--",
+        "-->",
+        "&amp;",
+        "&",
+        "&#xfffe;",
+        "é",
+        "\u{0}",
+        "<x:record>",
+        "</x:record>",
+        "xmlns='u'",
+        " ",
+    ];
+    proptest::prop_oneof![
+        proptest::sample::select(fixed.to_vec()).prop_map(str::to_owned),
+        "\\PC{0,8}".prop_map(String::from),
+        Just(record("a", "<m/>")),
+    ]
+}

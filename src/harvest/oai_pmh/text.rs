@@ -1,0 +1,375 @@
+//! From the bytes of a response to text that an XML parser accepts: encodings, and characters that XML does not allow.
+//!
+//! A response without errors comes out unchanged. Each repair counts, so that the page is marked as repaired.
+
+use std::borrow::Cow;
+
+use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
+use memchr::{memchr, memmem};
+
+/// Text of a response.
+#[derive(Debug)]
+pub(super) struct RepairedText {
+    pub(super) text: String,
+    /// Number of repaired places.
+    pub(super) repairs: usize,
+}
+
+/// Number of bytes in which an XML declaration is looked for.
+const DECLARATION_BYTES: usize = 256;
+
+/// Maximum length of the name of an entity, in bytes.
+const LONGEST_REFERENCE: usize = 32;
+
+/// Decodes a response and repairs its text. `charset` is the parameter of the media type. A byte order mark and the XML
+/// declaration count before it (RFC 7303 section 3.2 has another order, which few repositories follow).
+pub(super) fn read(body: &[u8], charset: Option<&str>) -> RepairedText {
+    let (decoded, invalid) = decode(body, charset);
+    let (text, replaced) = repair(&decoded);
+    RepairedText { text: text.into_owned(), repairs: invalid + replaced }
+}
+
+fn decode<'b>(body: &'b [u8], charset: Option<&str>) -> (Cow<'b, str>, usize) {
+    let (encoding, body) = match Encoding::for_bom(body) {
+        Some((encoding, length)) => (encoding, &body[length..]),
+        None => {
+            let named = |name: &str| Encoding::for_label(name.as_bytes());
+            let encoding = declared(body).and_then(named).or_else(|| charset.and_then(named));
+            // A declaration that can be read as ASCII is never in UTF-16.
+            (encoding.filter(|encoding| encoding.is_ascii_compatible()).unwrap_or(UTF_8), body)
+        }
+    };
+    if encoding == UTF_8 {
+        return decode_utf8(body);
+    }
+    let (text, has_errors) = encoding.decode_without_bom_handling(body);
+    (text, usize::from(has_errors))
+}
+
+/// Returns the encoding that the XML declaration names.
+fn declared(body: &[u8]) -> Option<&str> {
+    let start = &body[..body.len().min(DECLARATION_BYTES)];
+    let start = &start[memmem::find(start, b"<?xml")?..];
+    let declaration = &start[..memmem::find(start, b"?>")?];
+    let value = &declaration[memmem::find(declaration, b"encoding")? + "encoding".len()..];
+    let quote = value.iter().position(|byte| matches!(byte, b'"' | b'\''))?;
+    let name = &value[quote + 1..];
+    std::str::from_utf8(&name[..memchr(value[quote], name)?]).ok()
+}
+
+/// Decodes UTF-8, and each invalid sequence as windows-1252, because it is nearly always text of a Western system that
+/// was pasted into a database.
+fn decode_utf8(body: &[u8]) -> (Cow<'_, str>, usize) {
+    if let Ok(text) = std::str::from_utf8(body) {
+        return (Cow::Borrowed(text), 0);
+    }
+    let (mut text, mut invalid) = (String::with_capacity(body.len()), 0);
+    for chunk in body.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if !chunk.invalid().is_empty() {
+            text.push_str(&WINDOWS_1252.decode_without_bom_handling(chunk.invalid()).0);
+            invalid += 1;
+        }
+    }
+    (Cow::Owned(text), invalid)
+}
+
+/// Repairs text for an XML parser: removes characters that XML does not allow, raw or as references, replaces entities
+/// of HTML by their characters, and escapes other ampersands that begin no reference. Sections of CDATA, comments and
+/// processing instructions may contain any ampersand.
+fn repair(text: &str) -> (Cow<'_, str>, usize) {
+    let Some(first) = first_suspect(text) else { return (Cow::Borrowed(text), 0) };
+    let (mut repaired, mut repairs) = (String::with_capacity(text.len() + 64), 0);
+    let mut rest = text;
+    let mut clean = first;
+    loop {
+        let (before, from) = rest.split_at(clean);
+        repaired.push_str(before);
+        let Some(c) = from.chars().next() else { break };
+        rest = match c {
+            '&' => reference(from, &mut repaired, &mut repairs),
+            '<' => {
+                let section = section_length(from);
+                for c in from[..section].chars() {
+                    if is_xml_char(c) { repaired.push(c) } else { repairs += 1 }
+                }
+                &from[section..]
+            }
+            _ => {
+                repairs += 1;
+                &from[c.len_utf8()..]
+            }
+        };
+        clean = next_suspect(rest);
+    }
+    if repairs == 0 { (Cow::Borrowed(text), 0) } else { (Cow::Owned(repaired), repairs) }
+}
+
+/// Returns the first place that may need a repair or hides one; `None` if there is none, as in most responses.
+fn first_suspect(text: &str) -> Option<usize> {
+    let at = next_suspect(text);
+    (at < text.len()).then_some(at)
+}
+
+/// Returns the offset of the next ampersand, section or character that XML does not allow; the length of the text if
+/// there is none.
+fn next_suspect(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'<' if matches!(bytes.get(at + 1), Some(b'!' | b'?')) => return at,
+            b'&' | 0..=0x08 | 0x0B | 0x0C | 0x0E..=0x1F => return at,
+            // U+FFFE and U+FFFF.
+            0xEF if bytes[at..].starts_with(b"\xEF\xBF\xBE") || bytes[at..].starts_with(b"\xEF\xBF\xBF") => return at,
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+/// Copies a reference, or its repair; returns the text after it.
+fn reference<'t>(text: &'t str, repaired: &mut String, repairs: &mut usize) -> &'t str {
+    let after = &text[1..];
+    let end = after.bytes().take(LONGEST_REFERENCE).position(|byte| byte == b';');
+    let name = end.map(|end| &after[..end]);
+    let kind = name.map_or(Reference::None, Reference::of);
+    match (kind, end) {
+        (Reference::Valid, Some(end)) => {
+            repaired.push_str(&text[..end + 2]);
+            &after[end + 1..]
+        }
+        (Reference::Illegal, Some(end)) => {
+            *repairs += 1;
+            &after[end + 1..]
+        }
+        (Reference::Html(c), Some(end)) => {
+            *repairs += 1;
+            repaired.push(c);
+            &after[end + 1..]
+        }
+        _ => {
+            *repairs += 1;
+            repaired.push_str("&amp;");
+            after
+        }
+    }
+}
+
+/// Kind of a reference.
+enum Reference {
+    /// XML allows it.
+    Valid,
+    /// It refers to a character that XML does not allow.
+    Illegal,
+    /// It is an entity of HTML.
+    Html(char),
+    /// It is no reference.
+    None,
+}
+
+impl Reference {
+    fn of(name: &str) -> Self {
+        if let Some(number) = name.strip_prefix('#') {
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(hex) if number.starts_with('x') || !hex.is_empty() => u32::from_str_radix(hex, 16),
+                _ => number.parse(),
+            };
+            return match code.ok() {
+                // XML has no capital X.
+                Some(code) if !number.starts_with('X') && char::from_u32(code).is_some_and(is_xml_char) => Self::Valid,
+                Some(_) => Self::Illegal,
+                None => Self::None,
+            };
+        }
+        match name {
+            "lt" | "gt" | "amp" | "apos" | "quot" => Self::Valid,
+            name => HTML.binary_search_by_key(&name, |(name, _)| *name).map_or(Self::None, |at| Self::Html(HTML[at].1)),
+        }
+    }
+}
+
+/// Returns the length of a section of CDATA, a comment or a processing instruction at the beginning of the text; 1 for
+/// anything else.
+fn section_length(text: &str) -> usize {
+    for (start, end) in [("<![CDATA[", "]]>"), ("<!--", "-->"), ("<?", "?>")] {
+        if text.starts_with(start) {
+            let found = memmem::find(&text.as_bytes()[start.len()..], end.as_bytes());
+            return found.map_or(text.len(), |at| start.len() + at + end.len());
+        }
+    }
+    1
+}
+
+/// XML 1.0 section 2.2, `Char`.
+fn is_xml_char(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
+}
+
+/// Entities of HTML that occur in metadata, in order of their names: those of Latin-1, and common punctuation.
+const HTML: &[(&str, char)] = &[
+    ("AElig", 'Æ'),
+    ("Aacute", 'Á'),
+    ("Acirc", 'Â'),
+    ("Agrave", 'À'),
+    ("Aring", 'Å'),
+    ("Atilde", 'Ã'),
+    ("Auml", 'Ä'),
+    ("Ccedil", 'Ç'),
+    ("ETH", 'Ð'),
+    ("Eacute", 'É'),
+    ("Ecirc", 'Ê'),
+    ("Egrave", 'È'),
+    ("Euml", 'Ë'),
+    ("Iacute", 'Í'),
+    ("Icirc", 'Î'),
+    ("Igrave", 'Ì'),
+    ("Iuml", 'Ï'),
+    ("Ntilde", 'Ñ'),
+    ("Oacute", 'Ó'),
+    ("Ocirc", 'Ô'),
+    ("Ograve", 'Ò'),
+    ("Oslash", 'Ø'),
+    ("Otilde", 'Õ'),
+    ("Ouml", 'Ö'),
+    ("THORN", 'Þ'),
+    ("Uacute", 'Ú'),
+    ("Ucirc", 'Û'),
+    ("Ugrave", 'Ù'),
+    ("Uuml", 'Ü'),
+    ("Yacute", 'Ý'),
+    ("aacute", 'á'),
+    ("acirc", 'â'),
+    ("acute", '´'),
+    ("aelig", 'æ'),
+    ("agrave", 'à'),
+    ("aring", 'å'),
+    ("atilde", 'ã'),
+    ("auml", 'ä'),
+    ("bdquo", '„'),
+    ("brvbar", '¦'),
+    ("bull", '•'),
+    ("ccedil", 'ç'),
+    ("cedil", '¸'),
+    ("cent", '¢'),
+    ("copy", '©'),
+    ("curren", '¤'),
+    ("deg", '°'),
+    ("divide", '÷'),
+    ("eacute", 'é'),
+    ("ecirc", 'ê'),
+    ("egrave", 'è'),
+    ("eth", 'ð'),
+    ("euml", 'ë'),
+    ("euro", '€'),
+    ("frac12", '½'),
+    ("frac14", '¼'),
+    ("frac34", '¾'),
+    ("hellip", '…'),
+    ("iacute", 'í'),
+    ("icirc", 'î'),
+    ("iexcl", '¡'),
+    ("igrave", 'ì'),
+    ("iquest", '¿'),
+    ("iuml", 'ï'),
+    ("laquo", '«'),
+    ("ldquo", '“'),
+    ("lsquo", '‘'),
+    ("macr", '¯'),
+    ("mdash", '—'),
+    ("micro", 'µ'),
+    ("middot", '·'),
+    ("nbsp", '\u{A0}'),
+    ("ndash", '–'),
+    ("not", '¬'),
+    ("ntilde", 'ñ'),
+    ("oacute", 'ó'),
+    ("ocirc", 'ô'),
+    ("ograve", 'ò'),
+    ("ordf", 'ª'),
+    ("ordm", 'º'),
+    ("oslash", 'ø'),
+    ("otilde", 'õ'),
+    ("ouml", 'ö'),
+    ("para", '¶'),
+    ("plusmn", '±'),
+    ("pound", '£'),
+    ("raquo", '»'),
+    ("rdquo", '”'),
+    ("reg", '®'),
+    ("rsquo", '’'),
+    ("sbquo", '‚'),
+    ("sect", '§'),
+    ("shy", '\u{AD}'),
+    ("sup1", '¹'),
+    ("sup2", '²'),
+    ("sup3", '³'),
+    ("szlig", 'ß'),
+    ("thorn", 'þ'),
+    ("times", '×'),
+    ("trade", '™'),
+    ("uacute", 'ú'),
+    ("ucirc", 'û'),
+    ("ugrave", 'ù'),
+    ("uml", '¨'),
+    ("uuml", 'ü'),
+    ("yacute", 'ý'),
+    ("yen", '¥'),
+    ("yuml", 'ÿ'),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{HTML, read};
+
+    fn repaired(body: &[u8]) -> (String, usize) {
+        let read = read(body, None);
+        (read.text, read.repairs)
+    }
+
+    #[test]
+    fn entities_are_in_order() {
+        assert!(HTML.is_sorted_by_key(|(name, _)| *name));
+    }
+
+    #[test]
+    fn well_formed_text_is_unchanged() {
+        let text =
+            "<?xml version='1.0'?><a b='&amp;&#10;&#x1F600;'>é\t<![CDATA[ & &nbsp; ]]><!-- & --><?p &?>\u{FFFD}</a>";
+        assert_eq!(repaired(text.as_bytes()), (text.to_owned(), 0));
+    }
+
+    #[test]
+    fn characters_and_references_are_repaired() {
+        for (body, expected, repairs) in [
+            ("a\u{1a}b\u{0}c", "abc", 2),
+            ("a\u{FFFE}\u{FFFF}b", "ab", 2),
+            ("&#xfffe;&#55349;&#x3;&#xD800;a", "a", 4),
+            ("R&D; A & B &", "R&amp;D; A &amp; B &amp;", 3),
+            ("a&nbsp;b&eacute;", "a\u{A0}bé", 2),
+            ("&unknown;&#;&#x;&#1114112;", "&amp;unknown;&amp;#;&amp;#x;", 4),
+            ("<![CDATA[a\u{b}&]]>&", "<![CDATA[a&]]>&amp;", 2),
+            ("<![CDATA[a&", "<![CDATA[a&", 0),
+            ("http://h/?a=1&b=2;", "http://h/?a=1&amp;b=2;", 1),
+        ] {
+            assert_eq!(repaired(body.as_bytes()), (expected.to_owned(), repairs), "{body}");
+        }
+    }
+
+    #[test]
+    fn encodings_are_recognised() {
+        for (body, charset, expected, repairs) in [
+            (&b"<?xml version='1.0' encoding='ISO-8859-1'?>\xe9"[..], Some("utf-8"), "é", 0),
+            (b"\xEF\xBB\xBF<?xml encoding=\"latin1\"?>\xC3\xA9", None, "é", 0),
+            (b"<?xml version='1.0' encoding='UTF-16'?>a", None, "a", 0),
+            (b"\xe9", Some("iso-8859-1"), "é", 0),
+            (b"\xFF\xFEa\0", None, "a", 0),
+            (b"<?xml version='1.0' encoding='UTF-8'?>caf\xe9 \x93q\x94 \xC3\xA9", None, "café “q” é", 3),
+            (b"<?xml version='1.0' encoding='no-such'?>\xC3\xA9", None, "é", 0),
+        ] {
+            let read = read(body, charset);
+            assert!(read.text.ends_with(expected), "{:?}", read.text);
+            assert_eq!(read.repairs, repairs, "{:?}", read.text);
+        }
+    }
+}

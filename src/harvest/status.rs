@@ -1,0 +1,94 @@
+//! State of a harvest at this node, for people.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::model::Timestamp;
+
+named_values! {
+    /// State of a harvest at this node.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum HarvestState {
+        /// The harvest waits for its next run.
+        #[default]
+        Waiting = "waiting",
+        /// A run is reading pages.
+        Running = "running",
+        /// A run waits before it repeats a failed request.
+        Retrying = "retrying",
+        /// The only run is complete. Another one begins only on request.
+        Finished = "finished",
+        /// Another node harvests the source.
+        Elsewhere = "elsewhere",
+        /// The gateway is stopping.
+        Stopped = "stopped",
+    }
+}
+
+/// State of a harvest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HarvestView {
+    /// State at this node.
+    pub state: HarvestState,
+    /// Time of the next run, or of the next attempt of a failed request.
+    pub next: Option<Timestamp>,
+    /// Last failure of the present run or attempt, with its time.
+    pub last_error: Option<(String, Timestamp)>,
+    /// Facts about the repository that an administrator should know, from the newest run.
+    pub remarks: Vec<String>,
+}
+
+/// Shared state of a harvest.
+#[derive(Debug, Default)]
+pub struct HarvestStatus {
+    view: Mutex<HarvestView>,
+    requested: Notify,
+}
+
+impl HarvestStatus {
+    /// Returns the state.
+    #[must_use]
+    pub fn view(&self) -> HarvestView {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the state, and the time of the next run or attempt.
+    pub fn set(&self, state: HarvestState, next: Option<Timestamp>) {
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        (view.state, view.next) = (state, next);
+    }
+
+    /// Wakes the engine of this node, because a run was requested.
+    pub fn wake(&self) {
+        self.requested.notify_one();
+    }
+
+    /// Waits until a run is requested at this node.
+    pub(super) async fn woken(&self) {
+        self.requested.notified().await;
+    }
+
+    pub(super) fn fail(&self, reason: String) {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).last_error = Some((reason, Timestamp::now()));
+    }
+
+    /// Forgets the failures and remarks of earlier runs.
+    pub(super) fn begin_run(&self) {
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) =
+            HarvestView { state: HarvestState::Running, ..HarvestView::default() };
+    }
+
+    /// Adds a remark; returns whether it is new.
+    pub(super) fn remark(&self, remark: &str) -> bool {
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = view.remarks.len() < MAX_REMARKS && !view.remarks.iter().any(|known| known == remark);
+        if is_new {
+            view.remarks.push(remark.to_owned());
+        }
+        is_new
+    }
+}
+
+/// Maximum number of remarks of a run.
+const MAX_REMARKS: usize = 16;

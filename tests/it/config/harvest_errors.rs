@@ -1,0 +1,50 @@
+//! Errors in the settings of a harvest, which never contain a password.
+
+use crate::support::config_loader::load;
+
+#[test]
+fn error_about_a_harvest_names_the_setting_and_not_the_password() {
+    let source =
+        |dialect: &str, lines: &str| format!("[sources.q]\ntransport = \"oai-pmh\"\ndialect = \"{dialect}\"\n{lines}");
+    let good = |lines: &str| source("oai-pmh", &format!("url = \"https://me:hush-hush@h/oai\"\n{lines}"));
+    let wrong = |key: &str, reason: &str| format!("the setting sources.q.{key} in my.toml is wrong: {reason}");
+    let time = "expected a time of 1s to 366d, such as \"90s\", \"15m\", \"1h\" or \"30d\"";
+    for (file, message) in [
+        (source("oai-pmh", ""), "the setting sources.q.url is missing; add it to [sources.q]".to_owned()),
+        (
+            source("oai-pmh", "url = \"ftp://me:hush-hush@h\""),
+            wrong("url", "it begins with neither https:// nor http://"),
+        ),
+        (
+            source("islandora", "url = \"https://me:hush-hush@h/oai\""),
+            wrong("dialect", "the transport oai-pmh harvests records of the dialect \"oai-pmh\"; give that"),
+        ),
+        (good("every = \"1 hour\""), wrong("every", &format!("invalid value: string \"1 hour\", {time}"))),
+        (good("overlap = \"0s\""), wrong("overlap", &format!("invalid value: string \"0s\", {time}"))),
+        (
+            good("metadata_prefix = \"oai dc\""),
+            wrong(
+                "metadata_prefix",
+                "it is not a metadata prefix; give one of ListMetadataFormats, such as \"oai_dc\"",
+            ),
+        ),
+        (
+            good("sets = [\"a b\"]"),
+            wrong("sets", "\"a b\" is not a set; give the setSpec of ListSets, such as \"math:algebra\""),
+        ),
+        (good("mode = \"twice\""), wrong("mode", "there is no mode \"twice\"; there are periodic, once")),
+        (good("page_bytes = 5"), wrong("page_bytes", "it is 5; give a whole number from 1048576 to 1073741824")),
+        (
+            source("oai-pmh", "url = \"http://h/oai\"\nca = \"ca.pem\""),
+            wrong("ca", "the connection is not encrypted; give a URL with https, or leave ca out"),
+        ),
+        (
+            good("queue = \"q\""),
+            wrong("queue", "it is a setting of the transport \"amqp\", but this source has \"oai-pmh\""),
+        ),
+    ] {
+        let error = load(&file, &[]).unwrap_err();
+        assert_eq!(error, message, "{file}");
+        assert!(!error.contains("hush-hush"));
+    }
+}

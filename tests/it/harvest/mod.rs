@@ -1,0 +1,5 @@
+//! Harvests of repositories.
+
+mod misbehaviour;
+mod oai_pmh;
+mod program;

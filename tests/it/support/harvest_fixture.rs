@@ -1,0 +1,172 @@
+//! Harvests of a scripted repository, in the process of the test.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tidings::{
+    format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
+    harvest::{
+        Engine, HarvesterContext, HarvesterSettings, Hosts, Mode, Schedule, Waits,
+        oai_pmh::{OaiPmhSettings, Timeouts},
+        status::HarvestStatus,
+    },
+    http_client::{OutboundPolicy, OutboundUrl},
+    intake::Source,
+    journal::harvest::{HarvestRun, RunState},
+    model::{DraftChange, DraftItems, SourceName},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    gateway::PATIENCE,
+    journal_fixture::OpenJournal,
+    scripted_repository::{ScriptedRepository, record_xml},
+};
+
+/// Harvest of a scripted repository into a journal.
+pub(crate) struct HarvestFixture {
+    pub(crate) repository: ScriptedRepository,
+    pub(crate) journal: OpenJournal,
+    pub(crate) settings: OaiPmhSettings,
+    pub(crate) max_record_bytes: usize,
+    pub(crate) status: Arc<HarvestStatus>,
+    _folder: tempfile::TempDir,
+}
+
+pub(crate) fn source() -> SourceName {
+    SourceName::parse("scripted").unwrap()
+}
+
+impl HarvestFixture {
+    /// Starts a repository with this number of records, and an empty journal.
+    pub(crate) async fn start(records: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = ScriptedRepository::start(records).await;
+        let journal = OpenJournal::at(folder.path());
+        let settings = settings(&repository.url());
+        let (max_record_bytes, status) = (1 << 20, Arc::default());
+        Self { repository, journal, settings, max_record_bytes, status, _folder: folder }
+    }
+
+    /// Executes one run to its end, and returns it.
+    pub(crate) async fn run(&self) -> HarvestRun {
+        let runs = async || self.journal.journal.harvest_runs(source(), None, 1).await.unwrap().pop();
+        let before = runs().await.map(|run| run.id);
+        self.journal.journal.request_harvest(source()).await.unwrap();
+        let context = HarvesterContext {
+            hosts: Hosts::default(),
+            redirects: OutboundPolicy::restricted(Default::default()),
+            max_record_bytes: self.max_record_bytes,
+        };
+        let kind = dialect("oai-pmh").unwrap();
+        let engine = Engine {
+            journal: self.journal.journal.clone(),
+            source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
+            harvester: self.settings.build(context).await.unwrap(),
+            schedule: Schedule { mode: Mode::Once, every: Duration::from_secs(3600), jitter: Duration::ZERO },
+            waits: Waits {
+                first_retry: Duration::from_millis(5),
+                longest_retry: Duration::from_millis(20),
+                request_poll: None,
+            },
+            status: Arc::clone(&self.status),
+        };
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(engine.run(stop.clone()));
+        let ended = async {
+            loop {
+                match runs().await.filter(|run| Some(run.id) != before && run.state != RunState::Running) {
+                    Some(run) => return run,
+                    None => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            }
+        };
+        let run = tokio::time::timeout(PATIENCE, ended).await.expect("the run ends");
+        stop.cancel();
+        task.await.unwrap();
+        run
+    }
+
+    /// Executes one run, which must complete.
+    pub(crate) async fn complete(&self) -> HarvestRun {
+        let run = self.run().await;
+        assert_eq!(run.state, RunState::Completed, "{run:?}");
+        run
+    }
+
+    /// Returns the position as JSON; null before the first page.
+    pub(crate) async fn position(&self) -> Value {
+        let stored = self.journal.journal.harvest(source()).await.unwrap();
+        stored.map_or(Value::Null, |stored| serde_json::from_str(&stored.position).unwrap_or_default())
+    }
+
+    /// Returns the existing records of the registry, each with the digest of its metadata.
+    pub(crate) async fn registered(&self) -> BTreeMap<String, String> {
+        let objects = self.journal.journal.registry(None, 100_000).await.unwrap();
+        let mut records = BTreeMap::new();
+        for (object, state) in objects {
+            for (item, _) in state.live_items() {
+                assert_eq!(item, &object);
+                let content = state.content(item).unwrap();
+                let content: Value = serde_json::from_str(content.json()).unwrap();
+                assert_eq!(content["mediaType"], "text/xml");
+                assert_eq!(content["url"], object.as_str());
+                records.insert(object.to_string(), content["digest"]["value"].as_str().unwrap().to_owned());
+            }
+        }
+        records
+    }
+
+    /// Returns the records of the repository, as they should be in the registry.
+    pub(crate) fn expected(&self) -> BTreeMap<String, String> {
+        expected(&self.repository)
+    }
+
+    /// Asserts that registry and repository are equal.
+    pub(crate) async fn assert_equal(&self) {
+        let (registered, expected) = (self.registered().await, self.expected());
+        assert_eq!(registered, expected);
+    }
+}
+
+/// Returns the records of a repository, as they should be in the registry.
+pub(crate) fn expected(repository: &ScriptedRepository) -> BTreeMap<String, String> {
+    let dialect = (dialect("oai-pmh").unwrap().build)(Value::Null, Limits::default()).unwrap();
+    let url = repository.url();
+    let headers: Headers =
+        [(oai_pmh::BASE_URL, url.as_str()), (oai_pmh::METADATA_PREFIX, "oai_dc")].into_iter().collect();
+    let mut records = BTreeMap::new();
+    for (identifier, record) in &repository.script().records {
+        let xml =
+            record_xml(identifier, record).replacen("<record>", &format!("<record xmlns='{}'>", oai_pmh::NAMESPACE), 1);
+        let message = Message { content_type: None, headers: &headers, body: xml.as_bytes() };
+        let ParsedMessage::Drafts(drafts) = dialect.read(&message).unwrap() else { panic!("{xml}") };
+        let DraftItems::Listed(items) = &drafts[0].items else { panic!("{xml}") };
+        if let DraftChange::Present { content: Some(content) } = &items[0].change {
+            let digest = content.digest.as_ref().unwrap().hex().to_owned();
+            records.insert(drafts[0].object.to_string(), digest);
+        }
+    }
+    records
+}
+
+pub(crate) fn settings(url: &str) -> OaiPmhSettings {
+    OaiPmhSettings {
+        url: OutboundUrl::parse(url, &OutboundPolicy::unrestricted()).unwrap(),
+        ca: None,
+        metadata_prefix: "oai_dc".to_owned(),
+        sets: Vec::new(),
+        overlap: None,
+        window: None,
+        page_bytes: 1 << 20,
+        timeouts: Timeouts { busy: Duration::from_millis(10), ..Timeouts::default() },
+    }
+}
+
+/// Writes the configuration of a gateway that harvests a repository, and returns its path.
+pub(crate) fn configuration(folder: &Path, url: &str, more: &str) -> String {
+    let lines = format!(
+        "[sources.scripted]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"{url}\"\nmode = \"once\"\n{more}\n"
+    );
+    super::journal_fixture::configuration(folder, &lines)
+}
