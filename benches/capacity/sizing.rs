@@ -17,7 +17,7 @@ const FEWEST: usize = 2;
 
 const DAY: f64 = 86_400.0;
 
-/// How the changes reach the subscribers.
+/// Way of the changes to the subscribers.
 #[derive(Clone, Copy)]
 enum Delivery {
     Streams,

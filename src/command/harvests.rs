@@ -3,14 +3,12 @@
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::Value;
-use tidings::{config::Flags, model::SourceName, web::Secret};
-use url::Url;
+use tidings::model::SourceName;
 
 use super::{
-    ConfigFile, Failure,
+    Failure,
     columns::{columns, text},
-    gateway::{Gateway, configured_gateway},
-    http::{http_url, token},
+    gateway::GatewayArgs,
     print, runtime, say,
 };
 
@@ -35,14 +33,7 @@ pub(super) struct Harvests {
     #[command(subcommand)]
     action: Action,
     #[command(flatten)]
-    config: ConfigFile,
-    /// URL of the gateway. Default: the gateway of the configuration, on this machine.
-    #[arg(long, global = true, env = "TIDINGS_GATEWAY", value_name = "URL", value_parser = http_url)]
-    gateway: Option<Url>,
-    /// Token to send. Prefer the environment variable, because other users of this machine can see command-line
-    /// arguments.
-    #[arg(long, global = true, env = "TIDINGS_TOKEN", hide_env_values = true, value_parser = token)]
-    token: Option<Secret>,
+    gateway: GatewayArgs,
     /// Print the JSON of the gateway, for programs.
     #[arg(long, global = true)]
     json: bool,
@@ -68,17 +59,8 @@ struct NameArg {
 
 impl Harvests {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self { action, config, gateway, token, json } = self;
-        let at = match gateway {
-            Some(gateway) => gateway,
-            None => {
-                let at = configured_gateway(&config.load(&Flags::default())?)?;
-                // The gateway at this URL may be another one than the user expects.
-                say(&format!("using the gateway {at}"));
-                at
-            }
-        };
-        let gateway = Gateway::new(&at, token.as_ref()).map_err(Failure::Usage)?;
+        let Self { action, gateway, json } = self;
+        let (at, gateway) = gateway.connect()?;
         let (method, path) = match &action {
             Action::List => (Method::GET, "/harvests".to_owned()),
             Action::History(NameArg { name }) => (Method::GET, format!("/harvests/{name}")),

@@ -134,8 +134,8 @@ impl Writer {
         queue: &mut mpsc::Receiver<Command>,
     ) -> Result<Attempt, StoreError> {
         let mut transaction = self.store.begin()?;
-        // The store may have waited for the batches of other nodes. What has arrived meanwhile is written too, because
-        // each batch of any node makes all others wait.
+        // The store may have waited for the batches of other nodes. Commands that have arrived meanwhile join this batch,
+        // because each batch of any node makes all others wait.
         while commands.len() < self.batch
             && let Ok(command) = queue.try_recv()
         {

@@ -1,4 +1,4 @@
-//! What a node, a stream and a subscription need while nothing changes, and the bytes between node and database.
+//! Resources of a node, a stream and a subscription while nothing changes, and the bytes between node and database.
 
 use std::{
     path::Path,

@@ -1,7 +1,7 @@
 //! Three nodes over one PostgreSQL, compared with one node: appends, and the fan-out to streams and webhooks.
 //!
 //! All processes share the cores of one machine, so the rates say only whether the nodes hinder each other. The
-//! processor time of each process tells how much more machines would do.
+//! processor time of each process shows the effect of more machines.
 
 mod appends;
 mod footprint;

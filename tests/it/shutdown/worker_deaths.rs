@@ -17,6 +17,7 @@ fn everything() -> String {
     format!(
         "[journal]\nkeep_changes = 1000\n[log]\nformat = \"json\"\n\
          [sources.queue]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"amqp://{nobody}\"\nexchange = \"e\"\nqueue = \"q\"\n\
+         [sources.repository]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"http://{nobody}/oai\"\n\
          [sources.asked]\ntransport = \"http\"\ndialect = \"fedora-apim\"\nlookup = \"best-effort\"\n\
          [sources.asked.repository]\nurl = \"http://{nobody}/fedora\"\n\
          [subscriptions.index]\ndelivery = \"webhook\"\nformat = \"json\"\nstart = \"beginning\"\nurl = \"http://{nobody}/\"\nsecrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]\n"
