@@ -138,9 +138,10 @@ impl DutyRequest {
         &self.name
     }
 
-    /// Waits until the node has the duty.
+    /// Waits until the node has the duty. A busy node may be asked to hand the duty over before its component notices
+    /// that it has the duty; the component must then give it back as well.
     pub(super) async fn granted(&mut self) -> Term {
-        let granted = self.assignment.wait_for(|assignment| matches!(assignment, Assignment::Held(_))).await;
+        let granted = self.assignment.wait_for(|assignment| assignment.term().is_some()).await;
         match granted.ok().and_then(|granted| granted.term()) {
             Some(term) => term,
             // A newer request for the same duty has replaced this one.

@@ -15,9 +15,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::fake_table::{FakeTable, Tables};
-use super::{Cluster, JoinError, MembershipThread, NodeSettings, Tenure};
+use super::{
+    Cluster, Completion, JoinError, MembershipThread, NodeSettings, Tenure,
+    requests::{Assignment, DutyRequest, Shared},
+    run_tenure, wait_for_tenure,
+};
 use crate::{
-    journal::nodes::DutyName,
+    journal::nodes::{DutyName, Term},
     model::{NodeName, Seq},
     supervision::Supervisor,
 };
@@ -262,4 +266,22 @@ async fn the_only_node_has_every_duty_for_ever() {
     let tenure = tenure.unwrap();
     assert!(tenure.is_trusted() && tenure.term().is_none());
     assert!(cluster.overview().nodes[0].duties.is_empty() && cluster.subscription_revisions().is_none());
+}
+
+#[tokio::test]
+async fn duty_that_is_recalled_before_its_component_notices_it_is_given_back() {
+    let shared = Arc::new(Shared::new());
+    shared.trusted_until.send_replace(Instant::now() + LEASE);
+    let mut request = DutyRequest::new(&shared, duty(1));
+    let term = Term(uuid::Uuid::new_v4());
+    for assignment in [Assignment::Held(term), Assignment::Recalled(term)] {
+        shared.requests().duties[&duty(1)].assignment.send_replace(assignment);
+    }
+    let stop = CancellationToken::new();
+    let granted = tokio::time::timeout(PATIENCE, wait_for_tenure(&mut request, &shared, &stop)).await;
+    let tenure = granted.expect("the component notices the duty").unwrap();
+    let work = tenure.clone();
+    let work = Box::pin(async move { work.stop().cancelled().await });
+    assert!(run_tenure(&request, &shared, &tenure, work).await == Completion::OnRequest);
+    assert_eq!(shared.requests().ended, [term]);
 }
