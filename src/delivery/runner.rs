@@ -1,6 +1,6 @@
 //! Background task of push subscriptions: runs the engines, flushes cursors and updates gauges.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -45,13 +45,30 @@ impl Runner {
     /// messages, and all cursors are written.
     pub async fn run(mut self, stop: CancellationToken, draining: Duration, supervisor: Supervisor) {
         let mut engines = JoinSet::new();
+        let subscriptions = Arc::clone(&self.subscriptions);
+        // Beside the loop and no branch of it: a branch is not polled while another one writes cursors, and it may
+        // then have a lock or a connection that the write needs.
+        tokio::select! {
+            () = self.run_engines(&mut engines, &stop, &supervisor) => {}
+            never = subscriptions.keep_synchronized() => match never {},
+        }
+        self.subscriptions.stop_all();
+        self.launches.close();
+        let ended = async { while engines.join_next().await.is_some() {} };
+        if tokio::time::timeout(draining, ended).await.is_err() {
+            tracing::warn!("some messages were not confirmed in time; they will be sent again after the next start");
+            engines.shutdown().await;
+        }
+        flush(&self.subscriptions.cursors).await;
+    }
+
+    /// Starts engines, writes cursors and updates gauges until `stop` is cancelled.
+    async fn run_engines(&mut self, engines: &mut JoinSet<()>, stop: &CancellationToken, supervisor: &Supervisor) {
         let cursors = self.subscriptions.cursors.clone();
         let mut ticks = tokio::time::interval(GAUGE_INTERVAL);
-        let subscriptions = Arc::clone(&self.subscriptions);
-        let mut synchronization = pin!(subscriptions.keep_synchronized());
         loop {
             tokio::select! {
-                () = stop.cancelled() => break,
+                () = stop.cancelled() => return,
                 Some(launch) = self.launches.recv() => {
                     let name = launch.name.to_string();
                     let run = run(launch, Arc::clone(&self.subscriptions));
@@ -64,17 +81,8 @@ impl Runner {
                 Some(_) = engines.join_next() => {}
                 () = cursors.due() => flush(&cursors).await,
                 _ = ticks.tick() => update_gauges(&self.subscriptions),
-                never = &mut synchronization => match never {},
             }
         }
-        self.subscriptions.stop_all();
-        self.launches.close();
-        let ended = async { while engines.join_next().await.is_some() {} };
-        if tokio::time::timeout(draining, ended).await.is_err() {
-            tracing::warn!("some messages were not confirmed in time; they will be sent again after the next start");
-            engines.shutdown().await;
-        }
-        flush(&cursors).await;
     }
 }
 
@@ -99,12 +107,15 @@ async fn run(launch: EngineLaunch, subscriptions: Arc<Inner>) {
 /// Runs the engine of a subscription for one tenure of its duty.
 async fn run_tenure(name: SubscriptionName, tenure: Tenure, subscriptions: Arc<Inner>) {
     let _held = subscriptions.hold(&name, &tenure);
-    if let Some(engine) = subscriptions.prepare_engine(&name, &tenure).await {
-        run_engine(engine, &subscriptions).await;
+    match subscriptions.prepare_engine(&name, &tenure).await {
+        Some(engine) => run_engine(engine, &subscriptions).await,
+        None => tracing::debug!(subscription = %name, "this node has the duty of a subscription but no engine for it"),
     }
     if tenure.term().is_some() {
+        tracing::debug!(subscription = %name, "the engine of a subscription has ended; writing cursors");
         // The next holder begins after the last confirmed message.
         flush(&subscriptions.cursors).await;
+        tracing::debug!(subscription = %name, "the cursors are written; waiting to hand the duty over");
         // An engine that ended by itself would end on every other node as well.
         tenure.stop().cancelled().await;
     }

@@ -84,7 +84,8 @@ fn lines(vhost: &Vhost<'_>, stomp: &activemq::Broker, queue: &str, receivers: [S
     let [single, batches] = receivers.map(|address| format!("http://{address}/"));
     let [rabbitmq_source, stomp_source] = SOURCES;
     format!(
-        "[server]\npublic_url = \"{PUBLIC_URL}\"\n[journal]\ntail_changes = 300\n{LOCAL}\
+        "[server]\npublic_url = \"{PUBLIC_URL}\"\n[journal]\ntail_changes = 300\n\
+         [log]\nfilter = \"info,tidings::cluster=debug,tidings::delivery=debug\"\n{LOCAL}\
          [sources.{rabbitmq_source}]\ntransport = \"amqp\"\ndialect = \"content-change\"\nurl = \"{}\"\n\
          exchange = \"{EXCHANGE}\"\nqueue = \"tidings.events\"\nbindings = [\"events\"]\n\
          [sources.{stomp_source}]\ntransport = \"stomp\"\ndialect = \"content-change\"\nurl = \"{}\"\n\
