@@ -74,8 +74,12 @@ impl Cursors {
     /// Fails if the journal cannot be written; the cursors then remain pending.
     pub(super) async fn flush(&self) -> Result<(), JournalError> {
         let _writing = self.0.writing.lock().await;
-        let batch = std::mem::take(&mut *self.unwritten());
-        if batch.cursors.is_empty() {
+        let batch = {
+            let mut unwritten = self.unwritten();
+            unwritten.confirmed = 0;
+            unwritten.cursors.clone()
+        };
+        if batch.is_empty() {
             return Ok(());
         }
         let advance = |(name, (cursor, term)): (&SubscriptionName, &(Seq, Option<Term>))| CursorAdvance {
@@ -83,14 +87,10 @@ impl Cursors {
             cursor: *cursor,
             term: *term,
         };
-        let written = self.0.journal.advance_all(batch.cursors.iter().map(advance).collect()).await;
-        if written.is_err() {
-            let mut unwritten = self.unwritten();
-            for (name, cursor) in batch.cursors {
-                unwritten.cursors.entry(name).or_insert(cursor);
-            }
-        }
-        written
+        self.0.journal.advance_all(batch.iter().map(advance).collect()).await?;
+        // Only now, so that a caller that drops this future in the middle loses no cursor.
+        self.unwritten().cursors.retain(|name, cursor| batch.get(name) != Some(cursor));
+        Ok(())
     }
 
     /// Discards the pending cursor of a stopped subscription, before a rewind or a deletion.
@@ -105,5 +105,30 @@ impl Cursors {
             () = tokio::time::sleep(FLUSH_INTERVAL) => {}
             () = self.0.batch_full.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::{Cursors, Journal, Seq, SubscriptionName};
+    use crate::journal::{
+        JournalSettings,
+        store::sqlite::{SqliteOptions, SqliteStore},
+    };
+
+    #[tokio::test]
+    async fn flush_that_is_dropped_in_the_middle_loses_no_cursor() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap();
+        let (journal, _threads) = Journal::start(store, JournalSettings::default()).unwrap();
+        let (cursors, name) = (Cursors::new(journal), SubscriptionName::parse("index").unwrap());
+        cursors.advance(&name, Seq(7), 1, None);
+        assert!(cursors.flush().now_or_never().is_none(), "the write waits for the disk");
+        assert!(cursors.unwritten().cursors.contains_key(&name));
+        cursors.advance(&name, Seq(8), 1, None);
+        cursors.flush().await.unwrap();
+        assert!(cursors.unwritten().cursors.is_empty());
     }
 }
