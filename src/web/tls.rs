@@ -17,7 +17,7 @@ use tokio_rustls::{Accept, TlsAcceptor};
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate cannot be read.
-    #[error("cannot read the certificate {}: {error}", path.display())]
+    #[error("cannot read the certificate {}: {}", path.display(), cause(error))]
     Certificate {
         /// Path of the file.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum TlsError {
         error: pem::Error,
     },
     /// The key cannot be read.
-    #[error("cannot read the private key {}: {error}", path.display())]
+    #[error("cannot read the private key {}: {}", path.display(), cause(error))]
     Key {
         /// Path of the file.
         path: PathBuf,
@@ -42,6 +42,14 @@ pub enum TlsError {
         /// Cause.
         error: rustls::Error,
     },
+}
+
+/// Returns the cause of a failure to read a file, without the words that the message around it already has.
+fn cause(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// TLS configuration with the current certificate. Clones share it.
