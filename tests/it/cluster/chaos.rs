@@ -79,6 +79,23 @@ impl Drop for LogFolder {
     }
 }
 
+/// Prints the progress of the subscriptions and the holders of the duties if the test fails, to show who stands still.
+struct ProgressReport(PrimaryAddress);
+
+#[expect(clippy::print_stderr, reason = "describes a failed run")]
+impl Drop for ProgressReport {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for sql in [
+                "SELECT string_agg(format('%s at %s of %s', s.name, cursor, head), '; ') FROM subscriptions s, journal_head",
+                "SELECT string_agg(format('%s at %s', d.name, n.name), '; ') FROM duties d JOIN nodes n ON holder = instance",
+            ] {
+                eprintln!("{}", self.0.try_query(sql).unwrap_or_else(|| "the database does not answer".to_owned()));
+            }
+        }
+    }
+}
+
 /// Returns the configuration of the nodes.
 fn lines(vhost: &Vhost<'_>, stomp: &activemq::Broker, queue: &str, receivers: [SocketAddr; 2]) -> String {
     let [single, batches] = receivers.map(|address| format!("http://{address}/"));
@@ -223,6 +240,7 @@ async fn nodes_lose_nothing_while_they_and_the_database_fail() {
 
     let mut cluster = FaultyCluster::start(folder.0.path(), random.fork()).await;
     let primary = cluster.primary.clone();
+    let _report = ProgressReport(primary.clone());
     duty_audit::start(|sql| primary.query(sql), &SOURCES);
     until_ready(&cluster.gateways()).await;
     let urls = cluster.urls();

@@ -166,8 +166,8 @@ async fn consume_on(url: &str, queue: &str, count: usize, progress: &Progress) -
         timeout(OPERATION_LIMIT, channel.basic_consume(queue.into(), "".into(), options, none)).await??;
     let mut unacknowledged = 0;
     while progress.counts().ids.len() < count {
-        // There is no time limit here: the queue stays empty while another process is down.
-        let Some(delivery) = consumer.next().await else { return Err(ConnectionFailed) };
+        // The queue stays empty while another process is down, but a connection may also have stalled.
+        let Some(delivery) = timeout(OPERATION_LIMIT, consumer.next()).await? else { return Err(ConnectionFailed) };
         let delivery = delivery?;
         progress.record(&delivery);
         unacknowledged += 1;
