@@ -9,6 +9,8 @@
 mod access;
 mod amqp;
 mod error;
+mod feed;
+mod harvest;
 mod hub;
 mod journal;
 mod layer;

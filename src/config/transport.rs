@@ -10,14 +10,14 @@ use serde::{
 use super::{
     amqp,
     error::ConfigError,
-    oai_pmh,
+    feed, oai_pmh,
     setting::{Setting, bounded},
     stomp,
 };
 use crate::{harvest::HarvestSettings, source::consumer::BrokerSettings};
 
 /// All transports. A new transport needs a module that reads its settings, and an entry here.
-pub(super) static TRANSPORTS: &[&TransportKind] = &[&HTTP, &amqp::AMQP, &stomp::STOMP, &oai_pmh::OAI_PMH];
+pub(super) static TRANSPORTS: &[&TransportKind] = &[&HTTP, &amqp::AMQP, &stomp::STOMP, &oai_pmh::OAI_PMH, &feed::FEED];
 
 /// The transport `http`: `POST /hooks/NAME`. Its settings are read with those that every source has.
 static HTTP: TransportKind = TransportKind {

@@ -12,6 +12,7 @@ mod fedora_apim;
 mod fedora_events;
 pub mod fedora_objects;
 pub mod fedora_rest;
+pub mod feed;
 mod format_kind;
 mod hoarder;
 mod islandora;
@@ -46,6 +47,7 @@ pub static DIALECTS: &[&DialectKind] = &[
     &sfm::DIALECT,
     &hoarder::DIALECT,
     &oai_pmh::DIALECT,
+    &feed::DIALECT,
     &content_change::DIALECT,
 ];
 

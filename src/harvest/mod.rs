@@ -5,22 +5,26 @@
 //! source, writes records and position in one transaction, and keeps the history of runs.
 //!
 //! * `engine` is the loop, `schedule` decides when a run begins;
-//! * `hosts` limits the requests to each host;
+//! * `hosts` limits the requests to each host, `client` sends them, and `text` repairs the text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
-//! * [`oai_pmh`] is the kind for OAI-PMH 2.0.
+//! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds.
 
+mod client;
 mod engine;
+pub mod feed;
 mod hosts;
 pub mod metrics;
 pub mod oai_pmh;
 mod schedule;
 pub mod status;
+mod text;
 
 use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 
 pub use self::{
+    client::Timeouts,
     engine::{Engine, Waits},
     hosts::{HostPermit, Hosts},
     schedule::{Mode, Schedule},

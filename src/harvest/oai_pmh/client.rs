@@ -1,26 +1,21 @@
-//! HTTP client of one repository: requests, redirections, compression, and the classification of failures.
+//! Requests to a repository with OAI-PMH, and the classification of its responses.
 
-use axum::http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
-};
-use chrono::Utc;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header::ACCEPT_ENCODING};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
     OaiPmhSettings,
     position::Quirks,
     response::{self, InvalidResponse, Response},
-    text,
 };
 use crate::{
-    harvest::{HarvestError, HarvesterContext},
-    http_client::{Client, ClientError, ClientSettings, OutboundPolicy, OutboundUrl, is_transient, retry_after},
-    web::{Decompression, decompress},
+    harvest::{
+        HarvesterContext,
+        client::{PlaceClient, PlaceSettings, RawResponse, RequestError},
+        text,
+    },
+    http_client::{ClientError, OutboundUrl, is_transient},
 };
-
-/// Maximum number of redirections of a request.
-const MAX_REDIRECTS: usize = 5;
 
 /// Characters of an argument that are percent-encoded (section 3.1.1.3): all but the unreserved ones.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -28,13 +23,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Client of one repository.
 pub(super) struct RepositoryClient {
     url: OutboundUrl,
-    /// For the configured host, which may be internal.
-    client: Client,
-    /// For other hosts, to which the repository redirects.
-    foreign: Client,
-    context: HarvesterContext,
-    page_bytes: usize,
-    busy_wait: std::time::Duration,
+    client: PlaceClient,
 }
 
 /// Arguments of a request.
@@ -53,53 +42,11 @@ pub(super) struct ReadResponse {
     pub(super) remark: Option<String>,
 }
 
-/// Reason why a request got no usable response.
-#[derive(Debug)]
-pub(super) enum RequestError {
-    /// The server or the network failed, or the request was too large for the repository. A repeat may succeed.
-    Transient { reason: String, after: Option<std::time::Duration> },
-    /// The compressed body is broken.
-    Compression(String),
-    /// The list must be divided: the page exceeds a limit here or there.
-    TooLarge(String),
-    /// An administrator must act.
-    Permanent(String),
-}
-
-impl From<RequestError> for HarvestError {
-    fn from(error: RequestError) -> Self {
-        match error {
-            RequestError::Transient { reason, after } => Self::Retry { reason, after },
-            RequestError::Compression(reason) => Self::retry(reason),
-            RequestError::TooLarge(reason) | RequestError::Permanent(reason) => Self::fail(reason),
-        }
-    }
-}
-
-/// Status, headers and body of a response.
-struct RawResponse {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Vec<u8>,
-}
-
 impl RepositoryClient {
     pub(super) async fn new(settings: &OaiPmhSettings, context: HarvesterContext) -> Result<Self, ClientError> {
-        let of = |policy: OutboundPolicy| ClientSettings {
-            ca: settings.ca.clone(),
-            response_timeout: settings.timeouts.response,
-            body_timeout: settings.timeouts.idle,
-            ..ClientSettings::new(policy)
-        };
-        Ok(Self {
-            url: settings.url.clone(),
-            // The URL comes from the operator's configuration, so it may point to an internal host.
-            client: Client::new(of(OutboundPolicy::unrestricted())).await?,
-            foreign: Client::new(of(context.redirects.clone())).await?,
-            context,
-            page_bytes: settings.page_bytes,
-            busy_wait: settings.timeouts.busy,
-        })
+        let OaiPmhSettings { url, ca, page_bytes, timeouts, .. } = settings.clone();
+        let place = PlaceSettings { url: url.clone(), noun: "repository", ca, page_bytes, timeouts };
+        Ok(Self { url, client: PlaceClient::new(place, context).await? })
     }
 
     /// Sends a request and parses the response. Errors of the protocol count before the status of HTTP.
@@ -109,22 +56,19 @@ impl RepositoryClient {
         quirks: Quirks,
     ) -> Result<ReadResponse, RequestError> {
         let query = arguments.query();
-        let mut permit = self.context.hosts.permit(&self.url.origin()).await;
-        let (raw, remark) = self.follow(&query, quirks).await?;
-        let asked = retry_after(&raw.headers, Utc::now());
-        let is_busy = matches!(raw.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        let (status, max_record_bytes) = (raw.status, self.context.max_record_bytes);
-        let parsed = tokio::task::spawn_blocking(move || raw.parse(max_record_bytes)).await;
+        let accepted = if quirks.no_compression { "identity" } else { "gzip, identity" };
+        let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
+        let mut permit = self.client.permit().await;
+        let mut raw = self.client.get(&self.url, Some(&query), &headers).await?;
+        let (remark, is_busy, headers) = (raw.remark.take(), raw.is_busy(), raw.headers.clone());
+        let (status, max_record_bytes) = (raw.status, self.client.max_record_bytes());
+        let parsed = tokio::task::spawn_blocking(move || parse(&raw, max_record_bytes)).await;
         let parsed = parsed.map_err(|error| RequestError::Permanent(format!("the parser has failed: {error}")))?;
         match parsed {
             Ok((response, is_repaired)) if status.is_success() || !response.errors.is_empty() => {
                 Ok(ReadResponse { response, is_repaired, remark })
             }
-            _ if is_busy => {
-                let wait = asked.unwrap_or(self.busy_wait);
-                permit.pause(wait.min(super::LONGEST_PAUSE));
-                Err(RequestError::Transient { reason: format!("the repository is busy ({status})"), after: Some(wait) })
-            }
+            _ if is_busy => Err(self.client.busy(&mut permit, status, &headers)),
             _ if status == StatusCode::PAYLOAD_TOO_LARGE => {
                 Err(RequestError::TooLarge(format!("the repository refuses the list as too large ({status})")))
             }
@@ -139,90 +83,6 @@ impl RepositoryClient {
             }
             _ => Err(RequestError::Permanent(format!("the repository refuses the request ({status})"))),
         }
-    }
-
-    /// Sends a request and follows redirections.
-    async fn follow(&self, query: &str, quirks: Quirks) -> Result<(RawResponse, Option<String>), RequestError> {
-        let mut url = self.url.with_encoded_query(query);
-        let mut remark = None;
-        for _ in 0..=MAX_REDIRECTS {
-            let raw = self.send(&url, quirks).await?;
-            if !raw.status.is_redirection() {
-                return Ok((raw, remark));
-            }
-            let location = raw.headers.get(LOCATION).and_then(|location| location.to_str().ok());
-            let target = location.and_then(|location| url.expose().join(location).ok()).ok_or_else(|| {
-                RequestError::Permanent(format!("the repository redirects ({}) to no valid URL", raw.status))
-            })?;
-            let policy = if target.host() == self.url.expose().host() {
-                &OutboundPolicy::unrestricted()
-            } else {
-                &self.context.redirects
-            };
-            let mut next = OutboundUrl::parse(target.as_str(), policy).map_err(|error| {
-                RequestError::Permanent(format!("the repository redirects to a URL that is not allowed: {error}"))
-            })?;
-            if target.query().is_none() {
-                next = next.with_encoded_query(query);
-            }
-            let is_permanent = matches!(raw.status, StatusCode::MOVED_PERMANENTLY | StatusCode::PERMANENT_REDIRECT);
-            if is_permanent {
-                remark = Some(format!(
-                    "the repository has moved to {}{}; change the url of the source",
-                    next.origin(),
-                    next.expose().path()
-                ));
-            }
-            url = next;
-        }
-        Err(RequestError::Permanent(format!("the repository redirects more than {MAX_REDIRECTS} times")))
-    }
-
-    async fn send(&self, url: &OutboundUrl, quirks: Quirks) -> Result<RawResponse, RequestError> {
-        let is_own = url.expose().host() == self.url.expose().host();
-        let client = if is_own { &self.client } else { &self.foreign };
-        let accepted = if quirks.no_compression { "identity" } else { "gzip, identity" };
-        let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
-        let mut stream = client.open(url, headers).await.map_err(|error| request_error(&error))?;
-        let mut body = Vec::new();
-        while let Some(piece) = stream.piece().await.map_err(|error| request_error(&error))? {
-            if body.len() + piece.len() > self.page_bytes {
-                return Err(self.too_large());
-            }
-            body.extend_from_slice(&piece);
-        }
-        let headers = std::mem::take(&mut stream.headers);
-        let body = self.decompress(&headers, body)?;
-        Ok(RawResponse { status: stream.status, headers, body })
-    }
-
-    /// Decompresses a body by its first bytes, because the header is often wrong.
-    fn decompress(&self, headers: &HeaderMap, body: Vec<u8>) -> Result<Vec<u8>, RequestError> {
-        let encoding = match body.as_slice() {
-            [0x1F, 0x8B, ..] => "gzip",
-            [0x28, 0xB5, 0x2F, 0xFD, ..] => "zstd",
-            _ => return Ok(body),
-        };
-        match decompress(encoding, &body, self.page_bytes) {
-            Decompression::Body(body) => Ok(body.into()),
-            Decompression::NotEncoded => Ok(body),
-            Decompression::TooLarge => Err(self.too_large()),
-            Decompression::Corrupt(reason) => {
-                let announced = headers.get(CONTENT_ENCODING).is_some();
-                let where_from = if announced { "announced" } else { "unannounced" };
-                Err(RequestError::Compression(format!(
-                    "the {where_from} {encoding} of the response is broken: {reason}"
-                )))
-            }
-            Decompression::Unsupported => {
-                Err(RequestError::Compression(format!("the encoding {encoding} is not supported")))
-            }
-        }
-    }
-
-    fn too_large(&self) -> RequestError {
-        let bytes = self.page_bytes;
-        RequestError::TooLarge(format!("a page has more than {bytes} bytes; raise page_bytes if that is expected"))
     }
 }
 
@@ -239,23 +99,9 @@ impl Arguments<'_> {
     }
 }
 
-impl RawResponse {
-    fn parse(&self, max_record_bytes: usize) -> Result<(Response, bool), InvalidResponse> {
-        let content_type = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let charset = content_type.split(';').find_map(|part| part.trim().strip_prefix("charset="));
-        let text::RepairedText { text, repairs } =
-            text::read(&self.body, charset.map(|charset| charset.trim_matches(['"', '\''])));
-        let response = response::parse(&text, max_record_bytes)?;
-        let is_repaired = repairs > 0 || response.is_recovered;
-        Ok((response, is_repaired))
-    }
-}
-
-fn request_error(error: &ClientError) -> RequestError {
-    match error {
-        ClientError::NotAllowed(_) | ClientError::TlsRoots(_) => RequestError::Permanent(error.to_string()),
-        ClientError::Timeout(_) | ClientError::Connection(_) => {
-            RequestError::Transient { reason: error.to_string(), after: None }
-        }
-    }
+fn parse(raw: &RawResponse, max_record_bytes: usize) -> Result<(Response, bool), InvalidResponse> {
+    let text::RepairedText { text, repairs } = text::read(&raw.body, raw.charset());
+    let response = response::parse(&text, max_record_bytes)?;
+    let is_repaired = repairs > 0 || response.is_recovered;
+    Ok((response, is_repaired))
 }

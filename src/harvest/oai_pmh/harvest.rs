@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::{
     OaiPmhSettings,
-    client::{Arguments, ReadResponse, RepositoryClient, RequestError},
+    client::{Arguments, ReadResponse, RepositoryClient},
     position::{DateForm, ListPosition, Position, RepositoryIdentity, Window},
     response::{IdentifyFields, RawRecord, RecordList},
 };
@@ -17,7 +17,7 @@ use crate::{
         Location, Rejection,
         oai_pmh::{BASE_URL, METADATA_PREFIX, RESPONSE_DATE, datestamp_of},
     },
-    harvest::{HarvestError, Harvester, Page, PageEnd},
+    harvest::{HarvestError, Harvester, Page, PageEnd, client::RequestError},
     intake::{Incoming, ReceivedMessage},
     model::Timestamp,
 };

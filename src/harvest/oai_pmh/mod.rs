@@ -3,7 +3,7 @@
 //! A run requests `Identify`, and then `ListRecords` from the mark of the last run, page after page. The mark is the
 //! date of the first response minus an overlap. A list that the repository cannot deliver is divided into windows.
 //!
-//! * `client` sends requests, `text` and `response` read what comes back, whatever its errors;
+//! * `client` sends requests, and `response` parses what comes back, whatever its errors;
 //! * `position` is the state between two pages;
 //! * `harvest` decides about the next request, and `recovery` about the next one after a failure.
 
@@ -12,7 +12,6 @@ mod harvest;
 mod position;
 mod recovery;
 mod response;
-mod text;
 
 use std::{
     path::{Path, PathBuf},
@@ -24,11 +23,8 @@ use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
 use self::{client::RepositoryClient, harvest::OaiPmhHarvester};
-use super::{Harvester, HarvesterContext, HarvesterSettings};
+use super::{Harvester, HarvesterContext, HarvesterSettings, Timeouts, text};
 use crate::http_client::{ClientError, OutboundUrl};
-
-/// Maximum time without requests that a repository can ask for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Settings of a harvest over OAI-PMH.
 #[derive(Clone, Debug)]
@@ -49,23 +45,6 @@ pub struct OaiPmhSettings {
     pub page_bytes: usize,
     /// Timeouts of requests.
     pub timeouts: Timeouts,
-}
-
-/// Timeouts of requests.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    /// Time until the headers of a response. Large repositories need minutes for a page.
-    pub response: Duration,
-    /// Time between two pieces of a body.
-    pub idle: Duration,
-    /// Wait if the repository is busy and does not say for how long.
-    pub busy: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self { response: Duration::from_secs(300), idle: Duration::from_secs(60), busy: Duration::from_secs(120) }
-    }
 }
 
 impl OaiPmhSettings {

@@ -1,11 +1,14 @@
 //! Continuation of a list after a failure: another attempt, another form of the request, or smaller lists.
 
 use super::{
-    client::RequestError,
     harvest::{OaiPmhHarvester, first_window, later},
     position::{DateForm, Position, Window},
 };
-use crate::{format::oai_pmh::datestamp_of, harvest::HarvestError, model::Timestamp};
+use crate::{
+    format::oai_pmh::datestamp_of,
+    harvest::{HarvestError, client::RequestError},
+    model::Timestamp,
+};
 
 /// Number of attempts after which a list is divided or begins again.
 const ATTEMPTS_BEFORE_RESTART: u32 = 3;

@@ -14,13 +14,14 @@ use tidings::{
 
 /// Dialects of the default configuration, as stubs: the tests do not depend on the settings of the real
 /// dialects.
-pub(crate) static DIALECTS: [&DialectKind; 7] = [
+pub(crate) static DIALECTS: [&DialectKind; 8] = [
     &kind("fedora-apim", Some(RepositoryApi::Fedora3)),
     &kind("fedora-events", Some(RepositoryApi::Ldp)),
     &kind("islandora", Some(RepositoryApi::Ldp)),
     &kind("sfm", None),
     &kind("hoarder", None),
     &kind("oai-pmh", None),
+    &kind("feed", None),
     &kind("content-change", None),
 ];
 

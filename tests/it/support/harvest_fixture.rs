@@ -6,8 +6,7 @@ use serde_json::Value;
 use tidings::{
     format::{Headers, Limits, Message, ParsedMessage, dialect, oai_pmh},
     harvest::{
-        Engine, HarvesterContext, HarvesterSettings, Hosts, Mode, Schedule, Waits,
-        oai_pmh::{OaiPmhSettings, Timeouts},
+        Engine, HarvesterContext, HarvesterSettings, Hosts, Mode, Schedule, Timeouts, Waits, oai_pmh::OaiPmhSettings,
         status::HarvestStatus,
     },
     http_client::{OutboundPolicy, OutboundUrl},
@@ -50,41 +49,7 @@ impl HarvestFixture {
 
     /// Executes one run to its end, and returns it.
     pub(crate) async fn run(&self) -> HarvestRun {
-        let runs = async || self.journal.journal.harvest_runs(source(), None, 1).await.unwrap().pop();
-        let before = runs().await.map(|run| run.id);
-        self.journal.journal.request_harvest(source()).await.unwrap();
-        let context = HarvesterContext {
-            hosts: Hosts::default(),
-            redirects: OutboundPolicy::restricted(Default::default()),
-            max_record_bytes: self.max_record_bytes,
-        };
-        let kind = dialect("oai-pmh").unwrap();
-        let engine = Engine {
-            journal: self.journal.journal.clone(),
-            source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
-            harvester: self.settings.build(context).await.unwrap(),
-            schedule: Schedule { mode: Mode::Once, every: Duration::from_secs(3600), jitter: Duration::ZERO },
-            waits: Waits {
-                first_retry: Duration::from_millis(5),
-                longest_retry: Duration::from_millis(20),
-                request_poll: None,
-            },
-            status: Arc::clone(&self.status),
-        };
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(engine.run(stop.clone()));
-        let ended = async {
-            loop {
-                match runs().await.filter(|run| Some(run.id) != before && run.state != RunState::Running) {
-                    Some(run) => return run,
-                    None => tokio::time::sleep(Duration::from_millis(5)).await,
-                }
-            }
-        };
-        let run = tokio::time::timeout(PATIENCE, ended).await.expect("the run ends");
-        stop.cancel();
-        task.await.unwrap();
-        run
+        run_once(&self.journal, &self.settings, self.max_record_bytes, &self.status).await
     }
 
     /// Executes one run, which must complete.
@@ -127,6 +92,50 @@ impl HarvestFixture {
         let (registered, expected) = (self.registered().await, self.expected());
         assert_eq!(registered, expected);
     }
+}
+
+/// Executes one run of a harvest to its end, and returns it.
+pub(crate) async fn run_once(
+    journal: &OpenJournal,
+    settings: &dyn HarvesterSettings,
+    max_record_bytes: usize,
+    status: &Arc<HarvestStatus>,
+) -> HarvestRun {
+    let runs = async || journal.journal.harvest_runs(source(), None, 1).await.unwrap().pop();
+    let before = runs().await.map(|run| run.id);
+    journal.journal.request_harvest(source()).await.unwrap();
+    let context = HarvesterContext {
+        hosts: Hosts::default(),
+        redirects: OutboundPolicy::restricted(Default::default()),
+        max_record_bytes,
+    };
+    let kind = dialect(settings.dialect()).unwrap();
+    let engine = Engine {
+        journal: journal.journal.clone(),
+        source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
+        harvester: settings.build(context).await.unwrap(),
+        schedule: Schedule { mode: Mode::Once, every: Duration::from_secs(3600), jitter: Duration::ZERO },
+        waits: Waits {
+            first_retry: Duration::from_millis(5),
+            longest_retry: Duration::from_millis(20),
+            request_poll: None,
+        },
+        status: Arc::clone(status),
+    };
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(engine.run(stop.clone()));
+    let ended = async {
+        loop {
+            match runs().await.filter(|run| Some(run.id) != before && run.state != RunState::Running) {
+                Some(run) => return run,
+                None => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    let run = tokio::time::timeout(PATIENCE, ended).await.expect("the run ends");
+    stop.cancel();
+    task.await.unwrap();
+    run
 }
 
 /// Returns the records of a repository, as they should be in the registry.

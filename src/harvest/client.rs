@@ -1,0 +1,247 @@
+//! HTTP client of one harvested place: redirections, compression, limits on bytes, and the classification of failures.
+
+use std::{path::PathBuf, time::Duration};
+
+use axum::http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
+};
+use chrono::Utc;
+
+use super::{HarvestError, HarvesterContext, HostPermit};
+use crate::{
+    http_client::{Client, ClientError, ClientSettings, InvalidOutboundUrl, OutboundPolicy, OutboundUrl, retry_after},
+    web::{Decompression, decompress},
+};
+
+/// Maximum number of redirections of a request.
+const MAX_REDIRECTS: usize = 5;
+
+/// Maximum time without requests that a server can ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// Settings of a client.
+pub(super) struct PlaceSettings {
+    /// URL, with its credentials.
+    pub(super) url: OutboundUrl,
+    /// Noun for the place in reasons, such as `repository`.
+    pub(super) noun: &'static str,
+    /// PEM file of the CA certificates to trust instead of those of the operating system.
+    pub(super) ca: Option<PathBuf>,
+    /// Maximum size of a body, compressed or decompressed, in bytes.
+    pub(super) page_bytes: usize,
+    /// Timeouts of requests.
+    pub(super) timeouts: Timeouts,
+}
+
+/// Timeouts of requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Time until the headers of a response. Large repositories need minutes for a page.
+    pub response: Duration,
+    /// Time between two pieces of a body.
+    pub idle: Duration,
+    /// Wait if the server is busy and does not say for how long.
+    pub busy: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { response: Duration::from_secs(300), idle: Duration::from_secs(60), busy: Duration::from_secs(120) }
+    }
+}
+
+/// Client of one place.
+pub(super) struct PlaceClient {
+    settings: PlaceSettings,
+    /// For the configured host, which may be internal.
+    own: Client,
+    /// For other hosts, to which the place redirects.
+    foreign: Client,
+    context: HarvesterContext,
+}
+
+/// Reason why a request got no usable response.
+#[derive(Debug)]
+pub(super) enum RequestError {
+    /// The server or the network failed, or the request was too large for the server. A repeat may succeed.
+    Transient { reason: String, after: Option<Duration> },
+    /// The compressed body is broken.
+    Compression(String),
+    /// The list must be divided: the page exceeds a limit here or there.
+    TooLarge(String),
+    /// An administrator must act.
+    Permanent(String),
+}
+
+impl From<RequestError> for HarvestError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Transient { reason, after } => Self::Retry { reason, after },
+            RequestError::Compression(reason) => Self::retry(reason),
+            RequestError::TooLarge(reason) | RequestError::Permanent(reason) => Self::fail(reason),
+        }
+    }
+}
+
+/// Status, headers and decompressed body of a response.
+pub(super) struct RawResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    /// Fact about the address that an administrator should know.
+    pub(super) remark: Option<String>,
+}
+
+impl RawResponse {
+    /// Returns the parameter `charset` of the media type.
+    pub(super) fn charset(&self) -> Option<&str> {
+        let content_type = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let charset = content_type.split(';').find_map(|part| part.trim().strip_prefix("charset="));
+        charset.map(|charset| charset.trim_matches(['"', '\'']))
+    }
+
+    /// Returns whether the server refuses the request because of its load.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+    }
+}
+
+impl PlaceClient {
+    pub(super) async fn new(settings: PlaceSettings, context: HarvesterContext) -> Result<Self, ClientError> {
+        let of = |policy: OutboundPolicy| ClientSettings {
+            ca: settings.ca.clone(),
+            response_timeout: settings.timeouts.response,
+            body_timeout: settings.timeouts.idle,
+            ..ClientSettings::new(policy)
+        };
+        Ok(Self {
+            // The URL comes from the operator's configuration, so it may point to an internal host.
+            own: Client::new(of(OutboundPolicy::unrestricted())).await?,
+            foreign: Client::new(of(context.redirects.clone())).await?,
+            settings,
+            context,
+        })
+    }
+
+    /// Returns the maximum size of a record, in bytes.
+    pub(super) fn max_record_bytes(&self) -> usize {
+        self.context.max_record_bytes
+    }
+
+    /// Waits for the permission to send a request.
+    pub(super) async fn permit(&self) -> HostPermit {
+        self.context.hosts.permit(&self.settings.url.origin()).await
+    }
+
+    /// Pauses the requests to the host as a busy server asks for, and returns the error for its response.
+    pub(super) fn busy(&self, permit: &mut HostPermit, status: StatusCode, headers: &HeaderMap) -> RequestError {
+        let wait = retry_after(headers, Utc::now()).unwrap_or(self.settings.timeouts.busy);
+        permit.pause(wait.min(LONGEST_PAUSE));
+        let noun = self.settings.noun;
+        RequestError::Transient { reason: format!("the {noun} is busy ({status})"), after: Some(wait) }
+    }
+
+    /// Sends a request, with this encoded query after that of the URL, and follows redirections. A redirection that has
+    /// lost the query gets it again.
+    pub(super) async fn get(
+        &self,
+        at: &OutboundUrl,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Result<RawResponse, RequestError> {
+        let noun = self.settings.noun;
+        let mut url = query.map_or_else(|| at.clone(), |query| at.with_encoded_query(query));
+        let mut remark = None;
+        for _ in 0..=MAX_REDIRECTS {
+            let raw = self.send(&url, headers).await?;
+            if !raw.status.is_redirection() || raw.status == StatusCode::NOT_MODIFIED {
+                return Ok(RawResponse { remark, ..raw });
+            }
+            let location = raw.headers.get(LOCATION).and_then(|location| location.to_str().ok());
+            let mut next = location.and_then(|location| url.expose().join(location).ok()).ok_or_else(|| {
+                RequestError::Permanent(format!("the {noun} redirects ({}) to no valid URL", raw.status))
+            })?;
+            next.set_fragment(None);
+            let mut next = self.allowed(next.as_str()).map_err(|error| {
+                RequestError::Permanent(format!("the {noun} redirects to a URL that is not allowed: {error}"))
+            })?;
+            if let Some(query) = query.filter(|_| next.expose().query().is_none()) {
+                next = next.with_encoded_query(query);
+            }
+            if matches!(raw.status, StatusCode::MOVED_PERMANENTLY | StatusCode::PERMANENT_REDIRECT) {
+                let (origin, path) = (next.origin(), next.expose().path());
+                remark = Some(format!("the {noun} has moved to {origin}{path}; change the url of the source"));
+            }
+            url = next;
+        }
+        Err(RequestError::Permanent(format!("the {noun} redirects more than {MAX_REDIRECTS} times")))
+    }
+
+    /// Parses a URL that the server has named. Other hosts than the configured one must be allowed.
+    pub(super) fn allowed(&self, url: &str) -> Result<OutboundUrl, InvalidOutboundUrl> {
+        let unrestricted = OutboundPolicy::unrestricted();
+        let parsed = OutboundUrl::parse(url, &unrestricted)?;
+        if self.is_own(&parsed) { Ok(parsed) } else { OutboundUrl::parse(url, &self.context.redirects) }
+    }
+
+    /// Returns whether a URL has the host that is configured.
+    fn is_own(&self, url: &OutboundUrl) -> bool {
+        url.expose().host() == self.settings.url.expose().host()
+    }
+
+    async fn send(&self, url: &OutboundUrl, headers: &HeaderMap) -> Result<RawResponse, RequestError> {
+        let client = if self.is_own(url) { &self.own } else { &self.foreign };
+        let mut headers = headers.clone();
+        headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip, identity"));
+        let mut stream = client.open(url, headers).await.map_err(|error| request_error(&error))?;
+        let mut body = Vec::new();
+        while let Some(piece) = stream.piece().await.map_err(|error| request_error(&error))? {
+            if body.len() + piece.len() > self.settings.page_bytes {
+                return Err(self.too_large());
+            }
+            body.extend_from_slice(&piece);
+        }
+        let headers = std::mem::take(&mut stream.headers);
+        let body = self.decompress(&headers, body)?;
+        Ok(RawResponse { status: stream.status, headers, body, remark: None })
+    }
+
+    /// Decompresses a body by its first bytes, because the header is often wrong.
+    fn decompress(&self, headers: &HeaderMap, body: Vec<u8>) -> Result<Vec<u8>, RequestError> {
+        let encoding = match body.as_slice() {
+            [0x1F, 0x8B, ..] => "gzip",
+            [0x28, 0xB5, 0x2F, 0xFD, ..] => "zstd",
+            _ => return Ok(body),
+        };
+        match decompress(encoding, &body, self.settings.page_bytes) {
+            Decompression::Body(body) => Ok(body.into()),
+            Decompression::NotEncoded => Ok(body),
+            Decompression::TooLarge => Err(self.too_large()),
+            Decompression::Corrupt(reason) => {
+                let announced = headers.get(CONTENT_ENCODING).is_some();
+                let where_from = if announced { "announced" } else { "unannounced" };
+                Err(RequestError::Compression(format!(
+                    "the {where_from} {encoding} of the response is broken: {reason}"
+                )))
+            }
+            Decompression::Unsupported => {
+                Err(RequestError::Compression(format!("the encoding {encoding} is not supported")))
+            }
+        }
+    }
+
+    fn too_large(&self) -> RequestError {
+        let bytes = self.settings.page_bytes;
+        RequestError::TooLarge(format!("a page has more than {bytes} bytes; raise page_bytes if that is expected"))
+    }
+}
+
+fn request_error(error: &ClientError) -> RequestError {
+    match error {
+        ClientError::NotAllowed(_) | ClientError::TlsRoots(_) => RequestError::Permanent(error.to_string()),
+        ClientError::Timeout(_) | ClientError::Connection(_) => {
+            RequestError::Transient { reason: error.to_string(), after: None }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Division of a feed into its entries. Each becomes a document of its own, so that an entry with errors spoils no other
+//! one, and the entries before the end of a truncated feed are kept.
+
+use quick_xml::{
+    NsReader,
+    events::{BytesStart, Event},
+    name::{Namespace, ResolveResult},
+};
+
+use crate::format::feed::{DELETED_ENTRY, TOMBSTONES};
+
+/// Number of characters of a foreign response that an error shows.
+const SHOWN_CHARS: usize = 200;
+
+/// Maximum depth of nested elements.
+const MAX_DEPTH: usize = 512;
+
+/// Maximum length of the attributes around the entries, in bytes, because each entry gets a copy of them.
+const MAX_ENVELOPE_BYTES: usize = 8 * 1024;
+
+/// A feed as the pieces of its text.
+#[derive(Debug)]
+pub(super) struct FeedDocument<'t> {
+    kind: FeedKind,
+    /// Attributes around the entries: namespaces, language and base.
+    attributes: String,
+    /// Entries and deletions, in order.
+    pub(super) parts: Vec<FeedPart<'t>>,
+    /// Reason why the end of the feed cannot be read.
+    pub(super) broken: Option<String>,
+}
+
+/// An entry or a deletion.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FeedPart<'t> {
+    /// The element as text.
+    pub(super) xml: &'t str,
+    /// The deletion, if it is one.
+    pub(super) deletion: Option<Deletion>,
+}
+
+/// Attributes of a deletion (RFC 6721 section 3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Deletion {
+    pub(super) id: String,
+    pub(super) when: String,
+}
+
+/// Vocabulary of a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FeedKind {
+    /// Atom (RFC 4287): `feed` with `entry`.
+    Atom,
+    /// RSS 0.91 to 2.0: `rss` with `channel` with `item`.
+    Rss,
+    /// RSS 0.90 and 1.0: `rdf:RDF` with `item`.
+    Rdf,
+}
+
+/// The text is not a feed.
+#[derive(Debug, thiserror::Error)]
+#[error("the response is not a feed; it begins with {0:?}")]
+pub(super) struct NotAFeed(String);
+
+impl<'t> FeedDocument<'t> {
+    /// Divides a text.
+    ///
+    /// # Errors
+    /// Fails if the root is not that of a feed.
+    pub(super) fn parse(text: &'t str) -> Result<Self, NotAFeed> {
+        let mut parser = Parser::new(text);
+        let (kind, attributes) =
+            parser.root().ok_or_else(|| NotAFeed(text.trim_start().chars().take(SHOWN_CHARS).collect()))?;
+        let mut document = Self { kind, attributes, parts: Vec::new(), broken: None };
+        document.broken = parser.read_parts(&mut document).err();
+        Ok(document)
+    }
+
+    /// Returns a document with this part of the feed alone.
+    pub(super) fn alone(&self, xml: &str) -> String {
+        let attributes = &self.attributes;
+        match self.kind {
+            FeedKind::Atom => format!("<feed{attributes}>{xml}</feed>"),
+            // One version for all: an item of an older version is an item of 2.0, and the attribute may be missing.
+            FeedKind::Rss => format!("<rss version=\"2.0\"{attributes}><channel>{xml}</channel></rss>"),
+            FeedKind::Rdf => format!("<rdf:RDF{attributes}>{xml}</rdf:RDF>"),
+        }
+    }
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    reader: NsReader<&'t [u8]>,
+    /// Number of open elements.
+    depth: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn new(text: &'t str) -> Self {
+        // White space before the XML declaration is common.
+        let text = text.trim_start();
+        let mut reader = NsReader::from_str(text);
+        reader.config_mut().expand_empty_elements = true;
+        Self { text, reader, depth: 0 }
+    }
+
+    /// Reads up to the root element; `None` if it is not that of a feed.
+    fn root(&mut self) -> Option<(FeedKind, String)> {
+        loop {
+            match self.reader.read_event().ok()? {
+                Event::Start(start) => {
+                    let kind = match start.local_name().as_ref() {
+                        b"feed" => FeedKind::Atom,
+                        b"rss" => FeedKind::Rss,
+                        b"RDF" => FeedKind::Rdf,
+                        _ => return None,
+                    };
+                    self.depth = 1;
+                    let mut attributes = String::new();
+                    copy_attributes(&start, &mut attributes)?;
+                    if kind == FeedKind::Rdf && !attributes.contains(" xmlns:rdf=") {
+                        attributes.push_str(" xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"");
+                    }
+                    return Some((kind, attributes));
+                }
+                Event::Eof | Event::End(_) => return None,
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads entries and deletions up to the end of the root.
+    ///
+    /// # Errors
+    /// Fails with the reason if the text is truncated or not well-formed. The parts before the error are complete.
+    fn read_parts(&mut self, document: &mut FeedDocument<'t>) -> Result<(), String> {
+        while self.depth > 0 {
+            let from = self.position();
+            match self.reader.read_resolved_event() {
+                Ok((namespace, Event::Start(start))) => {
+                    self.depth += 1;
+                    let deletion = deletion(&namespace, &start);
+                    if deletion.is_some() || is_entry(document.kind, self.depth, &start) {
+                        self.skip()?;
+                        let xml = &self.text[from..self.position()];
+                        document.parts.push(FeedPart { xml, deletion });
+                    } else if document.kind == FeedKind::Rss && start.local_name().as_ref() == b"channel" {
+                        copy_attributes(&start, &mut document.attributes).ok_or("the feed has too many namespaces")?;
+                    } else if self.depth > 2 || document.kind == FeedKind::Atom {
+                        self.skip()?;
+                    }
+                }
+                Ok((_, Event::End(_))) => self.depth -= 1,
+                Ok((_, Event::Eof)) => return Err("the feed is truncated".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Err(format!("the feed is not well-formed: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads up to the end of the element that has just begun.
+    fn skip(&mut self) -> Result<(), String> {
+        let outside = self.depth - 1;
+        while self.depth > outside {
+            match self.reader.read_event() {
+                Ok(Event::Start(_)) if self.depth >= MAX_DEPTH => {
+                    return Err(format!("the feed has more than {MAX_DEPTH} nested elements"));
+                }
+                Ok(Event::Start(_)) => self.depth += 1,
+                Ok(Event::End(_)) => self.depth -= 1,
+                Ok(Event::Eof) => return Err("the feed is truncated".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Err(format!("the feed is not well-formed: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn position(&self) -> usize {
+        usize::try_from(self.reader.buffer_position()).unwrap_or(usize::MAX).min(self.text.len())
+    }
+}
+
+fn is_entry(kind: FeedKind, depth: usize, start: &BytesStart<'_>) -> bool {
+    match kind {
+        FeedKind::Atom => depth == 2 && start.local_name().as_ref() == b"entry",
+        // RSS 0.90 and some generators of later versions have the items after the channel.
+        FeedKind::Rss => depth <= 3 && start.local_name().as_ref() == b"item",
+        FeedKind::Rdf => depth == 2 && start.local_name().as_ref() == b"item",
+    }
+}
+
+fn deletion(namespace: &ResolveResult<'_>, start: &BytesStart<'_>) -> Option<Deletion> {
+    let is_tombstone = matches!(namespace, ResolveResult::Bound(Namespace(name)) if *name == TOMBSTONES.as_bytes());
+    if !is_tombstone || start.local_name().as_ref() != DELETED_ENTRY.as_bytes() {
+        return None;
+    }
+    let attribute = |name: &str| {
+        let attribute = start.attributes().flatten().find(|attribute| attribute.key.as_ref() == name.as_bytes())?;
+        let value = std::str::from_utf8(&attribute.value).ok()?;
+        Some(
+            quick_xml::escape::unescape(value)
+                .map_or_else(|_| value.trim().to_owned(), |value| value.trim().to_owned()),
+        )
+    };
+    Some(Deletion { id: attribute("ref").unwrap_or_default(), when: attribute("when").unwrap_or_default() })
+}
+
+/// Appends the attributes that entries depend on: namespaces, language and base. The first one of a name counts. `None`
+/// if they are too long.
+fn copy_attributes(start: &BytesStart<'_>, attributes: &mut String) -> Option<()> {
+    for attribute in start.attributes().with_checks(false).flatten() {
+        let Ok(name) = std::str::from_utf8(attribute.key.as_ref()) else { continue };
+        let is_context = name == "xmlns" || name.starts_with("xmlns:") || matches!(name, "xml:lang" | "xml:base");
+        let Ok(value) = std::str::from_utf8(&attribute.value) else { continue };
+        if is_context && !attributes.contains(&format!(" {name}=")) {
+            attributes.push_str(&format!(" {name}=\"{}\"", value.replace('"', "&quot;").replace('<', "&lt;")));
+        }
+    }
+    (attributes.len() <= MAX_ENVELOPE_BYTES).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FeedDocument;
+
+    fn parts(text: &str) -> (Vec<String>, Option<String>) {
+        let document = FeedDocument::parse(text).unwrap();
+        let parts = document.parts.iter().map(|part| part.xml.to_owned()).collect();
+        (parts, document.broken.clone())
+    }
+
+    #[test]
+    fn entries_of_each_vocabulary_are_found() {
+        for (text, expected) in [
+            ("\n<?xml version='1.0'?><feed xmlns='a'><id>1</id><entry><entry/></entry><entry/></feed>", 2),
+            ("<rss version='0.91'><channel><title>t</title><item><item/></item><item/></channel></rss>", 2),
+            ("<rss><channel/><item/></rss>", 1),
+            ("<rdf:RDF xmlns:rdf='r'><channel><items/></channel><item/><item/></rdf:RDF>", 2),
+        ] {
+            let (parts, broken) = parts(text);
+            assert_eq!((parts.len(), broken), (expected, None), "{text}: {parts:?}");
+        }
+    }
+
+    #[test]
+    fn entry_alone_keeps_the_context() {
+        let document =
+            FeedDocument::parse("<rss xmlns:a='x\"y'><channel xmlns:b='b' xml:base='c'><item/></channel></rss>");
+        let document = document.unwrap();
+        assert_eq!(
+            document.alone(document.parts[0].xml),
+            "<rss version=\"2.0\" xmlns:a=\"x&quot;y\" xmlns:b=\"b\" xml:base=\"c\"><channel><item/></channel></rss>"
+        );
+    }
+
+    #[test]
+    fn complete_entries_of_a_truncated_feed_are_kept() {
+        let whole = "<rss><channel><item><a>1</a></item><item>2</item></channel></rss>";
+        assert_eq!(parts(whole), (vec!["<item><a>1</a></item>".to_owned(), "<item>2</item>".to_owned()], None));
+        for length in "<rss>".len()..whole.len() {
+            let (parts, broken) = parts(&whole[..length]);
+            assert!(broken.is_some(), "{}", &whole[..length]);
+            assert_eq!(parts.len(), whole[..length].matches("</item>").count(), "{}", &whole[..length]);
+        }
+    }
+
+    #[test]
+    fn foreign_documents_are_refused_with_their_beginning() {
+        for text in ["", "<!DOCTYPE html><html/>", "text", "{}"] {
+            let error = FeedDocument::parse(text).unwrap_err().to_string();
+            assert_eq!(error, format!("the response is not a feed; it begins with {text:?}"));
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let text = format!("<feed><entry/>{}", "<a>".repeat(100_000));
+        let (parts, broken) = parts(&text);
+        assert_eq!((parts.len(), broken.unwrap().as_str()), (1, "the feed has more than 512 nested elements"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Harvests of RSS and Atom feeds.
+//!
+//! A run requests the feed, if it has changed, and passes each entry to the dialect as a document of its own. A feed is
+//! a window on the newest entries, so an entry that it no longer has is not deleted.
+//!
+//! * `document` divides a feed into its entries, `selection` decides about keys and repeated entries;
+//! * `position` is the state between two runs;
+//! * `harvest` sends the requests and decides about the responses.
+
+mod document;
+mod harvest;
+mod position;
+mod selection;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
+
+use self::harvest::FeedHarvester;
+use super::{
+    Harvester, HarvesterContext, HarvesterSettings, Timeouts,
+    client::{PlaceClient, PlaceSettings},
+};
+use crate::http_client::{ClientError, OutboundUrl};
+
+/// Settings of the harvest of a feed.
+#[derive(Clone, Debug)]
+pub struct FeedSettings {
+    /// URL of the feed, with its credentials.
+    pub url: OutboundUrl,
+    /// PEM file of the CA certificates to trust instead of those of the operating system.
+    pub ca: Option<PathBuf>,
+    /// Maximum size of a document, in bytes.
+    pub page_bytes: usize,
+    /// Timeouts of requests.
+    pub timeouts: Timeouts,
+}
+
+impl FeedSettings {
+    /// Returns the URL without credentials, for records and people. A fragment stands for the query, which may be a
+    /// credential: two feeds that differ in their queries have different URLs.
+    fn public_url(&self) -> String {
+        let url = format!("{}{}", self.url.origin(), self.url.expose().path());
+        match self.url.expose().query() {
+            None => url,
+            Some(query) => format!("{url}#{}", hex::encode(&Sha256::digest(query)[..8])),
+        }
+    }
+}
+
+impl HarvesterSettings for FeedSettings {
+    fn dialect(&self) -> &'static str {
+        "feed"
+    }
+
+    fn describe(&self) -> String {
+        format!("feed {}{}", self.url.origin(), self.url.expose().path())
+    }
+
+    fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
+    }
+
+    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, ClientError>> {
+        Box::pin(async {
+            let Self { url, ca, page_bytes, timeouts } = self.clone();
+            let client =
+                PlaceClient::new(PlaceSettings { url, noun: "feed", ca, page_bytes, timeouts }, context).await?;
+            Ok(Arc::new(FeedHarvester::new(self.clone(), client)) as Arc<dyn Harvester>)
+        })
+    }
+}
+
+/// Reads text as a feed, as a harvest does; returns the number of its complete entries and deletions. For fuzzing and
+/// tests.
+#[doc(hidden)]
+#[must_use]
+pub fn count_entries(body: &[u8]) -> Option<usize> {
+    let read = super::text::read(body, None);
+    let document = document::FeedDocument::parse(&read.text).ok()?;
+    let selection = selection::select(&document, "http://feed.example/", 1 << 20, &mut Vec::new(), &mut Vec::new());
+    Some(selection.entries.len())
+}

@@ -1,0 +1,117 @@
+//! Position of the harvest of a feed: everything that the next run needs.
+
+use axum::http::HeaderValue;
+use serde::{Deserialize, Serialize};
+
+/// Number of successive responses without a change after which the feed is requested without a condition, because some
+/// servers repeat the validators of an old or broken document.
+const MAX_UNCHANGED: u32 = 50;
+
+/// Maximum length of a validator, in bytes.
+const MAX_VALIDATOR_BYTES: usize = 1024;
+
+/// Position of a harvest, stored as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Position {
+    /// Digest of the settings that the position depends on.
+    pub(super) settings: String,
+    /// Validators of the last document that was read completely.
+    pub(super) validators: Validators,
+    /// Number of successive responses with the status 304.
+    pub(super) unchanged: u32,
+    /// Digest of the last body that was read completely.
+    pub(super) body: String,
+    /// Number of successive responses with the status 410.
+    pub(super) gone: u32,
+    /// Digests of the ids and links that several entries of a document had.
+    pub(super) ambiguous: Vec<String>,
+    /// Digests of the unreadable entries of the last document, which are in the quarantine already.
+    pub(super) unreadable: Vec<String>,
+}
+
+/// Validators of a document (RFC 9110 section 8.8), as the server sent them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Validators {
+    pub(super) etag: Option<Validator>,
+    pub(super) last_modified: Option<Validator>,
+}
+
+/// Value of a header. Each character stands for the byte with its number, because values need not be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Validator(String);
+
+impl Validator {
+    /// Returns the validator; `None` if it is too long to be stored.
+    pub(super) fn of(value: &HeaderValue) -> Option<Self> {
+        let is_short = (1..=MAX_VALIDATOR_BYTES).contains(&value.len());
+        is_short.then(|| Self(value.as_bytes().iter().copied().map(char::from).collect()))
+    }
+
+    /// Returns the value as the server sent it.
+    pub(super) fn header(&self) -> Option<HeaderValue> {
+        let bytes: Option<Vec<u8>> = self.0.chars().map(|c| u8::try_from(c).ok()).collect();
+        HeaderValue::from_bytes(&bytes?).ok()
+    }
+}
+
+impl Position {
+    /// Parses a position. One of other settings, or one that this version cannot parse, begins the harvest again, which
+    /// changes nothing in the registry.
+    pub(super) fn parse(text: &str, settings: &str) -> Self {
+        let stored = serde_json::from_str(text).ok().filter(|position: &Self| position.settings == settings);
+        stored.unwrap_or_else(|| Self { settings: settings.to_owned(), ..Self::default() })
+    }
+
+    /// Returns the position as text.
+    pub(super) fn text(&self) -> String {
+        // Serialization cannot fail: every value has a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Returns the validators of the next request; none if it is to be unconditional.
+    pub(super) fn condition(&self) -> Validators {
+        if self.unchanged < MAX_UNCHANGED { self.validators.clone() } else { Validators::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HeaderValue, MAX_UNCHANGED, Position, Validator, Validators};
+
+    #[test]
+    fn validators_return_as_received() {
+        for bytes in [&b"W/\"a b\""[..], b"unquoted", b"\"\xe9\xff\""] {
+            let value = HeaderValue::from_bytes(bytes).unwrap();
+            let position = Position {
+                validators: Validators { etag: Validator::of(&value), ..Validators::default() },
+                ..Position::default()
+            };
+            let stored = Position::parse(&position.text(), "");
+            assert_eq!(stored.condition().etag.unwrap().header().unwrap(), value);
+        }
+        assert_eq!(Validator::of(&HeaderValue::from_str(&"x".repeat(2000)).unwrap()), None);
+    }
+
+    #[test]
+    fn request_after_many_unchanged_responses_is_unconditional() {
+        let etag = Validator::of(&HeaderValue::from_static("\"a\""));
+        let position = |unchanged| Position {
+            validators: Validators { etag: etag.clone(), last_modified: None },
+            unchanged,
+            ..Position::default()
+        };
+        assert_eq!(position(MAX_UNCHANGED - 1).condition().etag, etag);
+        assert_eq!(position(MAX_UNCHANGED).condition(), Validators::default());
+    }
+
+    #[test]
+    fn other_positions_begin_again() {
+        let begin = |settings: &str| Position { settings: settings.to_owned(), ..Position::default() };
+        let position = Position { gone: 2, ..begin("s") };
+        assert_eq!(Position::parse(&position.text(), "s"), position);
+        assert_eq!(Position::parse(&position.text(), "other"), begin("other"));
+        assert_eq!(Position::parse("", "s"), begin("s"));
+    }
+}

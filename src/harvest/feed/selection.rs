@@ -1,0 +1,228 @@
+//! Selection of the entries of a document: the key of each entry, repeated entries, and deletions.
+
+use std::collections::{HashMap, HashSet};
+
+use sha2::{Digest, Sha256};
+
+use super::document::{FeedDocument, FeedPart};
+use crate::{
+    format::feed::{EntryIdentity, EntryKey, identify},
+    model::Timestamp,
+};
+
+/// Maximum number of ambiguous ids and links that are remembered. The oldest are forgotten.
+const MAX_AMBIGUOUS: usize = 256;
+
+/// Maximum number of unreadable entries that are remembered.
+const MAX_UNREADABLE: usize = 256;
+
+/// Entries and deletions for the dialect, oldest first.
+pub(super) struct Selection {
+    pub(super) entries: Vec<SelectedEntry>,
+    /// Whether ids or links were found that several entries have, and that were not known to be ambiguous.
+    pub(super) has_new_ambiguity: bool,
+}
+
+/// An entry or a deletion as a document.
+pub(super) struct SelectedEntry {
+    pub(super) document: String,
+    /// Property that identifies the entry; `None` for a deletion.
+    pub(super) key: Option<EntryKey>,
+}
+
+/// An entry that can be parsed.
+struct Candidate<'d> {
+    xml: &'d str,
+    identity: EntryIdentity,
+    key: EntryKey,
+}
+
+/// Selects the entries of a document. Entries of more than `max_record_bytes` are unreadable. `ambiguous` and
+/// `unreadable` are those of the last document, and become those of this one.
+pub(super) fn select(
+    document: &FeedDocument<'_>,
+    feed_url: &str,
+    max_record_bytes: usize,
+    ambiguous: &mut Vec<String>,
+    unreadable: &mut Vec<String>,
+) -> Selection {
+    let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
+    for part in document.parts.iter().filter(|part| part.deletion.is_none()) {
+        let alone = document.alone(part.xml);
+        match identify(alone.as_bytes(), feed_url) {
+            Ok(identity) if alone.len() <= max_record_bytes => {
+                candidates.push(Candidate { xml: part.xml, identity, key: EntryKey::Id })
+            }
+            Ok(_) | Err(_) => rejected.push(part.xml),
+        }
+    }
+    let has_new_ambiguity = choose_keys(&mut candidates, ambiguous);
+    let mut newest = newest_by_key(candidates);
+    let deletions = apply_deletions(document, &mut newest);
+    let mut entries: Vec<_> = new_rejections(&rejected, unreadable)
+        .chain(newest.iter().map(|candidate| (candidate.xml, Some(candidate.key))))
+        .chain(deletions.into_iter().map(|part| (part.xml, None)))
+        .map(|(xml, key)| SelectedEntry { document: document.alone(xml), key })
+        .collect();
+    // Feeds begin with their newest entries.
+    entries.reverse();
+    Selection { entries, has_new_ambiguity }
+}
+
+/// Chooses the best key that is unique. A key that was once ambiguous stays so, because an entry must not become another
+/// object when its twin leaves the document. Returns whether there are new ambiguities.
+fn choose_keys(candidates: &mut [Candidate<'_>], ambiguous: &mut Vec<String>) -> bool {
+    let mut is_new = false;
+    for key in [EntryKey::Id, EntryKey::Link] {
+        let found = repeated_values(candidates, key).into_iter().map(|value| digest(key, &value));
+        for value in found {
+            if !ambiguous.contains(&value) {
+                ambiguous.push(value);
+                is_new = true;
+            }
+        }
+        let next = if key == EntryKey::Id { EntryKey::Link } else { EntryKey::Content };
+        let known: HashSet<&String> = ambiguous.iter().collect();
+        for candidate in candidates.iter_mut().filter(|candidate| candidate.key == key) {
+            if known.contains(&digest(key, &candidate.identity.key(key))) {
+                candidate.key = next;
+            }
+        }
+    }
+    ambiguous.drain(..ambiguous.len().saturating_sub(MAX_AMBIGUOUS));
+    is_new
+}
+
+/// Returns the values of a key that different entries have. Two versions of one entry have the same link and title.
+fn repeated_values(candidates: &[Candidate<'_>], key: EntryKey) -> HashSet<String> {
+    let mut first: HashMap<String, &EntryIdentity> = HashMap::new();
+    let mut repeated = HashSet::new();
+    for candidate in candidates.iter().filter(|candidate| candidate.key == key) {
+        let (value, identity) = (candidate.identity.key(key), &candidate.identity);
+        match first.get(&value) {
+            Some(known) if known.link != identity.link || known.title != identity.title => {
+                repeated.insert(value);
+            }
+            Some(_) => {}
+            None => {
+                first.insert(value, identity);
+            }
+        }
+    }
+    repeated
+}
+
+/// Returns the newest entry of each key, in the order of the document. Of entries with equal dates the first one counts.
+fn newest_by_key(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut newest: Vec<Candidate<'_>> = Vec::new();
+    for candidate in candidates {
+        match places.get(&candidate.identity.key(candidate.key)) {
+            Some(&place) if candidate.identity.date > newest[place].identity.date => newest[place] = candidate,
+            Some(_) => {}
+            None => {
+                places.insert(candidate.identity.key(candidate.key), newest.len());
+                newest.push(candidate);
+            }
+        }
+    }
+    newest
+}
+
+/// Removes the entries that were deleted after their date, and returns the deletions that are left: those without a
+/// newer entry (RFC 6721 section 3).
+fn apply_deletions<'d>(document: &'d FeedDocument<'_>, entries: &mut Vec<Candidate<'_>>) -> Vec<&'d FeedPart<'d>> {
+    let mut deletions = Vec::new();
+    for part in &document.parts {
+        let Some(deletion) = &part.deletion else { continue };
+        let when = Timestamp::parse(&deletion.when).ok();
+        let is_it = |entry: &Candidate<'_>| entry.identity.id.as_deref() == Some(deletion.id.as_str());
+        if !entries.iter().any(|entry| is_it(entry) && entry.identity.date > when) {
+            entries.retain(|entry| !is_it(entry));
+            deletions.push(part);
+        }
+    }
+    deletions
+}
+
+/// Returns the unreadable entries that the last document did not have, so that an entry goes to the quarantine once.
+fn new_rejections<'d>(
+    rejected: &[&'d str],
+    unreadable: &mut Vec<String>,
+) -> impl Iterator<Item = (&'d str, Option<EntryKey>)> + use<'d> {
+    let digests: Vec<_> = rejected.iter().map(|xml| hex::encode(&Sha256::digest(xml)[..8])).collect();
+    let new: Vec<_> = rejected.iter().zip(&digests).filter(|(_, digest)| !unreadable.contains(digest)).collect();
+    let new: Vec<_> = new.into_iter().map(|(xml, _)| (*xml, Some(EntryKey::Id))).collect();
+    *unreadable = digests;
+    unreadable.truncate(MAX_UNREADABLE);
+    new.into_iter()
+}
+
+fn digest(key: EntryKey, value: &str) -> String {
+    hex::encode(&Sha256::digest(format!("{}\n{value}", key.name()))[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EntryKey, FeedDocument, select};
+
+    fn selected(items: &str, ambiguous: &mut Vec<String>) -> Vec<(String, Option<EntryKey>)> {
+        let text = format!(
+            "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:at='http://purl.org/atompub/tombstones/1.0'>{items}</feed>"
+        );
+        let document = FeedDocument::parse(&text).unwrap();
+        let selection = select(&document, "http://h.example/feed", 1 << 20, ambiguous, &mut Vec::new());
+        selection.entries.into_iter().map(|entry| (entry.document, entry.key)).collect()
+    }
+
+    fn entry(id: &str, link: &str, title: &str, date: &str) -> String {
+        format!("<entry><id>{id}</id><link href='{link}'/><title>{title}</title><updated>{date}</updated></entry>")
+    }
+
+    fn keys(entries: &[(String, Option<EntryKey>)]) -> Vec<Option<EntryKey>> {
+        entries.iter().map(|(_, key)| *key).collect()
+    }
+
+    #[test]
+    fn repeated_ids_of_different_entries_are_replaced_by_links_and_content() {
+        let mut ambiguous = Vec::new();
+        let (a, b) = (entry("x", "http://h/a", "A", ""), entry("x", "http://h/b", "B", ""));
+        let other = entry("y", "http://h/a", "A", "");
+        let found = selected(&format!("{a}{b}{other}"), &mut ambiguous);
+        assert_eq!(keys(&found), [Some(EntryKey::Id), Some(EntryKey::Link), Some(EntryKey::Link)]);
+        // The twin has left the document.
+        assert_eq!(keys(&selected(&b, &mut ambiguous)), [Some(EntryKey::Link)]);
+        let same_link = entry("x", "http://h/a", "Another", "");
+        let found = selected(&format!("{a}{same_link}"), &mut ambiguous);
+        assert_eq!(keys(&found), [Some(EntryKey::Content), Some(EntryKey::Content)]);
+    }
+
+    #[test]
+    fn newest_version_of_an_entry_counts() {
+        let version = |date| entry("x", "http://h/a", "A", date);
+        let items = ["2024-01-01T00:00:00Z", "2024-01-03T00:00:00Z", "2024-01-02T00:00:00Z"].map(version).concat();
+        let found = selected(&items, &mut Vec::new());
+        assert_eq!(found.len(), 1);
+        assert!(found[0].0.contains("2024-01-03"), "{found:?}");
+    }
+
+    #[test]
+    fn deletion_counts_unless_the_entry_is_newer() {
+        let deleted = "<at:deleted-entry ref='x' when='2024-01-02T00:00:00Z'/>";
+        for (date, is_deleted) in [("2024-01-01T00:00:00Z", true), ("2024-01-03T00:00:00Z", false)] {
+            let found = selected(&format!("{deleted}{}", entry("x", "http://h/a", "A", date)), &mut Vec::new());
+            assert_eq!(keys(&found), [if is_deleted { None } else { Some(EntryKey::Id) }], "{found:?}");
+        }
+    }
+
+    #[test]
+    fn unreadable_entry_is_selected_once() {
+        let text =
+            "<feed xmlns='http://www.w3.org/2005/Atom'><entry><id>a</id><content type='x y'>a</content></entry></feed>";
+        let document = FeedDocument::parse(text).unwrap();
+        let (mut ambiguous, mut unreadable) = (Vec::new(), Vec::new());
+        let mut count =
+            || select(&document, "http://h.example/", 1 << 20, &mut ambiguous, &mut unreadable).entries.len();
+        assert_eq!([count(), count()], [1, 0]);
+    }
+}
