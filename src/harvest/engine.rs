@@ -147,7 +147,12 @@ impl Engine {
 
     /// Waits until a run is due or requested.
     async fn wait_for_run(&self, newest: &[HarvestRun], stop: &CancellationToken) -> Result<(), Interruption> {
-        let due = self.schedule.next_run(newest, fastrand::f64());
+        let mut due = self.schedule.next_run(newest, fastrand::f64());
+        if newest.first().is_some_and(|run| run.state == RunState::Completed) {
+            let stored = self.journal.harvest(self.source.name().clone()).await?;
+            let earliest = stored.and_then(|stored| self.harvester.earliest_run(&stored.position));
+            due = due.map(|due| earliest.map_or(due, |earliest| due.max(earliest)));
+        }
         let state = if self.schedule.mode == Mode::Once && due.is_none() {
             HarvestState::Finished
         } else {

@@ -32,6 +32,7 @@ pub use self::{
 use crate::{
     http_client::{ClientError, OutboundPolicy},
     intake::ReceivedMessage,
+    model::Timestamp,
 };
 
 /// Settings of a source that is harvested.
@@ -83,6 +84,13 @@ pub trait Harvester: Send + Sync {
     /// The result depends only on the position and the repository, so that a repeat after a crash returns the same
     /// page or a newer one.
     fn page<'a>(&'a self, position: &'a str, attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>>;
+
+    /// Returns the time before which no run may begin after a complete one, because the server has asked for that.
+    /// Runs on request begin earlier.
+    fn earliest_run(&self, position: &str) -> Option<Timestamp> {
+        let _ = position;
+        None
+    }
 }
 
 /// A page of records.

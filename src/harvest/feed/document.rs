@@ -1,6 +1,8 @@
 //! Division of a feed into its entries. Each becomes a document of its own, so that an entry with errors spoils no other
 //! one, and the entries before the end of a truncated feed are kept.
 
+use std::time::Duration;
+
 use quick_xml::{
     NsReader,
     events::{BytesStart, Event},
@@ -24,6 +26,9 @@ pub(super) struct FeedDocument<'t> {
     kind: FeedKind,
     /// Attributes around the entries: namespaces, language and base.
     attributes: String,
+    /// Interval at which the publisher updates the feed, if it says so: `ttl`, or `sy:updatePeriod` divided by
+    /// `sy:updateFrequency`.
+    pub(super) interval: Option<Duration>,
     /// Entries and deletions, in order.
     pub(super) parts: Vec<FeedPart<'t>>,
     /// Reason why the end of the feed cannot be read.
@@ -71,8 +76,9 @@ impl<'t> FeedDocument<'t> {
         let mut parser = Parser::new(text);
         let (kind, attributes) =
             parser.root().ok_or_else(|| NotAFeed(text.trim_start().chars().take(SHOWN_CHARS).collect()))?;
-        let mut document = Self { kind, attributes, parts: Vec::new(), broken: None };
+        let mut document = Self { kind, attributes, interval: None, parts: Vec::new(), broken: None };
         document.broken = parser.read_parts(&mut document).err();
+        document.interval = parser.interval.duration();
         Ok(document)
     }
 
@@ -93,6 +99,44 @@ struct Parser<'t> {
     reader: NsReader<&'t [u8]>,
     /// Number of open elements.
     depth: usize,
+    interval: UpdateInterval,
+}
+
+/// Elements of a feed about the interval of its updates.
+#[derive(Debug, Default)]
+struct UpdateInterval {
+    /// `ttl` of RSS, in minutes.
+    ttl: Option<u64>,
+    /// `sy:updatePeriod`, in seconds.
+    period: Option<u64>,
+    /// `sy:updateFrequency`: number of updates in a period.
+    frequency: Option<u64>,
+}
+
+impl UpdateInterval {
+    fn note(&mut self, name: &[u8], text: &str) {
+        let number = text.trim().parse().ok().filter(|number| *number > 0);
+        match name {
+            b"ttl" => self.ttl = number,
+            b"updateFrequency" => self.frequency = number,
+            _ => {
+                self.period = match text.trim() {
+                    "hourly" => Some(60 * 60),
+                    "daily" => Some(24 * 60 * 60),
+                    "weekly" => Some(7 * 24 * 60 * 60),
+                    "monthly" => Some(30 * 24 * 60 * 60),
+                    "yearly" => Some(365 * 24 * 60 * 60),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    fn duration(&self) -> Option<Duration> {
+        let ttl = self.ttl.map(|minutes| minutes.saturating_mul(60));
+        let period = self.period.map(|seconds| seconds / self.frequency.unwrap_or(1));
+        ttl.max(period).map(Duration::from_secs)
+    }
 }
 
 impl<'t> Parser<'t> {
@@ -101,7 +145,7 @@ impl<'t> Parser<'t> {
         let text = text.trim_start();
         let mut reader = NsReader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Self { text, reader, depth: 0 }
+        Self { text, reader, depth: 0, interval: UpdateInterval::default() }
     }
 
     /// Reads up to the root element; `None` if it is not that of a feed.
@@ -146,6 +190,11 @@ impl<'t> Parser<'t> {
                         document.parts.push(FeedPart { xml, deletion });
                     } else if document.kind == FeedKind::Rss && start.local_name().as_ref() == b"channel" {
                         copy_attributes(&start, &mut document.attributes).ok_or("the feed has too many namespaces")?;
+                    } else if matches!(start.local_name().as_ref(), b"ttl" | b"updatePeriod" | b"updateFrequency") {
+                        let from = self.position();
+                        self.skip()?;
+                        let text = self.text[from..self.position()].split('<').next().unwrap_or_default();
+                        self.interval.note(start.local_name().as_ref(), text);
                     } else if self.depth > 2 || document.kind == FeedKind::Atom {
                         self.skip()?;
                     }
@@ -241,6 +290,21 @@ mod tests {
         ] {
             let (parts, broken) = parts(text);
             assert_eq!((parts.len(), broken), (expected, None), "{text}: {parts:?}");
+        }
+    }
+
+    #[test]
+    fn interval_of_updates_is_read() {
+        for (elements, minutes) in [
+            ("<ttl> 90 </ttl>", Some(90)),
+            ("<ttl>0</ttl>", None),
+            ("<sy:updatePeriod>daily</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>", Some(360)),
+            ("<ttl>30</ttl><sy:updatePeriod>hourly</sy:updatePeriod>", Some(60)),
+            ("<sy:updatePeriod>often</sy:updatePeriod><item><ttl>5</ttl></item>", None),
+        ] {
+            let text = format!("<rss xmlns:sy='s'><channel>{elements}</channel></rss>");
+            let interval = FeedDocument::parse(&text).unwrap().interval;
+            assert_eq!(interval.map(|interval| interval.as_secs() / 60), minutes, "{elements}");
         }
     }
 

@@ -1,10 +1,13 @@
 //! Requests of a feed, and the position after each response.
 
+use std::time::Duration;
+
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{ACCEPT, DATE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED},
+    header::{ACCEPT, CACHE_CONTROL, DATE, ETAG, EXPIRES, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED},
 };
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
@@ -33,6 +36,9 @@ use crate::{
 /// Number of successive responses with the status 410 after which the feed counts as gone.
 const GONE_RESPONSES: u32 = 3;
 
+/// Maximum time between two requests that a publisher can ask for.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Media types of feeds, preferred ones first.
 const ACCEPTED: &str = "application/atom+xml, application/rss+xml, application/rdf+xml, application/xml;q=0.9, \
                         text/xml;q=0.9, */*;q=0.1";
@@ -52,6 +58,26 @@ impl Harvester for FeedHarvester {
     fn page<'a>(&'a self, position: &'a str, _attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>> {
         Box::pin(self.next_page(Position::parse(position, &self.feed_url)))
     }
+
+    fn earliest_run(&self, position: &str) -> Option<Timestamp> {
+        Position::parse(position, &self.feed_url).earliest
+    }
+}
+
+/// Returns the time before which a feed is not requested again: that of its interval, of `max-age` and of `Expires`, but
+/// at most [`LONGEST_INTERVAL`] from now.
+fn earliest(position: &Position, headers: &HeaderMap, now: DateTime<Utc>) -> Option<Timestamp> {
+    let directives = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let mut directives = directives.flat_map(|value| value.split(',')).map(str::trim);
+    let max_age = directives.find_map(|directive| directive.strip_prefix("max-age=")?.trim_matches('"').parse().ok());
+    // `max-age` counts before `Expires` (RFC 9111 section 5.3).
+    let fresh = max_age.or_else(|| {
+        let expires = header_date(headers, &EXPIRES)? - header_date(headers, &DATE).unwrap_or(now);
+        u64::try_from(expires.num_seconds()).ok()
+    });
+    let seconds = fresh.max(position.interval).filter(|seconds| *seconds > 0)?;
+    let wait = Duration::from_secs(seconds).min(LONGEST_INTERVAL);
+    Some(Timestamp::from_datetime(now + wait))
 }
 
 /// A complete response, for the parser.
@@ -81,6 +107,7 @@ impl FeedHarvester {
             // A response without a change may have a new date (RFC 9110 section 15.4.5).
             let last_modified = raw.headers.get(LAST_MODIFIED).and_then(Validator::of);
             position.validators.last_modified = last_modified.or(position.validators.last_modified);
+            position.earliest = earliest(&position, &raw.headers, Utc::now());
             return Ok(complete_page(&position, remarks));
         }
         if !raw.status.is_success() {
@@ -90,6 +117,7 @@ impl FeedHarvester {
         let body_digest = hex::encode(Sha256::digest(&raw.body));
         if body_digest == position.body {
             position.validators = validators(&raw.headers);
+            position.earliest = earliest(&position, &raw.headers, Utc::now());
             return Ok(complete_page(&position, remarks));
         }
         let date = header_date(&raw.headers, &DATE).map_or_else(Timestamp::now, Timestamp::from_datetime);
@@ -123,6 +151,8 @@ impl Document {
             None => {
                 position.body = self.body_digest;
                 position.validators = validators(&self.raw.headers);
+                position.interval = document.interval.map(|interval| interval.as_secs());
+                position.earliest = earliest(&position, &self.raw.headers, Utc::now());
                 PageEnd::Complete
             }
         };
@@ -193,7 +223,8 @@ fn message(entry: SelectedEntry, feed_url: &str, date: Timestamp, max_record_byt
     let mut headers = vec![(FEED_URL, feed_url.to_owned()), (RESPONSE_DATE, date.to_string())];
     headers.extend(key.map(|key| (ENTRY_KEY, key.name().to_owned())));
     let bytes = document.len();
-    document.truncate(document.floor_char_boundary(max_record_bytes));
+    let cut = (0..=bytes.min(max_record_bytes)).rev().find(|at| document.is_char_boundary(*at));
+    document.truncate(cut.unwrap_or_default());
     let incoming = Incoming {
         content_type: Some("application/xml".to_owned()),
         headers: headers.into_iter().collect(),
@@ -207,4 +238,30 @@ fn message(entry: SelectedEntry, feed_url: &str, date: Timestamp, max_record_byt
         return ReceivedMessage::Unreadable { incoming, rejection, encoded: false };
     }
     ReceivedMessage::Readable(incoming)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HeaderMap, Position, Utc, earliest};
+
+    #[test]
+    fn longest_interval_of_publisher_and_cache_counts() {
+        let now: chrono::DateTime<Utc> = "2024-01-01T00:00:00Z".parse().unwrap();
+        let expires = |time: &str| ("expires", format!("Mon, 01 Jan 2024 {time} GMT"));
+        for (interval, header, expected) in [
+            (None, ("x", String::new()), None),
+            (Some(60), ("x", String::new()), Some("00:01:00")),
+            (Some(60), ("cache-control", "public, max-age=600".to_owned()), Some("00:10:00")),
+            (Some(3600), ("cache-control", "max-age=600".to_owned()), Some("01:00:00")),
+            (None, ("cache-control", "no-cache, max-age=0".to_owned()), None),
+            (None, expires("02:00:00"), Some("02:00:00")),
+            (Some(1_000_000), ("expires", "0".to_owned()), Some("00:00:00")),
+        ] {
+            let position = Position { interval, ..Position::default() };
+            let name: axum::http::HeaderName = header.0.parse().unwrap();
+            let headers = HeaderMap::from_iter([(name, header.1.parse().unwrap())]);
+            let found = earliest(&position, &headers, now).map(|time| time.to_string()[11..19].to_owned());
+            assert_eq!(found.as_deref(), expected, "{header:?}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 use axum::http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
+use crate::model::Timestamp;
+
 /// Number of successive responses without a change after which the feed is requested without a condition, because some
 /// servers repeat the validators of an old or broken document.
 const MAX_UNCHANGED: u32 = 50;
@@ -24,6 +26,10 @@ pub(super) struct Position {
     pub(super) body: String,
     /// Number of successive responses with the status 410.
     pub(super) gone: u32,
+    /// Interval at which the publisher updates the feed, as the last document says, in seconds.
+    pub(super) interval: Option<u64>,
+    /// Time before which the feed is not requested again.
+    pub(super) earliest: Option<Timestamp>,
     /// Digests of the ids and links that several entries of a document had.
     pub(super) ambiguous: Vec<String>,
     /// Digests of the unreadable entries of the last document, which are in the quarantine already.

@@ -51,7 +51,7 @@ pub(super) fn select(
         let alone = document.alone(part.xml);
         match identify(alone.as_bytes(), feed_url) {
             Ok(identity) if alone.len() <= max_record_bytes => {
-                candidates.push(Candidate { xml: part.xml, identity, key: EntryKey::Id })
+                candidates.push(Candidate { xml: part.xml, identity, key: EntryKey::Id });
             }
             Ok(_) | Err(_) => rejected.push(part.xml),
         }

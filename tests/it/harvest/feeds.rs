@@ -183,3 +183,19 @@ async fn query_of_the_url_is_sent_and_never_shown() {
     assert!(changes.contains("/feed.xml#") && changes.contains("/7\")"), "{changes}");
     assert!(!changes.contains("hush-hush"), "{changes}");
 }
+
+#[tokio::test]
+async fn publisher_decides_about_the_earliest_next_run() {
+    let fixture = FeedFixture::start(&rss(&["<ttl>120</ttl>".to_owned(), item(1, "One")])).await;
+    let hours = async || {
+        let earliest = fixture.position().await["earliest"].as_str().unwrap().to_owned();
+        let earliest = chrono::DateTime::parse_from_rfc3339(&earliest).unwrap();
+        (earliest.to_utc() - chrono::Utc::now()).num_minutes()
+    };
+    fixture.complete().await;
+    assert!((118..=120).contains(&hours().await));
+    let max_age = ("cache-control", "max-age=86400000".to_owned());
+    fixture.script().documents.get_mut("/feed.xml").unwrap().headers.push(max_age);
+    fixture.complete().await;
+    assert!((1438..=1440).contains(&hours().await));
+}
