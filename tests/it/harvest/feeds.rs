@@ -199,3 +199,13 @@ async fn publisher_decides_about_the_earliest_next_run() {
     fixture.complete().await;
     assert!((1438..=1440).contains(&hours().await));
 }
+
+#[tokio::test]
+async fn next_run_is_not_before_the_time_of_the_publisher() {
+    let next_minutes = async |items: &[String]| {
+        let next = FeedFixture::start(&rss(items)).await.next_run().await;
+        (next.datetime() - chrono::Utc::now()).num_minutes()
+    };
+    assert!((118..=120).contains(&next_minutes(&["<ttl>120</ttl>".to_owned(), item(1, "One")]).await));
+    assert_eq!(next_minutes(&[item(1, "One")]).await, 0);
+}

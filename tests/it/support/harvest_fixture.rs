@@ -101,6 +101,20 @@ pub(crate) async fn run_once(
     max_record_bytes: usize,
     status: &Arc<HarvestStatus>,
 ) -> HarvestRun {
+    let schedule = Schedule { mode: Mode::Once, every: Duration::from_secs(3600), jitter: Duration::ZERO };
+    run_until(journal, settings, max_record_bytes, status, schedule, |_| true).await
+}
+
+/// Executes runs of a harvest on this schedule, the first one on request, until one has ended and the status meets a
+/// condition; returns the newest run.
+pub(crate) async fn run_until(
+    journal: &OpenJournal,
+    settings: &dyn HarvesterSettings,
+    max_record_bytes: usize,
+    status: &Arc<HarvestStatus>,
+    schedule: Schedule,
+    condition: impl Fn(&HarvestStatus) -> bool,
+) -> HarvestRun {
     let runs = async || journal.journal.harvest_runs(source(), None, 1).await.unwrap().pop();
     let before = runs().await.map(|run| run.id);
     journal.journal.request_harvest(source()).await.unwrap();
@@ -114,7 +128,7 @@ pub(crate) async fn run_once(
         journal: journal.journal.clone(),
         source: Arc::new(Source::new(source(), kind, Value::Null, false, Limits::default()).unwrap()),
         harvester: settings.build(context).await.unwrap(),
-        schedule: Schedule { mode: Mode::Once, every: Duration::from_secs(3600), jitter: Duration::ZERO },
+        schedule,
         waits: Waits {
             first_retry: Duration::from_millis(5),
             longest_retry: Duration::from_millis(20),
@@ -127,8 +141,8 @@ pub(crate) async fn run_once(
     let ended = async {
         loop {
             match runs().await.filter(|run| Some(run.id) != before && run.state != RunState::Running) {
-                Some(run) => return run,
-                None => tokio::time::sleep(Duration::from_millis(5)).await,
+                Some(run) if condition(status) => return run,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
     };

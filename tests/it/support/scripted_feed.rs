@@ -8,15 +8,19 @@ use std::{
 
 use serde_json::Value;
 use tidings::{
-    harvest::{Timeouts, feed::FeedSettings, status::HarvestStatus},
+    harvest::{
+        Mode, Schedule, Timeouts,
+        feed::FeedSettings,
+        status::{HarvestState, HarvestStatus},
+    },
     http_client::{OutboundPolicy, OutboundUrl},
     journal::harvest::{HarvestRun, RunState},
-    model::{ItemChange, Seq},
+    model::{ItemChange, Seq, Timestamp},
 };
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate, matchers::any};
 
 use super::{
-    harvest_fixture::{run_once, source},
+    harvest_fixture::{run_once, run_until, source},
     journal_fixture::OpenJournal,
 };
 
@@ -129,6 +133,19 @@ impl FeedFixture {
     /// Executes one run to its end, and returns it.
     pub(crate) async fn run(&self) -> HarvestRun {
         run_once(&self.journal, &self.settings, self.max_record_bytes, &self.status).await
+    }
+
+    /// Executes one run of a harvest with a run each second; returns the time of the next run.
+    pub(crate) async fn next_run(&self) -> Timestamp {
+        let schedule = Schedule { mode: Mode::Periodic, every: Duration::from_secs(1), jitter: Duration::ZERO };
+        let next = Mutex::new(None);
+        run_until(&self.journal, &self.settings, self.max_record_bytes, &Arc::default(), schedule, |status| {
+            let view = status.view();
+            *next.lock().unwrap() = view.next.filter(|_| view.state == HarvestState::Waiting);
+            next.lock().unwrap().is_some()
+        })
+        .await;
+        next.into_inner().unwrap().expect("the harvest waits for a run")
     }
 
     /// Executes one run, which must complete.
