@@ -20,6 +20,12 @@ const MAX_DEPTH: usize = 512;
 /// Maximum length of the attributes around the entries, in bytes, because each entry gets a copy of them.
 const MAX_ENVELOPE_BYTES: usize = 8 * 1024;
 
+/// Namespace of RSS 0.90.
+const RSS_0_90: &str = "http://my.netscape.com/rdf/simple/0.9/";
+
+/// Namespace of RSS 1.0.
+const RSS_1_0: &str = "http://purl.org/rss/1.0/";
+
 /// A feed as the pieces of its text.
 #[derive(Debug)]
 pub(super) struct FeedDocument<'t> {
@@ -161,7 +167,7 @@ impl<'t> Parser<'t> {
                     };
                     self.depth = 1;
                     let mut attributes = String::new();
-                    copy_attributes(&start, &mut attributes)?;
+                    copy_attributes(kind, &start, &mut attributes)?;
                     if kind == FeedKind::Rdf && !attributes.contains(" xmlns:rdf=") {
                         attributes.push_str(" xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"");
                     }
@@ -189,7 +195,8 @@ impl<'t> Parser<'t> {
                         let xml = &self.text[from..self.position()];
                         document.parts.push(FeedPart { xml, deletion });
                     } else if document.kind == FeedKind::Rss && start.local_name().as_ref() == b"channel" {
-                        copy_attributes(&start, &mut document.attributes).ok_or("the feed has too many namespaces")?;
+                        copy_attributes(document.kind, &start, &mut document.attributes)
+                            .ok_or("the feed has too many namespaces")?;
                     } else if matches!(start.local_name().as_ref(), b"ttl" | b"updatePeriod" | b"updateFrequency") {
                         let from = self.position();
                         self.skip()?;
@@ -258,11 +265,14 @@ fn deletion(namespace: &ResolveResult<'_>, start: &BytesStart<'_>) -> Option<Del
 
 /// Appends the attributes that entries depend on: namespaces, language and base. The first one of a name counts. `None`
 /// if they are too long.
-fn copy_attributes(start: &BytesStart<'_>, attributes: &mut String) -> Option<()> {
+fn copy_attributes(kind: FeedKind, start: &BytesStart<'_>, attributes: &mut String) -> Option<()> {
     for attribute in start.attributes().with_checks(false).flatten() {
         let Ok(name) = std::str::from_utf8(attribute.key.as_ref()) else { continue };
         let is_context = name == "xmlns" || name.starts_with("xmlns:") || matches!(name, "xml:lang" | "xml:base");
         let Ok(value) = std::str::from_utf8(&attribute.value) else { continue };
+        // Elements of RSS have no namespace, and some generators add one. Those of RSS 0.90 are a part of RSS 1.0.
+        let value = if (kind, value) == (FeedKind::Rdf, RSS_0_90) { RSS_1_0 } else { value };
+        let is_context = is_context && (kind, name) != (FeedKind::Rss, "xmlns");
         if is_context && !attributes.contains(&format!(" {name}=")) {
             attributes.push_str(&format!(" {name}=\"{}\"", value.replace('"', "&quot;").replace('<', "&lt;")));
         }

@@ -209,3 +209,23 @@ async fn next_run_is_not_before_the_time_of_the_publisher() {
     assert!((118..=120).contains(&next_minutes(&["<ttl>120</ttl>".to_owned(), item(1, "One")]).await));
     assert_eq!(next_minutes(&[item(1, "One")]).await, 0);
 }
+
+#[tokio::test]
+async fn vocabularies_with_other_namespaces_are_read() {
+    let rdf = |namespace: &str| {
+        format!(
+            "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns='{namespace}'><channel/>\
+             <item><title>One</title><link>http://h.example/1</link></item></rdf:RDF>"
+        )
+    };
+    for feed in [
+        rdf("http://my.netscape.com/rdf/simple/0.9/"),
+        rdf("http://purl.org/rss/1.0/"),
+        rss(&[item(1, "One")]).replace("<rss ", "<rss xmlns='http://backend.userland.com/rss2' "),
+        rss(&[item(1, "One")]).replace("version='2.0'", "version='0.91'"),
+        rss(&[item(1, "One")]).replace(" version='2.0'", ""),
+    ] {
+        let run = FeedFixture::start(&feed).await.complete().await;
+        assert_eq!((run.counts.changes, run.counts.quarantined), (1, 0), "{feed}");
+    }
+}
