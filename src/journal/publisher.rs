@@ -98,7 +98,8 @@ impl Publisher {
         if first_new > published.next() {
             progress.before_gap.get_or_insert(published);
         }
-        if self.facts.first().is_none() {
+        // Changes of other nodes may be older; the follower then learns the oldest one.
+        if self.facts.first().is_none() && published >= stored_head {
             self.facts.set_first(oldest);
         }
         // The follower may have published some of them since the commit.
