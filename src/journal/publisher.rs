@@ -205,15 +205,21 @@ mod tests {
     }
 
     impl Published {
-        /// Publishes the changes 1 to 8 of an empty store.
-        fn eight(folder: &std::path::Path) -> Self {
+        /// Publishes nothing yet, over an empty store.
+        fn none(folder: &std::path::Path) -> Self {
             let store: Arc<dyn Store> = Arc::new(SqliteStore::open(folder, Default::default()).unwrap());
             let tail = Arc::new(Tail::load(&*store, Seq::ZERO, TailBounds::default()).unwrap());
             let facts = Arc::new(JournalFacts::new(None, Vec::new()));
             let (sender, head) = watch::channel(Seq::ZERO);
             let publisher = Publisher::new(store, Arc::clone(&tail), sender, Arc::clone(&facts));
-            publisher.publish(Seq::ZERO, changes(1..=8));
             Self { publisher, tail, head, facts }
+        }
+
+        /// Publishes the changes 1 to 8 of an empty store.
+        fn eight(folder: &std::path::Path) -> Self {
+            let published = Self::none(folder);
+            published.publisher.publish(Seq::ZERO, changes(1..=8));
+            published
         }
 
         fn head(&self) -> u64 {
@@ -239,6 +245,19 @@ mod tests {
     /// State of the journal after a failover that lost the changes 6 to 8.
     fn after_loss() -> JournalState {
         JournalState { head: Seq(5), first: Some(Seq(1)), skipped_ranges: vec![(Seq(5), Seq(1000))] }
+    }
+
+    #[test]
+    fn oldest_change_is_not_the_oldest_own_one_after_changes_of_other_nodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let published = Published::none(folder.path());
+        published.publisher.publish(Seq(3), changes(4..=5));
+        assert_eq!((published.head(), published.facts.first()), (5, None));
+        let state = JournalState { head: Seq(5), first: Some(Seq(1)), ..JournalState::default() };
+        published.publisher.follow(state).unwrap();
+        assert_eq!(published.facts.first(), Some(Seq(1)));
+        let other_folder = tempfile::tempdir().unwrap();
+        assert_eq!(Published::eight(other_folder.path()).facts.first(), Some(Seq(1)));
     }
 
     #[test]
