@@ -26,6 +26,7 @@
 //! - [`web`], the common part of all HTTP surfaces, with the server loop [`web::server::serve`].
 //! - [`broker`], the common part of connections to brokers, with [`broker::open_socket`];
 //!   [`amqp`] and [`stomp`] speak the protocols: [`amqp::QueueSettings::open`], [`stomp::StompSettings::open`].
+//! - [`files`], the store of downloaded files: [`files::FileStore::create`].
 //! - [`http_client`], the gateway's own requests: [`http_client::Client::post`].
 //! - [`cluster`], the nodes that share a journal: [`cluster::Cluster::run_duty`] runs work on one of them.
 //! - [`retry`], the waits between attempts: [`retry::Backoff::next_wait`].
@@ -66,6 +67,7 @@ pub mod amqp;
 pub mod broker;
 mod cache;
 pub mod cluster;
+pub mod files;
 pub mod http_client;
 pub mod retry;
 pub mod stomp;

@@ -8,6 +8,7 @@
 mod cloudevents;
 pub(crate) mod content_change;
 mod dialect;
+pub mod download;
 mod fedora_apim;
 mod fedora_events;
 pub mod fedora_objects;
@@ -48,6 +49,7 @@ pub static DIALECTS: &[&DialectKind] = &[
     &hoarder::DIALECT,
     &oai_pmh::DIALECT,
     &feed::DIALECT,
+    &download::DIALECT,
     &content_change::DIALECT,
 ];
 

@@ -8,8 +8,8 @@ use uuid::{Uuid, fmt::Urn};
 
 use super::{ExtraHeaders, FormatKind, xml_writer::XmlWriter};
 use crate::model::{
-    AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, EventId,
-    ItemNotes, LookupMark, MediaType, State, Text, Uri,
+    AspectSet, Change, ChangeType, ContentItemModification, ContentLocation, ContentObjectModification, Digest,
+    EventId, ItemNotes, LookupMark, MediaType, OriginalContent, State, Text, Uri,
 };
 
 /// The model as XML, as a format.
@@ -100,16 +100,32 @@ fn item(xml: &mut XmlWriter, item: &ContentItemModification, notes: &ItemNotes) 
 
 fn content_at(xml: &mut XmlWriter, content: &ContentLocation) {
     xml.open("content", &[]);
-    xml.leaf("url", &[], content.url.as_str());
-    optional(xml, "mediaType", content.media_type.as_ref().map(MediaType::as_str));
-    if let Some(size) = content.size {
+    properties(xml, &content.url, content.media_type.as_ref(), content.size, content.digest.as_ref());
+    optional(xml, "generatedBy", content.generated_by.as_ref().map(Uri::as_str));
+    if let Some(original) = &content.original {
+        let OriginalContent { url, media_type, size, digest } = &**original;
+        xml.open("original", &[]);
+        properties(xml, url, media_type.as_ref(), *size, digest.as_ref());
+        xml.close("original");
+    }
+    xml.close("content");
+}
+
+fn properties(
+    xml: &mut XmlWriter,
+    url: &Uri,
+    media_type: Option<&MediaType>,
+    size: Option<u64>,
+    digest: Option<&Digest>,
+) {
+    xml.leaf("url", &[], url.as_str());
+    optional(xml, "mediaType", media_type.map(MediaType::as_str));
+    if let Some(size) = size {
         xml.leaf("size", &[], &size.to_string());
     }
-    if let Some(digest) = &content.digest {
+    if let Some(digest) = digest {
         xml.leaf("digest", &[("algorithm", digest.algorithm().name())], digest.hex());
     }
-    optional(xml, "generatedBy", content.generated_by.as_ref().map(Uri::as_str));
-    xml.close("content");
 }
 
 fn id(xml: &mut XmlWriter, id: Uuid) {

@@ -2,10 +2,12 @@
 //!
 //! * The object is the record, which identifier and metadata format identify together (section 2.5). Its URI is the URL
 //!   of `GetRecord`, because identifiers are unique only within a repository.
-//! * The metadata is the only item of the object, with the same URI. Its digest is that of the canonical metadata, so a
+//! * The metadata is an item of the object, with the same URI. Its digest is that of the canonical metadata, so a
 //!   record with the same metadata is unchanged, whatever its datestamp is: repositories touch datestamps without a
 //!   change, and change crosswalks without a new datestamp.
-//! * A deleted record is absent, even if it has metadata.
+//! * Files are further items, if the setting `files` is a regular expression of their URLs. It is compared with each text
+//!   and each value of an attribute in the metadata, because every metadata format has its own place for links.
+//! * A deleted record is absent with its files, even if it has metadata.
 //! * A container `about` with provenance becomes part of the description. It does not count as a change.
 //!
 //! Headers give the facts that a record does not contain: the base URL, the metadata prefix, and the date of the
@@ -15,12 +17,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{
-    Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, ParsedMessage, Rejection, parse_settings,
+    Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, ParsedMessage, Rejection,
+    parse_settings,
     xml::{Document, Element},
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
-    MediaType, NonEmpty, Text, Timestamp, Uri, User,
+    MediaType, Text, Timestamp, Uri, UrlPattern, User,
 };
 
 /// Namespace of OAI-PMH (section 3.2).
@@ -53,20 +56,24 @@ pub(super) static DIALECT: DialectKind = DialectKind {
     duplicates: DuplicateDetection::Impossible,
     redact: None,
     repository: None,
-    sample_settings: &["{}"],
+    sample_settings: &["{}", r#"{"files": "https?://.*[.]pdf"}"#],
     build: |value, limits| {
-        let Settings {} = parse_settings(value)?;
-        Ok(Box::new(OaiPmh { limits }))
+        let Settings { files } = parse_settings(value)?;
+        Ok(Box::new(OaiPmh { files, limits }))
     },
 };
 
-/// Settings of a source: none.
+/// Settings of a source.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {}
+struct Settings {
+    /// Regular expression of the URLs of files.
+    files: Option<UrlPattern>,
+}
 
 /// The configured dialect.
 struct OaiPmh {
+    files: Option<UrlPattern>,
     limits: Limits,
 }
 
@@ -84,6 +91,8 @@ struct Record {
     header: Option<RecordHeader>,
     /// Digest of the metadata.
     digest: Option<String>,
+    /// URLs of the files, each once.
+    files: Vec<Uri>,
     origins: Vec<OriginDescription>,
 }
 
@@ -104,7 +113,7 @@ impl Dialect for OaiPmh {
             })
         };
         let (base_url, prefix) = (header(BASE_URL)?, header(METADATA_PREFIX)?);
-        let Record { header, digest, origins } = self.record(message.body)?;
+        let Record { header, digest, files, origins } = self.record(message.body)?;
         let missing = |what: &str| Rejection::unprocessable(Location::Message, format!("the record has no {what}"));
         let RecordHeader { identifier, datestamp, is_deleted } = header.ok_or_else(|| missing("header"))?;
         if identifier.is_empty() {
@@ -113,16 +122,20 @@ impl Dialect for OaiPmh {
         let address = get_record_url(base_url, prefix, &identifier).map_err(|error| {
             Rejection::unprocessable(Location::Message, format!("the URL of the record is not a URI: {error}"))
         })?;
-        let change = match digest {
-            _ if is_deleted => DraftChange::Absent,
+        let items = match digest {
+            _ if is_deleted => Vec::new(),
             None => return Err(missing("metadata, and is not deleted")),
-            Some(digest) => DraftChange::Present {
-                content: Some(ContentLocation {
+            Some(digest) => {
+                let metadata = ContentLocation {
                     media_type: MediaType::parse("text/xml").ok(),
                     digest: Digest::parse(DigestAlgorithm::Sha256, &digest).ok(),
                     ..ContentLocation::at(address.clone())
-                }),
-            },
+                };
+                let files = files.into_iter().filter(|url| *url != address).map(ContentLocation::at);
+                let present = |(uri, content)| DraftItem::new(uri, DraftChange::Present { content: Some(content) });
+                let files = files.map(|file| (file.url.clone(), file));
+                std::iter::once((address.clone(), metadata)).chain(files).map(present).collect()
+            }
         };
         let date = datestamp_of(&datestamp).or_else(|| datestamp_of(message.headers.get(RESPONSE_DATE)?));
         Ok(ParsedMessage::one(Draft {
@@ -131,11 +144,11 @@ impl Dialect for OaiPmh {
             software_version: None,
             user: User::unknown(),
             time: date.map_or(DraftTime::Arrival, DraftTime::Observed),
-            object: address.clone(),
+            object: address,
             parent: None,
             types: Vec::new(),
             description: description(&identifier, &origins),
-            items: DraftItems::Listed(NonEmpty::one(DraftItem::new(address, change))),
+            items: DraftItems::Complete(items),
             lookup: DraftLookup::default(),
         }))
     }
@@ -158,7 +171,8 @@ impl OaiPmh {
                     if record.digest.is_some() {
                         return Err(metadata.unprocessable("the metadata has more than one element"));
                     }
-                    record.digest = Some(document.digest(&metadata)?);
+                    record.digest =
+                        Some(document.digest(&metadata, &mut |text| self.add_file(text, &mut record.files))?);
                 }
             } else if child.is(NAMESPACE, "about") {
                 origins(&mut document, &mut record.origins)?;
@@ -167,7 +181,25 @@ impl OaiPmh {
             }
         }
         document.finish()?;
+        let (files, max) = (record.files.len(), self.limits.items.saturating_sub(1));
+        if files > max {
+            let reason =
+                format!("the record names more than {max} files; narrow the setting files, or raise limits.items");
+            return Err(Rejection::over_limit(MessageLimit::Items, Location::Message, reason));
+        }
         Ok(record)
+    }
+
+    /// Adds the URL of a file; not more of them than are needed to see that there are too many.
+    fn add_file(&self, text: &str, files: &mut Vec<Uri>) {
+        let is_file = |files: &UrlPattern| files.is_match(text.trim());
+        if files.len() < self.limits.items
+            && self.files.as_ref().is_some_and(is_file)
+            && let Ok(url) = Uri::parse(text.trim())
+            && !files.contains(&url)
+        {
+            files.push(url);
+        }
     }
 }
 
@@ -251,7 +283,7 @@ mod tests {
     use super::{BASE_URL, DIALECT, Limits, METADATA_PREFIX, datestamp_of};
     use crate::{
         format::{Headers, Message, ParsedMessage},
-        model::{Draft, DraftChange, DraftItems},
+        model::{Draft, DraftItems},
     };
 
     fn read(record: &str) -> Result<Draft, String> {
@@ -279,13 +311,12 @@ mod tests {
     }
 
     #[test]
-    fn deleted_counts_before_metadata() {
+    fn deleted_record_has_no_items() {
         let draft = read(
             "<record><header status=' Deleted'><identifier>a</identifier></header><metadata><a/></metadata></record>",
         )
         .unwrap();
-        let DraftItems::Listed(items) = &draft.items else { panic!("{draft:?}") };
-        assert_eq!(items[0].change, DraftChange::Absent);
+        assert_eq!(draft.items, DraftItems::Complete(Vec::new()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{Intake, Source};
 use crate::{
     format::{Location, MessageLimit, Rejection},
     journal::{DraftOutcome, store::EventKey},
-    model::{Draft, DraftItems, Uri, json_size},
+    model::{Draft, Uri, json_size},
 };
 
 impl Source {
@@ -68,16 +68,13 @@ const ACTIVE_SCHEMES: [&str; 3] = ["javascript", "vbscript", "data"];
 /// Returns the URIs of a draft that views render as links.
 fn uris(draft: &Draft) -> impl Iterator<Item = &Uri> {
     let about = [Some(&draft.object), draft.parent.as_ref(), draft.user.uri()].into_iter().flatten();
-    let items = match &draft.items {
-        DraftItems::Listed(items) => &items[..],
-        DraftItems::Purge => &[],
-    };
-    let items = items.iter().flat_map(|item| {
+    let items = draft.items.listed().iter().flat_map(|item| {
         let content = item.change.content();
         let links = [
             Some(&item.uri),
             content.map(|content| &content.url),
             content.and_then(|content| content.generated_by.as_ref()),
+            content.and_then(|content| content.original.as_deref()).map(|original| &original.url),
         ];
         links.into_iter().flatten()
     });

@@ -17,7 +17,7 @@ use super::Source;
 use crate::{
     journal::{DraftOutcome, store::EventKey},
     lookup::{Health, Lookup, LookupError, Mode},
-    model::{Draft, DraftChange, DraftItems, LookupMark},
+    model::{Draft, DraftChange, DraftItem, LookupMark},
     retry::{Backoff, jittered},
 };
 
@@ -262,10 +262,6 @@ pub(super) fn count_incomplete(drafts: &Drafts) -> u64 {
 /// True if a draft contains only changes of properties, which are no changes unless the source is configured
 /// to report them.
 fn has_only_properties(draft: &Draft) -> bool {
-    match &draft.items {
-        DraftItems::Listed(items) => {
-            items.iter().all(|item| matches!(item.change, DraftChange::Properties { after: None }))
-        }
-        DraftItems::Purge => false,
-    }
+    let is_property = |item: &DraftItem| matches!(item.change, DraftChange::Properties { after: None });
+    !draft.items.concerns_all() && draft.items.listed().iter().all(is_property)
 }

@@ -215,6 +215,7 @@ fn mark_as_completions(items: DraftItems) -> DraftItems {
     };
     match items {
         DraftItems::Listed(items) => DraftItems::Listed(items.map(each)),
+        DraftItems::Complete(items) => DraftItems::Complete(items.into_iter().map(each).collect()),
         DraftItems::Purge => DraftItems::Purge,
     }
 }

@@ -22,8 +22,8 @@ use super::{
     visibility::VisibilityBefore,
 };
 use crate::model::{
-    Aspect, Change, ChangeId, ContentObjectModification, CrawledObject, Draft, DraftItems, ItemChange, LookupMark,
-    MissingFacts, Seq, Settlement, SubscriptionName, Timestamp, Uri, VisibilityNotes,
+    Aspect, Change, ChangeId, ContentObjectModification, CrawledObject, Draft, ItemChange, LookupMark, MissingFacts,
+    Seq, Settlement, SubscriptionName, Timestamp, Uri, VisibilityNotes,
 };
 
 /// A settled batch.
@@ -63,12 +63,11 @@ pub(super) fn prefetch_keys(submissions: &[Submission], crawl_parts: &[CrawlPart
         keys.keys.extend(*key);
         keys.unchanged.extend(key.filter(|_| remembers_all));
         keys.ids.extend(draft.id);
-        let selection = match &draft.items {
-            DraftItems::Purge => {
-                keys.keys.extend(key.map(|key| key.part(1)));
-                ItemSelection::All
-            }
-            DraftItems::Listed(items) => ItemSelection::these(items.iter().map(|item| item.uri.clone())),
+        let selection = if draft.items.concerns_all() {
+            keys.keys.extend(key.map(|key| key.part(1)));
+            ItemSelection::All
+        } else {
+            ItemSelection::these(draft.items.listed().iter().map(|item| item.uri.clone()))
         };
         keys.select(&draft.object, selection);
     }
@@ -78,11 +77,12 @@ pub(super) fn prefetch_keys(submissions: &[Submission], crawl_parts: &[CrawlPart
     keys
 }
 
-/// Returns the keys of purges, because the journal may have divided a purge into several changes.
+/// Returns the keys of drafts that concern all items of an object, because the journal may have divided such a draft into
+/// several changes.
 pub(super) fn purge_keys(submissions: &[Submission], crawl_parts: &[CrawlPart]) -> Vec<EventKey> {
     let submissions = submissions.iter().chain(crawl_parts.iter().map(|part| &part.submission));
     let drafts = submissions.flat_map(|submission| &submission.drafts);
-    drafts.filter(|(_, draft)| draft.items == DraftItems::Purge).filter_map(|(key, _)| *key).collect()
+    drafts.filter(|(_, draft)| draft.items.concerns_all()).filter_map(|(key, _)| *key).collect()
 }
 
 impl PrefetchKeys {
@@ -201,10 +201,7 @@ impl BatchSettler {
         let Submission { policy, drafts, duplicate_policy, completes } = submission;
         self.completed.extend(completes);
         let new = drafts.iter().filter(|(key, _)| key.and_then(|key| self.earlier_outcome(key)).is_none());
-        let listed_items = new.filter_map(|(_, draft)| match &draft.items {
-            DraftItems::Listed(items) => Some((&draft.object, items.iter().map(|item| &item.uri))),
-            DraftItems::Purge => None,
-        });
+        let listed_items = new.map(|(_, draft)| (&draft.object, draft.items.listed().iter().map(|item| &item.uri)));
         if self.exceeds_item_bound(listed_items) {
             return Ok(vec![DraftOutcome::TooManyItems; drafts.len()]);
         }
@@ -284,8 +281,9 @@ impl BatchSettler {
     ) -> Result<(), StoreError> {
         let earlier = key.and_then(|key| self.earlier_outcome(key));
         if let Some(earlier) = earlier.filter(|_| duplicate_policy != DuplicatePolicy::RememberAllUnlessNewState) {
-            let is_purge = draft.items == DraftItems::Purge;
-            let parts = key.filter(|_| is_purge).into_iter().flat_map(|key| (1..).map(move |part| key.part(part)));
+            let may_have_parts = draft.items.concerns_all();
+            let parts =
+                key.filter(|_| may_have_parts).into_iter().flat_map(|key| (1..).map(move |part| key.part(part)));
             outcomes.push(earlier);
             outcomes.extend(parts.map_while(|part| self.earlier_outcome(part)));
             return Ok(());

@@ -181,11 +181,10 @@ impl ObjectState {
     /// Returns the latest clock of the object and of these items. Ignores other items, because it depends on the
     /// rest of the batch which of them were prefetched.
     pub(super) fn newest(&self, items: &DraftItems) -> Option<Timestamp> {
-        let named: Vec<&ItemRecord> = match items {
-            DraftItems::Listed(items) => {
-                items.iter().filter_map(|item| self.items.get(&item.uri)).map(|item| &**item).collect()
-            }
-            DraftItems::Purge => self.items.values().map(|item| &**item).collect(),
+        let named: Vec<&ItemRecord> = if items.concerns_all() {
+            self.items.values().map(|item| &**item).collect()
+        } else {
+            items.listed().iter().filter_map(|item| self.items.get(&item.uri)).map(|item| &**item).collect()
         };
         let of_items =
             named.into_iter().flat_map(|item| [item.existence.clock, item.content.clock, item.state_clock()]);

@@ -9,7 +9,7 @@ use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
     DraftChange, DraftItem, DraftItems, DraftTime, EventId, ItemChange, ItemId, ItemNotes, LookupMark, NonEmpty,
-    Origin, Settlement, SourceName, State, Timestamp, Uri,
+    Origin, OriginalContent, Settlement, SourceName, State, Timestamp, Uri,
 };
 
 /// Settings of a source that apply to all its drafts.
@@ -61,6 +61,7 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
     };
     match draft.items {
         DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settler.item(item)),
+        DraftItems::Complete(items) => settler.complete(items),
         DraftItems::Purge => settler.purge(&draft.object),
     }
     if settler.items.is_empty()
@@ -148,6 +149,7 @@ impl DraftSettler<'_> {
             DraftChange::Present { content } => self.present(id, uri, content),
             DraftChange::Absent => self.absent(id, uri),
             DraftChange::Crawled { content, state, at } => self.crawled(id, uri, content, state, at),
+            DraftChange::Copied { original, copy } => self.copied(id, uri, &original, copy),
             DraftChange::FollowUp(change) => self.follow_up(id, uri, change),
             DraftChange::Activity { after, over } => self.activity(id, uri, after, over),
             DraftChange::Properties { after } => self.properties(id, uri, after),
@@ -209,6 +211,34 @@ impl DraftSettler<'_> {
         } else {
             let before = self.state_before(&uri);
             self.push(id, uri, ItemChange::Update { content, before, after: None }, ItemNotes::default());
+        }
+    }
+
+    /// Settles the listed items, and the absence of all others.
+    fn complete(&mut self, items: Vec<DraftItem>) {
+        let listed: BTreeSet<Uri> = items.iter().map(|item| item.uri.clone()).collect();
+        items.into_iter().for_each(|item| self.item(item));
+        let registered = self.registered;
+        registered.items.keys().filter(|uri| !listed.contains(*uri)).for_each(|uri| self.absent(None, uri.clone()));
+    }
+
+    /// Replaces the content by its copy. A failed copy sets a state only if the content has none of its source.
+    fn copied(&mut self, id: Option<ItemId>, uri: Uri, original: &OriginalContent, copy: Option<ContentLocation>) {
+        let registered = self.registered.content(&uri).and_then(|content| content.parse().ok());
+        if registered.is_none_or(|content| content.reported() != *original || content.original.is_some()) {
+            return;
+        }
+        let before = self.state_before(&uri);
+        let was_unavailable = before == Some(State::UNAVAILABLE);
+        match copy {
+            Some(copy) => {
+                let after = was_unavailable.then_some(State::ACTIVE);
+                self.push(id, uri, ItemChange::Update { content: Some(copy), before, after }, ItemNotes::default());
+            }
+            None if before.as_ref().is_none_or(|before| *before == State::ACTIVE) => {
+                self.push(id, uri, ItemChange::State { before, after: State::UNAVAILABLE }, ItemNotes::default());
+            }
+            None => {}
         }
     }
 
@@ -327,9 +357,11 @@ impl DraftSettler<'_> {
         state.cloned()
     }
 
-    /// Returns whether the registry has exactly this content location for the item.
+    /// Returns whether the registry has exactly this content location for the item, or a copy of it.
     fn has_content(&self, uri: &Uri, content: &ContentLocation) -> bool {
-        self.registered.content(uri).is_some_and(|registered| registered == content)
+        self.registered.content(uri).is_some_and(|registered| {
+            registered == content || registered.parse().is_ok_and(|registered| registered.is_copy_of(content))
+        })
     }
 
     fn is_late(&self, uri: &Uri, aspect: Aspect) -> bool {

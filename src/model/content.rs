@@ -30,13 +30,51 @@ pub struct ContentLocation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Uri)]
     pub generated_by: Option<Uri>,
+    /// Content of which this is a copy, as the source reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = OriginalContent)]
+    pub original: Option<Box<OriginalContent>>,
+}
+
+/// Content that was copied, with the properties that its source reported.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OriginalContent {
+    /// URL of the content.
+    pub url: Uri,
+    /// Media type, if the source reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = MediaType)]
+    pub media_type: Option<MediaType>,
+    /// Size in bytes, if the source reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64)]
+    pub size: Option<u64>,
+    /// Digest, if the source reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Digest)]
+    pub digest: Option<Digest>,
 }
 
 impl ContentLocation {
     /// Returns a location of which only the URL is known.
     #[must_use]
     pub fn at(url: Uri) -> Self {
-        Self { url, media_type: None, size: None, digest: None, generated_by: None }
+        Self { url, media_type: None, size: None, digest: None, generated_by: None, original: None }
+    }
+
+    /// Returns the content as its source reported it: the original, if this is a copy.
+    #[must_use]
+    pub fn reported(&self) -> OriginalContent {
+        let Self { url, media_type, size, digest, .. } = self.clone();
+        self.original.as_deref().cloned().unwrap_or(OriginalContent { url, media_type, size, digest })
+    }
+
+    /// Returns whether this is a copy of the other content.
+    #[must_use]
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        let is_original = |original: &OriginalContent| *original == other.reported();
+        other.original.is_none() && self.original.as_deref().is_some_and(is_original)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, DraftLookup, EventId, ItemChange,
-    ItemId, NonEmpty, State, Text, Timestamp, Uri, User,
+    ItemId, NonEmpty, OriginalContent, State, Text, Timestamp, Uri, User,
 };
 
 /// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of
@@ -70,10 +70,30 @@ impl DraftTime {
 /// Items that a draft concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DraftItems {
-    /// Items that the source lists.
+    /// Items that the source lists. The object may have others.
     Listed(NonEmpty<DraftItem>),
+    /// All items that the object has, none if the object is absent. Every other item that the registry has is absent.
+    Complete(Vec<DraftItem>),
     /// All items of a purged object, which the source does not list.
     Purge,
+}
+
+impl DraftItems {
+    /// Returns the items that the source lists.
+    #[must_use]
+    pub fn listed(&self) -> &[DraftItem] {
+        match self {
+            Self::Listed(items) => items,
+            Self::Complete(items) => items,
+            Self::Purge => &[],
+        }
+    }
+
+    /// Returns whether the draft concerns all items that the registry has of the object.
+    #[must_use]
+    pub fn concerns_all(&self) -> bool {
+        matches!(self, Self::Complete(_) | Self::Purge)
+    }
 }
 
 /// A source's report about one item.
@@ -125,6 +145,14 @@ pub enum DraftChange {
         /// States in which an activity is finished.
         over: &'static [State],
     },
+    /// Result of an attempt to copy the content of the item. No change unless the item exists with the original as its
+    /// content: a result that comes too late for newer content is dropped.
+    Copied {
+        /// Content of which a copy was requested.
+        original: OriginalContent,
+        /// The copy; `None` if it could not be made.
+        copy: Option<ContentLocation>,
+    },
     /// Result of a later lookup for an event that is in the journal already, or that may have changed nothing. Only
     /// facts that the registry lacks, or has with an older time, become a change. An ADD of an existing item is an
     /// UPDATE.
@@ -145,6 +173,7 @@ impl DraftChange {
             Self::AddOrUpdate { content, .. } | Self::Present { content } | Self::Crawled { content, .. } => {
                 content.as_ref()
             }
+            Self::Copied { copy, .. } => copy.as_ref(),
             Self::Absent | Self::Activity { .. } | Self::Properties { .. } => None,
         }
     }
@@ -157,6 +186,7 @@ impl DraftChange {
             | Self::AddOrUpdate { content, .. }
             | Self::Present { content }
             | Self::Crawled { content, .. } => content.as_mut(),
+            Self::Copied { copy, .. } => copy.as_mut(),
             Self::Reported(_) | Self::FollowUp(_) | Self::Absent | Self::Activity { .. } | Self::Properties { .. } => {
                 None
             }

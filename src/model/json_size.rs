@@ -5,7 +5,7 @@
 //! contain none of these, and text contains no other control characters.
 
 use super::{
-    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, DraftItems, EventId, Uri,
+    ContentItemModification, ContentLocation, ContentObjectModification, Draft, DraftItem, EventId, MediaType, Uri,
     User,
 };
 
@@ -39,7 +39,7 @@ pub fn of_item(item: &ContentItemModification) -> usize {
 }
 
 /// Returns an upper bound on the JSON of the change that a draft may become. A draft without parent or types may get a
-/// parent and at most `types` types from the registry. The items of a purge are not included.
+/// parent and at most `types` types from the registry. Items that the draft does not list are not included.
 #[must_use]
 pub fn of_draft(draft: &Draft, types: usize) -> usize {
     let Draft { event_id, software_version, user, object, parent, description, items, .. } = draft;
@@ -49,10 +49,7 @@ pub fn of_draft(draft: &Draft, types: usize) -> usize {
     let event_id = event_id.as_ref().map_or(0, |id: &EventId| 2 * id.as_str().len());
     let version = software_version.as_ref().map_or(0, |version| 2 * version.as_str().len());
     let about = of_user(user) + object.as_str().len() + parent + event_id + version;
-    let items = match items {
-        DraftItems::Listed(items) => items.iter().map(of_draft_item).sum(),
-        DraftItems::Purge => 0,
-    };
+    let items: usize = items.listed().iter().map(of_draft_item).sum();
     CHANGE + about + types + 2 * description.as_str().len() + items
 }
 
@@ -61,9 +58,14 @@ fn of_draft_item(item: &DraftItem) -> usize {
 }
 
 fn of_content(content: &ContentLocation) -> usize {
-    let ContentLocation { url, media_type, generated_by, .. } = content;
-    let media_type = media_type.as_ref().map_or(0, |media_type| 2 * media_type.as_str().len());
-    CONTENT + url.as_str().len() + media_type + generated_by.as_ref().map_or(0, |uri| uri.as_str().len())
+    let ContentLocation { url, media_type, generated_by, original, .. } = content;
+    let of_media_type = |media_type: &MediaType| 2 * media_type.as_str().len();
+    let media_type_size = media_type.as_ref().map_or(0, of_media_type);
+    let original = original.as_ref().map_or(0, |original| {
+        CONTENT + original.url.as_str().len() + original.media_type.as_ref().map_or(0, of_media_type)
+    });
+    let generated_by = generated_by.as_ref().map_or(0, |uri| uri.as_str().len());
+    CONTENT + url.as_str().len() + media_type_size + generated_by + original
 }
 
 fn of_user(user: &User) -> usize {

@@ -23,11 +23,14 @@ mod state;
 mod text;
 mod time;
 mod uri;
+mod url_pattern;
 mod visibility;
 
 pub use aspect::{Aspect, AspectSet};
 pub use change::{Change, ItemNotes, Seq, Settlement};
-pub use content::{ContentLocation, Digest, DigestAlgorithm, InvalidDigest, InvalidMediaType, MediaType};
+pub use content::{
+    ContentLocation, Digest, DigestAlgorithm, InvalidDigest, InvalidMediaType, MediaType, OriginalContent,
+};
 pub use crawled::{CrawledItem, CrawledObject};
 pub(crate) use deserialize_str::deserialize_str;
 pub use draft::{Draft, DraftChange, DraftItem, DraftItems, DraftTime};
@@ -43,4 +46,5 @@ pub use state::{InvalidState, State};
 pub use text::Text;
 pub use time::{InvalidTimestamp, Timestamp};
 pub use uri::{InvalidUri, Uri};
+pub use url_pattern::{InvalidUrlPattern, UrlPattern};
 pub use visibility::{ItemVisibility, UnlistedItem, VisibilityChange, VisibilityNotes, is_public};

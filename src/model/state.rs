@@ -24,6 +24,8 @@ impl State {
     pub const INACTIVE: Self = Self(Cow::Borrowed("INACTIVE"));
     /// State of content that is marked as deleted, but still stored (Fedora's `D`).
     pub const DELETED: Self = Self(Cow::Borrowed("DELETED"));
+    /// State of content that the gateway could not copy so far. It says nothing about access, so the content stays public.
+    pub const UNAVAILABLE: Self = Self(Cow::Borrowed("UNAVAILABLE"));
 
     /// State of a requested activity.
     pub const REQUESTED: Self = Self(Cow::Borrowed("REQUESTED"));

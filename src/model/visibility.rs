@@ -1,6 +1,6 @@
 //! Effects of changes for the public.
 //!
-//! The public sees an item while the item exists and is ACTIVE or has no state (Fedora 4 to 6 have none). A hidden
+//! The public sees an item while the item exists and is ACTIVE or UNAVAILABLE, or has no state (Fedora 4 to 6 have none). A hidden
 //! item is as good as deleted: for the public, ACTIVE→INACTIVE is a DELETE, INACTIVE→ACTIVE is an ADD, and changes
 //! of a hidden item have no effect. Applied to an empty set, the public changes always yield exactly the items that
 //! the public can see.
@@ -15,7 +15,7 @@ use super::{Change, ContentItemModification, ContentLocation, ItemChange, ItemId
 /// Returns whether the public sees an existing item in this state, or without one.
 #[must_use]
 pub fn is_public(state: Option<&State>) -> bool {
-    state.is_none_or(|state| *state == State::ACTIVE)
+    state.is_none_or(|state| [State::ACTIVE, State::UNAVAILABLE].contains(state))
 }
 
 /// Effect of a change on an item for the public.

@@ -24,11 +24,11 @@ use uuid::Uuid;
 use crate::{
     format::content_change::{
         AFTER_LABEL, AFTER_SCHEME, BEFORE_LABEL, BEFORE_SCHEME, CHANGE_TYPE_LABEL, CHANGE_TYPE_SCHEME, FORMAT_SCHEME,
-        FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, VERSION_SCHEME,
+        FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, ORIGINAL, VERSION_SCHEME,
     },
     model::{
-        Change, ContentItemModification, ContentLocation, ContentObjectModification, ItemChange, ItemNotes, State,
-        Timestamp, User,
+        Change, ContentItemModification, ContentLocation, ContentObjectModification, ItemChange, ItemNotes,
+        OriginalContent, State, Timestamp, User,
     },
 };
 
@@ -113,6 +113,7 @@ pub(super) fn entry(site: &Site, change: &Change, item: &ContentItemModification
     let mut links = vec![typed(link("alternate", site.change(modification)), "application/atom+xml"), via];
     let activity = content.and_then(|content| content.generated_by.as_ref());
     links.extend(activity.map(|activity| link(GENERATED_BY, activity.to_string())));
+    links.extend(content.and_then(|content| content.original.as_deref()).map(original_link));
     Entry {
         title: title(modification),
         id: item.id.to_string(),
@@ -182,6 +183,14 @@ fn summary(item: &ContentItemModification) -> String {
         (None, None) => String::new(),
     };
     format!("{action}: {}{state}", item.uri)
+}
+
+fn original_link(original: &OriginalContent) -> Link {
+    Link {
+        mime_type: original.media_type.as_ref().map(ToString::to_string),
+        length: original.size.map(|size| size.to_string()),
+        ..link(ORIGINAL, original.url.to_string())
+    }
 }
 
 fn content_at(content: &ContentLocation) -> Content {

@@ -31,6 +31,9 @@ pub(crate) const TIDINGS: &str = "urn:tidings:change:1";
 /// Relation of the link from an entry to the activity that generated the content, a property of PROV-O.
 pub(crate) const GENERATED_BY: &str = "http://www.w3.org/ns/prov#wasGeneratedBy";
 
+/// Relation of the link from an entry to the original of its content, if that is a copy; a property of PROV-O.
+pub(crate) const ORIGINAL: &str = "http://www.w3.org/ns/prov#hadPrimarySource";
+
 /// Scheme of the feed's category for the version of the source's software.
 pub(crate) const VERSION_SCHEME: &str = "info:fedora/fedora-system:def/view#version";
 /// Scheme of the feed's category for the format of the message.
@@ -185,7 +188,7 @@ mod tests {
                 DraftChange::Reported(change) => Ok(change.clone()),
                 other => Err(format!("{other:?}")),
             },
-            DraftItems::Purge => Err("purge".into()),
+            DraftItems::Complete(_) | DraftItems::Purge => Err("no list".into()),
         }
     }
 

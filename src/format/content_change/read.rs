@@ -13,11 +13,12 @@ use super::{
         xml::{Document, Element},
     },
     AFTER_SCHEME, BEFORE_SCHEME, CHANGE_TYPE_SCHEME, FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_SCHEME,
-    TIDINGS, VERSION_SCHEME,
+    ORIGINAL, TIDINGS, VERSION_SCHEME,
 };
 use crate::model::{
     ChangeId, ChangeType, ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems,
-    DraftLookup, EventId, ItemChange, ItemId, LookupMark, MediaType, NonEmpty, State, Text, Timestamp, Uri, User,
+    DraftLookup, EventId, ItemChange, ItemId, LookupMark, MediaType, NonEmpty, OriginalContent, State, Text, Timestamp,
+    Uri, User,
 };
 
 /// An element and its text.
@@ -61,6 +62,7 @@ struct Entry<'a> {
     content: Option<Element<'a>>,
     via: Option<Element<'a>>,
     generated_by: Option<Element<'a>>,
+    original: Option<Element<'a>>,
     change_type: Option<Element<'a>>,
     before: Option<Element<'a>>,
     after: Option<Element<'a>>,
@@ -196,6 +198,7 @@ impl<'a> Entry<'a> {
             content: None,
             via: None,
             generated_by: None,
+            original: None,
             change_type: None,
             before: None,
             after: None,
@@ -208,6 +211,9 @@ impl<'a> Entry<'a> {
                 Some("link") if is_of_relation(&child, "via") => take_within(document, child, &mut entry.via)?,
                 Some("link") if is_of_relation(&child, GENERATED_BY) => {
                     take_within(document, child, &mut entry.generated_by)?;
+                }
+                Some("link") if is_of_relation(&child, ORIGINAL) => {
+                    take_within(document, child, &mut entry.original)?;
                 }
                 Some("category") => match entry.category_slot(&child) {
                     Some(slot) => take_within(document, child, slot)?,
@@ -260,11 +266,25 @@ impl<'a> Entry<'a> {
             // Fedora accepts any text as a MIME type. An invalid type is dropped, because readers cannot use it
             // and the event must not be lost.
             media_type: content.attribute("type").and_then(|raw| MediaType::parse(&raw).ok()),
-            size: via.attribute("length").map(|raw| located(raw.trim().parse(), via, "the length")).transpose()?,
+            size: length(via)?,
             digest: self.digest.as_ref().map(digest).transpose()?,
             generated_by: self.generated_by.as_ref().map(|activity| uri(activity, "href")).transpose()?,
+            original: self.original.as_ref().map(|link| original(link).map(Box::new)).transpose()?,
         })
     }
+}
+
+fn original(link: &Element<'_>) -> Result<OriginalContent, Rejection> {
+    Ok(OriginalContent {
+        url: uri(link, "href")?,
+        media_type: link.attribute("type").and_then(|raw| MediaType::parse(&raw).ok()),
+        size: length(link)?,
+        digest: None,
+    })
+}
+
+fn length(link: &Element<'_>) -> Result<Option<u64>, Rejection> {
+    link.attribute("length").map(|raw| located(raw.trim().parse(), link, "the length")).transpose()
 }
 
 fn state(category: &Option<Element<'_>>) -> Result<Option<State>, Rejection> {

@@ -8,10 +8,12 @@ use super::{
         xml_writer::{Pair, XmlWriter},
     },
     AFTER_LABEL, AFTER_SCHEME, BEFORE_LABEL, BEFORE_SCHEME, CHANGE_TYPE_LABEL, CHANGE_TYPE_SCHEME, CHANGES,
-    FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, TIDINGS, VERSION_SCHEME, XSD,
+    FORMAT_SCHEME, FORMAT_TERM, GENERATED_BY, OBJECT_TYPE_LABEL, OBJECT_TYPE_SCHEME, ORIGINAL, TIDINGS, VERSION_SCHEME,
+    XSD,
 };
 use crate::model::{
-    AspectSet, Change, ContentItemModification, ContentLocation, ContentObjectModification, State, User,
+    AspectSet, Change, ContentItemModification, ContentLocation, ContentObjectModification, OriginalContent, State,
+    User,
 };
 
 /// Summary of every entry; the page says that nothing uses it.
@@ -133,6 +135,9 @@ fn entry(
     if let Some(activity) = content.and_then(|at| at.generated_by.as_ref()) {
         xml.leaf("link", &[("rel", GENERATED_BY), ("href", activity.as_str())], "");
     }
+    if let Some(original) = content.and_then(|at| at.original.as_deref()) {
+        original_link(xml, original);
+    }
     xml.leaf("summary", &[("type", "text")], SUMMARY);
     state(xml, BEFORE_SCHEME, item.change.before(), BEFORE_LABEL);
     state(xml, AFTER_SCHEME, item.change.after(), AFTER_LABEL);
@@ -144,6 +149,15 @@ fn entry(
     }
     late_aspects(xml, late);
     xml.close("entry");
+}
+
+fn original_link(xml: &mut XmlWriter, original: &OriginalContent) {
+    let OriginalContent { url, media_type, size, digest: _ } = original;
+    let size = size.map(|size| size.to_string());
+    let mut attributes = vec![("rel", ORIGINAL), ("href", url.as_str())];
+    attributes.extend(media_type.as_ref().map(|media_type| ("type", media_type.as_str())));
+    attributes.extend(size.as_deref().map(|size| ("length", size)));
+    xml.leaf("link", &attributes, "");
 }
 
 fn content_at(xml: &mut XmlWriter, content: &ContentLocation) {

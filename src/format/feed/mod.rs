@@ -26,7 +26,7 @@ use super::{
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
-    InvalidUri, MediaType, NonEmpty, Text, Timestamp, Uri, User,
+    InvalidUri, MediaType, Text, Timestamp, Uri, User,
 };
 
 /// Header with the URL of the feed, without credentials and query.
@@ -104,10 +104,9 @@ impl Dialect for Feed {
         let response_date = message.headers.get(RESPONSE_DATE).and_then(|date| Timestamp::parse(date).ok());
         if let Some(Tombstone { id, when }) = self.tombstone(message.body) {
             let object = object_uri(feed_url, &id)?;
-            let item = DraftItem::new(object.clone(), DraftChange::Absent);
             let description = Text::new(&format!("entry {id}"));
             let time = draft_time(when, response_date);
-            return Ok(ParsedMessage::one(draft(object, description, time, NonEmpty::one(item))));
+            return Ok(ParsedMessage::one(draft(object, description, time, Vec::new())));
         }
         let key = match message.headers.get(ENTRY_KEY) {
             None => EntryKey::Id,
@@ -127,7 +126,7 @@ impl Dialect for Feed {
             return Err(Rejection::over_limit(MessageLimit::Items, Location::Message, reason));
         }
         let others = attachments.into_iter().filter(|attachment| attachment.url != object).map(attachment_item);
-        let items = NonEmpty::one_and(entry_item(&object, &entry), others.collect());
+        let items = std::iter::once(entry_item(&object, &entry)).chain(others).collect();
         let title = entry.title();
         let description = if title.is_empty() { format!("entry {key}") } else { format!("entry {key}: {title}") };
         let time = draft_time(entry.identity().date, response_date);
@@ -149,7 +148,7 @@ impl Feed {
     }
 }
 
-fn draft(object: Uri, description: Text, time: DraftTime, items: NonEmpty<DraftItem>) -> Draft {
+fn draft(object: Uri, description: Text, time: DraftTime, items: Vec<DraftItem>) -> Draft {
     Draft {
         id: None,
         event_id: None,
@@ -160,7 +159,7 @@ fn draft(object: Uri, description: Text, time: DraftTime, items: NonEmpty<DraftI
         parent: None,
         types: Vec::new(),
         description,
-        items: DraftItems::Listed(items),
+        items: DraftItems::Complete(items),
         lookup: DraftLookup::default(),
     }
 }

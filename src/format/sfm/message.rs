@@ -180,6 +180,7 @@ impl Warc {
             size: self.bytes,
             digest: digest.map_err(|error| rejection("/warc/sha1", error.to_string()))?,
             generated_by: harvest,
+            original: None,
         })
     }
 }

@@ -10,12 +10,17 @@ impl<'a> Document<'a> {
     /// hexadecimal. Elements and attributes count with their namespaces, and text without white space at its ends.
     /// Prefixes, the order of attributes, comments, processing instructions and white space between elements do not
     /// count. (Canonical XML keeps prefixes and white space, which repositories change without a change of content.)
+    /// `visit` gets each text and each value of an attribute.
     ///
     /// # Errors
     /// Fails if the document is malformed or truncated here, or exceeds a limit.
-    pub(in crate::format) fn digest(&mut self, element: &Element<'a>) -> Result<String, Rejection> {
+    pub(in crate::format) fn digest(
+        &mut self,
+        element: &Element<'a>,
+        visit: &mut dyn FnMut(&str),
+    ) -> Result<String, Rejection> {
         let outside = self.depth.saturating_sub(1);
-        let mut canonical = CanonicalHash::default();
+        let mut canonical = CanonicalHash { hash: Sha256::default(), text: String::new(), visit };
         self.hash_start(element, &mut canonical)?;
         loop {
             let offset = self.offset();
@@ -44,7 +49,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    fn hash_start(&self, element: &Element<'a>, canonical: &mut CanonicalHash) -> Result<(), Rejection> {
+    fn hash_start(&self, element: &Element<'a>, canonical: &mut CanonicalHash<'_>) -> Result<(), Rejection> {
         let mut attributes = Vec::new();
         // Attributes are well-formed here; otherwise the element was rejected.
         for attribute in TagAttributes::new(element.tag, element.name_len).flatten() {
@@ -70,6 +75,7 @@ impl<'a> Document<'a> {
         attributes.sort_unstable();
         canonical.start(element.namespace.name().unwrap_or_default(), element.local);
         for (namespace, local, value) in &attributes {
+            (canonical.visit)(value);
             canonical.part(b'@', &[namespace, local, value]);
         }
         Ok(())
@@ -78,14 +84,15 @@ impl<'a> Document<'a> {
 
 /// Hash over the parts of an element. Every text has its length in front, so that different elements never have the
 /// same input.
-#[derive(Default)]
-struct CanonicalHash {
+struct CanonicalHash<'v> {
     hash: Sha256,
     /// Text since the last tag.
     text: String,
+    /// Called with each text and each value of an attribute.
+    visit: &'v mut dyn FnMut(&str),
 }
 
-impl CanonicalHash {
+impl CanonicalHash<'_> {
     fn start(&mut self, namespace: &str, local: &str) {
         self.flush();
         self.part(b'<', &[namespace, local]);
@@ -100,7 +107,10 @@ impl CanonicalHash {
         let text = std::mem::take(&mut self.text);
         match text.trim() {
             "" => {}
-            text => self.part(b'T', &[text]),
+            text => {
+                (self.visit)(text);
+                self.part(b'T', &[text]);
+            }
         }
     }
 
@@ -124,7 +134,7 @@ mod tests {
     fn digest(body: &str) -> String {
         let mut document = Document::open(body.as_bytes(), Limits::default()).unwrap();
         let root = document.root().unwrap();
-        document.digest(&root).unwrap()
+        document.digest(&root, &mut |_| ()).unwrap()
     }
 
     #[test]

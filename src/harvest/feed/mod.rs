@@ -22,10 +22,10 @@ use sha2::{Digest, Sha256};
 
 use self::harvest::FeedHarvester;
 use super::{
-    Harvester, HarvesterContext, HarvesterSettings, Timeouts,
+    Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts,
     client::{PlaceClient, PlaceSettings},
 };
-use crate::http_client::{ClientError, OutboundUrl};
+use crate::http_client::OutboundUrl;
 
 /// Settings of the harvest of a feed.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl HarvesterSettings for FeedSettings {
         self.ca.as_deref()
     }
 
-    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, ClientError>> {
+    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
             let Self { url, ca, page_bytes, timeouts } = self.clone();
             let client =

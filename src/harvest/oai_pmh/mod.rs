@@ -23,8 +23,8 @@ use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
 use self::{client::RepositoryClient, harvest::OaiPmhHarvester};
-use super::{Harvester, HarvesterContext, HarvesterSettings, Timeouts, text};
-use crate::http_client::{ClientError, OutboundUrl};
+use super::{Harvester, HarvesterContext, HarvesterSettings, SetupError, Timeouts, text};
+use crate::http_client::OutboundUrl;
 
 /// Settings of a harvest over OAI-PMH.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl HarvesterSettings for OaiPmhSettings {
         self.ca.as_deref()
     }
 
-    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, ClientError>> {
+    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>> {
         Box::pin(async {
             let max_record_bytes = context.max_record_bytes;
             let client = RepositoryClient::new(self, context).await?;

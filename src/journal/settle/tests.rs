@@ -169,6 +169,64 @@ fn drafts_without_effect_make_no_change() {
 }
 
 #[test]
+fn items_that_a_complete_draft_lacks_are_deleted() {
+    let mut fixture = Fixture::new(false);
+    let complete = |names: &[&str]| {
+        let present = |name: &&str| DraftItem::new(uri(name), DraftChange::Present { content: None });
+        DraftItems::Complete(names.iter().map(present).collect())
+    };
+    assert!(fixture.settle_items(1, complete(&[])).is_none(), "no subscriber has heard of the object");
+    let changes = |settled: Option<(ContentObjectModification, Settlement)>| {
+        let items = settled.unwrap().0.items.into_vec().into_iter();
+        items.map(|item| (item.uri, item.change.change_type().unwrap().as_str())).collect::<Vec<_>>()
+    };
+    let added = changes(fixture.settle_items(2, complete(&["a", "b", "c"])));
+    assert_eq!(added, [(uri("a"), "ADD"), (uri("b"), "ADD"), (uri("c"), "ADD")]);
+    assert!(fixture.settle_items(3, complete(&["c", "b", "a"])).is_none());
+    assert_eq!(
+        changes(fixture.settle_items(4, complete(&["b", "d"]))),
+        [(uri("d"), "ADD"), (uri("a"), "DELETE"), (uri("c"), "DELETE")]
+    );
+    assert_eq!(changes(fixture.settle_items(5, complete(&[]))), [(uri("b"), "DELETE"), (uri("d"), "DELETE")]);
+    assert!(fixture.settle_items(6, complete(&[])).is_none());
+}
+
+#[test]
+fn copy_replaces_its_original_only() {
+    let mut fixture = Fixture::new(false);
+    let original = |name: &str| ContentLocation { size: Some(7), ..ContentLocation::at(uri(name)) };
+    let copy_of = |name: &str| ContentLocation {
+        original: Some(Box::new(original(name).reported())),
+        ..ContentLocation::at(uri("copy"))
+    };
+    let copied = |name: &str, has_copy: bool| {
+        let copy = has_copy.then(|| copy_of(name));
+        item("a", DraftChange::Copied { original: original(name).reported(), copy })
+    };
+    let present = |name: &str| item("a", DraftChange::Present { content: Some(original(name)) });
+    let change = |settled: Option<(ContentObjectModification, Settlement)>| settled.unwrap().0.items[0].change.clone();
+    assert!(fixture.settle_items(1, copied("1", true)).is_none(), "there is no such item");
+    fixture.settle_items(2, present("1")).unwrap();
+    assert!(fixture.settle_items(3, copied("2", true)).is_none(), "the content is another one");
+    let unavailable = ItemChange::State { before: None, after: State::UNAVAILABLE };
+    assert_eq!(change(fixture.settle_items(4, copied("1", false))), unavailable);
+    assert!(fixture.settle_items(5, copied("1", false)).is_none());
+    let update = ItemChange::Update {
+        content: Some(copy_of("1")),
+        before: Some(State::UNAVAILABLE),
+        after: Some(State::ACTIVE),
+    };
+    assert_eq!(change(fixture.settle_items(6, copied("1", true))), update);
+    assert!(fixture.settle_items(7, copied("1", true)).is_none(), "the copy is there");
+    assert!(fixture.settle_items(8, copied("1", false)).is_none(), "the copy is there");
+    assert!(fixture.settle_items(9, present("1")).is_none(), "the copy is the same content");
+    let update = ItemChange::Update { content: Some(original("2")), before: Some(State::ACTIVE), after: None };
+    assert_eq!(change(fixture.settle_items(10, present("2"))), update);
+    fixture.settle_items(11, set_state("a", State::INACTIVE)).unwrap();
+    assert!(fixture.settle_items(12, copied("2", false)).is_none(), "its source has hidden the content");
+}
+
+#[test]
 fn metadata_changes_are_journaled_if_the_policy_says_so() {
     let mut fixture = Fixture::new(true);
     fixture.settle_items(1, add("a", State::ACTIVE));

@@ -10,8 +10,8 @@ use proptest::{
 };
 use tidings::model::{
     Aspect, AspectSet, Change, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Digest,
-    DigestAlgorithm, EventId, ItemChange, ItemId, ItemNotes, LookupMark, MediaType, NonEmpty, Origin, Seq, Settlement,
-    SourceName, State, Text, Timestamp, Uri, User,
+    DigestAlgorithm, EventId, ItemChange, ItemId, ItemNotes, LookupMark, MediaType, NonEmpty, Origin, OriginalContent,
+    Seq, Settlement, SourceName, State, Text, Timestamp, Uri, User,
 };
 use uuid::Uuid;
 
@@ -93,9 +93,17 @@ pub(crate) fn digest() -> impl Strategy<Value = Digest> {
 }
 
 pub(crate) fn content() -> impl Strategy<Value = ContentLocation> {
-    (uri(), option::of(media_type()), option::of(any::<u64>()), option::of(digest()), option::of(uri())).prop_map(
-        |(url, media_type, size, digest, generated_by)| ContentLocation { url, media_type, size, digest, generated_by },
-    )
+    let properties = (uri(), option::of(media_type()), option::of(any::<u64>()), option::of(digest()));
+    (properties, option::of(uri()), option::of(original())).prop_map(|(properties, generated_by, original)| {
+        let (url, media_type, size, digest) = properties;
+        ContentLocation { url, media_type, size, digest, generated_by, original: original.map(Box::new) }
+    })
+}
+
+/// Without a digest, because Atom has no place for it.
+fn original() -> impl Strategy<Value = OriginalContent> {
+    let properties = (uri(), option::of(media_type()), option::of(any::<u64>()));
+    properties.prop_map(|(url, media_type, size)| OriginalContent { url, media_type, size, digest: None })
 }
 
 /// Every variant, with and without each of its optional parts.
