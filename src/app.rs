@@ -38,6 +38,7 @@ use crate::{
     view::{
         changes::Changes,
         feed::FeedView,
+        files::Files,
         live_readers::{self, LiveReaders},
         service::{Hook, Service},
     },
@@ -142,7 +143,7 @@ impl Gateway {
         });
         let shared = (&journal, &cluster);
         let mut consumers = sources::read_brokers(config, shared, &sources, stop_accepting, &supervisor);
-        let harvests = harvests::set_up(config).await?;
+        let harvests = harvests::set_up(config, &journal, public_url.as_str()).await?;
         let listed_harvests = Harvests { journal: journal.clone(), all: harvests::list(&harvests) };
         harvests::start(&mut consumers, harvests, shared, &sources, stop_accepting, &supervisor);
         let follow_ups = sources::follow_up(shared, &sources, stop_accepting, &supervisor);
@@ -162,6 +163,7 @@ impl Gateway {
         );
         let hub = hub::open(config, &surfaces, guard, public_url.as_str()).await?;
         surfaces.harvests = listed_harvests;
+        surfaces.files = Files { store: harvests::file_store(config)? };
         surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
         let limits = &config.limits;
         let request_limits = router::RequestLimits {
@@ -391,6 +393,7 @@ fn surfaces(
         sources,
         subscriptions,
         harvests: Harvests { journal: journal.clone(), all: Arc::default() },
+        files: Files::default(),
         hub: None,
         metrics,
         nodes,

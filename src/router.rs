@@ -37,6 +37,7 @@ use crate::{
     view::{
         changes::{self, Changes},
         feed::{self, FeedView},
+        files::{self, Files},
         live,
         live_readers::LiveReaders,
         objects,
@@ -63,6 +64,8 @@ pub struct Surfaces {
     pub feed: FeedView,
     /// The readers that wait for changes.
     pub readers: LiveReaders,
+    /// The stored files.
+    pub files: Files,
     /// The AtomPub service document.
     pub service: Service,
     /// The quarantine.
@@ -113,6 +116,7 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(live::page), |_| ())
         .add(Read, routes!(snapshot::page), |all| all.changes.clone())
         .add(Read, routes!(objects::one), |all| all.changes.clone())
+        .add(Read, routes!(files::one), |all| all.files.clone())
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
         .add(Admin, routes!(sources::list), |all| all.sources.clone())

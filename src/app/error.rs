@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use crate::{
     cluster::JoinError,
     delivery::OperationError,
+    files::FileStoreError,
+    harvest::SetupError,
     http_client::{ClientError, TlsRootsError},
     journal::store::{OpenError, StoreError},
     model::SourceName,
@@ -32,6 +34,17 @@ pub enum ServeError {
         /// Reason of the dialect.
         reason: String,
     },
+    /// A harvest cannot be set up.
+    #[error("sources.{name}: {error}")]
+    Harvest {
+        /// Name of the source.
+        name: SourceName,
+        /// Cause.
+        error: SetupError,
+    },
+    /// The file store cannot be opened.
+    #[error(transparent)]
+    Files(#[from] FileStoreError),
     /// The HTTP client for a source's repository cannot be set up.
     #[error("sources.{name}.repository: {error}")]
     Repository {

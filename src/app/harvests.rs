@@ -10,6 +10,7 @@ use crate::{
     admin::{harvests::ConfiguredHarvest, sources::ConfiguredSource},
     cluster::{Cluster, Tenure},
     config::Config,
+    files::FileStore,
     harvest::{
         Engine, Harvester, HarvesterContext, Hosts, Schedule, Waits,
         status::{HarvestState, HarvestStatus},
@@ -31,20 +32,34 @@ pub(super) struct Harvest {
 }
 
 /// Sets up the harvests of the configuration.
-pub(super) async fn set_up(config: &Config) -> Result<BTreeMap<SourceName, Harvest>, ServeError> {
+pub(super) async fn set_up(
+    config: &Config,
+    journal: &Journal,
+    public_url: &str,
+) -> Result<BTreeMap<SourceName, Harvest>, ServeError> {
     let context = HarvesterContext {
         hosts: Hosts::default(),
         redirects: OutboundPolicy::restricted(config.delivery.allow.clone()),
         max_record_bytes: config.limits.body_bytes,
+        journal: journal.clone(),
+        files: config.files.folder(&config.journal.data),
+        public_url: public_url.into(),
+        file_policy: OutboundPolicy::public_files(config.delivery.allow.clone()),
     };
     let mut harvests = BTreeMap::new();
     for (name, source) in &config.sources {
         let Some(settings) = source.transport.harvest() else { continue };
         let harvester = settings.kind.build(context.clone()).await;
-        let harvester = harvester.map_err(|error| ServeError::Repository { name: name.clone(), error })?;
+        let harvester = harvester.map_err(|error| ServeError::Harvest { name: name.clone(), error })?;
         harvests.insert(name.clone(), Harvest { harvester, schedule: settings.schedule, status: Arc::default() });
     }
     Ok(harvests)
+}
+
+/// Opens the file store, if a download has created it.
+pub(super) fn file_store(config: &Config) -> Result<Option<FileStore>, ServeError> {
+    let folder = config.files.folder(&config.journal.data);
+    Ok(if folder.is_dir() { Some(FileStore::open(&folder)?) } else { None })
 }
 
 /// Returns the harvests for the administration.

@@ -8,6 +8,7 @@ mod check;
 mod columns;
 mod convert;
 mod file;
+mod files;
 mod gateway;
 mod harvests;
 mod health;
@@ -75,6 +76,7 @@ enum Command {
     Subscriptions(subscriptions::Subscriptions),
     Nodes(nodes::Nodes),
     Harvests(harvests::Harvests),
+    Files(files::Files),
     SeedRegistry(seed_registry::SeedRegistry),
     Check(check::Check),
     Health(health::Health),
@@ -154,6 +156,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Subscriptions(subscriptions) => subscriptions.run(),
         Command::Nodes(nodes) => nodes.run(),
         Command::Harvests(harvests) => harvests.run(),
+        Command::Files(files) => files.run(),
         Command::SeedRegistry(seed_registry) => seed_registry.run(),
         Command::Check(check) => check.run(),
         Command::Health(health) => health.run(),

@@ -8,8 +8,10 @@
 
 mod access;
 mod amqp;
+mod download;
 mod error;
 mod feed;
+mod files;
 mod harvest;
 mod hub;
 mod journal;
@@ -38,6 +40,7 @@ use std::{
 
 use config::Value;
 pub use error::{ConfigError, Origin};
+pub use files::FilesConfig;
 pub use hub::HubConfig;
 pub use journal::JournalConfig;
 pub use limits::Limits;
@@ -82,6 +85,8 @@ pub struct Config {
     pub delivery: DeliveryTable,
     /// `[hub]`
     pub hub: HubConfig,
+    /// `[files]`
+    pub files: FilesConfig,
     /// `[access]` and the signature keys of the sources.
     pub access: Access,
     /// `[sources.NAME]`; only enabled sources.
@@ -237,7 +242,7 @@ impl Config {
         dialects: &[&'static DialectKind],
     ) -> Result<Self, ConfigError> {
         let root = Setting::root(merged);
-        let Tables { server, journal, node, limits, log, delivery, hub, .. } = root.clone().read()?;
+        let Tables { server, journal, node, limits, log, delivery, hub, files, .. } = root.clone().read()?;
         let store = journal::store(&root.entry("journal")?, &journal, environment)?;
         limits.refuse_contradictions(&root.entry("limits")?)?;
         let mut sources = BTreeMap::new();
@@ -249,6 +254,8 @@ impl Config {
             }
             names.push(name);
         }
+        let source_table = root.entry("sources")?;
+        sources.iter().try_for_each(|(name, source)| download::check_sources(name, source, &names, &source_table))?;
         let subscriptions = root.entry("subscriptions")?.entries()?.into_iter();
         let subscriptions =
             subscriptions.map(|(name, setting)| subscription::read(&name, &setting, environment, &names));
@@ -258,7 +265,7 @@ impl Config {
         let signatures = sources.iter().filter_map(signature).collect();
         let access = Access::new(access::tokens(&root.entry("access")?, &names)?, signatures);
         access::refuse_open(&server, &access)?;
-        Ok(Self { server, journal, store, node, limits, log, delivery, hub, access, sources, subscriptions })
+        Ok(Self { server, journal, store, node, limits, log, delivery, hub, files, access, sources, subscriptions })
     }
 }
 
@@ -272,6 +279,7 @@ struct Tables {
     log: LogConfig,
     delivery: DeliveryTable,
     hub: HubConfig,
+    files: FilesConfig,
     #[serde(rename = "access")]
     _access: AccessTable,
     /// Each source is read separately, because its settings depend on its dialect.

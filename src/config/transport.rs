@@ -8,7 +8,7 @@ use serde::{
 };
 
 use super::{
-    amqp,
+    amqp, download,
     error::ConfigError,
     feed, oai_pmh,
     setting::{Setting, bounded},
@@ -17,7 +17,8 @@ use super::{
 use crate::{harvest::HarvestSettings, source::consumer::BrokerSettings};
 
 /// All transports. A new transport needs a module that reads its settings, and an entry here.
-pub(super) static TRANSPORTS: &[&TransportKind] = &[&HTTP, &amqp::AMQP, &stomp::STOMP, &oai_pmh::OAI_PMH, &feed::FEED];
+pub(super) static TRANSPORTS: &[&TransportKind] =
+    &[&HTTP, &amqp::AMQP, &stomp::STOMP, &oai_pmh::OAI_PMH, &feed::FEED, &download::DOWNLOAD];
 
 /// The transport `http`: `POST /hooks/NAME`. Its settings are read with those that every source has.
 static HTTP: TransportKind = TransportKind {

@@ -160,6 +160,11 @@ impl Engine {
         };
         self.status.set(state, due.filter(|due| *due != Timestamp::EPOCH));
         let last_start = newest.first().map(|run| run.started);
+        let stored = self.journal.harvest(self.source.name().clone()).await?;
+        let position = stored.map_or_else(|| "".into(), |stored| stored.position);
+        // A failed run is not repeated before its time, whatever else there is to do.
+        let may_be_early = newest.first().is_none_or(|run| run.state == RunState::Completed);
+        let mut new_work = self.harvester.new_work(&position);
         loop {
             let stored = self.journal.harvest(self.source.name().clone()).await?;
             let requested = stored.and_then(|stored| stored.requested);
@@ -175,6 +180,7 @@ impl Engine {
                 biased;
                 () = stop.cancelled() => return Err(Interruption::Stopped),
                 () = self.status.woken() => {}
+                () = &mut new_work, if may_be_early => return Ok(()),
                 () = tokio::time::sleep(remaining.min(self.waits.request_poll.unwrap_or(LONGEST_SLEEP))) => {}
             }
         }

@@ -7,9 +7,11 @@
 //! * `engine` is the loop, `schedule` decides when a run begins;
 //! * `hosts` limits the requests to each host, `client` sends them, and `text` repairs the text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
-//! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds.
+//! * [`oai_pmh`] is the kind for OAI-PMH 2.0, [`feed`] the one for RSS and Atom feeds, [`download`] copies the files that
+//!   other sources name.
 
 mod client;
+pub mod download;
 mod engine;
 pub mod feed;
 mod hosts;
@@ -19,7 +21,12 @@ mod schedule;
 pub mod status;
 mod text;
 
-use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 
@@ -30,10 +37,23 @@ pub use self::{
     schedule::{Mode, Schedule},
 };
 use crate::{
+    files::FileStoreError,
     http_client::{ClientError, OutboundPolicy},
     intake::ReceivedMessage,
-    model::Timestamp,
+    journal::{Journal, JournalError},
+    model::{SourceName, Timestamp},
 };
+
+/// Reason why a harvest cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The HTTP library cannot be set up.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The file store cannot be opened.
+    #[error(transparent)]
+    Files(#[from] FileStoreError),
+}
 
 /// Settings of a source that is harvested.
 #[derive(Clone, Debug)]
@@ -55,11 +75,16 @@ pub trait HarvesterSettings: Debug + Send + Sync {
     /// Returns the file of the CA certificates that the server's certificate is checked against, if one is configured.
     fn ca(&self) -> Option<&Path>;
 
+    /// Returns the names of the sources whose changes are read.
+    fn sources(&self) -> &[SourceName] {
+        &[]
+    }
+
     /// Creates the harvester. It sends no request yet.
     ///
     /// # Errors
-    /// Fails if the HTTP library cannot be set up.
-    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, ClientError>>;
+    /// Fails if the HTTP library cannot be set up, or the file store cannot be opened.
+    fn build(&self, context: HarvesterContext) -> BoxFuture<'_, Result<Arc<dyn Harvester>, SetupError>>;
 }
 
 /// Facts that every kind of harvest needs.
@@ -71,6 +96,14 @@ pub struct HarvesterContext {
     pub redirects: OutboundPolicy,
     /// Maximum size of a record, in bytes.
     pub max_record_bytes: usize,
+    /// The journal, for the kinds that read it.
+    pub journal: Journal,
+    /// Folder of the file store.
+    pub files: PathBuf,
+    /// URL of the gateway, for links to stored files. It has no trailing slash.
+    pub public_url: Arc<str>,
+    /// Policy for the files that records name.
+    pub file_policy: OutboundPolicy,
 }
 
 /// One kind of harvest, set up for one source.
@@ -90,6 +123,13 @@ pub trait Harvester: Send + Sync {
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {
         let _ = position;
         None
+    }
+
+    /// Waits until there is work after `position`, for which a run begins before its time. A kind that cannot notice new
+    /// work waits for ever.
+    fn new_work<'a>(&'a self, position: &'a str) -> BoxFuture<'a, ()> {
+        let _ = position;
+        Box::pin(std::future::pending())
     }
 }
 
@@ -146,6 +186,12 @@ pub enum HarvestError {
         /// Position of the next run; `None` if it begins at the same position.
         position: Option<String>,
     },
+}
+
+impl From<JournalError> for HarvestError {
+    fn from(error: JournalError) -> Self {
+        Self::retry(error.to_string())
+    }
 }
 
 impl HarvestError {

@@ -29,7 +29,12 @@ const HIDDEN: &str = "(hidden)";
 
 /// Policy for the targets of outgoing requests. Clones share the allow list.
 #[derive(Clone, Debug)]
-pub struct OutboundPolicy(Option<Arc<AllowList>>);
+pub struct OutboundPolicy {
+    /// Targets that are always allowed; `None` if all are.
+    allow: Option<Arc<AllowList>>,
+    /// Whether requests to other targets must be encrypted.
+    is_encryption_required: bool,
+}
 
 /// Reason why the policy refuses a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,13 +85,20 @@ impl OutboundPolicy {
     /// Returns the policy for URLs from the operator's configuration: all targets are allowed.
     #[must_use]
     pub fn unrestricted() -> Self {
-        Self(None)
+        Self { allow: None, is_encryption_required: false }
     }
 
     /// Returns the policy for all other URLs: the public internet over TLS, and the targets in `allow`.
     #[must_use]
     pub fn restricted(allow: AllowList) -> Self {
-        Self(Some(Arc::new(allow)))
+        Self { allow: Some(Arc::new(allow)), is_encryption_required: true }
+    }
+
+    /// Returns the policy for public files that are only read: the public internet, and the targets in `allow`. Many
+    /// repositories have no TLS.
+    #[must_use]
+    pub fn public_files(allow: AllowList) -> Self {
+        Self { allow: Some(Arc::new(allow)), is_encryption_required: false }
     }
 
     /// Checks a URL before name resolution.
@@ -110,7 +122,7 @@ impl OutboundPolicy {
     }
 
     fn check_host(&self, host: &Host<impl AsRef<str>>, is_encrypted: bool) -> Result<(), NotAllowed> {
-        let Some(allow) = &self.0 else { return Ok(()) };
+        let Some(allow) = &self.allow else { return Ok(()) };
         let name = match host {
             Host::Ipv4(ip) => return self.check_address("", (*ip).into(), is_encrypted),
             Host::Ipv6(ip) => return self.check_address("", (*ip).into(), is_encrypted),
@@ -119,7 +131,7 @@ impl OutboundPolicy {
         // With listed networks, the name may resolve to an allowed address; that is checked after resolution.
         if allow.has_name(name) || allow.has_networks() {
             Ok(())
-        } else if !is_encrypted {
+        } else if self.is_encryption_required && !is_encrypted {
             Err(NotAllowed::Unencrypted)
         } else if is_local(name) {
             Err(NotAllowed::Local(name.to_owned()))
@@ -156,13 +168,13 @@ impl OutboundPolicy {
     }
 
     fn check_address(&self, host: &str, address: IpAddr, is_encrypted: bool) -> Result<(), NotAllowed> {
-        let Some(allow) = &self.0 else { return Ok(()) };
+        let Some(allow) = &self.allow else { return Ok(()) };
         if allow.has_name(host) || allow.has_address(address) {
             return Ok(());
         }
         match ip_ranges::special_purpose(address) {
             Some(what) => Err(NotAllowed::Special { address, what }),
-            None if !is_encrypted => Err(NotAllowed::Unencrypted),
+            None if self.is_encryption_required && !is_encrypted => Err(NotAllowed::Unencrypted),
             None => Ok(()),
         }
     }

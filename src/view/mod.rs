@@ -9,6 +9,7 @@ mod catch_up;
 pub mod changes;
 pub mod feed;
 mod feed_document;
+pub mod files;
 mod filtered_feed;
 pub mod live;
 pub mod live_readers;

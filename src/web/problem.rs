@@ -62,6 +62,8 @@ pub enum ProblemCode {
     HeadTooLarge,
     /// The request body has an unsupported content encoding.
     UnsupportedEncoding,
+    /// The requested range is beyond the end of the file.
+    RangeNotSatisfiable,
     /// The source exceeds its rate limit.
     TooManyMessages,
     /// The request exceeded the time limit.
@@ -74,7 +76,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -95,6 +97,7 @@ impl ProblemCode {
         Self::AddressTooLong,
         Self::HeadTooLarge,
         Self::UnsupportedEncoding,
+        Self::RangeNotSatisfiable,
         Self::TooManyMessages,
         Self::Timeout,
         Self::Unavailable,
@@ -171,6 +174,11 @@ impl ProblemCode {
             Self::UnsupportedEncoding => {
                 ("unsupported-encoding", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not supported")
             }
+            Self::RangeNotSatisfiable => (
+                "range-not-satisfiable",
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                "The requested range is beyond the end of the file",
+            ),
             Self::TooManyMessages => {
                 ("too-many-messages", StatusCode::TOO_MANY_REQUESTS, "The source exceeds its rate limit")
             }

@@ -20,8 +20,8 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ("[sever]\nlisten = 1", "unknown setting sever in my.toml; did you mean server?"),
         (
             "listen = 1",
-            "unknown setting listen in my.toml; the tables are server, journal, node, limits, log, delivery, hub, access, sources, \
-             subscriptions.",
+            "unknown setting listen in my.toml; the tables are server, journal, node, limits, log, delivery, hub, files, access, \
+             sources, subscriptions.",
         ),
         ("server = 1", "the setting server in my.toml is wrong: it is 1; give a table"),
         (
@@ -116,11 +116,11 @@ fn error_in_a_file_names_the_key_and_the_fix() {
         ),
         (
             "[sources.fedora]\ndialect = \"fedora-apm\"",
-            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, content-change",
+            "the setting sources.fedora.dialect in my.toml is wrong: there is no dialect \"fedora-apm\"; did you mean \"fedora-apim\"? There are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, download, content-change",
         ),
         (
             "[sources.fedora]\ntransport = \"amq\"",
-            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp, stomp, oai-pmh, feed",
+            "the setting sources.fedora.transport in my.toml is wrong: there is no transport \"amq\"; did you mean \"amqp\"? There are http, amqp, stomp, oai-pmh, feed, download",
         ),
         (
             "[sources.fedora]\nenabled = \"yes\"",
@@ -188,7 +188,7 @@ fn error_in_the_environment_names_the_variable() {
         ),
         (
             ("TIDINGS_SOURCES__FEDORA__DIALECT", "x"),
-            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, content-change",
+            "the setting sources.fedora.dialect from the environment variable TIDINGS_SOURCES__FEDORA__DIALECT is wrong: there is no dialect \"x\"; there are fedora-apim, fedora-events, islandora, sfm, hoarder, oai-pmh, feed, download, content-change",
         ),
     ] {
         assert_eq!(load("", &[(name, value)]).map(|_| ()), Err(message.to_owned()), "{name}={value}");

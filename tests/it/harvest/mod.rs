@@ -1,5 +1,6 @@
 //! Harvests of repositories.
 
+mod downloads;
 mod feeds;
 mod misbehaviour;
 mod oai_pmh;

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Imports allowed for each module. A module without a row may import nothing.
-const TABLE: [(&str, &[&str]); 26] = [
+const TABLE: [(&str, &[&str]); 27] = [
     ("named", &[]),
     ("model", &[]),
     ("supervision", &[]),
@@ -26,7 +26,8 @@ const TABLE: [(&str, &[&str]); 26] = [
     ("cluster", &["journal", "model", "supervision"]),
     ("lookup", &["model", "format", "http_client", "retry", "web"]),
     ("intake", &["model", "format", "journal", "lookup", "retry"]),
-    ("harvest", &["http_client", "intake", "format", "journal", "model", "retry", "web"]),
+    ("files", &[]),
+    ("harvest", &["files", "http_client", "intake", "format", "journal", "model", "retry", "web"]),
     (
         "delivery",
         &[
@@ -44,7 +45,7 @@ const TABLE: [(&str, &[&str]); 26] = [
         ],
     ),
     ("source", &["amqp", "stomp", "broker", "intake", "format", "retry", "web"]),
-    ("view", &["cache", "journal", "model", "format", "web"]),
+    ("view", &["cache", "files", "journal", "model", "format", "web"]),
     (
         "admin",
         &["broker", "cluster", "delivery", "harvest", "intake", "journal", "lookup", "model", "format", "view", "web"],
@@ -77,6 +78,7 @@ const TABLE: [(&str, &[&str]); 26] = [
             "cluster",
             "config",
             "delivery",
+            "files",
             "format",
             "harvest",
             "http_client",

@@ -122,6 +122,10 @@ pub(crate) async fn run_until(
         hosts: Hosts::default(),
         redirects: OutboundPolicy::restricted(Default::default()),
         max_record_bytes,
+        journal: journal.journal.clone(),
+        files: std::env::temp_dir(),
+        public_url: "http://gateway.example".into(),
+        file_policy: OutboundPolicy::public_files(Default::default()),
     };
     let kind = dialect(settings.dialect()).unwrap();
     let engine = Engine {
@@ -164,8 +168,8 @@ pub(crate) fn expected(repository: &ScriptedRepository) -> BTreeMap<String, Stri
             record_xml(identifier, record).replacen("<record>", &format!("<record xmlns='{}'>", oai_pmh::NAMESPACE), 1);
         let message = Message { content_type: None, headers: &headers, body: xml.as_bytes() };
         let ParsedMessage::Drafts(drafts) = dialect.read(&message).unwrap() else { panic!("{xml}") };
-        let DraftItems::Listed(items) = &drafts[0].items else { panic!("{xml}") };
-        if let DraftChange::Present { content: Some(content) } = &items[0].change {
+        let DraftItems::Complete(items) = &drafts[0].items else { panic!("{xml}") };
+        if let Some(DraftChange::Present { content: Some(content) }) = items.first().map(|item| &item.change) {
             let digest = content.digest.as_ref().unwrap().hex().to_owned();
             records.insert(drafts[0].object.to_string(), digest);
         }

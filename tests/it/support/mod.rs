@@ -40,6 +40,7 @@ pub(crate) mod rabbitmq;
 pub(crate) mod reconnecting_client;
 pub(crate) mod resource_watch;
 pub(crate) mod scripted_feed;
+pub(crate) mod scripted_files;
 pub(crate) mod scripted_repository;
 pub(crate) mod shared_journal_checks;
 pub(crate) mod shifted_clock;

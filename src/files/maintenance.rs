@@ -1,0 +1,133 @@
+//! Maintenance of the file store: checks the bytes of all files, and removes those that no item has.
+
+use std::{
+    collections::HashSet,
+    time::{Duration, SystemTime},
+};
+
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::{ObjectMeta, ObjectStoreExt, path::Path};
+use sha2::{Digest, Sha256};
+
+use super::{FileDigest, FileStore, FileStoreError, INCOMING, STORED};
+
+/// A fault of the store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileFault {
+    /// The bytes of a file have changed.
+    #[error("the file {0} is damaged: its bytes have another digest; remove it, and it is downloaded again")]
+    Damaged(FileDigest),
+    /// An item has a copy that the store lacks.
+    #[error("the file {0} is missing, and an item of the registry has it")]
+    Missing(FileDigest),
+    /// A file does not belong to the store.
+    #[error("{0} is not a file of the store; move it elsewhere")]
+    Foreign(String),
+}
+
+/// Result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileReport {
+    /// Number of files.
+    pub files: u64,
+    /// Size of all files, in bytes.
+    pub bytes: u64,
+    /// Faults that were found.
+    pub faults: Vec<FileFault>,
+}
+
+/// Result of a removal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// Number of files that stay.
+    pub kept: u64,
+    /// Number of removed files.
+    pub removed: u64,
+    /// Size of the removed files, in bytes.
+    pub removed_bytes: u64,
+}
+
+impl FileStore {
+    /// Reads every file and compares its bytes with its name. `referenced` are the files that items have, and
+    /// `progress` gets the number of bytes after each file.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub async fn verify(
+        &self,
+        mut referenced: HashSet<FileDigest>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<FileReport, FileStoreError> {
+        let mut report = FileReport::default();
+        let mut files = self.objects.list(Some(&Path::from(STORED)));
+        while let Some(ObjectMeta { location, size, .. }) = files.try_next().await? {
+            let Some(digest) = FileDigest::of_path(&location) else {
+                report.faults.push(FileFault::Foreign(location.to_string()));
+                continue;
+            };
+            referenced.remove(&digest);
+            let mut hash = Sha256::default();
+            let mut pieces = self.objects.get(&location).await?.into_stream();
+            while let Some(piece) = pieces.try_next().await? {
+                hash.update(&piece);
+            }
+            if FileDigest::new(hash.finalize().into()) != digest {
+                report.faults.push(FileFault::Damaged(digest));
+            }
+            report.files += 1;
+            report.bytes += size;
+            progress(report.bytes);
+        }
+        let mut missing: Vec<_> = referenced.into_iter().collect();
+        missing.sort_unstable();
+        report.faults.extend(missing.into_iter().map(FileFault::Missing));
+        Ok(report)
+    }
+
+    /// Removes the files that are not in `referenced` and older than `grace`, and what interrupted downloads have left.
+    /// The time protects files whose change is not in the journal yet, and readers of an earlier change.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read or written.
+    pub async fn collect_garbage(
+        &self,
+        referenced: &HashSet<FileDigest>,
+        grace: Duration,
+    ) -> Result<Removal, FileStoreError> {
+        let now = SystemTime::now();
+        let is_old = |modified: SystemTime| now.duration_since(modified).is_ok_and(|age| age >= grace);
+        let mut removal = Removal::default();
+        let mut files = self.objects.list(Some(&Path::from(STORED)));
+        while let Some(file) = files.next().await {
+            let ObjectMeta { location, last_modified, size, .. } = file?;
+            let Some(digest) = FileDigest::of_path(&location) else { continue };
+            if referenced.contains(&digest) || !is_old(last_modified.into()) {
+                removal.kept += 1;
+                continue;
+            }
+            self.objects.delete(&location).await?;
+            removal.removed += 1;
+            removal.removed_bytes += size;
+        }
+        removal.removed_bytes += self.remove_incoming(is_old)?;
+        Ok(removal)
+    }
+
+    /// Removes unfinished files. The library does not list them, because they have temporary names.
+    fn remove_incoming(&self, is_old: impl Fn(SystemTime) -> bool) -> Result<u64, FileStoreError> {
+        let entries = match std::fs::read_dir(self.folder.join(INCOMING)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut bytes = 0;
+        for entry in entries {
+            let entry = entry?;
+            let meta = entry.metadata()?;
+            if meta.is_file() && is_old(meta.modified()?) {
+                std::fs::remove_file(entry.path())?;
+                bytes += meta.len();
+            }
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,162 @@
+//! Position of the downloads of a source: everything that the next run needs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ContentItemModification, ContentLocation, OriginalContent, Seq, Timestamp, Uri};
+
+/// Maximum number of downloads that are repeated later.
+const MAX_REPEATS: usize = 1000;
+
+/// Number of attempts after which a download is given up.
+const MAX_ATTEMPTS: u32 = 30;
+
+/// Wait after the first failed attempt, in milliseconds. Each further failure doubles it.
+const FIRST_WAIT: i64 = 60_000;
+
+/// Maximum wait between two attempts, in milliseconds, and the wait if only a person can remove the cause.
+const LONGEST_WAIT: i64 = 24 * 3_600_000;
+
+/// Position of a harvest, stored as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Position {
+    /// Newest change whose items were all considered.
+    pub(super) after: Seq,
+    /// Number of items of the next change that were considered already.
+    pub(super) items: usize,
+    /// Size of all files that were stored for this source, in bytes.
+    pub(super) bytes: u64,
+    /// Downloads that are repeated later, in order of their first attempts.
+    pub(super) repeats: Vec<Repeat>,
+}
+
+/// A file to download.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Download {
+    pub(super) object: Uri,
+    pub(super) item: Uri,
+    /// Time of the change that named the file.
+    pub(super) time: Timestamp,
+    pub(super) original: OriginalContent,
+}
+
+/// A download that has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Repeat {
+    pub(super) download: Download,
+    /// Number of failed attempts.
+    pub(super) attempts: u32,
+    /// Time of the next attempt.
+    pub(super) next: Timestamp,
+}
+
+impl Download {
+    /// Returns the download of the content of an item, if it has content that is not a copy.
+    pub(super) fn of(object: &Uri, time: Timestamp, item: &ContentItemModification) -> Option<Self> {
+        let content = item.change.content().filter(|content: &&ContentLocation| content.original.is_none())?;
+        Some(Self { object: object.clone(), item: item.uri.clone(), time, original: content.reported() })
+    }
+}
+
+impl Position {
+    pub(super) fn parse(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    #[expect(clippy::expect_used, reason = "all keys are strings")]
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).expect("all keys are strings")
+    }
+
+    /// Removes the downloads that are due, at most `limit`.
+    pub(super) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<Repeat> {
+        let mut due = 0;
+        let is_taken = |repeat: &mut Repeat| {
+            let is_taken = repeat.next <= now && due < limit;
+            due += usize::from(is_taken);
+            is_taken
+        };
+        self.repeats.extract_if(.., is_taken).collect()
+    }
+
+    /// Returns the time of the next repeat.
+    pub(super) fn next_repeat(&self) -> Option<Timestamp> {
+        self.repeats.iter().map(|repeat| repeat.next).min()
+    }
+
+    /// Plans the repeat of a download after this number of failed attempts; returns whether it will be repeated. If
+    /// there are too many, the one that has failed most often is given up.
+    pub(super) fn repeat(&mut self, download: Download, attempts: u32, now: Timestamp, is_permanent: bool) -> bool {
+        // Only the newest content of an item counts.
+        self.repeats.retain(|other| other.download.item != download.item || other.download.object != download.object);
+        if attempts >= MAX_ATTEMPTS {
+            return false;
+        }
+        let doubled = FIRST_WAIT << (attempts.clamp(1, 16) - 1);
+        let wait = if is_permanent { LONGEST_WAIT } else { doubled.min(LONGEST_WAIT) };
+        let next = Timestamp::from_millis(now.millis().saturating_add(wait)).unwrap_or(now);
+        self.repeats.push(Repeat { download, attempts, next });
+        if self.repeats.len() > MAX_REPEATS {
+            let most = self.repeats.iter().enumerate().max_by_key(|(_, repeat)| repeat.attempts);
+            if let Some((most, _)) = most {
+                self.repeats.remove(most);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Download, OriginalContent, Position, Timestamp, Uri};
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis).unwrap()
+    }
+
+    fn download(name: &str) -> Download {
+        let uri = Uri::parse(&format!("http://h/{name}")).unwrap();
+        let original = OriginalContent { url: uri.clone(), media_type: None, size: None, digest: None };
+        Download { object: uri.clone(), item: uri, time: at(0), original }
+    }
+
+    #[test]
+    fn repeats_wait_longer_and_longer() {
+        let mut position = Position::default();
+        for (attempts, minutes) in [(1, 1), (2, 2), (5, 16), (11, 1024), (12, 24 * 60), (29, 24 * 60)] {
+            assert!(position.repeat(download("a"), attempts, at(0), false));
+            assert_eq!(position.next_repeat(), Some(at(minutes * 60_000)), "{attempts}");
+        }
+        assert!(position.repeat(download("a"), 1, at(0), true));
+        assert_eq!(position.next_repeat(), Some(at(24 * 3_600_000)));
+        assert!(!position.repeat(download("a"), 30, at(0), false));
+        assert_eq!(position.repeats, []);
+    }
+
+    #[test]
+    fn due_repeats_are_taken_in_order() {
+        let mut position = Position::default();
+        for (name, attempts) in [("a", 1), ("b", 3), ("c", 1), ("d", 1)] {
+            position.repeat(download(name), attempts, at(0), false);
+        }
+        assert_eq!(Position::parse(&position.text()), position);
+        let names = |position: &mut Position, limit| {
+            let due = position.take_due(at(60_000), limit).into_iter();
+            due.map(|repeat| repeat.download.item.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&mut position, 2), ["http://h/a", "http://h/c"]);
+        assert_eq!(names(&mut position, 2), ["http://h/d"]);
+        assert_eq!(position.repeats.len(), 1);
+    }
+
+    #[test]
+    fn number_of_repeats_is_bounded() {
+        let mut position = Position::default();
+        position.repeat(download("often"), 9, at(0), false);
+        for number in 0..1000 {
+            assert!(position.repeat(download(&number.to_string()), 1, at(0), false));
+        }
+        assert_eq!(position.repeats.len(), 1000);
+        assert!(position.repeats.iter().all(|repeat| repeat.attempts == 1));
+    }
+}
