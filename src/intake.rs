@@ -212,13 +212,17 @@ impl Source {
     ) -> Option<EventKey> {
         let draft_id = draft.id.map(|id| id.to_string());
         let own = draft.event_id.as_ref().map(EventId::as_str);
-        let id = draft_id.as_deref().or(own).or(incoming.transport_id.as_ref().map(EventId::as_str));
+        let of_event = || own.or(incoming.transport_id.as_ref().map(EventId::as_str));
+        let id = match self.kind.duplicates {
+            DuplicateDetection::ByChange => draft_id.as_deref(),
+            _ => draft_id.as_deref().or_else(of_event),
+        };
         let identity = match (id, self.kind.duplicates) {
             (Some(id), _) => EventIdentity::Id(id),
             (None, DuplicateDetection::ByBody | DuplicateDetection::ByBodyUnlessNews) => {
                 EventIdentity::Message { headers, body: &incoming.body }
             }
-            (None, DuplicateDetection::Impossible) => return None,
+            (None, DuplicateDetection::Impossible | DuplicateDetection::ByChange) => return None,
         };
         Some(event_key(self.name(), identity, ordinal))
     }
@@ -243,6 +247,7 @@ impl Source {
         match self.kind.duplicates {
             DuplicateDetection::ByBodyUnlessNews if by_transport => DuplicatePolicy::RememberAll,
             DuplicateDetection::ByBodyUnlessNews => DuplicatePolicy::RememberAllUnlessNewState,
+            DuplicateDetection::ByChange => DuplicatePolicy::DropKnownChanges,
             DuplicateDetection::ByBody | DuplicateDetection::Impossible => DuplicatePolicy::RememberChanges,
         }
     }

@@ -12,6 +12,7 @@ mod download;
 mod error;
 mod feed;
 mod files;
+mod gateway;
 mod harvest;
 mod hub;
 mod journal;

@@ -156,6 +156,8 @@ pub enum DuplicateDetection {
     /// and an activity may return to an earlier state. A message is news if the registry holds another state,
     /// the message is not late, and the transport does not mark it as redelivered.
     ByBodyUnlessNews,
+    /// A change that the journal has under its identifier is the same change, whatever source it came from.
+    ByChange,
 }
 
 /// Error in the settings of a source for its dialect.

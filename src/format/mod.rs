@@ -15,6 +15,7 @@ pub mod fedora_objects;
 pub mod fedora_rest;
 pub mod feed;
 mod format_kind;
+pub mod gateway;
 mod hoarder;
 mod islandora;
 mod json;
@@ -50,6 +51,7 @@ pub static DIALECTS: &[&DialectKind] = &[
     &oai_pmh::DIALECT,
     &feed::DIALECT,
     &download::DIALECT,
+    &gateway::DIALECT,
     &content_change::DIALECT,
 ];
 

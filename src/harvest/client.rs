@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use axum::http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
 };
 use chrono::Utc;
 
@@ -193,6 +193,9 @@ impl PlaceClient {
     async fn send(&self, url: &OutboundUrl, headers: &HeaderMap) -> Result<RawResponse, RequestError> {
         let client = if self.is_own(url) { &self.own } else { &self.foreign };
         let mut headers = headers.clone();
+        if !self.is_own(url) {
+            headers.remove(AUTHORIZATION);
+        }
         headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip, identity"));
         let mut stream = client.open(url, headers).await.map_err(|error| request_error(&error))?;
         let mut body = Vec::new();

@@ -14,6 +14,7 @@ mod client;
 pub mod download;
 mod engine;
 pub mod feed;
+pub mod gateway;
 mod hosts;
 pub mod metrics;
 pub mod oai_pmh;

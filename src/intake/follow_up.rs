@@ -217,5 +217,6 @@ fn mark_as_completions(items: DraftItems) -> DraftItems {
         DraftItems::Listed(items) => DraftItems::Listed(items.map(each)),
         DraftItems::Complete(items) => DraftItems::Complete(items.into_iter().map(each).collect()),
         DraftItems::Purge => DraftItems::Purge,
+        relayed @ DraftItems::Relayed { .. } => relayed,
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn prefetch_keys(submissions: &[Submission], crawl_parts: &[CrawlPart
     keys.keys.reserve(drafts);
     keys.objects.reserve(drafts);
     let drafts = submissions.flat_map(|submission| {
-        let remembers_all = submission.duplicate_policy != DuplicatePolicy::RememberChanges;
+        let remembers_all = submission.duplicate_policy.remembers_all();
         submission.drafts.iter().map(move |(key, draft)| (remembers_all, key, draft))
     });
     for (remembers_all, key, draft) in drafts {
@@ -288,6 +288,11 @@ impl BatchSettler {
             outcomes.extend(parts.map_while(|part| self.earlier_outcome(part)));
             return Ok(());
         }
+        let is_known = draft.id.is_some_and(|id| self.used_ids.contains(&id));
+        if is_known && duplicate_policy == DuplicatePolicy::DropKnownChanges {
+            outcomes.push(DraftOutcome::Unchanged);
+            return Ok(());
+        }
         // A change that repeats the identifier of another change gets a new one, whatever its source claims.
         draft.id = draft.id.filter(|id| !self.used_ids.contains(id));
         let object = self.objects.entry(draft.object.clone()).or_default();
@@ -299,8 +304,7 @@ impl BatchSettler {
         }
         let parts = object.apply(settled, &self.bounds)?;
         if parts.is_empty() {
-            let new =
-                key.filter(|key| duplicate_policy != DuplicatePolicy::RememberChanges && self.unchanged.insert(*key));
+            let new = key.filter(|key| duplicate_policy.remembers_all() && self.unchanged.insert(*key));
             self.new_unchanged.extend(new);
             outcomes.push(DraftOutcome::Unchanged);
         }

@@ -39,6 +39,15 @@ pub enum DuplicatePolicy {
     /// Remembers all events, but accepts a repeat that reports a new state: one that the registry does not have,
     /// and that is not late.
     RememberAllUnlessNewState,
+    /// Remembers events that made a change, and drops changes whose identifier the journal has from any source.
+    DropKnownChanges,
+}
+
+impl DuplicatePolicy {
+    /// Returns whether events without effect are remembered.
+    pub(super) fn remembers_all(self) -> bool {
+        matches!(self, Self::RememberAll | Self::RememberAllUnlessNewState)
+    }
 }
 
 /// Outcome of one draft.

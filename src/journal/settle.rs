@@ -37,14 +37,20 @@ pub struct SettledDraft {
 /// `received` is the time of receipt by the gateway's clock.
 #[must_use]
 pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, registered: &ObjectState) -> SettledDraft {
+    let relayed = match &draft.items {
+        DraftItems::Relayed { settlement, .. } => (**settlement).clone(),
+        DraftItems::Listed(_) | DraftItems::Complete(_) | DraftItems::Purge => Settlement::default(),
+    };
     let time = draft.time.reported().unwrap_or(received);
     let as_of = match draft.time {
         DraftTime::Arrival => Some(registered.newest(&draft.items).unwrap_or(Timestamp::EPOCH)),
         DraftTime::Observed(time) => registered.newest(&draft.items).filter(|newest| *newest > time),
-        DraftTime::Reported(_) | DraftTime::Receipt => None,
+        DraftTime::Reported(_) | DraftTime::Receipt => {
+            relayed.as_of.map(|as_of| registered.newest(&draft.items).map_or(as_of, |newest| newest.max(as_of)))
+        }
     };
     let order = ordering_time(as_of.unwrap_or(time), received);
-    let purge = draft.items == DraftItems::Purge;
+    let purge = draft.items == DraftItems::Purge || relayed.purge;
     let dated = draft.time.reported().is_some();
     let changes_object = has_new_object_facts(&draft, registered, order);
     let object_news = changes_object || draft.lookup.mark == Some(LookupMark::Gone);
@@ -63,6 +69,7 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
         DraftItems::Listed(items) => items.into_vec().into_iter().for_each(|item| settler.item(item)),
         DraftItems::Complete(items) => settler.complete(items),
         DraftItems::Purge => settler.purge(&draft.object),
+        DraftItems::Relayed { items, settlement } => settler.relayed(items, &settlement),
     }
     if settler.items.is_empty()
         && let Some((uri, change)) = carrier
@@ -74,7 +81,8 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
         return SettledDraft { change: None, confirmations, ordering_time: order };
     };
 
-    let mut settlement = Settlement { purge, as_of, lookup: draft.lookup.mark, items: notes, ..Settlement::default() };
+    let (filled, lookup) = (relayed.filled, draft.lookup.mark);
+    let mut settlement = Settlement { filled, late: AspectSet::EMPTY, purge, as_of, lookup, items: notes };
     let parent =
         draft.parent.or_else(|| registered.parent().cloned().inspect(|_| settlement.filled.insert(Aspect::Parent)));
     let mut types = draft.types;
@@ -85,6 +93,7 @@ pub fn settle(draft: Draft, policy: &SourcePolicy, received: Timestamp, register
     settlement.late = [Aspect::Parent, Aspect::Types]
         .into_iter()
         .filter(|aspect| !settlement.filled.contains(*aspect) && registered.is_late(&draft.object, *aspect, order))
+        .chain(relayed.late.iter())
         .collect();
     if settlement.items.iter().all(|notes| *notes == ItemNotes::default()) {
         settlement.items.clear();
@@ -340,8 +349,20 @@ impl DraftSettler<'_> {
         }
     }
 
+    /// Takes over the items that another gateway has settled.
+    fn relayed(&mut self, items: NonEmpty<DraftItem>, settlement: &Settlement) {
+        for (index, DraftItem { id, uri, change }) in items.into_vec().into_iter().enumerate() {
+            match change {
+                DraftChange::Reported(change) => self.push(id, uri, change, settlement.item(index)),
+                change => self.item(DraftItem { id, uri, change }),
+            }
+        }
+    }
+
+    /// Adds an item to the change. Facts that are older than those of the registry are late, besides those of the notes.
     fn push(&mut self, id: Option<ItemId>, uri: Uri, change: ItemChange, notes: ItemNotes) {
-        let late = aspects_of(&change).filter(|aspect| self.is_late(&uri, *aspect)).collect();
+        let late = aspects_of(&change).filter(|aspect| self.is_late(&uri, *aspect));
+        let late = late.chain(notes.late.iter()).collect();
         self.items.push(ContentItemModification { id: id.unwrap_or_else(ItemId::mint), uri, change });
         self.notes.push(ItemNotes { late, ..notes });
     }

@@ -2,7 +2,7 @@
 
 use super::{
     ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, DraftLookup, EventId, ItemChange,
-    ItemId, NonEmpty, OriginalContent, State, Text, Timestamp, Uri, User,
+    ItemId, NonEmpty, OriginalContent, Settlement, State, Text, Timestamp, Uri, User,
 };
 
 /// A dialect's result for one event. It may lack facts that the source cannot know: the state before, the items of
@@ -76,6 +76,14 @@ pub enum DraftItems {
     Complete(Vec<DraftItem>),
     /// All items of a purged object, which the source does not list.
     Purge,
+    /// Items of a change that another gateway has settled already. The change is kept as it is. Facts that are older than
+    /// those of the registry are late besides.
+    Relayed {
+        /// The items, each with a reported change.
+        items: NonEmpty<DraftItem>,
+        /// Notes from settling at the other gateway.
+        settlement: Box<Settlement>,
+    },
 }
 
 impl DraftItems {
@@ -83,7 +91,7 @@ impl DraftItems {
     #[must_use]
     pub fn listed(&self) -> &[DraftItem] {
         match self {
-            Self::Listed(items) => items,
+            Self::Listed(items) | Self::Relayed { items, .. } => items,
             Self::Complete(items) => items,
             Self::Purge => &[],
         }
@@ -92,7 +100,11 @@ impl DraftItems {
     /// Returns whether the draft concerns all items that the registry has of the object.
     #[must_use]
     pub fn concerns_all(&self) -> bool {
-        matches!(self, Self::Complete(_) | Self::Purge)
+        match self {
+            Self::Listed(_) => false,
+            Self::Complete(_) | Self::Purge => true,
+            Self::Relayed { settlement, .. } => settlement.purge,
+        }
     }
 }
 

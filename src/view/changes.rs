@@ -10,6 +10,7 @@ use axum::{
 };
 use serde::Deserialize;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::{
     LARGE, PAGE_BYTES, PIECE_BYTES, block_on, journal_problem, live_readers::LiveReaders, store_problem,
@@ -96,6 +97,9 @@ struct PageView {
     changes: Vec<Change>,
     /// Value of `after` for the next page.
     next: Seq,
+    /// Identity of the journal that the numbers belong to. A restore and a failover of the database change it.
+    #[schema(value_type = String)]
+    journal: Uuid,
 }
 
 problems!(PageProblems: InvalidQuery, Gone, Unavailable);
@@ -170,12 +174,12 @@ impl Changes {
         let in_memory = self.journal.cached_after(after, limit, SMALL_PAGE);
         if let Some(changes) = in_memory.filter(|changes| is_small(changes, limit, after, self.journal.head())) {
             tail_read(true);
-            return Page::write(&self.readers, after, format, |page| page.add(&changes).map(|_| ()));
+            return Page::write(self, after, format, |page| page.add(&changes).map(|_| ()));
         }
         let permit = self.readers.spool().page_permit().await;
         let view = self.clone();
         Spool::blocking(permit, move || {
-            Page::write(&view.readers, after, format, |page| {
+            Page::write(&view, after, format, |page| {
                 while page.count < limit && page.bytes < PAGE_BYTES {
                     let (count, bytes) = (limit - page.count, PIECE_BYTES.min(PAGE_BYTES - page.bytes));
                     let read = block_on(view.journal.after_within(page.next, count, bytes)).map_err(journal_problem)?;
@@ -247,18 +251,20 @@ impl PageWriter {
 
 impl Page {
     fn write(
-        readers: &LiveReaders,
+        view: &Changes,
         after: Seq,
         format: PageFormat,
         add: impl FnOnce(&mut PageWriter) -> Result<(), Problem>,
     ) -> Result<Self, Problem> {
-        let out = readers.spool().writer();
+        let out = view.readers.spool().writer();
         let mut page = PageWriter { format, out, next: after, count: 0, bytes: 0 };
         add(&mut page)?;
         let next = page.next;
+        // Read after the changes, so that no change of a later journal is under the identity of an earlier one.
+        let journal = view.journal.identity();
         let open = if page.count == 0 { page.punctuation().0 } else { "" };
         let close = match format {
-            PageFormat::Json => format!("],\"next\":{next}}}"),
+            PageFormat::Json => format!("],\"next\":{next},\"journal\":\"{journal}\"}}"),
             PageFormat::Batch(_, batch) => batch.close.to_owned(),
         };
         let result = page.out.write_all(open.as_bytes()).and_then(|()| page.out.write_all(close.as_bytes()));

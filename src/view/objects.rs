@@ -104,7 +104,7 @@ pub async fn one(State(view): State<Changes>, Query(query): Query<ObjectQuery>) 
 
 impl<'a> ObjectView<'a> {
     /// Includes current and former items.
-    fn with_all_items(uri: &'a Uri, state: &'a ObjectState) -> Result<Self, StoreError> {
+    pub(super) fn with_all_items(uri: &'a Uri, state: &'a ObjectState) -> Result<Self, StoreError> {
         Self::filtered(uri, state, |_| true)
     }
 

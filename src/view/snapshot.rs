@@ -15,6 +15,7 @@
 use axum::{extract::State, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::{changes::Changes, journal_problem, json_response, objects::ObjectView, store_problem};
 use crate::{
@@ -35,18 +36,25 @@ pub struct SnapshotQuery {
     #[serde(default)]
     #[param(value_type = u64, minimum = 1)]
     limit: Option<usize>,
+    /// Whether objects and items that were deleted are on the pages too.
+    #[serde(default)]
+    #[param(required = false)]
+    former: bool,
 }
 
 /// A page of the registry.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SnapshotPage)]
 struct Page<'a> {
+    /// Identity of the journal. A restore and a failover of the database change it.
+    #[schema(value_type = String)]
+    journal: Uuid,
     /// Number of the newest change when the page was started.
     head: Seq,
     /// Number of times that a crawl had added an object without a change when the page was started. If it differs
     /// between the first and the last page, start again, because an added object may be missing.
     seeds: u64,
-    /// Objects that exist.
+    /// Objects that exist, or with `former` all objects.
     objects: Vec<ObjectView<'a>>,
     /// Value of `after` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,9 +92,14 @@ pub async fn page(State(view): State<Changes>, Query(query): Query<SnapshotQuery
     let registry = view.journal.registry(after, limit).await.map_err(journal_problem)?;
     let spool = view.readers.spool().clone();
     Spool::blocking(permit, move || {
-        let objects = registry.iter().filter_map(|(uri, state)| ObjectView::live(uri, state).transpose());
+        let object = |uri, state| match query.former {
+            true => ObjectView::with_all_items(uri, state).map(Some),
+            false => ObjectView::live(uri, state),
+        };
+        let objects = registry.iter().filter_map(|(uri, state)| object(uri, state).transpose());
         let objects = objects.collect::<Result<_, _>>().map_err(store_problem)?;
-        let page = Page { head, seeds, objects, next: registry.last().map(|(uri, _)| uri) };
+        let page =
+            Page { journal: view.journal.identity(), head, seeds, objects, next: registry.last().map(|(uri, _)| uri) };
         json_response(&spool, &page)
     })
     .await

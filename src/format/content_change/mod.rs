@@ -188,7 +188,7 @@ mod tests {
                 DraftChange::Reported(change) => Ok(change.clone()),
                 other => Err(format!("{other:?}")),
             },
-            DraftItems::Complete(_) | DraftItems::Purge => Err("no list".into()),
+            DraftItems::Complete(_) | DraftItems::Purge | DraftItems::Relayed { .. } => Err("no list".into()),
         }
     }
 

@@ -3,6 +3,7 @@
 mod bus_quarantine;
 mod fedora3_object_life;
 mod fixtures;
+mod gateway;
 mod hoarder;
 mod sfm;
 pub(crate) mod sfm_credentials;

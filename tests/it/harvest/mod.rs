@@ -2,6 +2,7 @@
 
 mod downloads;
 mod feeds;
+mod gateways;
 mod misbehaviour;
 mod oai_pmh;
 mod program;

@@ -1,0 +1,309 @@
+//! Requests of another gateway, and the position after each response.
+
+use std::time::Duration;
+
+use axum::http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ACCEPT, AUTHORIZATION},
+};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use tokio::time::sleep;
+use url::form_urlencoded;
+use uuid::Uuid;
+
+use super::{
+    GatewaySettings,
+    position::{Position, SnapshotStart},
+};
+use crate::{
+    format::{Headers, Location, Rejection, gateway::snapshot_event},
+    harvest::{
+        HarvestError, Harvester, Page, PageEnd,
+        client::{PlaceClient, RawResponse},
+    },
+    http_client::{OutboundUrl, is_transient},
+    intake::{Incoming, ReceivedMessage},
+    journal::Journal,
+    model::{Seq, Uri},
+    retry::Backoff,
+};
+
+/// Number of objects of a page of the snapshot, and of changes of a page.
+const PAGE_LIMIT: &str = "1000";
+
+/// Time that a request waits for further changes before the run ends, in seconds.
+const LAST_WAIT: &str = "5";
+
+/// Time that a request between two runs waits for changes, in seconds.
+const POLL_WAIT: &str = "60";
+
+/// Minimum time between two requests without changes, for a gateway that lets no request wait.
+const SHORTEST_POLL: Duration = Duration::from_secs(1);
+
+/// Waits after failed requests between two runs.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// Maximum length of an excerpt of a response in a reason, in characters.
+const EXCERPT: usize = 200;
+
+/// Harvest of another gateway.
+pub(super) struct GatewayHarvester {
+    settings: GatewaySettings,
+    client: PlaceClient,
+    /// The journal of this gateway.
+    own_journal: Journal,
+}
+
+/// A page of `/snapshot`.
+#[derive(Deserialize)]
+struct SnapshotPage {
+    journal: Uuid,
+    head: Seq,
+    seeds: u64,
+    objects: Vec<Box<RawValue>>,
+    #[serde(default)]
+    next: Option<Uri>,
+}
+
+/// A page of `/changes`.
+#[derive(Deserialize)]
+struct ChangePage {
+    journal: Uuid,
+    changes: Vec<Box<RawValue>>,
+    next: Seq,
+}
+
+/// Facts of a change that decide about its message.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ChangeFacts {
+    seq: Seq,
+    #[serde(default)]
+    source_event_id: Option<String>,
+}
+
+/// The part of a problem detail (RFC 9457) that is for people.
+#[derive(Deserialize)]
+struct ProblemDetail {
+    detail: String,
+}
+
+impl Harvester for GatewayHarvester {
+    fn describe(&self) -> String {
+        super::HarvesterSettings::describe(&self.settings)
+    }
+
+    fn page<'a>(&'a self, position: &'a str, _attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>> {
+        Box::pin(async move {
+            match Position::parse(position) {
+                Position::Beginning => self.snapshot(None).await,
+                Position::Snapshot { start, after } => self.snapshot(Some((start, after))).await,
+                Position::Changes { journal, after, repeated } => self.changes(journal, after, repeated).await,
+            }
+        })
+    }
+
+    fn new_work<'a>(&'a self, position: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            match Position::parse(position) {
+                Position::Changes { journal, after, .. } => self.wait_for_change(journal, after).await,
+                Position::Beginning | Position::Snapshot { .. } => std::future::pending().await,
+            }
+        })
+    }
+}
+
+impl GatewayHarvester {
+    pub(super) fn new(settings: GatewaySettings, client: PlaceClient, own_journal: Journal) -> Self {
+        Self { settings, client, own_journal }
+    }
+
+    /// Requests a page of the snapshot, the first one if there was none before.
+    async fn snapshot(&self, before: Option<(SnapshotStart, Uri)>) -> Result<Page, HarvestError> {
+        let after = before.as_ref().map(|(_, after)| ("after", after.as_str()));
+        let parameters: Vec<_> = [("former", "true")].into_iter().chain(after).collect();
+        let response = self.request("snapshot", &parameters).await?;
+        let SnapshotPage { journal, head, seeds, objects, next } = self.read(&response)?;
+        let start = before.map_or(SnapshotStart { journal, head, seeds }, |(start, _)| start);
+        if start.journal != journal {
+            return Err(begin_again("the gateway has got another journal while its snapshot was read"));
+        }
+        let position = match next {
+            Some(after) => Position::Snapshot { start, after },
+            // An object that a crawl has added meanwhile may be on none of the pages, and is in no change.
+            None if start.seeds != seeds => Position::Beginning,
+            // The last page is empty, so its head was read after all objects.
+            None => Position::Changes { journal, after: start.head, repeated: head },
+        };
+        let message =
+            |object: &RawValue| format!("{{\"object\":{{\"journal\":\"{journal}\",\"registered\":{object}}}}}");
+        let messages = objects.iter().map(|object| self.message(object, message(object))).collect();
+        Ok(page(messages, &position, PageEnd::More))
+    }
+
+    /// Requests the changes after a number. The run ends when there are none for a while.
+    async fn changes(&self, journal: Uuid, after: Seq, repeated: Seq) -> Result<Page, HarvestError> {
+        let number = after.to_string();
+        let parameters = [("after", number.as_str()), ("wait", LAST_WAIT)];
+        let response = self.request("changes", &parameters).await?;
+        if response.status == StatusCode::GONE {
+            return Err(begin_again(&format!("the gateway no longer has the change after {after}")));
+        }
+        let page: ChangePage = self.read(&response)?;
+        if page.journal != journal {
+            return Err(begin_again("the gateway has another journal than before"));
+        }
+        let own_snapshot = snapshot_event(self.own_journal.identity());
+        let message = |change: &RawValue| {
+            let ChangeFacts { seq, source_event_id } = serde_json::from_str(change.get()).unwrap_or_default();
+            // The other gateway has this fact from the snapshot of this one.
+            let has_returned = source_event_id.is_some_and(|id| id == own_snapshot);
+            let member = if seq <= repeated { "repeat" } else { "change" };
+            (!has_returned).then(|| self.message(change, format!("{{\"{member}\":{change}}}")))
+        };
+        let messages = page.changes.iter().filter_map(|change| message(change)).collect();
+        let position = Position::Changes { journal, after: page.next, repeated };
+        let end = if page.changes.is_empty() { PageEnd::Complete } else { PageEnd::More };
+        Ok(self::page(messages, &position, end))
+    }
+
+    /// Returns a message; one that is too large goes to the quarantine.
+    fn message(&self, value: &RawValue, body: String) -> ReceivedMessage {
+        let bytes = value.get().len();
+        let incoming = |body| Incoming {
+            content_type: Some("application/json".to_owned()),
+            headers: Headers::default(),
+            body: Bytes::from(body),
+            transport_id: None,
+            redelivered: false,
+        };
+        let max = self.client.max_record_bytes();
+        if bytes > max {
+            let reason = format!("it has {bytes} bytes, and limits.body_bytes is {max}");
+            let rejection = Rejection::unprocessable(Location::Message, reason);
+            let start: String = value.get().chars().take(EXCERPT).collect();
+            return ReceivedMessage::Unreadable { incoming: incoming(start), rejection, encoded: false };
+        }
+        ReceivedMessage::Readable(incoming(body))
+    }
+
+    /// Waits until the other gateway has a change after this number, or must be read from its snapshot.
+    async fn wait_for_change(&self, journal: Uuid, after: Seq) {
+        let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
+        let number = after.to_string();
+        loop {
+            let parameters = [("after", number.as_str()), ("limit", "1"), ("wait", POLL_WAIT)];
+            // No permit of the host, because others may send requests to it during the wait.
+            let response = self.send("changes", &parameters).await;
+            let page = response.and_then(|response| match response.status {
+                StatusCode::GONE => Ok(None),
+                _ => self.read::<ChangePage>(&response).map(Some),
+            });
+            match page {
+                Ok(Some(page)) if page.changes.is_empty() && page.journal == journal => {
+                    backoff.reset();
+                    sleep(SHORTEST_POLL).await;
+                }
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "cannot wait for changes of another gateway; retrying");
+                    sleep(backoff.next_wait()).await;
+                }
+            }
+        }
+    }
+
+    /// Requests a page when the host may get a request. A busy gateway is an error.
+    async fn request(&self, path: &str, parameters: &[(&str, &str)]) -> Result<RawResponse, HarvestError> {
+        let mut permit = self.client.permit().await;
+        let limited = [parameters, &[("limit", PAGE_LIMIT)]].concat();
+        let mut response = self.send(path, &limited).await?;
+        if response.status == StatusCode::BAD_REQUEST {
+            // The `limits.page` of the gateway is smaller, so its default applies.
+            response = self.send(path, parameters).await?;
+        }
+        if response.is_busy() {
+            return Err(self.client.busy(&mut permit, response.status, &response.headers).into());
+        }
+        Ok(response)
+    }
+
+    async fn send(&self, path: &str, parameters: &[(&str, &str)]) -> Result<RawResponse, HarvestError> {
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
+        let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        if let Some(token) = &self.settings.token {
+            let mut value = HeaderValue::from_bytes(&[b"Bearer ", token.expose()].concat())
+                .map_err(|_| HarvestError::fail("the token has characters that a header cannot have"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(self.client.get(&self.url(path)?, Some(&query), &headers).await?)
+    }
+
+    /// Returns the URL of a resource of the gateway.
+    fn url(&self, path: &str) -> Result<OutboundUrl, HarvestError> {
+        let mut url = self.settings.url.expose().clone();
+        let folder = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{folder}/{path}"));
+        self.client.allowed(url.as_str()).map_err(|error| HarvestError::fail(error.to_string()))
+    }
+
+    /// Reads a page, and checks that it is not of this gateway itself.
+    fn read<T: DeserializeOwned + JournalPage>(&self, response: &RawResponse) -> Result<T, HarvestError> {
+        if !response.status.is_success() {
+            return Err(refusal(response));
+        }
+        let page: T = serde_json::from_slice(&response.body).map_err(|error| {
+            let start: String = String::from_utf8_lossy(&response.body).chars().take(EXCERPT).collect();
+            HarvestError::fail(format!("the response is no page of a gateway ({error}); it begins with {start:?}"))
+        })?;
+        if page.journal() == self.own_journal.identity() {
+            return Err(HarvestError::fail("the url of the source leads to this gateway itself; remove the source"));
+        }
+        Ok(page)
+    }
+}
+
+/// Returns a page without remarks.
+fn page(messages: Vec<ReceivedMessage>, position: &Position, end: PageEnd) -> Page {
+    Page { messages, position: position.text(), end, is_repaired: false, remarks: Vec::new() }
+}
+
+/// A page that names its journal.
+trait JournalPage {
+    fn journal(&self) -> Uuid;
+}
+
+impl JournalPage for SnapshotPage {
+    fn journal(&self) -> Uuid {
+        self.journal
+    }
+}
+
+impl JournalPage for ChangePage {
+    fn journal(&self) -> Uuid {
+        self.journal
+    }
+}
+
+fn begin_again(reason: &str) -> HarvestError {
+    HarvestError::Continue { reason: format!("{reason}; its snapshot is read"), position: Position::Beginning.text() }
+}
+
+/// Returns the error for a response without a page.
+fn refusal(response: &RawResponse) -> HarvestError {
+    let status = response.status;
+    let detail = serde_json::from_slice::<ProblemDetail>(&response.body);
+    let detail = detail.map(|ProblemDetail { detail }| format!(": {detail}")).unwrap_or_default();
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            HarvestError::fail(format!("the gateway refuses access ({status}){detail} Check the token of the source"))
+        }
+        _ if is_transient(status) => HarvestError::retry(format!("the gateway has failed ({status}){detail}")),
+        _ => HarvestError::fail(format!("the gateway does not return the page ({status}){detail}")),
+    }
+}
