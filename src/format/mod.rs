@@ -41,6 +41,8 @@ pub use format_kind::{Batch, ExtraHeaders, FormatKind, Header, HeaderProtocol};
 pub use limits::{Limits, MessageLimit};
 pub use rejection::{Location, Rejection, RejectionKind};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+
 /// All dialects, by name.
 pub static DIALECTS: &[&DialectKind] = &[
     &fedora_apim::DIALECT,
@@ -54,6 +56,9 @@ pub static DIALECTS: &[&DialectKind] = &[
     &gateway::DIALECT,
     &content_change::DIALECT,
 ];
+
+/// ASCII characters that are percent-encoded in a part of a URI: all but the unreserved ones (RFC 3986 section 2.3).
+pub(crate) const NOT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Returns the dialect with this name.
 #[must_use]

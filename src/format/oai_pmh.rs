@@ -13,12 +13,12 @@
 //! Headers give the facts that a record does not contain: the base URL, the metadata prefix, and the date of the
 //! response, for records without a datestamp.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 
 use super::{
-    Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, ParsedMessage, Rejection,
-    parse_settings,
+    Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, NOT_UNRESERVED, ParsedMessage,
+    Rejection, parse_settings,
     xml::{Document, Element},
 };
 use crate::model::{
@@ -43,9 +43,6 @@ const PROVENANCE: &str = "http://www.openarchives.org/OAI/2.0/provenance";
 
 /// Maximum number of origins of a record that its description lists.
 const MAX_ORIGINS: usize = 8;
-
-/// Characters of a query value that are percent-encoded: all but the unreserved ones (RFC 3986 section 2.3).
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The dialect `oai-pmh`.
 pub(super) static DIALECT: DialectKind = DialectKind {
@@ -263,7 +260,7 @@ fn description(identifier: &str, origins: &[OriginDescription]) -> Text {
 /// # Errors
 /// Fails if the URL is too long, or the base URL is not a URL.
 pub fn get_record_url(base_url: &str, prefix: &str, identifier: &str) -> Result<Uri, crate::model::InvalidUri> {
-    let [prefix, identifier] = [prefix, identifier].map(|value| utf8_percent_encode(value, ENCODED));
+    let [prefix, identifier] = [prefix, identifier].map(|value| utf8_percent_encode(value, NOT_UNRESERVED));
     Uri::parse(&format!("{base_url}?verb=GetRecord&metadataPrefix={prefix}&identifier={identifier}"))
 }
 

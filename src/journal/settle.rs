@@ -3,8 +3,11 @@
 //! Settling has no side effects: it compares a draft with the registry and returns the change to append and the
 //! facts to confirm. The writer stores both in one transaction.
 
+mod object_facts;
+
 use std::collections::BTreeSet;
 
+use self::object_facts::{carrier_item, has_new_object_facts};
 use super::registry::{Confirmations, ObjectState, ordering_time};
 use crate::model::{
     Aspect, AspectSet, ChangeId, ContentItemModification, ContentLocation, ContentObjectModification, Draft,
@@ -388,38 +391,6 @@ impl DraftSettler<'_> {
     fn is_late(&self, uri: &Uri, aspect: Aspect) -> bool {
         self.registered.is_late(uri, aspect, self.order)
     }
-}
-
-/// Returns whether a draft reports a parent or types that the registry lacks and that are not late.
-fn has_new_object_facts(draft: &Draft, registered: &ObjectState, order: Timestamp) -> bool {
-    let on_time = |aspect| !registered.is_late(&draft.object, aspect, order);
-    let parent = draft.parent.is_some() && draft.parent.as_ref() != registered.parent() && on_time(Aspect::Parent);
-    let types = !draft.types.is_empty() && !are_same_types(&draft.types, registered.types()) && on_time(Aspect::Types);
-    parent || types
-}
-
-/// Compares two lists of types, ignoring their order.
-fn are_same_types(types: &[Uri], others: &[Uri]) -> bool {
-    let sorted = |types: &[Uri]| types.iter().cloned().collect::<BTreeSet<_>>();
-    types == others || sorted(types) == sorted(others)
-}
-
-/// Returns the item of a change that only has new facts about its object: an UPDATE without content of the first
-/// existing item, or else the DELETE of the first deleted item. Neither changes the item in the registry.
-fn carrier_item(items: &DraftItems, registered: &ObjectState, order: Timestamp) -> Option<(Uri, ItemChange)> {
-    let DraftItems::Listed(items) = items else { return None };
-    let on_time = |item: &&DraftItem| !registered.is_late(&item.uri, Aspect::Existence, order);
-    if let Some(item) = items.iter().filter(on_time).find(|item| registered.is_live(&item.uri)) {
-        let state = registered.state(&item.uri);
-        let before = state.filter(|_| !registered.is_late(&item.uri, Aspect::State, order)).cloned();
-        return Some((item.uri.clone(), ItemChange::Update { content: None, before, after: None }));
-    }
-    items.iter().filter(on_time).find_map(|item| match &item.change {
-        DraftChange::Reported(ItemChange::Delete { .. }) if registered.is_gone(&item.uri) => {
-            Some((item.uri.clone(), ItemChange::Delete { before: None, after: None }))
-        }
-        _ => None,
-    })
 }
 
 /// Returns the aspects of an item that a change affects.

@@ -14,15 +14,15 @@
 
 mod entry;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use url::Url;
 
 use self::entry::{Attachment, ParsedEntry};
 pub use self::entry::{EntryIdentity, identify};
 use super::{
-    Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, ParsedMessage, Rejection,
-    parse_settings, xml::Document,
+    Dialect, DialectKind, DuplicateDetection, Limits, Location, Message, MessageLimit, NOT_UNRESERVED, ParsedMessage,
+    Rejection, parse_settings, xml::Document,
 };
 use crate::model::{
     ContentLocation, Digest, DigestAlgorithm, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime,
@@ -46,9 +46,6 @@ pub const DELETED_ENTRY: &str = "deleted-entry";
 
 /// Time after the response from which the date of an entry counts as wrong, in milliseconds.
 const MAX_FUTURE_MILLIS: i64 = 24 * 60 * 60 * 1000;
-
-/// Characters of a fragment that are percent-encoded: all but the unreserved ones (RFC 3986 section 2.3).
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The dialect `feed`.
 pub(super) static DIALECT: DialectKind = DialectKind {
@@ -209,7 +206,7 @@ pub fn entry_uri(feed_url: &str, key: &str) -> Result<Uri, InvalidUri> {
     }
     // The URL of a feed with a query has a fragment already, which stands for the query.
     let separator = if Url::parse(feed_url).is_ok_and(|url| url.fragment().is_some()) { '/' } else { '#' };
-    Uri::parse(&format!("{feed_url}{separator}{}", utf8_percent_encode(key, ENCODED)))
+    Uri::parse(&format!("{feed_url}{separator}{}", utf8_percent_encode(key, NOT_UNRESERVED)))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! URI templates with one variable (RFC 6570, level 1), one for each kind of thing.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
 use super::{super::routing::SystemUrl, rejection};
-use crate::format::Rejection;
+use crate::format::{NOT_UNRESERVED, Rejection};
 use crate::model::Uri;
 
 /// A template that builds a URI from an identifier.
@@ -56,9 +56,6 @@ impl UriTemplate {
         self.expand(id).map_err(|error| rejection(pointer, format!("this makes no URI: {error}")))
     }
 }
-
-/// ASCII characters that are not unreserved (RFC 3986 section 2.3).
-const NOT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Requests to a repository with OAI-PMH, and the classification of its responses.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header::ACCEPT_ENCODING};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
 use super::{
     OaiPmhSettings,
@@ -9,6 +9,7 @@ use super::{
     response::{self, InvalidResponse, Response},
 };
 use crate::{
+    format::NOT_UNRESERVED,
     harvest::{
         HarvesterContext,
         client::{PlaceClient, PlaceSettings, RawResponse, RequestError},
@@ -16,9 +17,6 @@ use crate::{
     },
     http_client::{ClientError, OutboundUrl, is_transient},
 };
-
-/// Characters of an argument that are percent-encoded (section 3.1.1.3): all but the unreserved ones.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Client of one repository.
 pub(super) struct RepositoryClient {
@@ -90,7 +88,7 @@ impl Arguments<'_> {
     fn query(&self) -> String {
         let mut query = format!("verb={}", self.verb);
         for (name, value) in &self.others {
-            query.push_str(&format!("&{name}={}", utf8_percent_encode(value, ENCODED)));
+            query.push_str(&format!("&{name}={}", utf8_percent_encode(value, NOT_UNRESERVED)));
         }
         if let Some((name, value)) = self.verbatim {
             query.push_str(&format!("&{name}={value}"));

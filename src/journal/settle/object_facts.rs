@@ -1,0 +1,42 @@
+//! Facts of a draft about its object: news of its parent and types, and the item that carries them.
+
+use std::collections::BTreeSet;
+
+use super::super::registry::ObjectState;
+use crate::model::{Aspect, Draft, DraftChange, DraftItem, DraftItems, ItemChange, Timestamp, Uri};
+
+/// Returns whether a draft reports a parent or types that the registry lacks and that are not late.
+pub(super) fn has_new_object_facts(draft: &Draft, registered: &ObjectState, order: Timestamp) -> bool {
+    let on_time = |aspect| !registered.is_late(&draft.object, aspect, order);
+    let parent = draft.parent.is_some() && draft.parent.as_ref() != registered.parent() && on_time(Aspect::Parent);
+    let types = !draft.types.is_empty() && !are_same_types(&draft.types, registered.types()) && on_time(Aspect::Types);
+    parent || types
+}
+
+/// Compares two lists of types, ignoring their order.
+fn are_same_types(types: &[Uri], others: &[Uri]) -> bool {
+    let sorted = |types: &[Uri]| types.iter().cloned().collect::<BTreeSet<_>>();
+    types == others || sorted(types) == sorted(others)
+}
+
+/// Returns the item of a change that only has new facts about its object: an UPDATE without content of the first
+/// existing item, or else the DELETE of the first deleted item. Neither changes the item in the registry.
+pub(super) fn carrier_item(
+    items: &DraftItems,
+    registered: &ObjectState,
+    order: Timestamp,
+) -> Option<(Uri, ItemChange)> {
+    let DraftItems::Listed(items) = items else { return None };
+    let on_time = |item: &&DraftItem| !registered.is_late(&item.uri, Aspect::Existence, order);
+    if let Some(item) = items.iter().filter(on_time).find(|item| registered.is_live(&item.uri)) {
+        let state = registered.state(&item.uri);
+        let before = state.filter(|_| !registered.is_late(&item.uri, Aspect::State, order)).cloned();
+        return Some((item.uri.clone(), ItemChange::Update { content: None, before, after: None }));
+    }
+    items.iter().filter(on_time).find_map(|item| match &item.change {
+        DraftChange::Reported(ItemChange::Delete { .. }) if registered.is_gone(&item.uri) => {
+            Some((item.uri.clone(), ItemChange::Delete { before: None, after: None }))
+        }
+        _ => None,
+    })
+}
