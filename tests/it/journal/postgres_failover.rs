@@ -157,8 +157,9 @@ async fn commit_that_did_not_reach_the_synchronous_standby_is_not_acknowledged()
         pair.primary.run("journal", &format!("SELECT count(pg_cancel_backend(pid)) {}", waiting("COMMIT")));
         // The gateway asks for the outcome in a transaction that waits for the standby as well.
         wait_until("the gateway asks", || is_waiting("INSERT INTO writers AS stored%"));
+        let resuming = Instant::now();
         assert!(Command::new("kill").args(["-CONT", &receiver]).status().unwrap().success());
-        Instant::now()
+        resuming
     };
     let posting = tokio::spawn(async move {
         let seq = post(&gateway, 2).await;

@@ -34,7 +34,8 @@ async fn changes_are_paged() {
     let page = gateway.json("/changes?after=4&limit=2").await;
     assert_eq!((page["changes"].as_array().unwrap().len(), &page["next"]), (1, &json!(5)));
     let page = gateway.json("/changes?after=5").await;
-    assert_eq!(page, json!({ "changes": [], "next": 5 }));
+    assert_eq!(page, json!({ "changes": [], "next": 5, "journal": page["journal"] }));
+    assert!(uuid::Uuid::parse_str(page["journal"].as_str().unwrap()).is_ok(), "{page}");
     for query in ["limit=0", "limit=1001", "limit=x", "after=-1", "aftre=1"] {
         let refused = get(&gateway, &format!("/changes?{query}"), "*/*").await;
         assert_eq!(refused.status(), 400, "{query}");
