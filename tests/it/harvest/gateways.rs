@@ -196,6 +196,7 @@ async fn copy_begins_with_the_registry_and_comes_back_after_retention() {
     copy.wait_for_registry(&edge).await;
     assert!(copy.gateway.head().await > snapshot);
 
+    let read = edge.gateway.head().await;
     // The copy is away while the edge deletes objects, and forgets the changes.
     copy.gateway.kill();
     for number in 0..3 {
@@ -205,8 +206,8 @@ async fn copy_begins_with_the_registry_and_comes_back_after_retention() {
     edge.lines = format!("{PUBLISHER}[journal]\nkeep_changes = 5\n");
     edge.kill();
     let began = Instant::now();
-    let first = format!("{}/changes?after=1", edge.gateway.url);
-    while edge.gateway.http.get(&first).send().await.unwrap().status() != StatusCode::GONE {
+    let next = format!("{}/changes?after={read}", edge.gateway.url);
+    while edge.gateway.http.get(&next).send().await.unwrap().status() != StatusCode::GONE {
         assert!(began.elapsed() < PATIENCE, "nothing is removed");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
