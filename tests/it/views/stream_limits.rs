@@ -133,8 +133,8 @@ async fn stream_count_is_limited() {
 async fn stream_ends_after_its_maximum_duration() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path(), "[limits]\nstream_seconds = 1\n");
-    let mut stream = Stream::open(&gateway, "", None).await;
     let began = Instant::now();
+    let mut stream = Stream::open(&gateway, "", None).await;
     assert!(stream.ends_well().await);
     assert!(began.elapsed() > Duration::from_millis(800), "{:?}", began.elapsed());
 }
