@@ -23,12 +23,14 @@ mod amqp;
 #[allow(dead_code, clippy::expect_used)]
 mod broker_process;
 mod database;
+mod downloads;
 /// Fedora 3 messages of the tests.
 #[path = "../../tests/it/support/fedora3_messages.rs"]
 #[allow(dead_code)]
 mod fedora3_messages;
 mod formats;
 mod growth;
+mod harvests;
 mod http;
 mod journal;
 mod lookups;
@@ -62,7 +64,7 @@ mod webhooks;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Parts of the benchmark, by name.
-const PARTS: [(&str, fn()); 13] = [
+const PARTS: [(&str, fn()); 15] = [
     ("formats", formats::measure),
     ("appends", journal::appends),
     ("growth", growth::growth),
@@ -76,6 +78,8 @@ const PARTS: [(&str, fn()); 13] = [
     ("postgres", postgres_hooks::measure),
     ("nodes", nodes::measure),
     ("takeover", takeover::measure),
+    ("harvests", harvests::measure),
+    ("downloads", downloads::measure),
 ];
 
 fn main() {

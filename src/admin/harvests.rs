@@ -64,7 +64,7 @@ struct HarvestSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Timestamp)]
     next: Option<Timestamp>,
-    /// Last failure of the present run or attempt, if any.
+    /// Last failure since the newest page on disk, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = HarvestFailure)]
     last_error: Option<HarvestFailure>,

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::try_join;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -189,16 +190,21 @@ impl Engine {
     /// Requests and writes pages until the run ends; returns the run.
     async fn pages(&self, mut progress: Progress, stop: &CancellationToken) -> Result<HarvestRun, Interruption> {
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
-        let mut detours = 0;
+        let (mut detours, mut ahead) = (0, None);
         loop {
             self.status.set(HarvestState::Running, None);
-            let request = self.harvester.page(&progress.position, backoff.failures());
-            let Some(result) = stop.run_until_cancelled(request).await else { return Err(Interruption::Stopped) };
+            let result = match ahead.take() {
+                Some(result) => result,
+                None => {
+                    let request = self.harvester.page(&progress.position, backoff.failures());
+                    stop.run_until_cancelled(request).await.ok_or(Interruption::Stopped)?
+                }
+            };
             match result {
                 Ok(page) => {
                     backoff.reset();
                     detours = 0;
-                    progress = self.write(progress, page, stop).await?;
+                    (progress, ahead) = self.write_and_request(progress, page, stop).await?;
                     if progress.run.state != RunState::Running {
                         return Ok(progress.run);
                     }
@@ -250,6 +256,21 @@ impl Engine {
         Ok(self.write_batch(batch, progress, stop).await?.run)
     }
 
+    /// Writes a page, and meanwhile requests the next one if its kind allows that.
+    async fn write_and_request(
+        &self,
+        before: Progress,
+        page: Page,
+        stop: &CancellationToken,
+    ) -> Result<(Progress, Option<Result<Page, HarvestError>>), Interruption> {
+        if page.end != PageEnd::More || !self.harvester.may_request_ahead(&page.position) {
+            return Ok((self.write(before, page, stop).await?, None));
+        }
+        let position = page.position.clone();
+        let request = async { Ok(stop.run_until_cancelled(self.harvester.page(&position, 0)).await) };
+        try_join(self.write(before, page, stop), request).await
+    }
+
     /// Writes a page and the position after it.
     async fn write(&self, before: Progress, page: Page, stop: &CancellationToken) -> Result<Progress, Interruption> {
         let Page { messages, position, end, is_repaired, remarks } = page;
@@ -280,6 +301,9 @@ impl Engine {
         let read = tokio::task::spawn_blocking(move || Batch::read(&source, messages));
         let batch = read.await.map_err(|_| JournalError::Closed)?;
         let written = self.write_batch(batch, Progress { run, position: position.into() }, stop).await?;
+        if written.run.state != RunState::Failed {
+            self.status.recover();
+        }
         let HarvestRun { counts, .. } = &written.run;
         tracing::debug!(
             source = %self.source.name(), pages = counts.pages, records = counts.records, changes = counts.changes,

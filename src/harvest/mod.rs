@@ -119,6 +119,13 @@ pub trait Harvester: Send + Sync {
     /// page or a newer one.
     fn page<'a>(&'a self, position: &'a str, attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>>;
 
+    /// Returns whether the page after `position` may be requested before the page that ends there is on disk. The two
+    /// then overlap, and memory holds both. A kind that reads its own changes or records in the journal returns false.
+    fn may_request_ahead(&self, position: &str) -> bool {
+        let _ = position;
+        false
+    }
+
     /// Returns the time before which no run may begin after a complete one, because the server has asked for that.
     /// Runs on request begin earlier.
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {

@@ -33,7 +33,7 @@ pub struct HarvestView {
     pub state: HarvestState,
     /// Time of the next run, or of the next attempt of a failed request.
     pub next: Option<Timestamp>,
-    /// Last failure of the present run or attempt, with its time.
+    /// Last failure since the newest page on disk, with its time.
     pub last_error: Option<(String, Timestamp)>,
     /// Facts about the repository that an administrator should know, from the newest run.
     pub remarks: Vec<String>,
@@ -71,6 +71,11 @@ impl HarvestStatus {
 
     pub(super) fn fail(&self, reason: String) {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).last_error = Some((reason, Timestamp::now()));
+    }
+
+    /// Forgets a failure that no longer prevents progress.
+    pub(super) fn recover(&self) {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).last_error = None;
     }
 
     /// Forgets the failures and remarks of earlier runs.

@@ -26,6 +26,7 @@ use futures_util::{
     stream,
 };
 use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::{
     fetch::{FetchError, FetchedFile, Fetcher, RobotsCache},
@@ -105,7 +106,7 @@ impl HarvesterSettings for DownloadSettings {
                 ..ClientSettings::new(policy.clone())
             });
             let (client, files, settings) = (client.await?, FileStore::open(&files)?, self.clone());
-            let fetcher = Fetcher { client, policy, hosts, files, settings, robots: RobotsCache::default() };
+            let fetcher = Arc::new(Fetcher { client, policy, hosts, files, settings, robots: RobotsCache::default() });
             Ok(Arc::new(Downloader { fetcher, journal, public_url }) as Arc<dyn Harvester>)
         })
     }
@@ -113,7 +114,7 @@ impl HarvesterSettings for DownloadSettings {
 
 /// The harvest of the files.
 struct Downloader {
-    fetcher: Fetcher,
+    fetcher: Arc<Fetcher>,
     journal: Journal,
     public_url: Arc<str>,
 }
@@ -133,6 +134,10 @@ impl Harvester for Downloader {
         Box::pin(self.read_page(Position::parse(position)))
     }
 
+    fn may_request_ahead(&self, _: &str) -> bool {
+        true
+    }
+
     fn new_work<'a>(&'a self, position: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(self.wait_for_work(Position::parse(position)))
     }
@@ -145,7 +150,7 @@ impl Downloader {
         let mut attempts: Vec<Attempt> = repeats.map(|repeat| (repeat.download, repeat.attempts)).collect();
         let is_end = self.select(&mut position, &mut attempts).await?;
         let total = self.fetcher.settings.total_bytes;
-        let budget = AtomicU64::new(total.saturating_sub(position.bytes));
+        let budget = Arc::new(AtomicU64::new(total.saturating_sub(position.bytes)));
         let budget_before = budget.load(Ordering::Relaxed);
         let results: Vec<_> = stream::iter(attempts)
             .map(|attempt| self.attempt(attempt, &budget))
@@ -178,12 +183,16 @@ impl Downloader {
     async fn attempt(
         &self,
         (download, attempts): Attempt,
-        budget: &AtomicU64,
+        budget: &Arc<AtomicU64>,
     ) -> Result<Option<Outcome>, JournalError> {
         if !self.is_current(&download).await? {
             return Ok(None);
         }
-        let result = self.fetcher.fetch(&download, budget).await;
+        // A task of its own, because hashing would hold up the other transfers.
+        let (fetcher, task_download) = (Arc::clone(&self.fetcher), download.clone());
+        let budget = Arc::clone(budget);
+        let task = tokio::spawn(async move { fetcher.fetch(&task_download, &budget).await });
+        let result = AbortOnDropHandle::new(task).await.map_err(|_| JournalError::Closed)?;
         Ok(Some((download, attempts, result)))
     }
 

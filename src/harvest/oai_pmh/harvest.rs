@@ -52,6 +52,10 @@ impl Harvester for OaiPmhHarvester {
     fn page<'a>(&'a self, position: &'a str, attempt: u32) -> BoxFuture<'a, Result<Page, HarvestError>> {
         Box::pin(self.next_page(Position::parse(position, &self.settings_digest), attempt))
     }
+
+    fn may_request_ahead(&self, _: &str) -> bool {
+        true
+    }
 }
 
 impl OaiPmhHarvester {

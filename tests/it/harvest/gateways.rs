@@ -200,7 +200,9 @@ async fn copy_begins_with_the_registry_and_comes_back_after_retention() {
     // The copy is away while the edge deletes objects, and forgets the changes.
     copy.gateway.kill();
     for number in 0..3 {
-        edge.report(&json!({ "object": format!("urn:x:{number}"), "purge": true })).await;
+        // Without a time, an equal report is a duplicate.
+        let time = chrono::Utc::now().to_rfc3339();
+        edge.report(&json!({ "object": format!("urn:x:{number}"), "purge": true, "time": time })).await;
     }
     edge.report_random(&mut random, "y", 60).await;
     edge.lines = format!("{PUBLISHER}[journal]\nkeep_changes = 5\n");

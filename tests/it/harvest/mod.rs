@@ -1,6 +1,7 @@
 //! Harvests of repositories.
 
 mod downloads;
+mod example;
 mod feeds;
 mod gateways;
 mod misbehaviour;

@@ -1,6 +1,6 @@
-//! Python programs of the tests: Social Feed Manager's publisher (kombu), a repository (stomp.py), and the
-//! example indexer (pika) and webhook receiver (standardwebhooks). `scripts/python` creates their environment
-//! on its first run.
+//! Python programs of the tests: Social Feed Manager's publisher (kombu), a repository (stomp.py), and the examples:
+//! indexer (pika), webhook receiver (standardwebhooks), OAI-PMH repository. `scripts/python` creates their environment on
+//! its first run.
 
 use std::{
     fs::{self, File},
@@ -84,6 +84,15 @@ impl Example {
         receiver.until_printed(1).await;
         let port = receiver.lines()[0].rsplit(' ').next().unwrap().parse().unwrap();
         (receiver, port)
+    }
+
+    /// Starts the OAI-PMH repository at a port.
+    pub(crate) async fn oai_pmh_repository(port: &str, folder: &Path) -> Self {
+        let mut repository = python("examples/oai_pmh_repository.py");
+        repository.arg(port);
+        let mut repository = Self::start(repository, folder, "repository");
+        repository.until_printed(1).await;
+        repository
     }
 
     fn start(mut example: Command, folder: &Path, name: &str) -> Self {

@@ -1,0 +1,68 @@
+//! The example of the README: `examples/oai_pmh_repository.py`, harvested with `examples/oai_pmh.toml`.
+
+use std::{fs, path::Path, time::Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    gateway::{Gateway, PATIENCE, command, free_address},
+    journal_fixture::configuration,
+    python::Example,
+};
+
+/// Waits until a harvest meets a condition, and returns it.
+async fn wait_for(gateway: &Gateway, source: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let harvest = gateway.json(&format!("/harvests/{source}")).await;
+        if condition(&harvest) {
+            return harvest;
+        }
+        assert!(began.elapsed() < PATIENCE, "{harvest}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+/// Returns the source of each change after a number, with the change and the last part of the URI of each item.
+async fn changes(gateway: &Gateway, after: u64) -> Vec<Value> {
+    let page = gateway.json(&format!("/changes?after={after}")).await;
+    let end = |item: &Value| item["uri"].as_str().unwrap().rsplit(['/', 'A']).next().unwrap().to_owned();
+    let items = |change: &Value| {
+        let items = change["items"].as_array().unwrap().iter();
+        items.map(|item| json!([item["change"], end(item)])).collect::<Vec<_>>()
+    };
+    page["changes"].as_array().unwrap().iter().map(|change| json!([change["source"], items(change)])).collect()
+}
+
+#[tokio::test]
+async fn example_of_the_readme_harvests_records_and_files() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
+    let port = address.rsplit(':').next().unwrap();
+    let lines = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/oai_pmh.toml")).unwrap();
+    let config = configuration(folder.path(), &lines.replace("8090", port).replace("data = \"./theses\"\n", ""));
+    let gateway = Gateway::start_with(folder.path(), &["--config", &config]);
+    // The harvest waits for a repository that is not there yet.
+    wait_for(&gateway, "theses", |harvest| harvest["lastError"]["reason"].is_string()).await;
+    let _repository = Example::oai_pmh_repository(port, folder.path()).await;
+    let harvest = wait_for(&gateway, "theses", |harvest| harvest["run"]["state"] == "completed").await;
+    assert_eq!(harvest["lastError"], Value::Null, "{harvest}");
+    wait_for(&gateway, "theses-files", |harvest| harvest["run"]["changes"] == 1).await;
+    let first = changes(&gateway, 0).await;
+    let expected =
+        [json!(["theses", [["ADD", "17"], ["ADD", "17.pdf"]]]), json!(["theses-files", [["UPDATE", "17.pdf"]]])];
+    assert_eq!(first, expected);
+    let copy = gateway.json("/changes?after=1").await["changes"][0]["items"][0]["content"].clone();
+    let path = copy["url"].as_str().unwrap().strip_prefix(&gateway.url).unwrap().to_owned();
+    let file = gateway.http.get(format!("{}{path}", gateway.url)).send().await.unwrap().text().await.unwrap();
+    assert_eq!(file, "%PDF-1.4\n% On learning of changes\n%%EOF\n");
+
+    let record = format!("http://{address}/records/17");
+    assert!(gateway.http.delete(record).send().await.unwrap().status().is_success());
+    let run = command().args(["harvests", "run", "theses", "--gateway", &gateway.url]).output().unwrap();
+    assert!(run.status.success(), "{run:?}");
+    wait_for(&gateway, "theses", |harvest| {
+        harvest["runs"].as_array().unwrap().len() == 2 && harvest["run"]["state"] == "completed"
+    })
+    .await;
+    assert_eq!(changes(&gateway, 2).await, [json!(["theses", [["DELETE", "17.pdf"], ["DELETE", "17"]]])]);
+}
