@@ -109,6 +109,10 @@ impl Definition {
             return Err(InvalidDefinition::new(unknown, format!("there is no such key; {}", advice(unknown, &keys))));
         }
         let format = remove_kind(&mut table, "format", Some(DEFAULT_FORMAT), FORMATS, |kind| kind.name)?;
+        if format.routed.is_some() && !delivery.has_routing_keys {
+            let reason = format!("the format {} needs routing keys; give the delivery amqp", format.name);
+            return Err(InvalidDefinition::new("format", reason));
+        }
         let filter: Filter = remove_key(&mut table, "filter")?.unwrap_or_default();
         if filter.since.is_some() {
             return Err(InvalidDefinition::new(

@@ -57,6 +57,8 @@ pub struct DeliveryKind {
     pub name: &'static str,
     /// One-line description.
     pub about: &'static str,
+    /// Whether messages have routing keys. Some formats need them.
+    pub has_routing_keys: bool,
     /// Settings of this delivery. A definition lists them beside the keys that all subscriptions share.
     pub settings: &'static [SettingSpec],
     /// Parses the settings.

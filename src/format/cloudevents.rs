@@ -37,6 +37,7 @@ pub(super) static STRUCTURED: FormatKind = FormatKind {
     write: |change| write(&Event::of(change)),
     write_modification: |modification| write(&Event::alone(modification)),
     extra_headers: ExtraHeaders::None,
+    routed: None,
     batch: Some(Batch { media_type: "application/cloudevents-batch+json", open: "[", between: ",", close: "]" }),
 };
 
@@ -48,6 +49,7 @@ pub(super) static BINARY: FormatKind = FormatKind {
     write: |change| write(change),
     write_modification: |modification| write(modification),
     extra_headers: ExtraHeaders::Required(headers),
+    routed: None,
     batch: None,
 };
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::model::{Change, ContentObjectModification};
+use crate::model::{Change, ContentObjectModification, Uri};
 
 /// A format that views, subscriptions and the command line offer.
 pub struct FormatKind {
@@ -18,6 +18,9 @@ pub struct FormatKind {
     pub write_modification: fn(&ContentObjectModification) -> Vec<u8>,
     /// Headers of the message besides the content type.
     pub extra_headers: ExtraHeaders,
+    /// Splits a change into messages for a topic exchange, if the format decides about their number and routing keys.
+    /// [`FormatKind::write`] then lists these messages.
+    pub routed: Option<fn(&Change) -> Vec<RoutedMessage>>,
     /// Syntax for several changes in one body, if the format supports it.
     pub batch: Option<Batch>,
 }
@@ -32,12 +35,23 @@ impl FormatKind {
         }
     }
 
-    /// Returns whether the body contains the whole change. If not, only deliveries with headers offer the
-    /// format, and views do not.
+    /// Returns whether the body contains the whole change. If not, only deliveries with headers or routing keys
+    /// offer the format, and views do not.
     #[must_use]
     pub fn is_self_contained(&self) -> bool {
-        !matches!(self.extra_headers, ExtraHeaders::Required(_))
+        !matches!(self.extra_headers, ExtraHeaders::Required(_)) && self.routed.is_none()
     }
+}
+
+/// One of the messages that a change becomes at a topic exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutedMessage {
+    /// Routing key, at most 255 bytes.
+    pub routing_key: &'static str,
+    /// Body.
+    pub body: String,
+    /// The object or item that the message is about.
+    pub resource: Uri,
 }
 
 /// Headers that a format adds to a message.

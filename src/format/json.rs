@@ -14,6 +14,7 @@ pub(super) static JSON: FormatKind = FormatKind {
     write: |change: &Change| write(change),
     write_modification: |modification: &ContentObjectModification| write(modification),
     extra_headers: ExtraHeaders::None,
+    routed: None,
     // Like a page of `/changes` but without a position, which push receivers do not need.
     batch: Some(Batch { media_type: "application/json", open: "{\"changes\":[", between: ",", close: "]}" }),
 };

@@ -37,7 +37,7 @@ pub use dialect::{
 };
 pub use fedora_apim::{InvalidRestUri, RestUris};
 pub use fedora_events::join as resource_uri;
-pub use format_kind::{Batch, ExtraHeaders, FormatKind, Header, HeaderProtocol};
+pub use format_kind::{Batch, ExtraHeaders, FormatKind, Header, HeaderProtocol, RoutedMessage};
 pub use limits::{Limits, MessageLimit};
 pub use rejection::{Location, Rejection, RejectionKind};
 
@@ -86,6 +86,7 @@ pub static FORMATS: &[&FormatKind] = &[
     &cloudevents::STRUCTURED,
     &cloudevents::BINARY,
     &fedora_events::ACTIVITY_STREAMS,
+    &hoarder::FORMAT,
 ];
 
 /// Format in which the journal stores changes, byte for byte.

@@ -20,6 +20,7 @@ pub(super) static XML: FormatKind = FormatKind {
     write: |change| write(&change.modification, Some(change)),
     write_modification: |modification| write(modification, None),
     extra_headers: ExtraHeaders::None,
+    routed: None,
     batch: None,
 };
 

@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use lapin::{
     BasicProperties, Confirmation, PublisherConfirm,
@@ -29,7 +30,7 @@ use self::settings::{AmqpSettings, Unroutable};
 use super::{BoxFuture, Delivery, DeliveryError, DeliveryFuture, DeliveryKind, DeliveryOutcome, Outgoing, Window};
 use crate::{
     amqp::{AmqpError, Channel, Connection, Connector},
-    format::{FormatKind, Header, HeaderProtocol},
+    format::{FormatKind, Header, HeaderProtocol, RoutedMessage},
     model::{Change, ItemChangeKind, SubscriptionName},
 };
 
@@ -37,6 +38,7 @@ use crate::{
 pub(super) static AMQP: DeliveryKind = DeliveryKind {
     name: "amqp",
     about: "publishes to an exchange of a RabbitMQ, or another AMQP 0-9-1 broker",
+    has_routing_keys: true,
     settings: &settings::KEYS,
     parse: settings::parse,
 };
@@ -46,6 +48,9 @@ const MESSAGE_TYPE: &str = "content-change";
 
 /// Property `app-id`, which names the publisher.
 const APP_ID: &str = "tidings";
+
+/// Header with the URI of the object or item, for messages whose format names it otherwise.
+const RESOURCE: &str = "resource";
 
 /// Delivery mode of messages that survive a restart of the broker.
 const PERSISTENT: u8 = 2;
@@ -68,6 +73,15 @@ struct Amqp {
 struct BrokerSession {
     connection: Connection,
     channel: Channel,
+}
+
+/// A message for the broker.
+struct Publication {
+    /// Property `message-id`, the same in each repeat.
+    id: String,
+    key: ShortString,
+    body: Bytes,
+    properties: BasicProperties,
 }
 
 impl BrokerSession {
@@ -108,10 +122,33 @@ impl Amqp {
         session.channel.confirm().await.map_err(delivery_error)
     }
 
-    /// Hands a message to the connection without waiting for the write or the confirmation, so that one system
-    /// call can write many messages.
-    fn publish(&mut self, message: Outgoing) -> Result<DeliveryFuture, DeliveryError> {
+    /// Hands the messages of a change to the connection without waiting for the write or the confirmation, so that
+    /// one system call can write many messages. The change is delivered when all its messages are.
+    fn publish(&self, message: Outgoing) -> Result<DeliveryFuture, DeliveryError> {
         let Outgoing { change, format, body, .. } = message;
+        let session = self.session.clone().ok_or_else(connection_lost)?;
+        let change = change.change().map_err(delivery_error)?;
+        let (properties, id) = (properties(change, format), change.modification.id);
+        let Some(routed) = format.routed else {
+            let key = self.settings.routing_key.fill(change);
+            return Ok(self.publish_one(session, Publication { id: id.to_string(), key, body, properties }));
+        };
+        let publication = |(index, message): (usize, RoutedMessage)| {
+            let RoutedMessage { routing_key, body, resource } = message;
+            let mut headers = properties.headers().clone().unwrap_or_default();
+            headers.insert(RESOURCE.into(), AMQPValue::LongString(resource.as_str().into()));
+            let properties = properties.clone().with_headers(headers);
+            // A repeat of the change has the same identifiers.
+            Publication { id: format!("{id}#{index}"), key: routing_key.into(), body: body.into(), properties }
+        };
+        let publications = routed(change).into_iter().enumerate().map(publication);
+        let pending: Vec<_> = publications.map(|message| self.publish_one(Arc::clone(&session), message)).collect();
+        Ok(Box::pin(outcome_of_all(pending)))
+    }
+
+    /// Hands one message to the connection.
+    fn publish_one(&self, session: Arc<BrokerSession>, publication: Publication) -> DeliveryFuture {
+        let Publication { id, key, body, properties } = publication;
         let max_body_bytes = self.max_body_bytes.load(Ordering::Relaxed);
         if body.len() > max_body_bytes {
             let reason = format!(
@@ -119,13 +156,9 @@ impl Amqp {
                  refused a smaller message)",
                 body.len()
             );
-            return Ok(Box::pin(std::future::ready(DeliveryOutcome::Refused { reason })));
+            return Box::pin(std::future::ready(DeliveryOutcome::Refused { reason }));
         }
-        let session = self.session.clone().ok_or_else(connection_lost)?;
-        let change = change.change().map_err(delivery_error)?;
-        let key = self.settings.routing_key.fill(change);
-        let properties = properties(change, format);
-        let id = change.modification.id.to_string();
+        let properties = properties.with_message_id(short(&id));
         let (settings, max_body_bytes) = (Arc::clone(&self.settings), Arc::clone(&self.max_body_bytes));
         let mut pending: DeliveryFuture = Box::pin(async move {
             let patience = settings.window.outcome_timeout;
@@ -145,10 +178,10 @@ impl Amqp {
             }
         });
         // Polled once here, because messages are written in the order of their first polls.
-        Ok(match (&mut pending).now_or_never() {
+        match (&mut pending).now_or_never() {
             Some(outcome) => Box::pin(std::future::ready(outcome)),
             None => pending,
-        })
+        }
     }
 
     async fn disconnect(&mut self) {
@@ -239,6 +272,20 @@ async fn outcome(
     }
 }
 
+/// Returns the outcome of a change from those of its messages: the first failure, or else `Delivered` unless a message
+/// reached no queue.
+async fn outcome_of_all(pending: Vec<DeliveryFuture>) -> DeliveryOutcome {
+    let mut outcome = DeliveryOutcome::Delivered;
+    for message in pending {
+        match message.await {
+            DeliveryOutcome::Delivered => {}
+            DeliveryOutcome::Unroutable => outcome = DeliveryOutcome::Unroutable,
+            failure => return failure,
+        }
+    }
+    outcome
+}
+
 /// Learns the maximum message size from the error with which a broker closes the channel. The error does not
 /// name the message. From then on, larger messages are refused here, and delivery continues.
 fn learn_max_size(max_body_bytes: &AtomicUsize, reason: &str) {
@@ -258,7 +305,6 @@ fn parse_max_size(reason: &str) -> Option<usize> {
 fn properties(change: &Change, format: &FormatKind) -> BasicProperties {
     let modification = &change.modification;
     let properties = BasicProperties::default()
-        .with_message_id(short(&modification.id.to_string()))
         .with_content_type(short(format.media_type))
         .with_type(short(MESSAGE_TYPE))
         .with_app_id(short(APP_ID))

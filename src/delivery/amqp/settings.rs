@@ -32,7 +32,11 @@ pub(super) const KEYS: [SettingSpec; 11] = [
     SettingSpec::required("exchange", ValueType::String, "Durable topic exchange."),
     SettingSpec::new("declare", ValueType::Bool, "Declare the exchange and the queues, or only check that they exist."),
     SettingSpec::new("queues", ValueType::Tables, "Durable queues for consumers: name, bindings, type."),
-    SettingSpec::new("routing_key", ValueType::String, "Template of the routing key, with {kind} and {source}."),
+    SettingSpec::new(
+        "routing_key",
+        ValueType::String,
+        "Template of the routing key, with {kind} and {source}; unused if the format has keys of its own.",
+    ),
     SettingSpec::new(
         "unroutable",
         ValueType::Enum(&["hold", "count"]),

@@ -35,6 +35,7 @@ use crate::{
 pub(super) static WEBHOOK: DeliveryKind = DeliveryKind {
     name: "webhook",
     about: "posts to a URL, signed as Standard Webhooks says",
+    has_routing_keys: false,
     settings: &settings::KEYS,
     parse: settings::parse,
 };

@@ -43,6 +43,7 @@ use crate::{
 pub(super) static WEBSUB: DeliveryKind = DeliveryKind {
     name: "websub",
     about: "posts a topic's new entries to a WebSub subscriber",
+    has_routing_keys: false,
     settings: &[],
     parse: |_, _| Err(InvalidDefinition::new("delivery", "a WebSub subscriber subscribes at /hub")),
 };
@@ -55,6 +56,7 @@ pub(super) static TOPIC_FORMAT: FormatKind = FormatKind {
     write: |_| Vec::new(),
     write_modification: |_| Vec::new(),
     extra_headers: ExtraHeaders::None,
+    routed: None,
     batch: Some(Batch { media_type: MEDIA_TYPE, open: "", between: "", close: "" }),
 };
 

@@ -66,6 +66,7 @@ pub(super) static ATOM: FormatKind = FormatKind {
     write: write::change,
     write_modification: write::modification,
     extra_headers: ExtraHeaders::None,
+    routed: None,
     batch: None,
 };
 

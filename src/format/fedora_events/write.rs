@@ -35,6 +35,7 @@ pub(in crate::format) static ACTIVITY_STREAMS: FormatKind = FormatKind {
     write: |change| write(&ResourceEvent::of(change)),
     write_modification: |modification| write(&ResourceEvent::alone(modification)),
     extra_headers: ExtraHeaders::Redundant(headers),
+    routed: None,
     batch: None,
 };
 

@@ -3,6 +3,7 @@
 mod activitystreams;
 mod cloudevents;
 mod headers;
+mod hoarder;
 mod json_page;
 mod round_trip;
 pub(crate) mod samples;

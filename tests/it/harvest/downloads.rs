@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::support::{
     gateway::{Gateway, PATIENCE, command},
+    harvest_fixture::run_to_end,
     journal_fixture::configuration,
     scripted_files::{FileResponse, FileServer},
     scripted_repository::{ScriptedRepository, identifier},
@@ -267,19 +268,8 @@ async fn files_of_harvested_records_are_copied_and_leave_with_them() {
     let item = file(&is_copied).await;
     assert_eq!(item["content"]["digest"]["value"], sha256(PDF));
     let run = async |changes: u64| {
-        let before = gateway.json("/harvests/upm").await["runs"].as_array().unwrap().len();
-        let requested = gateway.http.post(format!("{}/harvests/upm/run", gateway.url)).send().await.unwrap();
-        assert_eq!(requested.status(), StatusCode::ACCEPTED);
-        let began = Instant::now();
-        loop {
-            let harvest = gateway.json("/harvests/upm").await;
-            if harvest["runs"].as_array().unwrap().len() > before && harvest["run"]["state"] == "completed" {
-                assert_eq!(harvest["run"]["changes"], changes, "{harvest}");
-                return;
-            }
-            assert!(began.elapsed() < PATIENCE, "{harvest}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let harvest = run_to_end(&gateway, "upm").await;
+        assert_eq!(harvest["run"]["changes"], changes, "{harvest}");
     };
     // The record still names the original, which is no change.
     run(0).await;

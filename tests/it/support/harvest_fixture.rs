@@ -17,7 +17,7 @@ use tidings::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    gateway::PATIENCE,
+    gateway::{Gateway, PATIENCE},
     journal_fixture::OpenJournal,
     scripted_repository::{ScriptedRepository, record_xml},
 };
@@ -154,6 +154,23 @@ pub(crate) async fn run_until(
     stop.cancel();
     task.await.unwrap();
     run
+}
+
+/// Requests a run of a gateway's harvest, waits until it is complete, and returns the harvest.
+pub(crate) async fn run_to_end(gateway: &Gateway, name: &str) -> Value {
+    let path = format!("/harvests/{name}");
+    let before = gateway.json(&path).await["runs"].as_array().unwrap().len();
+    let requested = gateway.http.post(format!("{}{path}/run", gateway.url)).send().await.unwrap();
+    assert_eq!(requested.status(), reqwest::StatusCode::ACCEPTED);
+    let began = std::time::Instant::now();
+    loop {
+        let harvest = gateway.json(&path).await;
+        if harvest["runs"].as_array().unwrap().len() > before && harvest["run"]["state"] == "completed" {
+            return harvest;
+        }
+        assert!(began.elapsed() < PATIENCE, "{harvest}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Returns the records of a repository, as they should be in the registry.

@@ -1,5 +1,5 @@
 //! Events of librairy's event bus (the Hoarder of Dr Inventor): a source, a document or an item was created,
-//! changed or deleted.
+//! changed or deleted. This module is the dialect, `write` the format.
 //!
 //! The routing key `<resource>.<state>` gives the event, and the body is the URI of the resource as text,
 //! relative to the system's base URL. There are two vocabularies of states: `new`, `opened`, `closed` and
@@ -16,6 +16,9 @@
 //!   The other resources of the bus (domains, parts, topics, …) are rejected too, because librairy derives them
 //!   from the content.
 
+mod names;
+mod write;
+
 use serde::Deserialize;
 
 use super::{
@@ -27,6 +30,8 @@ use crate::model::{
     ContentLocation, Draft, DraftChange, DraftItem, DraftItems, DraftLookup, DraftTime, ItemChange, NonEmpty, State,
     Text, Uri, User,
 };
+
+pub(super) use self::write::FORMAT;
 
 /// The dialect `hoarder`.
 pub(super) static DIALECT: DialectKind = DialectKind {
