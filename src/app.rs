@@ -18,15 +18,20 @@ use std::{collections::BTreeMap, io::Write, pin::Pin, sync::Arc, time::Duration}
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use self::harvests::HarvestRunner;
 pub use self::{error::ServeError, journal::connection_options};
 use crate::{
     admin::{
-        harvests::Harvests, health::Readiness, metrics::Metrics, quarantine::Quarantine, registry::RegistrySeeder,
-        sources::ConfiguredSource,
+        health::Readiness,
+        metrics::Metrics,
+        quarantine::Quarantine,
+        registry::RegistrySeeder,
+        sources::{ConfiguredSource, Sources},
     },
     cluster::{Cluster, MembershipThread},
     config::{Config, MessageRate, SourceConfig},
     delivery::{EngineTimeouts, Subscriptions},
+    harvest::Harvests,
     http_client::OutboundPolicy,
     intake::Intake,
     journal::{Journal, JournalThreads, retention::Retention},
@@ -143,9 +148,11 @@ impl Gateway {
         });
         let shared = (&journal, &cluster);
         let mut consumers = sources::read_brokers(config, shared, &sources, stop_accepting, &supervisor);
-        let harvests = harvests::set_up(config, &journal, public_url.as_str()).await?;
-        let listed_harvests = Harvests { journal: journal.clone(), all: harvests::list(&harvests) };
-        harvests::start(&mut consumers, harvests, shared, &sources, stop_accepting, &supervisor);
+        let (harvests, launches) = harvests::open(config, &journal, &sources, public_url.as_str()).await?;
+        let (all, nodes) = (harvests.clone(), cluster.clone());
+        let runner_of_harvests = HarvestRunner { harvests: all, launches, journal: journal.clone(), cluster: nodes };
+        let run_harvests = runner_of_harvests.run(stop_accepting.clone(), supervisor.clone());
+        consumers.spawn(supervisor.clone().run(Worker::Harvests, None, run_harvests));
         let follow_ups = sources::follow_up(shared, &sources, stop_accepting, &supervisor);
         let spool = Spool::new(&config.journal.data, config.limits.spool_bytes);
         let (readers, notifier) = LiveReaders::new(journal.clone(), spool, reader_limits(config));
@@ -155,14 +162,13 @@ impl Gateway {
         let mut surfaces = surfaces(
             config,
             (journal, cluster.clone()),
-            sources,
+            (sources, harvests),
             subscriptions,
             readers,
             public_url.as_str(),
             metrics.clone(),
         );
         let hub = hub::open(config, &surfaces, guard, public_url.as_str()).await?;
-        surfaces.harvests = listed_harvests;
         surfaces.files = Files { store: harvests::file_store(config)? };
         surfaces.hub = hub.as_ref().map(|(hub, _)| hub.clone());
         let limits = &config.limits;
@@ -350,7 +356,7 @@ async fn aggregate_metrics(metrics: Metrics) {
 fn surfaces(
     config: &Config,
     (journal, nodes): (Journal, Cluster),
-    sources: BTreeMap<String, ConfiguredSource>,
+    (sources, harvests): (BTreeMap<String, ConfiguredSource>, Harvests),
     subscriptions: Subscriptions,
     readers: LiveReaders,
     public_url: &str,
@@ -366,7 +372,7 @@ fn surfaces(
     let hooks = http_sources.iter().map(hook).collect();
     let http_sources =
         http_sources.into_iter().map(|(name, listed)| (name.clone(), Arc::clone(&listed.source))).collect();
-    let sources = Arc::new(sources);
+    let sources = Sources { configured: Arc::new(sources), harvests: harvests.clone() };
     let rate = |(name, source): (&SourceName, &SourceConfig)| {
         source.rate.map(|MessageRate { per_second, burst }| (name.to_string(), RateLimiter::new(per_second, burst)))
     };
@@ -383,16 +389,16 @@ fn surfaces(
         ),
         readers,
         service: Service { public_url: public_url.into(), hooks },
-        seeds: RegistrySeeder::new(journal.clone(), intake.clone(), Arc::clone(&sources)),
-        quarantine: Quarantine { journal: journal.clone(), intake, sources: Arc::clone(&sources) },
+        seeds: RegistrySeeder::new(journal.clone(), intake.clone(), sources.clone()),
+        quarantine: Quarantine { journal: journal.clone(), intake, sources: sources.clone() },
         readiness: Readiness {
             journal: journal.clone(),
-            sources: Arc::clone(&sources),
+            sources: sources.clone(),
             subscriptions: subscriptions.clone(),
         },
         sources,
         subscriptions,
-        harvests: Harvests { journal: journal.clone(), all: Arc::default() },
+        harvests,
         files: Files::default(),
         hub: None,
         metrics,

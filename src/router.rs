@@ -15,8 +15,7 @@ use utoipa_axum::routes;
 
 use crate::{
     admin::{
-        attempts, dead_letters,
-        harvests::{self, Harvests},
+        attempts, dead_letters, harvests,
         health::{self, Readiness},
         home,
         metrics::{self, Metrics},
@@ -31,6 +30,7 @@ use crate::{
         Subscriptions,
         websub::{self, Hub},
     },
+    harvest::Harvests,
     journal::Journal,
     openapi::{self, Documentation},
     source::http::{self, Hooks},
@@ -120,8 +120,10 @@ pub fn routes() -> Routes<Surfaces> {
         .add(Read, routes!(service::document), |all| all.service.clone())
         .add(Admin, routes!(nodes::list), |all| all.nodes.clone())
         .add(Admin, routes!(sources::list), |all| all.sources.clone())
-        .add(Admin, routes!(harvests::list), |all| all.harvests.clone())
-        .add(Admin, routes!(harvests::one), |all| all.harvests.clone())
+        .add(Admin, routes!(harvests::list, harvests::add), |all| all.harvests.clone())
+        .add(Admin, routes!(harvests::one, harvests::remove), |all| all.harvests.clone())
+        .add(Admin, routes!(harvests::pause), |all| all.harvests.clone())
+        .add(Admin, routes!(harvests::resume), |all| all.harvests.clone())
         .add(Admin, routes!(harvests::run), |all| all.harvests.clone())
         .add(Admin, routes!(registry::show, registry::seed), |all| all.seeds.clone())
         .add(Admin, routes!(quarantine::list), |all| all.quarantine.clone())

@@ -31,6 +31,8 @@ named_values! {
         CertificateReload = "certificate-reload",
         /// Task that reads a source from its broker.
         Source = "source",
+        /// Task that starts the harvests.
+        Harvests = "harvests",
         /// Task that harvests a source.
         Harvest = "harvest",
         /// Task that completes changes by lookups in a source's repository.

@@ -1,6 +1,7 @@
-//! `/harvests`: the harvests of repositories, and the history of their runs.
+//! `/harvests`: the harvests of repositories, and the history of their runs. `POST /harvests` makes one, `DELETE` removes
+//! one, and `POST …/pause`, `…/resume` and `…/run` control its runs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Json,
@@ -8,37 +9,20 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::journal_problem;
+use super::{journal_problem, sentence};
 use crate::{
-    harvest::status::{HarvestStatus, HarvestView},
+    harvest::{Harvest, HarvestOperationError, Harvests, status::HarvestView},
     journal::{
-        Journal,
         harvest::{HarvestRun, KEPT_RUNS, RunCounts, RunState},
+        subscriptions::MadeBy,
     },
     model::{SourceName, Timestamp},
-    web::{Path, Problem, ProblemCode, problems},
+    web::{Body, Path, Problem, ProblemCode, problems},
 };
-
-/// A source that is harvested.
-#[derive(Clone, Debug)]
-pub struct ConfiguredHarvest {
-    /// Place that is harvested, without credentials.
-    pub place: String,
-    /// State at this node.
-    pub status: Arc<HarvestStatus>,
-}
-
-/// The harvests, by the names of their sources.
-#[derive(Clone)]
-pub struct Harvests {
-    /// The journal, which has positions and runs.
-    pub journal: Journal,
-    /// The harvests.
-    pub all: Arc<BTreeMap<SourceName, ConfiguredHarvest>>,
-}
 
 /// All harvests.
 #[derive(Serialize, ToSchema)]
@@ -55,10 +39,13 @@ struct HarvestsView {
 struct HarvestSummary {
     /// Name of the source.
     source: String,
+    /// Origin of the definition: `config` or `api`.
+    #[schema(value_type = String)]
+    from: MadeBy,
     /// Place that is harvested.
     place: String,
-    /// State at this node: `waiting`, `running`, `retrying`, `finished`, `elsewhere` (another node harvests the source)
-    /// or `stopped`.
+    /// State at this node: `waiting`, `running`, `retrying`, `finished`, `paused`, `elsewhere` (another node harvests the
+    /// source) or `stopped`.
     state: &'static str,
     /// Time of the next run, or of the next attempt of a failed request; absent if neither is due.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,11 +131,12 @@ impl RunView {
 }
 
 impl HarvestSummary {
-    fn of(source: &SourceName, harvest: &ConfiguredHarvest, run: Option<RunView>) -> Self {
+    fn of(harvest: &Harvest, run: Option<RunView>) -> Self {
         let HarvestView { state, next, last_error, remarks } = harvest.status.view();
         Self {
-            source: source.to_string(),
-            place: harvest.place.clone(),
+            source: harvest.source.name().to_string(),
+            from: harvest.made_by,
+            place: harvest.place(),
             state: state.name(),
             next,
             last_error: last_error.map(|(reason, at)| HarvestFailure { reason, at }),
@@ -158,22 +146,40 @@ impl HarvestSummary {
     }
 }
 
-impl Harvests {
-    fn get(&self, name: &SourceName) -> Result<&ConfiguredHarvest, Problem> {
-        self.all.get(name).ok_or_else(|| {
-            let detail = format!("There is no harvest of a source {name}; GET /harvests lists all harvests.");
-            Problem::new(ProblemCode::NotFound, detail)
-        })
-    }
+fn get(harvests: &Harvests, name: &SourceName) -> Result<Arc<Harvest>, Problem> {
+    harvests.get(name).ok_or_else(|| problem(HarvestOperationError::Unknown(name.clone())))
+}
 
-    async fn runs(&self, source: &SourceName, limit: usize) -> Result<Vec<RunView>, Problem> {
-        let runs = self.journal.harvest_runs(source.clone(), None, limit).await.map_err(journal_problem)?;
-        Ok(runs.into_iter().map(RunView::of).collect())
+async fn runs(harvests: &Harvests, source: &SourceName, limit: usize) -> Result<Vec<RunView>, Problem> {
+    let runs = harvests.journal().harvest_runs(source.clone(), None, limit).await.map_err(journal_problem)?;
+    Ok(runs.into_iter().map(RunView::of).collect())
+}
+
+/// Returns the problem of a failed operation.
+#[expect(clippy::needless_pass_by_value, reason = "it is used in map_err")]
+fn problem(error: HarvestOperationError) -> Problem {
+    let problem = |code| Problem::new(code, format!("{}.", sentence(&error.to_string())));
+    match &error {
+        HarvestOperationError::Unknown(_) => problem(ProblemCode::NotFound),
+        HarvestOperationError::DefinedInConfig(_)
+        | HarvestOperationError::Exists(_)
+        | HarvestOperationError::TooMany => problem(ProblemCode::Conflict),
+        HarvestOperationError::Definition(wrong) if wrong.key.is_empty() => {
+            Problem::new(ProblemCode::InvalidHarvest, format!("{}.", sentence(&wrong.reason))).with("key", "")
+        }
+        // The text begins with a key, whose case must not change.
+        HarvestOperationError::Definition(wrong) => {
+            Problem::new(ProblemCode::InvalidHarvest, format!("{wrong}.")).with("key", wrong.key.clone())
+        }
+        HarvestOperationError::Setup(_) => problem(ProblemCode::Unavailable),
+        HarvestOperationError::Journal(journal) => journal_problem(journal.clone()),
     }
 }
 
 problems!(Problems: Unavailable);
 problems!(NamedProblems: NotFound, Unavailable);
+problems!(AddProblems: BadRequest, BodyTooLarge, UnsupportedEncoding, Conflict, InvalidHarvest, Unavailable);
+problems!(RemoveProblems: NotFound, Conflict, Unavailable);
 
 /// All harvests, each with its present or newest run.
 #[utoipa::path(
@@ -184,10 +190,10 @@ problems!(NamedProblems: NotFound, Unavailable);
     responses((status = 200, description = "All harvests.", body = HarvestsView), Problems),
 )]
 pub async fn list(State(harvests): State<Harvests>) -> Result<Response, Problem> {
-    let mut views = Vec::with_capacity(harvests.all.len());
-    for (source, harvest) in harvests.all.iter() {
-        let run = harvests.runs(source, 1).await?.pop();
-        views.push(HarvestSummary::of(source, harvest, run));
+    let mut views = Vec::new();
+    for harvest in harvests.list() {
+        let run = runs(&harvests, harvest.source.name(), 1).await?.pop();
+        views.push(HarvestSummary::of(&harvest, run));
     }
     Ok(Json(HarvestsView { harvests: views }).into_response())
 }
@@ -202,12 +208,103 @@ pub async fn list(State(harvests): State<Harvests>) -> Result<Response, Problem>
     responses((status = 200, description = "The harvest.", body = HarvestHistory), NamedProblems),
 )]
 pub async fn one(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
-    let harvest = harvests.get(&source)?;
-    let runs = harvests.runs(&source, KEPT_RUNS).await?;
-    let stored = harvests.journal.harvest(source.clone()).await.map_err(journal_problem)?;
+    let harvest = get(&harvests, &source)?;
+    let runs = runs(&harvests, &source, KEPT_RUNS).await?;
+    let stored = harvests.journal().harvest(source).await.map_err(journal_problem)?;
     let position = stored.map(|stored| stored.position.to_string()).filter(|position| !position.is_empty());
-    let summary = HarvestSummary::of(&source, harvest, runs.first().cloned());
+    let summary = HarvestSummary::of(&harvest, runs.first().cloned());
     Ok(Json(HarvestHistory { summary, position, runs }).into_response())
+}
+
+/// Definition of a harvest.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewHarvest)]
+struct NewHarvest {
+    /// Name of the source.
+    name: SourceName,
+    /// The other settings of `[sources.NAME]`: `transport`, `dialect`, `url`, `every` and so on.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    settings: Map<String, Value>,
+}
+
+/// Makes a harvest, which begins at once. Its definition is stored in the journal.
+///
+/// # Errors
+/// `bad-request` if the body is no JSON; `invalid-harvest` if a setting is invalid; `conflict` if the name is in use;
+/// `unavailable` if the journal fails.
+#[utoipa::path(
+    post,
+    path = "/harvests",
+    operation_id = "addHarvest",
+    tag = "administration",
+    request_body(content = NewHarvest, description = "`name`, and the settings of `[sources.NAME]`, as JSON."),
+    responses((status = 201, description = "The harvest is made.", body = HarvestSummary), AddProblems),
+)]
+pub async fn add(State(harvests): State<Harvests>, Body(body): Body) -> Result<Response, Problem> {
+    let NewHarvest { name, settings } = serde_json::from_slice(&body).map_err(|error| {
+        // The error is not attached as the cause, because causes are logged and serde may repeat a value, such as a URL
+        // with a password.
+        if error.is_data() {
+            Problem::new(ProblemCode::InvalidHarvest, format!("The body is invalid: {error}.")).with("key", "")
+        } else {
+            Problem::new(ProblemCode::BadRequest, format!("The body is not JSON: {error}. Send a JSON object."))
+        }
+    })?;
+    harvests.add(&name, &Value::Object(settings)).await.map_err(problem)?;
+    let harvest = get(&harvests, &name)?;
+    Ok((StatusCode::CREATED, Json(HarvestSummary::of(&harvest, None))).into_response())
+}
+
+/// Removes a harvest that was made over HTTP, with its position and its history. Its changes stay in the journal.
+///
+/// # Errors
+/// `not-found`; `conflict` if the configuration file defines the source; `unavailable` if the journal fails.
+#[utoipa::path(
+    delete,
+    path = "/harvests/{name}",
+    operation_id = "removeHarvest",
+    tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 204, description = "The harvest is removed."), RemoveProblems),
+)]
+pub async fn remove(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
+    harvests.remove(&source).await.map_err(problem)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Pauses a harvest until it is resumed. A run in progress stops after the present page.
+///
+/// # Errors
+/// `not-found`; `unavailable` if the journal fails.
+#[utoipa::path(
+    post,
+    path = "/harvests/{name}/pause",
+    operation_id = "pauseHarvest",
+    tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 204, description = "The harvest is paused."), NamedProblems),
+)]
+pub async fn pause(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
+    harvests.pause(&source).await.map_err(problem)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Resumes a paused harvest. An interrupted run continues where it stopped.
+///
+/// # Errors
+/// `not-found`; `unavailable` if the journal fails.
+#[utoipa::path(
+    post,
+    path = "/harvests/{name}/resume",
+    operation_id = "resumeHarvest",
+    tag = "administration",
+    params(("name" = SourceName, Path, description = "Name of the source.")),
+    responses((status = 204, description = "The harvest is resumed."), NamedProblems),
+)]
+pub async fn resume(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
+    harvests.resume(&source).await.map_err(problem)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Requests a run. The node that harvests the source begins it within seconds, unless a run is in progress.
@@ -220,8 +317,6 @@ pub async fn one(State(harvests): State<Harvests>, Path(source): Path<SourceName
     responses((status = 202, description = "The run is requested."), NamedProblems),
 )]
 pub async fn run(State(harvests): State<Harvests>, Path(source): Path<SourceName>) -> Result<Response, Problem> {
-    let harvest = harvests.get(&source)?;
-    harvests.journal.request_harvest(source).await.map_err(journal_problem)?;
-    harvest.status.wake();
+    harvests.request(&source).await.map_err(problem)?;
     Ok(StatusCode::ACCEPTED.into_response())
 }

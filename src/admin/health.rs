@@ -93,7 +93,9 @@ impl Readiness {
     }
 
     fn sources(&self) -> Vec<SourceHealth> {
-        let connected = self.sources.iter().filter_map(|(name, listed)| Some((name, listed.connection.as_ref()?)));
+        // A harvest has no connection.
+        let configured = self.sources.configured.iter();
+        let connected = configured.filter_map(|(name, listed)| Some((name, listed.connection.as_ref()?)));
         connected.map(|(name, status)| SourceHealth { name: name.clone(), state: status.view().state }).collect()
     }
 

@@ -14,6 +14,12 @@ pub mod subscriptions;
 
 use crate::{journal::JournalError, web::Problem};
 
+/// Returns a text with its first letter in upper case.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str())
+}
+
 /// Returns the problem of a failed access to the journal.
 fn journal_problem(error: JournalError) -> Problem {
     Problem::failure("The journal is not available at present", error.is_transient(), error)

@@ -167,7 +167,7 @@ pub async fn retry(State(quarantine): State<Quarantine>, Path(id): Path<u64>) ->
     let quarantined = quarantine.journal.quarantined(QuarantineId(id)).await.map_err(journal_problem)?;
     let quarantined = quarantined.ok_or_else(|| not_found(id))?;
     let name = &quarantined.message.source;
-    let listed = quarantine.sources.get(name.as_str()).ok_or_else(|| {
+    let listed = quarantine.sources.get(name).ok_or_else(|| {
         let detail = format!("The source {name} of the message is no longer configured; configure it to retry.");
         Problem::new(ProblemCode::UnprocessableMessage, detail)
     })?;

@@ -51,9 +51,9 @@ impl RegistrySeeder {
         Self { journal, intake, sources, lock: Arc::default() }
     }
 
-    fn source(&self, name: &SourceName) -> Result<&ConfiguredSource, Problem> {
-        self.sources.get(name.as_str()).ok_or_else(|| {
-            let names: Vec<_> = self.sources.keys().map(String::as_str).collect();
+    fn source(&self, name: &SourceName) -> Result<ConfiguredSource, Problem> {
+        self.sources.get(name).ok_or_else(|| {
+            let names: Vec<_> = self.sources.all().into_keys().collect();
             let detail = format!("There is no source {name}; the sources are {}.", names.join(", "));
             Problem::new(ProblemCode::NotFound, detail)
         })

@@ -16,12 +16,14 @@ use utoipa::ToSchema;
 
 use crate::{
     broker::{ConnectionFailure, ConnectionStatus, ConnectionView},
+    harvest::{Harvest, Harvests},
     intake::{EnrichmentStatus, Source},
     lookup::Health,
+    model::SourceName,
     web::problems,
 };
 
-/// Configured source with its transport.
+/// Source with its transport.
 #[derive(Clone)]
 pub struct ConfiguredSource {
     /// The source.
@@ -34,8 +36,41 @@ pub struct ConfiguredSource {
     pub has_hook: bool,
 }
 
-/// All sources, by name.
-pub type Sources = Arc<BTreeMap<String, ConfiguredSource>>;
+/// All sources: those of the configuration, and those of harvests that were made over HTTP.
+#[derive(Clone)]
+pub struct Sources {
+    /// The sources of the configuration, by name.
+    pub configured: Arc<BTreeMap<String, ConfiguredSource>>,
+    /// The harvests.
+    pub harvests: Harvests,
+}
+
+impl Sources {
+    /// Returns the source with this name.
+    #[must_use]
+    pub fn get(&self, name: &SourceName) -> Option<ConfiguredSource> {
+        let configured = self.configured.get(name.as_str()).cloned();
+        configured.or_else(|| self.harvests.get(name).map(|harvest| ConfiguredSource::harvested(&harvest)))
+    }
+
+    /// Returns all sources, by name.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<String, ConfiguredSource> {
+        let mut all = (*self.configured).clone();
+        for harvest in self.harvests.list() {
+            let harvested = || ConfiguredSource::harvested(&harvest);
+            all.entry(harvest.source.name().to_string()).or_insert_with(harvested);
+        }
+        all
+    }
+}
+
+impl ConfiguredSource {
+    fn harvested(harvest: &Harvest) -> Self {
+        let (source, transport) = (Arc::clone(&harvest.source), harvest.transport);
+        Self { source, transport, connection: None, has_hook: false }
+    }
+}
 
 /// All sources.
 #[derive(Serialize, ToSchema)]
@@ -118,7 +153,8 @@ problems!(Problems:);
     responses((status = 200, description = "All sources.", body = SourcesView), Problems),
 )]
 pub async fn list(State(sources): State<Sources>) -> Response {
-    let sources = sources.iter().map(|(name, listed)| view(name, listed)).collect();
+    let all = sources.all();
+    let sources = all.iter().map(|(name, listed)| view(name, listed)).collect();
     Json(SourcesView { sources }).into_response()
 }
 

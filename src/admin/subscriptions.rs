@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::journal_problem;
+use super::{journal_problem, sentence};
 use crate::{
     delivery::{
         self, Definition, InvalidStartPosition, OperationError, StartPosition, StatusSnapshot, SubscriptionInfo,
@@ -336,9 +336,4 @@ pub(super) fn problem(error: OperationError) -> Problem {
             journal_problem(journal.clone())
         }
     }
-}
-
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str())
 }

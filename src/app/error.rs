@@ -6,7 +6,7 @@ use crate::{
     cluster::JoinError,
     delivery::OperationError,
     files::FileStoreError,
-    harvest::SetupError,
+    harvest,
     http_client::{ClientError, TlsRootsError},
     journal::store::{OpenError, StoreError},
     model::SourceName,
@@ -34,14 +34,9 @@ pub enum ServeError {
         /// Reason of the dialect.
         reason: String,
     },
-    /// A harvest cannot be set up.
-    #[error("sources.{name}: {error}")]
-    Harvest {
-        /// Name of the source.
-        name: SourceName,
-        /// Cause.
-        error: SetupError,
-    },
+    /// The harvests cannot be set up.
+    #[error(transparent)]
+    Harvests(#[from] harvest::OpenError),
     /// The file store cannot be opened.
     #[error(transparent)]
     Files(#[from] FileStoreError),

@@ -1,44 +1,44 @@
-//! Wiring of the harvests: sets them up, and runs each on the node that has the duty of its source.
+//! Wiring of the harvests: opens them, and runs each on the node that has the duty of its source.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
 use crate::{
-    admin::{harvests::ConfiguredHarvest, sources::ConfiguredSource},
+    admin::sources::ConfiguredSource,
     cluster::{Cluster, Tenure},
-    config::Config,
+    config::{self, Config},
     files::FileStore,
     harvest::{
-        Engine, Harvester, HarvesterContext, Hosts, Schedule, Waits,
+        Harvest, HarvestLaunch, HarvestParts, HarvesterContext, Harvests, Hosts, InvalidHarvest, ReadDefinition, Waits,
         status::{HarvestState, HarvestStatus},
     },
     http_client::OutboundPolicy,
-    journal::{Journal, nodes::DutyName},
+    intake::Source,
+    journal::{Journal, nodes::DutyName, subscriptions::MadeBy},
     model::SourceName,
     supervision::{Supervisor, Worker},
 };
 
-/// Interval at which the node that harvests a source looks for runs that were requested at other nodes.
-const REQUEST_POLL: Duration = Duration::from_secs(5);
+/// Interval at which a node looks for runs that were requested at other nodes, and for harvests that other nodes have
+/// made, removed or paused.
+const POLL: Duration = Duration::from_secs(5);
 
-/// A harvest that is set up.
-pub(super) struct Harvest {
-    harvester: Arc<dyn Harvester>,
-    schedule: Schedule,
-    status: Arc<HarvestStatus>,
-}
+/// Pause before a failed read of the journal is repeated.
+const READ_PAUSE: Duration = Duration::from_millis(500);
 
-/// Sets up the harvests of the configuration.
-pub(super) async fn set_up(
+/// Opens the harvests of the configuration and of the journal.
+pub(super) async fn open(
     config: &Config,
     journal: &Journal,
+    sources: &BTreeMap<String, ConfiguredSource>,
     public_url: &str,
-) -> Result<BTreeMap<SourceName, Harvest>, ServeError> {
+) -> Result<(Harvests, mpsc::Receiver<HarvestLaunch>), ServeError> {
     let context = HarvesterContext {
         hosts: Hosts::default(),
+        own_host: OutboundPolicy::unrestricted(),
         redirects: OutboundPolicy::restricted(config.delivery.allow.clone()),
         max_record_bytes: config.limits.body_bytes,
         journal: journal.clone(),
@@ -46,14 +46,28 @@ pub(super) async fn set_up(
         public_url: public_url.into(),
         file_policy: OutboundPolicy::public_files(config.delivery.allow.clone()),
     };
-    let mut harvests = BTreeMap::new();
-    for (name, source) in &config.sources {
-        let Some(settings) = source.transport.harvest() else { continue };
-        let harvester = settings.kind.build(context.clone()).await;
-        let harvester = harvester.map_err(|error| ServeError::Harvest { name: name.clone(), error })?;
-        harvests.insert(name.clone(), Harvest { harvester, schedule: settings.schedule, status: Arc::default() });
-    }
-    Ok(harvests)
+    let configured = config.sources.iter().filter_map(|(name, source)| {
+        let settings = source.transport.harvest()?.clone();
+        let source = Arc::clone(&sources.get(name.as_str())?.source);
+        Some(HarvestParts { transport: sources.get(name.as_str())?.transport, source, settings })
+    });
+    let reserved = config.sources.keys().cloned().collect();
+    Ok(Harvests::open(journal.clone(), context, configured.collect(), reserved, reader(config)).await?)
+}
+
+/// Returns the function that reads the definitions of harvests that are made over HTTP.
+fn reader(config: &Config) -> ReadDefinition {
+    let policy = OutboundPolicy::public_files(config.delivery.allow.clone());
+    let limits = config.limits.message_limits();
+    Arc::new(move |name: &SourceName, definition| {
+        let source = config::read_harvest(name, definition, &policy)?;
+        let transport = source.transport.name;
+        let not_harvested = || InvalidHarvest::new("transport", format!("the transport {transport} is no harvest"));
+        let settings = source.transport.harvest().cloned().ok_or_else(not_harvested)?;
+        let source = Source::new(name.clone(), source.dialect, source.settings, source.metadata_changes, limits)
+            .map_err(|error| InvalidHarvest::new("settings", error.to_string()))?;
+        Ok(HarvestParts { transport, source: Arc::new(source), settings })
+    })
 }
 
 /// Opens the file store, if a download has created it.
@@ -62,52 +76,103 @@ pub(super) fn file_store(config: &Config) -> Result<Option<FileStore>, ServeErro
     Ok(if folder.is_dir() { Some(FileStore::open(&folder)?) } else { None })
 }
 
-/// Returns the harvests for the administration.
-pub(super) fn list(harvests: &BTreeMap<SourceName, Harvest>) -> Arc<BTreeMap<SourceName, ConfiguredHarvest>> {
-    let listed = |(name, harvest): (&SourceName, &Harvest)| {
-        let (place, status) = (harvest.harvester.describe(), Arc::clone(&harvest.status));
-        (name.clone(), ConfiguredHarvest { place, status })
-    };
-    Arc::new(harvests.iter().map(listed).collect())
+/// Runs the harvests, and those that are made later.
+pub(super) struct HarvestRunner {
+    pub(super) harvests: Harvests,
+    pub(super) launches: mpsc::Receiver<HarvestLaunch>,
+    pub(super) journal: Journal,
+    pub(super) cluster: Cluster,
 }
 
-/// Starts the harvests.
-pub(super) fn start(
-    tasks: &mut JoinSet<()>,
-    harvests: BTreeMap<SourceName, Harvest>,
-    (journal, cluster): (&Journal, &Cluster),
-    sources: &BTreeMap<String, ConfiguredSource>,
-    stop: &CancellationToken,
-    supervisor: &Supervisor,
-) {
-    for (name, Harvest { harvester, schedule, status }) in harvests {
-        let Some(listed) = sources.get(name.as_str()) else { continue };
-        let (journal, cluster, stop) = (journal.clone(), cluster.clone(), stop.clone());
-        let (source, worker) = (Arc::clone(&listed.source), name.to_string());
-        let request_poll = cluster.is_shared().then_some(REQUEST_POLL);
-        let harvest = async move {
-            let work = |tenure: Tenure| {
-                let engine = Engine {
-                    journal: journal.under(tenure.term()),
-                    source: Arc::clone(&source),
-                    harvester: Arc::clone(&harvester),
-                    schedule,
-                    waits: Waits { request_poll, ..Waits::default() },
-                    status: Arc::clone(&status),
-                };
-                let elsewhere = tenure.term().map(|_| ElsewhereGuard(Arc::clone(&status)));
-                async move {
-                    let _elsewhere = elsewhere;
-                    engine.run(tenure.stop().clone()).await;
+impl HarvestRunner {
+    /// Runs until `stop` is cancelled and all harvests have ended.
+    pub(super) async fn run(mut self, stop: CancellationToken, supervisor: Supervisor) {
+        let mut tasks = JoinSet::new();
+        let mut ticks = tokio::time::interval(POLL);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(launch) = self.launches.recv() => {
+                    let (name, made_by) = (launch.harvest.source.name().to_string(), launch.harvest.made_by);
+                    let (journal, cluster) = (self.journal.clone(), self.cluster.clone());
+                    let task = run(launch, self.harvests.clone(), (journal, cluster), stop.clone());
+                    let supervisor = supervisor.clone();
+                    tasks.spawn(async move {
+                        match made_by {
+                            MadeBy::Config => supervisor.run(Worker::Harvest, Some(name), task).await,
+                            // It ends when the harvest is removed.
+                            MadeBy::Api | MadeBy::Hub => {
+                                let _guard = supervisor.guard(Worker::Harvest, Some(name));
+                                task.await;
+                            }
+                        }
+                    });
                 }
-            };
-            if cluster.is_shared() {
-                status.set(HarvestState::Elsewhere, None);
+                Some(_) = tasks.join_next() => {}
+                _ = ticks.tick(), if self.cluster.is_shared() => {
+                    if let Err(error) = self.harvests.synchronize().await {
+                        tracing::warn!(%error, "cannot read the harvests of other nodes; retrying");
+                    }
+                }
             }
-            cluster.run_duty(DutyName::source(&name), &stop, work).await;
-            status.set(HarvestState::Stopped, None);
-        };
-        tasks.spawn(supervisor.clone().run(Worker::Harvest, Some(worker), harvest));
+        }
+        self.launches.close();
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Runs a harvest whenever this node has the duty of its source, until it is removed or the gateway stops.
+async fn run(
+    launch: HarvestLaunch,
+    harvests: Harvests,
+    (journal, cluster): (Journal, Cluster),
+    gateway_stop: CancellationToken,
+) {
+    let HarvestLaunch { harvest, stop, ended } = launch;
+    // The harvest also stops with the gateway.
+    let stop_with_gateway = stop.clone();
+    let name = harvest.source.name().clone();
+    let waits = Waits { request_poll: cluster.is_shared().then_some(POLL), ..Waits::default() };
+    let work = |tenure: Tenure| {
+        let engine = harvest.engine(journal.under(tenure.term()), waits);
+        let elsewhere = tenure.term().map(|_| ElsewhereGuard(Arc::clone(&harvest.status)));
+        let (harvests, harvest) = (harvests.clone(), Arc::clone(&harvest));
+        async move {
+            let _elsewhere = elsewhere;
+            if is_current(&harvests, &harvest, &tenure).await {
+                engine.run(tenure.stop().clone()).await;
+            }
+        }
+    };
+    if cluster.is_shared() {
+        harvest.status.set(HarvestState::Elsewhere, None);
+    }
+    let duty = cluster.run_duty(DutyName::source(&name), &stop, work);
+    tokio::pin!(duty);
+    tokio::select! {
+        () = &mut duty => {}
+        () = gateway_stop.cancelled() => {
+            stop_with_gateway.cancel();
+            duty.await;
+        }
+    }
+    harvest.status.set(HarvestState::Stopped, None);
+    drop(ended);
+}
+
+/// Returns whether another node has neither removed nor replaced the harvest. A former holder of the duty may have
+/// missed that.
+async fn is_current(harvests: &Harvests, harvest: &Harvest, tenure: &Tenure) -> bool {
+    loop {
+        match harvests.is_current(harvest).await {
+            Ok(is_current) => return is_current,
+            Err(error) => {
+                tracing::warn!(source = %harvest.source.name(), %error, "cannot read a harvest; retrying");
+                if tenure.stop().run_until_cancelled(tokio::time::sleep(READ_PAUSE)).await.is_none() {
+                    return false;
+                }
+            }
+        }
     }
 }
 

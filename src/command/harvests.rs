@@ -1,4 +1,8 @@
-//! `tidings harvests`: lists the harvests of a running gateway and the history of their runs, and requests runs.
+//! `tidings harvests`: lists and manages the harvests of a running gateway.
+//!
+//! The command uses the HTTP API of the gateway, which validates every request.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
@@ -8,6 +12,7 @@ use tidings::model::SourceName;
 use super::{
     Failure,
     columns::{columns, text},
+    definition::{self, Assignment, assignment},
     gateway::GatewayArgs,
     print, runtime, say,
 };
@@ -17,16 +22,23 @@ Examples:
   tidings harvests list
   tidings harvests history upm
   tidings harvests run upm
+  tidings harvests add upm --set transport=oai-pmh --set dialect=oai-pmh \\
+      --set url=https://repository.example.org/oai --set every=1h
+  tidings harvests add upm definition.json
+  tidings harvests pause upm
+  tidings harvests remove upm
   tidings harvests list --gateway https://tidings.example.org --json
 
-The token needs the scope admin. docs/harvesting.md explains the columns.
+The token needs the scope admin. A definition has the same keys as [sources.NAME] in the configuration file; \
+docs/harvesting.md lists them and explains the columns. Sources of the configuration file can be paused and resumed \
+here, but only added and removed in the file.
 
 Exit codes:
   0  done
   1  the gateway refused or cannot be reached; standard error says why
   2  wrong usage";
 
-/// List the harvests of a running gateway, and request runs.
+/// List and manage the harvests of a running gateway.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Harvests {
@@ -47,6 +59,24 @@ enum Action {
     History(NameArg),
     /// Request a run now. It begins within seconds, unless a run is in progress.
     Run(NameArg),
+    /// Make a harvest, which begins at once.
+    Add {
+        #[command(flatten)]
+        source: NameArg,
+        /// File with the definition as a JSON object; - is standard input.
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Key of the definition, as KEY=VALUE or TABLE.KEY=VALUE; overrides the file. A value that is not JSON is
+        /// text. May be given several times.
+        #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment, required_unless_present = "file")]
+        set: Vec<Assignment>,
+    },
+    /// Remove a harvest with its position and its history. Its changes stay in the journal.
+    Remove(NameArg),
+    /// Begin no run until the harvest is resumed. A run in progress stops after the present page.
+    Pause(NameArg),
+    /// Resume a paused harvest.
+    Resume(NameArg),
 }
 
 /// The argument that names a source.
@@ -61,26 +91,55 @@ impl Harvests {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Self { action, gateway, json } = self;
         let (at, gateway) = gateway.connect()?;
-        let (method, path) = match &action {
-            Action::List => (Method::GET, "/harvests".to_owned()),
-            Action::History(NameArg { name }) => (Method::GET, format!("/harvests/{name}")),
-            Action::Run(NameArg { name }) => (Method::POST, format!("/harvests/{name}/run")),
-        };
+        let (method, path, body) = action.request()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
-        let response = runtime.block_on(gateway.request(method, &path, None));
+        let response = runtime.block_on(gateway.request(method, &path, body));
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
         let response = response.map_err(|error| Failure::Failed(format!("{at}: {}", error.reason)))?;
+        if let Some(confirmation) = action.confirmation() {
+            say(&confirmation);
+        }
         let text = match action {
-            Action::Run(NameArg { name }) => {
-                say(&format!("a run of the harvest of {name} is requested"));
-                String::new()
-            }
-            _ if json => format!("{response:#}\n"),
+            Action::List | Action::History(_) | Action::Add { .. } if json => format!("{response:#}\n"),
             Action::List => harvest_table(&response),
             Action::History(_) => run_table(&response),
+            _ => String::new(),
         };
         print(text.as_bytes())
+    }
+}
+
+impl Action {
+    /// Returns the method, the path and the body of the request for the action.
+    fn request(&self) -> Result<(Method, String, Option<Value>), Failure> {
+        let post = |source: &NameArg, what: &str| (Method::POST, format!("/harvests/{}/{what}", source.name), None);
+        Ok(match self {
+            Self::List => (Method::GET, "/harvests".to_owned(), None),
+            Self::History(source) => (Method::GET, format!("/harvests/{}", source.name), None),
+            Self::Run(source) => post(source, "run"),
+            Self::Pause(source) => post(source, "pause"),
+            Self::Resume(source) => post(source, "resume"),
+            Self::Remove(source) => (Method::DELETE, format!("/harvests/{}", source.name), None),
+            Self::Add { source, file, set } => {
+                let mut body = definition::build(file.as_deref(), set.clone()).map_err(Failure::Usage)?;
+                body["name"] = source.name.as_str().into();
+                (Method::POST, "/harvests".to_owned(), Some(body))
+            }
+        })
+    }
+
+    /// Returns the message after success.
+    fn confirmation(&self) -> Option<String> {
+        let (source, what) = match self {
+            Self::List | Self::History(_) => return None,
+            Self::Run(source) => return Some(format!("a run of the harvest of {} is requested", source.name)),
+            Self::Add { source, .. } => (source, "made"),
+            Self::Remove(source) => (source, "removed"),
+            Self::Pause(source) => (source, "paused"),
+            Self::Resume(source) => (source, "resumed"),
+        };
+        Some(format!("the harvest of {} is {what}", source.name))
     }
 }
 

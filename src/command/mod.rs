@@ -7,6 +7,7 @@ mod backup;
 mod check;
 mod columns;
 mod convert;
+mod definition;
 mod file;
 mod files;
 mod gateway;

@@ -14,6 +14,7 @@ mod feed;
 mod files;
 mod gateway;
 mod harvest;
+mod harvest_definition;
 mod hub;
 mod journal;
 mod layer;
@@ -42,6 +43,7 @@ use std::{
 use config::Value;
 pub use error::{ConfigError, Origin};
 pub use files::FilesConfig;
+pub use harvest_definition::read_harvest;
 pub use hub::HubConfig;
 pub use journal::JournalConfig;
 pub use limits::Limits;

@@ -54,7 +54,7 @@ impl Default for Timeouts {
 /// Client of one place.
 pub(super) struct PlaceClient {
     settings: PlaceSettings,
-    /// For the configured host, which may be internal.
+    /// For the configured host, which may be internal if the operator has configured it.
     own: Client,
     /// For other hosts, to which the place redirects.
     foreign: Client,
@@ -116,8 +116,7 @@ impl PlaceClient {
             ..ClientSettings::new(policy)
         };
         Ok(Self {
-            // The URL comes from the operator's configuration, so it may point to an internal host.
-            own: Client::new(of(OutboundPolicy::unrestricted())).await?,
+            own: Client::new(of(context.own_host.clone())).await?,
             foreign: Client::new(of(context.redirects.clone())).await?,
             settings,
             context,
@@ -182,7 +181,7 @@ impl PlaceClient {
     pub(super) fn allowed(&self, url: &str) -> Result<OutboundUrl, InvalidOutboundUrl> {
         let unrestricted = OutboundPolicy::unrestricted();
         let parsed = OutboundUrl::parse(url, &unrestricted)?;
-        if self.is_own(&parsed) { Ok(parsed) } else { OutboundUrl::parse(url, &self.context.redirects) }
+        OutboundUrl::parse(url, if self.is_own(&parsed) { &self.context.own_host } else { &self.context.redirects })
     }
 
     /// Returns whether a URL has the host that is configured.

@@ -74,6 +74,15 @@ struct Progress {
     position: Arc<str>,
 }
 
+/// Result of the wait for a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RunStart {
+    /// A run is due or requested.
+    Now,
+    /// The harvest was paused.
+    Paused,
+}
+
 /// Reason why a run does not continue at present.
 enum Interruption {
     /// The harvest was asked to stop.
@@ -113,10 +122,11 @@ impl Engine {
     /// Waits for the next run, or continues an interrupted one, and executes it to its end.
     async fn run_once(&self, stop: &CancellationToken) -> Result<(), Interruption> {
         let name = self.source.name();
+        self.wait_until_resumed(stop).await?;
         let newest = self.journal.harvest_runs(name.clone(), None, RECENT_RUNS).await?;
         let interrupted = newest.first().filter(|run| run.state == RunState::Running);
-        if interrupted.is_none() {
-            self.wait_for_run(&newest, stop).await?;
+        if interrupted.is_none() && self.wait_for_run(&newest, stop).await? == RunStart::Paused {
+            return Ok(());
         }
         let stored = self.journal.harvest(name.clone()).await?;
         let position = stored.map_or_else(|| "".into(), |stored| stored.position);
@@ -140,14 +150,38 @@ impl Engine {
                 }
             }
         };
-        let ended = self.pages(Progress { run, position }, stop).await?;
+        let Some(ended) = self.pages(Progress { run, position }, stop).await? else { return Ok(()) };
         self.log_end(&ended);
         metrics::ended(&ended);
         Ok(())
     }
 
-    /// Waits until a run is due or requested.
-    async fn wait_for_run(&self, newest: &[HarvestRun], stop: &CancellationToken) -> Result<(), Interruption> {
+    /// Waits while an administrator has paused the harvest.
+    async fn wait_until_resumed(&self, stop: &CancellationToken) -> Result<(), Interruption> {
+        while self.is_paused().await? {
+            self.status.set(HarvestState::Paused, None);
+            self.wait_for_administrator(LONGEST_SLEEP, stop).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_paused(&self) -> Result<bool, Interruption> {
+        let stored = self.journal.harvest(self.source.name().clone()).await?;
+        Ok(stored.is_some_and(|stored| stored.paused))
+    }
+
+    /// Waits this long, or until an administrator may have modified the harvest.
+    async fn wait_for_administrator(&self, longest: Duration, stop: &CancellationToken) -> Result<(), Interruption> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(Interruption::Stopped),
+            () = self.status.woken() => Ok(()),
+            () = tokio::time::sleep(longest.min(self.waits.request_poll.unwrap_or(LONGEST_SLEEP))) => Ok(()),
+        }
+    }
+
+    /// Waits until a run is due or requested, or the harvest is paused.
+    async fn wait_for_run(&self, newest: &[HarvestRun], stop: &CancellationToken) -> Result<RunStart, Interruption> {
         let mut due = self.schedule.next_run(newest, fastrand::f64());
         if newest.first().is_some_and(|run| run.state == RunState::Completed) {
             let stored = self.journal.harvest(self.source.name().clone()).await?;
@@ -168,30 +202,39 @@ impl Engine {
         let mut new_work = self.harvester.new_work(&position);
         loop {
             let stored = self.journal.harvest(self.source.name().clone()).await?;
+            if stored.as_ref().is_some_and(|stored| stored.paused) {
+                return Ok(RunStart::Paused);
+            }
             let requested = stored.and_then(|stored| stored.requested);
             if requested.is_some_and(|requested| Some(requested) > last_start) {
-                return Ok(());
+                return Ok(RunStart::Now);
             }
             let remaining = due.map(|due| u64::try_from(due.millis() - Timestamp::now().millis()).unwrap_or(0));
             if remaining == Some(0) {
-                return Ok(());
+                return Ok(RunStart::Now);
             }
             let remaining = remaining.map_or(LONGEST_SLEEP, Duration::from_millis);
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return Err(Interruption::Stopped),
-                () = self.status.woken() => {}
-                () = &mut new_work, if may_be_early => return Ok(()),
-                () = tokio::time::sleep(remaining.min(self.waits.request_poll.unwrap_or(LONGEST_SLEEP))) => {}
+                waited = self.wait_for_administrator(remaining.min(LONGEST_SLEEP), stop) => waited?,
+                () = &mut new_work, if may_be_early => return Ok(RunStart::Now),
             }
         }
     }
 
-    /// Requests and writes pages until the run ends; returns the run.
-    async fn pages(&self, mut progress: Progress, stop: &CancellationToken) -> Result<HarvestRun, Interruption> {
+    /// Requests and writes pages until the run ends; returns the run, or `None` if the harvest was paused meanwhile.
+    async fn pages(
+        &self,
+        mut progress: Progress,
+        stop: &CancellationToken,
+    ) -> Result<Option<HarvestRun>, Interruption> {
         let mut backoff = Backoff::new(self.waits.first_retry, self.waits.longest_retry);
         let (mut detours, mut ahead) = (0, None);
         loop {
+            if self.is_paused().await? {
+                tracing::info!(source = %self.source.name(), pages = progress.run.counts.pages, "the harvest is paused");
+                return Ok(None);
+            }
             self.status.set(HarvestState::Running, None);
             let result = match ahead.take() {
                 Some(result) => result,
@@ -206,7 +249,7 @@ impl Engine {
                     detours = 0;
                     (progress, ahead) = self.write_and_request(progress, page, stop).await?;
                     if progress.run.state != RunState::Running {
-                        return Ok(progress.run);
+                        return Ok(Some(progress.run));
                     }
                 }
                 Err(HarvestError::Retry { reason, after }) if backoff.failures() < MAX_ATTEMPTS => {
@@ -228,10 +271,10 @@ impl Engine {
                     progress.position = position.into();
                 }
                 Err(HarvestError::Retry { reason, .. } | HarvestError::Continue { reason, .. }) => {
-                    return self.fail(progress, reason, None, stop).await;
+                    return self.fail(progress, reason, None, stop).await.map(Some);
                 }
                 Err(HarvestError::Fail { reason, position }) => {
-                    return self.fail(progress, reason, position, stop).await;
+                    return self.fail(progress, reason, position, stop).await.map(Some);
                 }
             }
         }

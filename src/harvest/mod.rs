@@ -4,6 +4,7 @@
 //! page of records and the position after it. The engine keeps the schedule, passes the records to the dialect of the
 //! source, writes records and position in one transaction, and keeps the history of runs.
 //!
+//! * `harvests` is the set of harvests, of the configuration and made over HTTP;
 //! * `engine` is the loop, `schedule` decides when a run begins;
 //! * `hosts` limits the requests to each host, `client` sends them, and `text` repairs the text of responses;
 //! * [`status`] is the state for people, [`metrics`] the numbers;
@@ -15,6 +16,7 @@ pub mod download;
 mod engine;
 pub mod feed;
 pub mod gateway;
+mod harvests;
 mod hosts;
 pub mod metrics;
 pub mod oai_pmh;
@@ -34,6 +36,10 @@ use futures_util::future::BoxFuture;
 pub use self::{
     client::Timeouts,
     engine::{Engine, Waits},
+    harvests::{
+        Harvest, HarvestLaunch, HarvestOperationError, HarvestParts, Harvests, InvalidHarvest, MAX_HARVESTS, OpenError,
+        ReadDefinition,
+    },
     hosts::{HostPermit, Hosts},
     schedule::{Mode, Schedule},
 };
@@ -93,6 +99,8 @@ pub trait HarvesterSettings: Debug + Send + Sync {
 pub struct HarvesterContext {
     /// Limits on the requests to each host.
     pub hosts: Hosts,
+    /// Policy for the host of the harvested place.
+    pub own_host: OutboundPolicy,
     /// Policy for redirections to other hosts than the configured one.
     pub redirects: OutboundPolicy,
     /// Maximum size of a record, in bytes.

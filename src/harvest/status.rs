@@ -19,6 +19,8 @@ named_values! {
         Retrying = "retrying",
         /// The only run is complete. Another one begins only on request.
         Finished = "finished",
+        /// An administrator has paused the harvest.
+        Paused = "paused",
         /// Another node harvests the source.
         Elsewhere = "elsewhere",
         /// The gateway is stopping.

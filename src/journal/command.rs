@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{
-    harvest::HarvestProgress,
+    harvest::{HarvestProgress, HarvestWrite},
     nodes::Term,
     quarantine::{NewQuarantinedMessage, QuarantineId},
     seed::{CrawlPart, CrawlPartOutcome},
@@ -91,7 +91,7 @@ pub(super) enum Command {
     /// sync of the disk. A cursor whose term has ended stays where it is.
     Advance(Vec<CursorAdvance>, Reply<()>),
     WriteSubscriptions(Vec<SubscriptionWrite>, Option<Term>, Reply<Vec<u64>>),
-    RequestHarvest(SourceName, Reply<()>),
+    WriteHarvest(SourceName, HarvestWrite, Reply<()>),
     Prune {
         before: Seq,
         at_most: usize,
@@ -141,7 +141,7 @@ pub(super) struct CommandBatch {
     pub(super) releases: Vec<(QuarantineId, Reply<bool>)>,
     pub(super) advance_replies: Vec<Reply<()>>,
     pub(super) subscription_writes: Vec<SubscriptionWrites>,
-    pub(super) harvest_requests: Vec<(SourceName, Reply<()>)>,
+    pub(super) harvest_writes: Vec<(SourceName, HarvestWrite, Reply<()>)>,
     pub(super) probes: Vec<Reply<()>>,
     pub(super) prunes: Vec<(Seq, usize, Option<Term>, Reply<usize>)>,
 }
@@ -232,7 +232,7 @@ impl CommandBatch {
                 Command::WriteSubscriptions(writes, term, reply) => {
                     self.subscription_writes.push(SubscriptionWrites { writes, term, reply });
                 }
-                Command::RequestHarvest(source, reply) => self.harvest_requests.push((source, reply)),
+                Command::WriteHarvest(source, write, reply) => self.harvest_writes.push((source, write, reply)),
                 Command::Prune { before, at_most, term, reply } => self.prunes.push((before, at_most, term, reply)),
                 Command::Probe(reply) => self.probes.push(reply),
             }

@@ -1,4 +1,5 @@
-//! Progress of harvests: the position after the last page of each source, and the history of its runs.
+//! Progress of harvests: the position after the last page of each source, and the history of its runs. The definitions
+//! of harvests that were made over HTTP are stored beside them.
 //!
 //! A harvest writes the records of a page, the position after it and the counts of its run in one transaction
 //! ([`Journal::append_page`]). After a crash it continues after the last page that is on disk.
@@ -9,7 +10,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Command, DraftOutcome, Journal, JournalError, Submission, metrics};
+use super::{
+    Command, DraftOutcome, Journal, JournalError, Submission, metrics, store::Store, subscriptions::DefinitionText,
+};
 use crate::model::{SourceName, Timestamp};
 
 /// Number of runs of each source that the history contains. The store removes older ones.
@@ -98,6 +101,30 @@ pub struct HarvestRecord {
     pub position: Arc<str>,
     /// Time at which an administrator last requested a run.
     pub requested: Option<Timestamp>,
+    /// Whether an administrator has paused the harvest.
+    pub paused: bool,
+}
+
+/// A harvest that was made over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HarvestDefinition {
+    /// Source of the harvest.
+    pub source: SourceName,
+    /// JSON of the settings.
+    pub text: DefinitionText,
+}
+
+/// A modification of a harvest by an administrator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HarvestWrite {
+    /// Notes that a run was requested at this time.
+    Request(Timestamp),
+    /// Stores the definition of a harvest that is made over HTTP.
+    Define(DefinitionText),
+    /// Pauses or resumes the harvest.
+    SetPaused(bool),
+    /// Removes the harvest with its definition, its position and its history, and ends its duty.
+    Remove,
 }
 
 impl Journal {
@@ -146,6 +173,22 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub async fn request_harvest(&self, source: SourceName) -> Result<(), JournalError> {
-        self.send(|reply| Command::RequestHarvest(source, reply)).await
+        self.write_harvest(source, HarvestWrite::Request(Timestamp::now())).await
+    }
+
+    /// Modifies a source's harvest. On return the modification is on disk.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub async fn write_harvest(&self, source: SourceName, write: HarvestWrite) -> Result<(), JournalError> {
+        self.send(|reply| Command::WriteHarvest(source, write, reply)).await
+    }
+
+    /// Returns the harvests that were made over HTTP, in order of their sources.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, JournalError> {
+        self.read(Store::harvest_definitions).await
     }
 }

@@ -210,16 +210,15 @@ impl Writer {
 
     /// Executes the commands that have transactions of their own.
     fn execute_others(&self, commands: CommandBatch) {
-        let CommandBatch { quarantines, releases, subscription_writes, harvest_requests, prunes, probes, .. } =
-            commands;
+        let CommandBatch { quarantines, releases, subscription_writes, harvest_writes, prunes, probes, .. } = commands;
         // After the cursors, because a cursor must not undo a rewind that was sent later.
         for SubscriptionWrites { writes, term, reply } in subscription_writes {
             let written = self.store.write_subscriptions(&writes, term);
             let _ = written.as_ref().inspect_err(|error| self.writable.failed(error));
             let _ = reply.send(written);
         }
-        for (source, reply) in harvest_requests {
-            let _ = reply.send(self.store.request_harvest(&source, Timestamp::now()));
+        for (source, write, reply) in harvest_writes {
+            let _ = reply.send(self.store.write_harvest(&source, &write));
         }
         let quarantine_changes = !quarantines.is_empty() || !releases.is_empty();
         for QuarantineGroup { term, messages, replies } in quarantines {

@@ -52,6 +52,8 @@ pub enum ProblemCode {
     Conflict,
     /// The definition of a subscription is invalid, or the subscription cannot start where requested.
     InvalidSubscription,
+    /// The definition of a harvest is invalid.
+    InvalidHarvest,
     /// A WebSub subscriber's request to the hub is invalid.
     InvalidHubRequest,
     /// The request body is larger than the limit.
@@ -76,7 +78,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::MalformedMessage,
         Self::UnprocessableMessage,
         Self::UnknownSource,
@@ -92,6 +94,7 @@ impl ProblemCode {
         Self::BadRequest,
         Self::Conflict,
         Self::InvalidSubscription,
+        Self::InvalidHarvest,
         Self::InvalidHubRequest,
         Self::BodyTooLarge,
         Self::AddressTooLong,
@@ -163,6 +166,9 @@ impl ProblemCode {
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "The definition or start position of the subscription is invalid",
             ),
+            Self::InvalidHarvest => {
+                ("invalid-harvest", StatusCode::UNPROCESSABLE_ENTITY, "The definition of the harvest is invalid")
+            }
             Self::InvalidHubRequest => {
                 ("invalid-hub-request", StatusCode::BAD_REQUEST, "The request to the hub is invalid")
             }

@@ -2,7 +2,6 @@
 //!
 //! The command uses the HTTP API of the gateway, which validates every request.
 
-mod definition;
 mod table;
 
 use std::path::PathBuf;
@@ -12,9 +11,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tidings::{delivery::StartPosition, model::SubscriptionName};
 
-use self::definition::{Assignment, assignment};
 use super::{
     Failure,
+    definition::{self, Assignment, assignment},
     gateway::{GatewayArgs, GatewayError},
     print, runtime, say,
 };

@@ -13,7 +13,7 @@
 //! Short names leave out the top-level domain of a document, and the repository of an item. Within one repository
 //! they are unique. Two repositories at one exchange could share a short name.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
@@ -99,7 +99,7 @@ fn short_stem(labels: &[String], local: &str, item: &Uri) -> Option<String> {
 fn identifier_of_record(object: &Uri) -> Option<String> {
     let (_, query) = object.as_str().split_once("?verb=GetRecord&metadataPrefix=oai_dc&identifier=")?;
     // A form would decode "+" as a space, which is no character of an identifier.
-    percent_decode_str(query).decode_utf8().ok().map(|identifier| identifier.into_owned())
+    percent_decode_str(query).decode_utf8().ok().map(Cow::into_owned)
 }
 
 fn is_word(text: &str) -> bool {

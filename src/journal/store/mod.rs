@@ -51,7 +51,7 @@ use self::{
     sqlite::{SqliteOptions, SqliteStore},
 };
 use super::{
-    harvest::{HarvestRecord, HarvestRun, RunId},
+    harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, RunId},
     nodes::{NodeTable, Term, Wake},
     quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
     registry::ObjectState,
@@ -250,11 +250,17 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<HarvestRun>, StoreError>;
 
-    /// Notes that a run of a source's harvest was requested at `at`. The position does not move.
+    /// Modifies a source's harvest. Only its removal moves the position.
+    ///
+    /// # Errors
+    /// Fails if the storage fails; then nothing was modified.
+    fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError>;
+
+    /// Returns the harvests that were made over HTTP, in order of their sources.
     ///
     /// # Errors
     /// Fails if the storage fails.
-    fn request_harvest(&self, source: &SourceName, at: Timestamp) -> Result<(), StoreError>;
+    fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError>;
 
     /// Returns the number of the oldest available change; `None` if there is no change yet.
     ///

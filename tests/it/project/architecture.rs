@@ -69,7 +69,7 @@ const TABLE: [(&str, &[&str]); 27] = [
         ],
     ),
     ("openapi", &["delivery", "model", "source", "view", "admin", "web"]),
-    ("router", &["cluster", "delivery", "source", "view", "admin", "journal", "openapi", "web"]),
+    ("router", &["cluster", "delivery", "source", "view", "admin", "harvest", "journal", "openapi", "web"]),
     (
         "app",
         &[

@@ -120,6 +120,7 @@ pub(crate) async fn run_until(
     journal.journal.request_harvest(source()).await.unwrap();
     let context = HarvesterContext {
         hosts: Hosts::default(),
+        own_host: OutboundPolicy::unrestricted(),
         redirects: OutboundPolicy::restricted(Default::default()),
         max_record_bytes,
         journal: journal.journal.clone(),

@@ -3,13 +3,16 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{connection::Session, row};
+use super::{connection::Session, row, subscriptions::END_DUTY};
 use crate::{
     journal::{
-        harvest::{HarvestProgress, HarvestRecord, HarvestRun, KEPT_RUNS, RunCounts, RunId},
+        harvest::{
+            HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, RunCounts, RunId,
+        },
+        nodes::DutyName,
         store::{StoreError, rows},
     },
-    model::{SourceName, Timestamp},
+    model::SourceName,
 };
 
 pub(super) const WRITE_POSITION: &str = "INSERT INTO harvests (source, position) VALUES ($1, $2)
@@ -25,6 +28,12 @@ pub(super) const WRITE_RUN: &str = "INSERT INTO harvest_runs
 /// Statement that removes the oldest runs of a source.
 pub(super) const TRIM: &str = "DELETE FROM harvest_runs WHERE source = $1
     AND id <= (SELECT id FROM harvest_runs WHERE source = $1 ORDER BY id DESC LIMIT 1 OFFSET $2::bigint)";
+
+const DEFINE: &str = "INSERT INTO harvests (source, position, definition) VALUES ($1, '', $2)
+    ON CONFLICT (source) DO UPDATE SET definition = excluded.definition";
+
+const SET_PAUSED: &str = "INSERT INTO harvests (source, position, paused) VALUES ($1, '', $2)
+    ON CONFLICT (source) DO UPDATE SET paused = excluded.paused";
 
 const REQUEST: &str = "INSERT INTO harvests (source, position, requested) VALUES ($1, '', $2)
     ON CONFLICT (source) DO UPDATE SET requested = excluded.requested";
@@ -50,18 +59,40 @@ pub(super) async fn write(session: &Session, harvests: &[HarvestProgress]) -> Re
     Ok(())
 }
 
-/// Writes the time at which a run was requested.
-pub(super) async fn request(session: &Session, source: &SourceName, at: Timestamp) -> Result<(), StoreError> {
-    session.execute(REQUEST, &[&source.as_str(), &at.millis()]).await.map(drop)
+/// Executes a modification by an administrator.
+pub(super) async fn modify(session: &Session, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
+    let name = source.as_str();
+    match write {
+        HarvestWrite::Request(at) => session.execute(REQUEST, &[&name, &at.millis()]).await.map(drop),
+        HarvestWrite::Define(text) => session.execute(DEFINE, &[&name, &text.expose()]).await.map(drop),
+        HarvestWrite::SetPaused(paused) => session.execute(SET_PAUSED, &[&name, paused]).await.map(drop),
+        HarvestWrite::Remove => {
+            // First, as in every transaction. Whichever node harvests the source can then write no more of it.
+            session.execute(END_DUTY, &[&DutyName::source(source).as_str()]).await?;
+            session.execute("DELETE FROM harvest_runs WHERE source = $1", &[&name]).await?;
+            session.execute("DELETE FROM harvests WHERE source = $1", &[&name]).await.map(drop)
+        }
+    }
+}
+
+/// Reads the harvests that were made over HTTP.
+pub(super) async fn definitions(session: &Session) -> Result<Vec<HarvestDefinition>, StoreError> {
+    let sql = "SELECT source, definition FROM harvests WHERE definition IS NOT NULL ORDER BY source";
+    let read = |found: &Row| {
+        let source = SourceName::parse(row::get::<&str>(found, 0)?).map_err(rows::damaged)?;
+        Ok(HarvestDefinition { source, text: row::get::<String>(found, 1)?.into() })
+    };
+    session.query(sql, &[]).await?.iter().map(read).collect()
 }
 
 /// Reads the position of a source's harvest.
 pub(super) async fn record(session: &Session, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
-    let sql = "SELECT position, requested FROM harvests WHERE source = $1";
+    let sql = "SELECT position, requested, paused FROM harvests WHERE source = $1";
     let Some(found) = session.query_opt(sql, &[&source.as_str()]).await? else { return Ok(None) };
     Ok(Some(HarvestRecord {
         position: row::get::<&str>(&found, 0)?.into(),
         requested: row::get::<Option<i64>>(&found, 1)?.map(rows::time).transpose()?,
+        paused: row::get(&found, 2)?,
     }))
 }
 

@@ -72,7 +72,7 @@ use super::{
 };
 use crate::{
     journal::{
-        harvest::{HarvestRecord, HarvestRun, RunId},
+        harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, RunId},
         nodes::{NodeTable, Term, Wake},
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
@@ -249,8 +249,12 @@ impl Store for PostgresStore {
         self.read(async |session| harvests::runs(session, source, before, limit).await)
     }
 
-    fn request_harvest(&self, source: &SourceName, at: Timestamp) -> Result<(), StoreError> {
-        self.write(async |session| harvests::request(session, source, at).await)
+    fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
+        self.write(async |session| harvests::modify(session, source, write).await)
+    }
+
+    fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {
+        self.read(async |session| harvests::definitions(session).await)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

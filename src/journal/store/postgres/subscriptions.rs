@@ -32,8 +32,8 @@ const ONE: &str = "SELECT name, made_by, definition, cursor, paused, ended,
 const REVISE: &str = "WITH revised AS (UPDATE subscription_revision SET revision = revision + 1 RETURNING 1)
     SELECT pg_notify('tidings_nodes', '') FROM revised";
 
-/// Statement that ends the duty of a subscription, whichever node has it.
-const END_DUTY: &str = "DELETE FROM duties WHERE name = $1";
+/// Statement that ends a duty, whichever node has it.
+pub(super) const END_DUTY: &str = "DELETE FROM duties WHERE name = $1";
 
 const PUT: &str = "INSERT INTO subscriptions (name, made_by, definition, cursor, paused) VALUES ($1, $2, $3, $4, false)
     ON CONFLICT (name) DO UPDATE SET made_by = excluded.made_by, definition = excluded.definition";

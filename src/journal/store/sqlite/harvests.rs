@@ -1,19 +1,27 @@
 //! The tables `harvests` and `harvest_runs`: positions of harvests, and the history of their runs.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use uuid::Uuid;
 
 use super::rows;
 use crate::{
     journal::{
-        harvest::{HarvestProgress, HarvestRecord, HarvestRun, KEPT_RUNS, RunCounts, RunId},
+        harvest::{
+            HarvestDefinition, HarvestProgress, HarvestRecord, HarvestRun, HarvestWrite, KEPT_RUNS, RunCounts, RunId,
+        },
         store::StoreError,
     },
-    model::{SourceName, Timestamp},
+    model::SourceName,
 };
 
 const WRITE_POSITION: &str = "INSERT INTO harvests (source, position) VALUES (?, ?)
     ON CONFLICT (source) DO UPDATE SET position = excluded.position";
+
+const DEFINE: &str = "INSERT INTO harvests (source, position, definition) VALUES (?, '', ?)
+    ON CONFLICT (source) DO UPDATE SET definition = excluded.definition";
+
+const SET_PAUSED: &str = "INSERT INTO harvests (source, position, paused) VALUES (?, '', ?)
+    ON CONFLICT (source) DO UPDATE SET paused = excluded.paused";
 
 const REQUEST: &str = "INSERT INTO harvests (source, position, requested) VALUES (?, '', ?)
     ON CONFLICT (source) DO UPDATE SET requested = excluded.requested";
@@ -55,20 +63,45 @@ pub(super) fn write(connection: &Connection, harvests: &[HarvestProgress]) -> Re
     Ok(())
 }
 
-/// Writes the time at which a run was requested.
-pub(super) fn request(connection: &Connection, source: &SourceName, at: Timestamp) -> Result<(), StoreError> {
-    connection.prepare_cached(REQUEST)?.execute(params![source.as_str(), at.millis()])?;
+/// Executes a modification by an administrator.
+pub(super) fn modify(connection: &mut Connection, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| transaction.prepare_cached(sql)?.execute(values);
+    match write {
+        HarvestWrite::Request(at) => run(REQUEST, &[&source.as_str(), &at.millis()])?,
+        HarvestWrite::Define(text) => run(DEFINE, &[&source.as_str(), &text.expose()])?,
+        HarvestWrite::SetPaused(paused) => run(SET_PAUSED, &[&source.as_str(), paused])?,
+        HarvestWrite::Remove => {
+            run("DELETE FROM harvest_runs WHERE source = ?", &[&source.as_str()])?;
+            run("DELETE FROM harvests WHERE source = ?", &[&source.as_str()])?
+        }
+    };
+    transaction.commit()?;
     Ok(())
+}
+
+/// Reads the harvests that were made over HTTP.
+pub(super) fn definitions(connection: &Connection) -> Result<Vec<HarvestDefinition>, StoreError> {
+    let sql = "SELECT source, definition FROM harvests WHERE definition IS NOT NULL ORDER BY source";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([])?;
+    let mut definitions = Vec::new();
+    while let Some(row) = found.next()? {
+        let source = SourceName::parse(&row.get::<_, String>(0)?).map_err(rows::damaged)?;
+        definitions.push(HarvestDefinition { source, text: row.get::<_, String>(1)?.into() });
+    }
+    Ok(definitions)
 }
 
 /// Reads the position of a source's harvest.
 pub(super) fn record(connection: &Connection, source: &SourceName) -> Result<Option<HarvestRecord>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT position, requested FROM harvests WHERE source = ?")?;
-    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?));
-    let Some((position, requested)) = statement.query_row([source.as_str()], read).optional()? else {
+    let mut statement =
+        connection.prepare_cached("SELECT position, requested, paused FROM harvests WHERE source = ?")?;
+    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?, row.get(2)?));
+    let Some((position, requested, paused)) = statement.query_row([source.as_str()], read).optional()? else {
         return Ok(None);
     };
-    Ok(Some(HarvestRecord { position: position.into(), requested: requested.map(rows::time).transpose()? }))
+    Ok(Some(HarvestRecord { position: position.into(), requested: requested.map(rows::time).transpose()?, paused }))
 }
 
 /// Reads runs of a source, newest first.

@@ -48,7 +48,7 @@ use super::{
 };
 use crate::{
     journal::{
-        harvest::{HarvestRecord, HarvestRun, RunId},
+        harvest::{HarvestDefinition, HarvestRecord, HarvestRun, HarvestWrite, RunId},
         nodes::Term,
         quarantine::{NewQuarantinedMessage, QuarantineId, QuarantineSize, QuarantinedMessage},
         registry::ObjectState,
@@ -206,8 +206,12 @@ impl Store for SqliteStore {
         self.readers.read(|connection| harvests::runs(connection, source, before, limit))
     }
 
-    fn request_harvest(&self, source: &SourceName, at: Timestamp) -> Result<(), StoreError> {
-        harvests::request(&self.write_side().connection, source, at)
+    fn write_harvest(&self, source: &SourceName, write: &HarvestWrite) -> Result<(), StoreError> {
+        harvests::modify(&mut self.write_side().connection, source, write)
+    }
+
+    fn harvest_definitions(&self) -> Result<Vec<HarvestDefinition>, StoreError> {
+        self.readers.read(harvests::definitions)
     }
 
     fn first(&self) -> Result<Option<Seq>, StoreError> {

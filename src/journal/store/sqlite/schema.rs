@@ -18,7 +18,7 @@ pub(super) enum Migration {
 
 /// Migrations from each version to the next; the version is `PRAGMA user_version`. A released migration never changes,
 /// because journals exist that it has migrated; new migrations are added at the end.
-pub(super) const MIGRATIONS: [Migration; 10] = [
+pub(super) const MIGRATIONS: [Migration; 11] = [
     Migration::Sql(
         "
     CREATE TABLE meta (
@@ -257,6 +257,13 @@ pub(super) const MIGRATIONS: [Migration; 10] = [
         repaired INTEGER NOT NULL
     ) WITHOUT ROWID;
     CREATE INDEX harvest_runs_by_source ON harvest_runs (source, id);
+    ",
+    ),
+    Migration::Sql(
+        "
+    -- Settings of a harvest that was made over HTTP, as JSON; null for one of the configuration.
+    ALTER TABLE harvests ADD COLUMN definition TEXT;
+    ALTER TABLE harvests ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
     ",
     ),
 ];

@@ -138,7 +138,13 @@ impl Table {
                 ("updated", Integer),
                 ("finished", Boolean),
             ],
-            Self::Harvests => &[("source", Text), ("position", Text), ("requested", Integer)],
+            Self::Harvests => &[
+                ("source", Text),
+                ("position", Text),
+                ("requested", Integer),
+                ("definition", Text),
+                ("paused", Boolean),
+            ],
             Self::HarvestRuns => &[
                 ("id", Text),
                 ("source", Text),

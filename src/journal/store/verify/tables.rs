@@ -122,7 +122,9 @@ fn crawl(row: &Row, _: &mut Report) -> Result<(), StoreError> {
 
 fn harvest(row: &Row, _: &mut Report) -> Result<(), StoreError> {
     SourceName::parse(row.text("source")?).map_err(rows::damaged)?;
-    row.text("position").map(drop)
+    row.text("position")?;
+    row.optional_text("definition")?;
+    row.boolean("paused").map(drop)
 }
 
 fn harvest_run(row: &Row, _: &mut Report) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! Builds the definition of a subscription from a file and from `--set`.
+//! Builds the definition of a subscription or a harvest from a file and from `--set`.
 
 use std::{
     fs::File,

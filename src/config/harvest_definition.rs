@@ -1,0 +1,175 @@
+//! Definitions of harvests that arrive over HTTP: the settings of a source, with fewer rights than the configuration.
+//!
+//! A definition is stored in the journal, so it may contain no secret. It may name no file, and only environment
+//! variables with a reserved prefix. The place must be on the public internet, or in `delivery.allow`.
+
+use std::{collections::HashMap, ffi::OsString};
+
+use config::{Value, ValueKind};
+
+use super::{
+    error::ConfigError,
+    secret,
+    setting::Setting,
+    source::{self, SourceConfig, unknown_name},
+};
+use crate::{
+    format::DIALECTS,
+    harvest::InvalidHarvest,
+    http_client::{OutboundPolicy, OutboundUrl},
+    model::SourceName,
+};
+
+/// Transports of such harvests. Others read from brokers, from files or from the journal.
+const TRANSPORTS: [&str; 3] = ["oai-pmh", "feed", "gateway"];
+
+/// Settings that only the configuration file may have, because they name files, send requests to other places, or
+/// switch the source off.
+const FILE_ONLY: [&str; 4] = ["ca", "lookup", "repository", "enabled"];
+
+/// Settings that may contain a secret.
+const MAY_BE_SECRET: [&str; 2] = ["url", "token"];
+
+/// Prefix of environment variables that definitions may name.
+const VARIABLE_PREFIX: &str = "TIDINGS_SECRET_";
+
+/// Reads the definition of a harvest. `policy` restricts its place.
+///
+/// # Errors
+/// Fails if a setting is unknown, missing, wrong, or not allowed here. Errors never contain a URL.
+pub fn read_harvest(
+    name: &SourceName,
+    definition: &serde_json::Value,
+    policy: &OutboundPolicy,
+) -> Result<SourceConfig, InvalidHarvest> {
+    let table = definition.as_object().ok_or_else(|| InvalidHarvest::new("", "give an object with the settings"))?;
+    let transport = table.get("transport").and_then(serde_json::Value::as_str).unwrap_or_default();
+    if !TRANSPORTS.contains(&transport) {
+        return Err(InvalidHarvest::new("transport", unknown_name("transport of a harvest", transport, &TRANSPORTS)));
+    }
+    if let Some(key) = FILE_ONLY.into_iter().find(|key| table.contains_key(*key)) {
+        let reason = "only the configuration file may have this setting; define the source there";
+        return Err(InvalidHarvest::new(key, reason));
+    }
+    for key in MAY_BE_SECRET {
+        table.get(key).map_or(Ok(()), |value| check_secret(key, value))?;
+    }
+    let prefix = format!("sources.{name}");
+    let invalid = |error: ConfigError| in_definition(error, &prefix);
+    let value: Value = serde_json::from_value(definition.clone())
+        .map_err(|_| InvalidHarvest::new("", "it has a value that no setting can have"))?;
+    let sources = Value::new(None, ValueKind::Table(HashMap::from([(name.to_string(), value)])));
+    let root = Value::new(None, ValueKind::Table(HashMap::from([("sources".to_owned(), sources)])));
+    let setting = Setting::root(root).entry("sources").and_then(|sources| sources.entry(name.as_str()));
+    let setting = setting.map_err(invalid)?;
+    let environment: Vec<_> = std::env::vars_os().filter(is_nameable).collect();
+    let read = source::read(name.as_str(), &setting, &environment, DIALECTS).map_err(invalid)?;
+    let (_, source) = read.ok_or_else(|| InvalidHarvest::new("enabled", "the harvest is switched off"))?;
+    let url = setting.entry("url").and_then(|url| secret::text(&url, &environment)).map_err(invalid)?;
+    OutboundUrl::parse(&url, policy).map_err(|error| InvalidHarvest::new("url", error.to_string()))?;
+    Ok(source)
+}
+
+fn is_nameable((name, _): &(OsString, OsString)) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(VARIABLE_PREFIX))
+}
+
+/// Refuses a value that would put a secret into the journal, or names anything but an allowed variable.
+fn check_secret(key: &str, value: &serde_json::Value) -> Result<(), InvalidHarvest> {
+    let advice = format!("give {{\"env\": \"{VARIABLE_PREFIX}…\"}}, or define the source in the configuration file");
+    let reason = match value {
+        serde_json::Value::String(text) => {
+            let has_user =
+                || url::Url::parse(text).is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
+            match key {
+                "url" if !has_user() => return Ok(()),
+                "url" => "it has a user or password, which would be stored",
+                _ => "it would be stored in the journal",
+            }
+        }
+        serde_json::Value::Object(reference) => {
+            let variable = reference.get("env").and_then(serde_json::Value::as_str).unwrap_or_default();
+            if reference.len() == 1 && variable.starts_with(VARIABLE_PREFIX) {
+                return Ok(());
+            }
+            "only environment variables with a reserved prefix may be named here"
+        }
+        _ => "it is not a text",
+    };
+    Err(InvalidHarvest::new(key, format!("{reason}; {advice}")))
+}
+
+/// Returns an error of the configuration as an error in a definition, whose keys have no table in front.
+fn in_definition(error: ConfigError, prefix: &str) -> InvalidHarvest {
+    let own = |key: &str| key.strip_prefix(prefix).map_or(key, |key| key.trim_start_matches('.')).to_owned();
+    match error {
+        ConfigError::Invalid { key, reason, .. } => InvalidHarvest::new(own(&key), reason),
+        ConfigError::Missing { key } => InvalidHarvest::new(own(&key), "it is missing; add it"),
+        ConfigError::UnknownKey { key, known, .. } => {
+            let key = own(&key);
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            InvalidHarvest::new(key.clone(), unknown_name("setting", &key, &known))
+        }
+        ConfigError::DialectSettings { reason, .. } => InvalidHarvest::new("settings", reason),
+        other => InvalidHarvest::new("", other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{OutboundPolicy, SourceName, read_harvest};
+    use crate::http_client::AllowList;
+
+    fn read(definition: &Value) -> Result<String, String> {
+        let policy = OutboundPolicy::public_files(AllowList::parse(&["10.1.0.0/16"]).unwrap());
+        let read = read_harvest(&SourceName::parse("upm").unwrap(), definition, &policy);
+        read.map(|source| source.transport.name.to_owned()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn settings_are_those_of_a_source() {
+        let mut definition = json!({
+            "transport": "oai-pmh", "dialect": "oai-pmh", "url": "http://repository.example.org/oai", "every": "1h",
+            "sets": ["a:b"], "settings": { "files": ".*[.]pdf" }, "metadata_changes": true
+        });
+        assert_eq!(read(&definition), Ok("oai-pmh".to_owned()));
+        definition["url"] = json!("http://10.1.2.3/oai");
+        assert_eq!(read(&definition), Ok("oai-pmh".to_owned()));
+    }
+
+    #[test]
+    fn wrong_definitions_are_refused_without_their_secrets() {
+        let with = |key: &str, value: Value| {
+            let mut definition =
+                json!({ "transport": "gateway", "dialect": "gateway", "url": "https://gateway.example.org" });
+            definition[key] = value;
+            definition
+        };
+        for (definition, expected) in [
+            (json!([]), ": give an object"),
+            (json!({}), "transport: there is no transport of a harvest \"\""),
+            (with("transport", json!("download")), "transport: there is no transport of a harvest \"download\""),
+            (with("transport", json!("feed")), "dialect: the transport feed harvests records of the dialect \"feed\""),
+            (with("url", json!(null)), "url: it is not a text"),
+            (with("url", json!("https://user:hush@gateway.example.org")), "url: it has a user or password"),
+            (with("url", json!("hush")), "url: it is not a URL"),
+            (with("url", json!({ "file": "/etc/passwd" })), "url: only environment variables"),
+            (with("url", json!({ "env": "HOME" })), "url: only environment variables"),
+            (with("url", json!({ "env": "TIDINGS_SECRET_UNSET" })), "url: "),
+            (with("url", json!("http://127.0.0.1/")), "url: it leads to 127.0.0.1"),
+            (with("url", json!("http://169.254.169.254/")), "url: it leads to 169.254.169.254"),
+            (with("url", json!("http://10.2.0.1/")), "url: it leads to 10.2.0.1"),
+            (with("token", json!("hush-hush-hush-hush")), "token: it would be stored in the journal"),
+            (with("ca", json!("/etc/passwd")), "ca: only the configuration file"),
+            (with("lookup", json!("required")), "lookup: only the configuration file"),
+            (with("every", json!("never")), "every: "),
+            (with("evry", json!("1h")), "evry: there is no setting \"evry\"; did you mean"),
+            (with("settings", json!({ "x": 1 })), "settings: "),
+        ] {
+            let error = read(&definition).unwrap_err();
+            assert!(error.starts_with(expected) && !error.contains("hush"), "{definition}: {error}");
+        }
+    }
+}

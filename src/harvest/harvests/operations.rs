@@ -1,0 +1,126 @@
+//! Operations on harvests: add, remove, pause, resume, and request a run.
+
+use serde_json::Value;
+
+use super::{Harvests, InvalidHarvest, MAX_HARVESTS};
+use crate::{
+    harvest::SetupError,
+    journal::{JournalError, harvest::HarvestWrite, subscriptions::MadeBy},
+    model::{SourceName, Timestamp},
+};
+
+/// Maximum size of a stored definition, in bytes.
+const MAX_DEFINITION_BYTES: usize = 64 * 1024;
+
+/// Error of an operation on a harvest.
+#[derive(Debug, thiserror::Error)]
+pub enum HarvestOperationError {
+    /// No harvest has this name.
+    #[error("there is no harvest of a source {0}; GET /harvests lists all harvests")]
+    Unknown(SourceName),
+    /// The configuration defines the source.
+    #[error("the source {0} is defined in the configuration file; change it there, and restart the gateway")]
+    DefinedInConfig(SourceName),
+    /// The harvest exists.
+    #[error("there is a harvest of a source {0} already; remove it first")]
+    Exists(SourceName),
+    /// There are too many harvests.
+    #[error("there are {MAX_HARVESTS} harvests already; remove one")]
+    TooMany,
+    /// The definition is invalid.
+    #[error(transparent)]
+    Definition(#[from] InvalidHarvest),
+    /// The harvest cannot be set up.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl Harvests {
+    /// Adds a harvest, which begins at once on the node that has the duty of its source.
+    ///
+    /// # Errors
+    /// Fails if the definition is invalid, the name is in use, there are too many harvests, or the journal fails.
+    pub async fn add(&self, name: &SourceName, definition: &Value) -> Result<(), HarvestOperationError> {
+        let _operation = self.0.operation.lock().await;
+        if self.0.reserved.contains(name) {
+            return Err(HarvestOperationError::DefinedInConfig(name.clone()));
+        }
+        let stored = self.0.journal.harvest_definitions().await?;
+        if stored.iter().any(|stored| stored.source == *name) {
+            return Err(HarvestOperationError::Exists(name.clone()));
+        }
+        if stored.len() >= MAX_HARVESTS {
+            return Err(HarvestOperationError::TooMany);
+        }
+        let parts = (self.0.read)(name, definition)?;
+        let text = definition.to_string();
+        if text.len() > MAX_DEFINITION_BYTES {
+            let reason = format!("the definition has more than {MAX_DEFINITION_BYTES} bytes");
+            return Err(InvalidHarvest::new("", reason).into());
+        }
+        let harvest = self.0.set_up(parts, MadeBy::Api, text.clone().into()).await?;
+        // A harvest of this name that another node has removed a moment ago.
+        self.0.stop(name).await;
+        self.0.journal.write_harvest(name.clone(), HarvestWrite::Define(text.into())).await?;
+        self.0.start(harvest);
+        Ok(())
+    }
+
+    /// Removes a harvest that was made over HTTP, with its position and its history. The changes stay in the journal.
+    ///
+    /// # Errors
+    /// Fails if there is no such harvest, the configuration defines it, or the journal fails.
+    pub async fn remove(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
+        let _operation = self.0.operation.lock().await;
+        if self.0.reserved.contains(name) {
+            return Err(HarvestOperationError::DefinedInConfig(name.clone()));
+        }
+        let stored = self.0.journal.harvest_definitions().await?;
+        if !stored.iter().any(|stored| stored.source == *name) {
+            return Err(HarvestOperationError::Unknown(name.clone()));
+        }
+        self.0.stop(name).await;
+        let removed = self.0.journal.write_harvest(name.clone(), HarvestWrite::Remove).await;
+        if removed.is_err() {
+            self.0.synchronize().await?;
+        }
+        Ok(removed?)
+    }
+
+    /// Pauses a harvest: the present run stops after the page that is being requested, and continues when the harvest is
+    /// resumed. A pause survives a restart.
+    ///
+    /// # Errors
+    /// Fails if there is no such harvest, or the journal fails.
+    pub async fn pause(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
+        self.modify(name, HarvestWrite::SetPaused(true)).await
+    }
+
+    /// Resumes a paused harvest.
+    ///
+    /// # Errors
+    /// As [`Harvests::pause`].
+    pub async fn resume(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
+        self.modify(name, HarvestWrite::SetPaused(false)).await
+    }
+
+    /// Requests a run. The node that harvests the source begins it within seconds, unless a run is in progress.
+    ///
+    /// # Errors
+    /// As [`Harvests::pause`].
+    pub async fn request(&self, name: &SourceName) -> Result<(), HarvestOperationError> {
+        self.modify(name, HarvestWrite::Request(Timestamp::now())).await
+    }
+
+    async fn modify(&self, name: &SourceName, write: HarvestWrite) -> Result<(), HarvestOperationError> {
+        // A modification after the removal would create the harvest's row again.
+        let _operation = self.0.operation.lock().await;
+        let harvest = self.get(name).ok_or_else(|| HarvestOperationError::Unknown(name.clone()))?;
+        self.0.journal.write_harvest(name.clone(), write).await?;
+        harvest.status.wake();
+        Ok(())
+    }
+}
