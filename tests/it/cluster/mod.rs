@@ -4,6 +4,7 @@ mod duty_fence;
 mod example;
 mod handover;
 mod handover_under_load;
+mod harvests;
 mod moved_clients;
 mod node_names;
 mod node_table;

@@ -5,6 +5,7 @@ mod response;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
 };
 
 use chrono::Utc;
@@ -111,6 +112,10 @@ pub(crate) struct Script {
     pub(crate) base_url: String,
     /// Queries of the requests, decoded.
     pub(crate) requests: Vec<BTreeMap<String, String>>,
+    /// Times at which the requests arrived.
+    pub(crate) arrivals: Vec<Instant>,
+    /// Time until each response.
+    pub(crate) response_time: Duration,
     /// Number of misbehaviours with a limited number of times so far.
     failures: u32,
     /// Whether the present request accepts compressed responses.
@@ -137,6 +142,8 @@ impl ScriptedRepository {
             deleted_record: "persistent",
             base_url: format!("{}/oai", server.uri()),
             requests: Vec::new(),
+            arrivals: Vec::new(),
+            response_time: Duration::ZERO,
             failures: 0,
             accepts_gzip: false,
         };
@@ -202,6 +209,17 @@ pub(crate) fn identifier(number: usize) -> String {
 
 impl Respond for Handler {
     fn respond(&self, request: &Request) -> ResponseTemplate {
+        let response_time = {
+            let mut script = self.0.lock().unwrap();
+            script.arrivals.push(Instant::now());
+            script.response_time
+        };
+        self.response(request).set_delay(response_time)
+    }
+}
+
+impl Handler {
+    fn response(&self, request: &Request) -> ResponseTemplate {
         let mut script = self.0.lock().unwrap();
         if script.has(Misbehaviour::Redirects) && request.url.path() == "/oai" {
             return ResponseTemplate::new(301).insert_header("location", "/moved");

@@ -1,0 +1,108 @@
+//! A repository is harvested by one node at a time, whatever happens to the node. Every record becomes one change.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{
+    gateway::Gateway,
+    nodes_fixture::{SharedJournal, holder_and_other, until},
+    scripted_repository::{Script, ScriptedRepository, identifier},
+};
+
+/// Time that the repository needs for a response. One node sends its next request only after that.
+const RESPONSE_TIME: Duration = Duration::from_millis(100);
+
+const RECORDS: usize = 80;
+
+const DUTY: &str = "source/slow";
+
+/// Waits until the first run has that number of pages on disk.
+async fn until_pages(node: &Gateway, pages: u64) {
+    let has_pages = async || {
+        let harvest = node.json("/harvests/slow").await;
+        let first = harvest["runs"].as_array().and_then(|runs| runs.last()).map(|run| run["pages"].clone());
+        first.is_some_and(|now| now.as_u64().unwrap() >= pages)
+    };
+    until("the pages are on disk", has_pages).await;
+}
+
+/// Planned moves of the duty: to the third node when it joins, and back to the suspended one.
+const PLANNED_MOVES: usize = 2;
+
+/// Panics if a request after the first `begin` arrived before the one before it had its response. In a planned move the former holder abandons
+/// its request before it gives the duty back, and the next holder repeats it.
+fn assert_no_overlap(script: &Script, begin: usize) {
+    let (arrivals, requests) = (&script.arrivals[begin..], &script.requests[begin..]);
+    let is_early = |pair: &&[Instant]| pair[1].duration_since(pair[0]) < RESPONSE_TIME;
+    let early: Vec<_> =
+        arrivals.windows(2).enumerate().filter(|(_, pair)| is_early(pair)).map(|(number, _)| number).collect();
+    for number in &early {
+        let [former, next] = [&requests[*number], &requests[number + 1]];
+        assert_eq!(former, next, "the request {} is no repeat", number + 1);
+    }
+    assert!(early.len() <= PLANNED_MOVES, "{early:?}");
+    let mut tokens: Vec<_> = requests.iter().filter_map(|query| query.get("resumptionToken")).collect();
+    tokens.dedup();
+    let count = tokens.len();
+    tokens.sort();
+    tokens.dedup();
+    assert_eq!(tokens.len(), count, "no page is requested again after the next one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_suspended_nodes_never_harvest_together_with_another_one() {
+    let repository = ScriptedRepository::start(RECORDS).await;
+    {
+        let mut script = repository.script();
+        (script.page_size, script.response_time) = (1, RESPONSE_TIME);
+    }
+    let journal = SharedJournal::new(&format!(
+        "[sources.slow]\ntransport = \"oai-pmh\"\ndialect = \"oai-pmh\"\nurl = \"{}\"\nevery = \"2s\"\n",
+        repository.url()
+    ));
+    let nodes = [journal.node("a"), journal.node("b")];
+    until_pages(&nodes[0], 10).await;
+    // The first requests may belong to a run that moved before its first page.
+    let begin = repository.script().requests.len();
+    let (mut killed, other) = holder_and_other(nodes, &journal, DUTY).await;
+    killed.kill();
+    until_pages(&other, 20).await;
+
+    // The holder is suspended in the middle of the run for longer than its lease, and wakes up.
+    let third = journal.node("c");
+    until_pages(&third, 40).await;
+    until("a node has the duty", async || !holder(&journal).is_empty()).await;
+    let name = holder(&journal);
+    let (suspended, runner) = if name == "c" { (third, other) } else { (other, third) };
+    suspended.signal("STOP");
+    until("another node has the duty", async || !["", &name].contains(&holder(&journal).as_str())).await;
+    let is_listed = || journal.query(&format!("SELECT count(*) FROM nodes WHERE name = '{name}'")) == "1";
+    until("the suspended node is gone", async || !is_listed()).await;
+    until_pages(&runner, 55).await;
+    suspended.signal("CONT");
+    until("the suspended node is back", async || is_listed()).await;
+    until_pages(&runner, RECORDS as u64).await;
+    assert_no_overlap(&repository.script(), begin);
+    repository.put_now(&identifier(0), "Another title");
+    until("the next run has found the change", async || runner.head().await == RECORDS as u64 + 1).await;
+
+    let mut objects: Vec<_> = runner.changes().await.iter().map(|change| change["object"].clone()).collect();
+    let changed = objects.pop();
+    assert!(objects.contains(&changed.unwrap()), "the last change is that of a known record");
+    objects.sort_by_key(ToString::to_string);
+    objects.dedup();
+    assert_eq!(objects.len(), RECORDS);
+    let runs = runner.json("/harvests/slow").await["runs"].clone();
+    let first = runs.as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&first["state"], &first["changes"]), (&json!("completed"), &json!(RECORDS)), "{first}");
+    assert!(runner.stop().success());
+}
+
+/// Returns the name of the node that has the duty.
+fn holder(journal: &SharedJournal) -> String {
+    journal.query(&format!(
+        "SELECT n.name FROM duties d JOIN nodes n ON n.instance = d.holder
+         WHERE d.name = '{DUTY}' AND n.expires > clock_timestamp()"
+    ))
+}
