@@ -85,6 +85,10 @@ struct HarvestHistory {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     position: Option<String>,
+    /// Number of records of the list that is being read, if the repository has announced it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    announced: Option<u64>,
     /// The newest runs, newest first.
     runs: Vec<RunView>,
 }
@@ -212,8 +216,9 @@ pub async fn one(State(harvests): State<Harvests>, Path(source): Path<SourceName
     let runs = runs(&harvests, &source, KEPT_RUNS).await?;
     let stored = harvests.journal().harvest(source).await.map_err(journal_problem)?;
     let position = stored.map(|stored| stored.position.to_string()).filter(|position| !position.is_empty());
+    let announced = position.as_deref().and_then(|position| harvest.announced(position));
     let summary = HarvestSummary::of(&harvest, runs.first().cloned());
-    Ok(Json(HarvestHistory { summary, position, runs }).into_response())
+    Ok(Json(HarvestHistory { summary, position, announced, runs }).into_response())
 }
 
 /// Definition of a harvest.

@@ -14,6 +14,7 @@ use super::{
     columns::{columns, text},
     definition::{self, Assignment, assignment},
     gateway::GatewayArgs,
+    harvest_progress::run_and_wait,
     print, runtime, say,
 };
 
@@ -22,6 +23,7 @@ Examples:
   tidings harvests list
   tidings harvests history upm
   tidings harvests run upm
+  tidings harvests run upm --wait
   tidings harvests add upm --set transport=oai-pmh --set dialect=oai-pmh \\
       --set url=https://repository.example.org/oai --set every=1h
   tidings harvests add upm definition.json
@@ -58,7 +60,13 @@ enum Action {
     /// List the runs of a harvest, newest first.
     History(NameArg),
     /// Request a run now. It begins within seconds, unless a run is in progress.
-    Run(NameArg),
+    Run {
+        #[command(flatten)]
+        source: NameArg,
+        /// Wait until the run has ended, and show its progress. The exit code is 1 if the run fails.
+        #[arg(long)]
+        wait: bool,
+    },
     /// Make a harvest, which begins at once.
     Add {
         #[command(flatten)]
@@ -91,8 +99,13 @@ impl Harvests {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Self { action, gateway, json } = self;
         let (at, gateway) = gateway.connect()?;
-        let (method, path, body) = action.request()?;
         let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
+        if let Action::Run { source, wait: true } = &action {
+            let ended = runtime.block_on(run_and_wait(&gateway, &source.name));
+            runtime.shutdown_background();
+            return ended;
+        }
+        let (method, path, body) = action.request()?;
         let response = runtime.block_on(gateway.request(method, &path, body));
         // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
@@ -117,7 +130,7 @@ impl Action {
         Ok(match self {
             Self::List => (Method::GET, "/harvests".to_owned(), None),
             Self::History(source) => (Method::GET, format!("/harvests/{}", source.name), None),
-            Self::Run(source) => post(source, "run"),
+            Self::Run { source, .. } => post(source, "run"),
             Self::Pause(source) => post(source, "pause"),
             Self::Resume(source) => post(source, "resume"),
             Self::Remove(source) => (Method::DELETE, format!("/harvests/{}", source.name), None),
@@ -133,7 +146,7 @@ impl Action {
     fn confirmation(&self) -> Option<String> {
         let (source, what) = match self {
             Self::List | Self::History(_) => return None,
-            Self::Run(source) => return Some(format!("a run of the harvest of {} is requested", source.name)),
+            Self::Run { source, .. } => return Some(format!("a run of the harvest of {} is requested", source.name)),
             Self::Add { source, .. } => (source, "made"),
             Self::Remove(source) => (source, "removed"),
             Self::Pause(source) => (source, "paused"),

@@ -11,6 +11,7 @@ mod definition;
 mod file;
 mod files;
 mod gateway;
+mod harvest_progress;
 mod harvests;
 mod health;
 mod http;

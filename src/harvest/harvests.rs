@@ -86,6 +86,12 @@ impl Harvest {
         self.harvester.describe()
     }
 
+    /// Returns the number of records of the present list at a position, if the repository has announced it.
+    #[must_use]
+    pub fn announced(&self, position: &str) -> Option<u64> {
+        self.harvester.announced(position)
+    }
+
     /// Creates the engine, which writes to this journal.
     #[must_use]
     pub fn engine(&self, journal: Journal, waits: Waits) -> Engine {

@@ -134,6 +134,12 @@ pub trait Harvester: Send + Sync {
         false
     }
 
+    /// Returns the number of records of the present list at `position`, if the repository has announced it.
+    fn announced(&self, position: &str) -> Option<u64> {
+        let _ = position;
+        None
+    }
+
     /// Returns the time before which no run may begin after a complete one, because the server has asked for that.
     /// Runs on request begin earlier.
     fn earliest_run(&self, position: &str) -> Option<Timestamp> {

@@ -56,6 +56,10 @@ impl Harvester for OaiPmhHarvester {
     fn may_request_ahead(&self, _: &str) -> bool {
         true
     }
+
+    fn announced(&self, position: &str) -> Option<u64> {
+        Position::parse(position, &self.settings_digest).list?.announced
+    }
 }
 
 impl OaiPmhHarvester {

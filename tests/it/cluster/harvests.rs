@@ -27,27 +27,28 @@ async fn until_pages(node: &Gateway, pages: u64) {
     until("the pages are on disk", has_pages).await;
 }
 
-/// Planned moves of the duty: to the third node when it joins, and back to the suspended one.
-const PLANNED_MOVES: usize = 2;
+/// Maximum number of moves of the duty: when a node joins, dies, is suspended, and comes back.
+const MOVES: usize = 5;
 
-/// Panics if a request after the first `begin` arrived before the one before it had its response. In a planned move the former holder abandons
-/// its request before it gives the duty back, and the next holder repeats it.
+/// Panics if a request after the first `begin` arrived before the one before it had its response, or pages were requested
+/// again, other than at moves of the duty. In a planned move the former holder abandons its request before it gives the
+/// duty back. The next holder begins after the last page on disk, and the former one may have requested one page more.
 fn assert_no_overlap(script: &Script, begin: usize) {
     let (arrivals, requests) = (&script.arrivals[begin..], &script.requests[begin..]);
-    let is_early = |pair: &&[Instant]| pair[1].duration_since(pair[0]) < RESPONSE_TIME;
-    let early: Vec<_> =
-        arrivals.windows(2).enumerate().filter(|(_, pair)| is_early(pair)).map(|(number, _)| number).collect();
-    for number in &early {
-        let [former, next] = [&requests[*number], &requests[number + 1]];
-        assert_eq!(former, next, "the request {} is no repeat", number + 1);
+    let early = arrivals.windows(2).filter(|pair| pair[1].duration_since(pair[0]) < RESPONSE_TIME).count();
+    assert!(early <= MOVES, "{early} requests arrived before the response to the one before");
+    let mut pages = Vec::new();
+    let mut repeats = 0;
+    for token in requests.iter().filter_map(|query| query.get("resumptionToken")) {
+        match pages.iter().rposition(|page| *page == token) {
+            None => pages.push(token),
+            Some(at) => {
+                repeats += 1;
+                assert!(at + 2 >= pages.len(), "a page is requested again after more than the next one");
+            }
+        }
     }
-    assert!(early.len() <= PLANNED_MOVES, "{early:?}");
-    let mut tokens: Vec<_> = requests.iter().filter_map(|query| query.get("resumptionToken")).collect();
-    tokens.dedup();
-    let count = tokens.len();
-    tokens.sort();
-    tokens.dedup();
-    assert_eq!(tokens.len(), count, "no page is requested again after the next one");
+    assert!(repeats <= 2 * MOVES, "{repeats} pages were requested again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

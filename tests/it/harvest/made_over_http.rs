@@ -1,6 +1,6 @@
 //! Harvests that are made, paused and removed over HTTP and by the command, with one node and with two.
 
-use std::path::Path;
+use std::{io::BufRead, path::Path};
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::{
     gateway::{Gateway, command},
     journal_fixture::configuration,
     nodes_fixture::{SharedJournal, until},
-    scripted_repository::{ScriptedRepository, identifier},
+    scripted_repository::{Misbehaviour, ScriptedRepository, identifier},
 };
 
 const ALLOW: &str = "[delivery]\nallow = [\"127.0.0.1\"]\n";
@@ -194,6 +194,56 @@ async fn commands_make_pause_resume_and_remove_a_harvest() {
         assert!(code == Some(0) && errors.contains(&format!("the harvest of upm is {done}")), "{errors}");
     }
     assert_eq!(gateway.json("/harvests").await["harvests"], json!([]));
+}
+
+#[tokio::test]
+async fn command_waits_for_the_end_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = ScriptedRepository::start(25).await;
+    let gateway = start(folder.path(), ALLOW);
+    add(&gateway, definition("upm", &repository)).await;
+    until_completed(&gateway, "upm", 1).await;
+    let wait = || {
+        let arguments = ["harvests", "run", "upm", "--wait", "--gateway", &gateway.url];
+        let output = command().args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    repository.put_now(&identifier(3), "Another title");
+    let (code, errors) = wait();
+    // The overlap of two runs has the newest record of the first one again.
+    let expected = "the run is complete: 1 pages, 2 records, 1 changes";
+    assert!(code == Some(0) && errors.contains(expected), "{errors}");
+    assert_eq!(gateway.head().await, 26);
+    repository.misbehave(&[Misbehaviour::Busy(403, 1000)]);
+    let (code, errors) = wait();
+    assert!(code == Some(1) && errors.contains("the run has failed: 0 pages") && errors.contains("403"), "{errors}");
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_the_wait_and_not_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = ScriptedRepository::start(3000).await;
+    {
+        let mut script = repository.script();
+        script.page_size = 1;
+        script.misbehaviours = vec![Misbehaviour::Announces(3000)];
+    }
+    let gateway = start(folder.path(), ALLOW);
+    add(&gateway, definition("upm", &repository)).await;
+    until("the total is known", async || gateway.json("/harvests/upm").await["announced"] == 3000).await;
+    let mut wait = command();
+    wait.args(["harvests", "run", "upm", "--wait", "--gateway", &gateway.url]).stderr(std::process::Stdio::piped());
+    let mut wait = wait.spawn().unwrap();
+    let mut lines = std::io::BufReader::new(wait.stderr.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().contains("is requested") {}
+    let id = wait.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let ended = wait.wait().unwrap();
+    let said = lines.next().unwrap().unwrap();
+    assert_eq!((ended.code(), said.contains("the run continues in the gateway")), (Some(130), true), "{said}");
+    let pages = async || gateway.json("/harvests/upm").await["run"]["pages"].as_u64().unwrap();
+    let at = pages().await;
+    until("the run continues", async || pages().await > at).await;
 }
 
 #[tokio::test]
