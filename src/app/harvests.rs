@@ -96,17 +96,7 @@ impl HarvestRunner {
                     let (name, made_by) = (launch.harvest.source.name().to_string(), launch.harvest.made_by);
                     let (journal, cluster) = (self.journal.clone(), self.cluster.clone());
                     let task = run(launch, self.harvests.clone(), (journal, cluster), stop.clone());
-                    let supervisor = supervisor.clone();
-                    tasks.spawn(async move {
-                        match made_by {
-                            MadeBy::Config => supervisor.run(Worker::Harvest, Some(name), task).await,
-                            // It ends when the harvest is removed.
-                            MadeBy::Api | MadeBy::Hub => {
-                                let _guard = supervisor.guard(Worker::Harvest, Some(name));
-                                task.await;
-                            }
-                        }
-                    });
+                    tasks.spawn(supervise(supervisor.clone(), made_by, name, task));
                 }
                 Some(_) = tasks.join_next() => {}
                 _ = ticks.tick(), if self.cluster.is_shared() => {
@@ -118,6 +108,18 @@ impl HarvestRunner {
         }
         self.launches.close();
         while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Runs the task of a harvest. One of the configuration ends only with the gateway; one that was made over HTTP also when
+/// it is removed.
+async fn supervise(supervisor: Supervisor, made_by: MadeBy, name: String, task: impl Future<Output = ()>) {
+    match made_by {
+        MadeBy::Config => supervisor.run(Worker::Harvest, Some(name), task).await,
+        MadeBy::Api | MadeBy::Hub => {
+            let _guard = supervisor.guard(Worker::Harvest, Some(name));
+            task.await;
+        }
     }
 }
 

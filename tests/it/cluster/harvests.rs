@@ -1,6 +1,6 @@
 //! A repository is harvested by one node at a time, whatever happens to the node. Every record becomes one change.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
