@@ -43,7 +43,9 @@ pub fn read_harvest(
     policy: &OutboundPolicy,
 ) -> Result<SourceConfig, InvalidHarvest> {
     let table = definition.as_object().ok_or_else(|| InvalidHarvest::new("", "give an object with the settings"))?;
-    let transport = table.get("transport").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let Some(transport) = table.get("transport").and_then(serde_json::Value::as_str) else {
+        return Err(InvalidHarvest::new("transport", format!("it is missing; give one of {}", TRANSPORTS.join(", "))));
+    };
     if !TRANSPORTS.contains(&transport) {
         return Err(InvalidHarvest::new("transport", unknown_name("transport of a harvest", transport, &TRANSPORTS)));
     }
@@ -149,7 +151,7 @@ mod tests {
         };
         for (definition, expected) in [
             (json!([]), ": give an object"),
-            (json!({}), "transport: there is no transport of a harvest \"\""),
+            (json!({}), "transport: it is missing; give one of oai-pmh, feed, gateway"),
             (with("transport", json!("download")), "transport: there is no transport of a harvest \"download\""),
             (with("transport", json!("feed")), "dialect: the transport feed harvests records of the dialect \"feed\""),
             (with("url", json!(null)), "url: it is not a text"),

@@ -146,16 +146,20 @@ impl OaiPmhHarvester {
         let list = position.list.as_ref();
         let mut arguments = Arguments { verb: "ListRecords", others: Vec::new(), verbatim: None };
         let (from, until) = self.range(position);
+        let prefix = ("metadataPrefix", self.settings.metadata_prefix.as_str());
         match list.and_then(|list| list.token.as_deref()) {
             Some(token) if position.quirks.verbatim_tokens => arguments.verbatim = Some(("resumptionToken", token)),
             Some(token) => arguments.others.push(("resumptionToken", token)),
             None => {
-                arguments.others.push(("metadataPrefix", &self.settings.metadata_prefix));
+                arguments.others.push(prefix);
                 let set = list.and_then(|list| self.settings.sets.get(list.set));
                 arguments.others.extend(set.map(|set| ("set", set.as_str())));
                 arguments.others.extend(from.as_deref().map(|from| ("from", from)));
                 arguments.others.extend(until.as_deref().map(|until| ("until", until)));
             }
+        }
+        if position.quirks.prefix_with_tokens && list.is_some_and(|list| list.token.is_some()) {
+            arguments.others.push(prefix);
         }
         self.client.request(&arguments, position.quirks).await
     }
@@ -216,7 +220,7 @@ impl OaiPmhHarvester {
             Some(reason) => PageEnd::Failed(reason),
             None if is_end => self.end_list(&mut position, list, &mut remarks),
             None => {
-                (list.token, list.tried_verbatim) = (token, false);
+                (list.token, list.tried_verbatim, list.tried_prefix) = (token, false, false);
                 position.list = Some(list);
                 PageEnd::More
             }

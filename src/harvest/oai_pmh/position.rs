@@ -52,6 +52,8 @@ pub(super) struct ListPosition {
     pub(super) outages: u32,
     /// Whether the present token was sent again without encoding.
     pub(super) tried_verbatim: bool,
+    /// Whether the present token was sent again with the metadata prefix.
+    pub(super) tried_prefix: bool,
     /// Detection of lists without an end.
     pub(super) cycle: CycleDetector,
 }
@@ -73,6 +75,8 @@ pub(super) struct Window {
 pub(super) struct Quirks {
     /// The repository decodes tokens wrongly, so they are sent as they are.
     pub(super) verbatim_tokens: bool,
+    /// The repository needs the metadata prefix in requests with a token, although the token is an exclusive argument.
+    pub(super) prefix_with_tokens: bool,
     /// Form of dates that the repository accepts, if it is not the announced one.
     pub(super) dates: Option<DateForm>,
     /// The repository sends broken compressed responses.

@@ -47,7 +47,17 @@ impl OaiPmhHarvester {
         let has_token = list.token.is_some();
         let token_needs_encoding = list.token.as_deref().is_some_and(|token| !token.bytes().all(is_unreserved));
         match code {
+            "badArgument" if has_token && !list.tried_prefix => {
+                list.tried_prefix = true;
+                position.quirks.prefix_with_tokens = !position.quirks.prefix_with_tokens;
+                HarvestError::Continue { reason, position: position.text() }
+            }
             "badResumptionToken" | "noRecordsMatch" | "badArgument" if has_token => {
+                if list.tried_prefix {
+                    // The prefix was not the reason.
+                    list.tried_prefix = false;
+                    position.quirks.prefix_with_tokens = !position.quirks.prefix_with_tokens;
+                }
                 if token_needs_encoding && !list.tried_verbatim {
                     list.tried_verbatim = true;
                     position.quirks.verbatim_tokens = !position.quirks.verbatim_tokens;

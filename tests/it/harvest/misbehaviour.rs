@@ -1,6 +1,8 @@
 //! Misbehaviour of real repositories. After each harvest the registry equals the content of the repository, or the run
 //! has failed with a reason, and the mark has not moved.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use tidings::journal::harvest::{HarvestRun, RunState};
 
@@ -145,6 +147,27 @@ async fn tokens_are_encoded_unless_the_repository_does_not_decode_them() {
     completes(&[Misbehaviour::SpacedTokens]).await;
     let (fixture, _) = completes(&[Misbehaviour::UndecodedTokens]).await;
     assert_eq!(fixture.position().await["quirks"]["verbatim_tokens"], true);
+}
+
+#[tokio::test]
+async fn prefix_is_sent_with_tokens_if_the_repository_needs_it() {
+    let (fixture, _) = completes(&[Misbehaviour::TokensNeedPrefix]).await;
+    assert_eq!(fixture.position().await["quirks"]["prefix_with_tokens"], true);
+    let requests = fixture.repository.script().requests.clone();
+    let refused = |request: &&BTreeMap<String, String>| {
+        request.contains_key("resumptionToken") && !request.contains_key("metadataPrefix")
+    };
+    assert_eq!(requests.iter().filter(refused).count(), 1);
+    // A repository that follows the protocol gets the token alone.
+    let (fixture, _) = completes(&[]).await;
+    assert!(
+        fixture
+            .repository
+            .script()
+            .requests
+            .iter()
+            .all(|request| { !request.contains_key("resumptionToken") || !request.contains_key("metadataPrefix") })
+    );
 }
 
 #[tokio::test]

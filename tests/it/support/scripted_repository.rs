@@ -59,6 +59,8 @@ pub(crate) enum Misbehaviour {
     NoTokens,
     /// Tokens are not decoded.
     UndecodedTokens,
+    /// Requests with a token need the metadata prefix.
+    TokensNeedPrefix,
     /// White space and CDATA surround the tokens.
     SpacedTokens,
     /// The first lists have this status and no OAI-PMH, and `Retry-After` as a date.

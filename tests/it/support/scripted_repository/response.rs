@@ -60,6 +60,9 @@ impl Script {
         if has_token && (self.has(Misbehaviour::NoTokens) || self.fails(refused)) {
             return self.error("badResumptionToken", "expired");
         }
+        if self.has(Misbehaviour::TokensNeedPrefix) && has_token && !query.contains_key("metadataPrefix") {
+            return self.error("badArgument", "metadataPrefix is missing");
+        }
         let arguments = match query.get("resumptionToken") {
             Some(token) => match parse_token(token) {
                 Some(arguments) => arguments,
