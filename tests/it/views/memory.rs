@@ -19,8 +19,9 @@ use crate::support::{
 /// Number of items in the largest accepted change.
 const ITEMS: usize = 10_000;
 
-/// Maximum peak resident memory of the gateway, in KiB.
-const MOST_KIB: u64 = 300 << 10;
+/// Maximum peak resident memory of the gateway, in KiB. The peak is mostly 200 to 270 MiB and depends on how the
+/// allocations of the two writers of responses fall together. Without a bound, forty clients would need over 1 GiB.
+const MOST_KIB: u64 = 450 << 10;
 
 /// Time limit of one client.
 const PATIENCE: Duration = Duration::from_secs(240);
